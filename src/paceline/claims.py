@@ -1,0 +1,298 @@
+"""Claims: what papers say, held against what was measured.
+
+A verdict needs the whole interval on one side of the expectation. Everything else says what it is: partly (the
+direction holds, the size does not), not reproduced, inconclusive, or not run with what it would need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from paceline.compare import Cell, Point, points_of
+from paceline.family import Family, load_family
+from paceline.papers import Paper
+from paceline.stats import (
+    Estimate,
+    Launches,
+    compare_difference,
+    compare_ratio,
+    compare_unpaired,
+    estimate_value,
+)
+from paceline.store import RunRecord
+
+ClaimVerdictName = Literal["reproduced", "partly", "not reproduced", "inconclusive", "not run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimResult:
+    """One claim of one suite, measured or not."""
+
+    paper: str
+    suite: str
+    claim_id: str
+    quote: str
+    scope: str
+    expectation: str
+    metric: str
+    technique: str
+    versus: str | None
+    verdict: ClaimVerdictName
+    reason: str | None = None
+    worst: Estimate | None = None
+    """The estimate that decided, over all points that the claim selects."""
+    points: tuple[tuple[Mapping[str, Any], Estimate], ...] = ()
+    run_id: str | None = None
+    host_class: str | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """One paper with the verdicts of its claims, or the reason why there is none."""
+
+    paper: Paper
+    results: tuple[ClaimResult, ...] = ()
+    verdict: str = "not run"
+    reason: str | None = None
+
+
+def expectation_text(expect: Mapping[str, float]) -> str:
+    """Say an expectation in words."""
+    kind, bound = next(iter(expect.items()))
+    words = {
+        "ratio_at_most": f"ratio ≤ {bound:g}",
+        "ratio_at_least": f"ratio ≥ {bound:g}",
+        "equal_within": "equal" if bound == 0 else f"equal within {bound:g}",
+        "difference_at_most": f"difference ≤ {bound:g}",
+        "value_at_most": f"value ≤ {bound:g}",
+        "value_at_least": f"value ≥ {bound:g}",
+    }
+    return words[kind]
+
+
+def evaluate(records: Iterable[RunRecord], suites: Sequence[Mapping[str, Any]]) -> list[ClaimResult]:
+    """Evaluate every claim of some suites on the latest run that measured it.
+
+    Args:
+        records: Runs, in any order.
+        suites: Facts of suites (``suite``, ``family``, ``claims``), such as ``provenance.suite_facts`` gives.
+    """
+    latest = sorted(records, key=lambda r: r.run_id, reverse=True)
+    points = [(r, points_of(r)) for r in latest]
+    results = []
+    for facts in suites:
+        family = load_family(facts["family"])
+        for claim in facts.get("claims", ()):
+            results.append(_evaluate_one(claim, facts["suite"], family, points))
+    return results
+
+
+def _evaluate_one(
+    claim: Mapping[str, Any],
+    suite: str,
+    family: Family,
+    points: Sequence[tuple[RunRecord, list[Point]]],
+) -> ClaimResult:
+    measure, expect = claim["measure"], claim["expect"]
+    versus = measure.get("versus")
+    versus_map = {"technique": versus} if isinstance(versus, str) else dict(versus or {})
+    common: dict[str, Any] = {
+        "paper": claim["paper"],
+        "suite": suite,
+        "claim_id": claim["id"],
+        "quote": claim["quote"],
+        "scope": claim["scope"],
+        "expectation": expectation_text(expect),
+        "metric": measure["metric"],
+        "technique": measure["technique"],
+        "versus": _versus_text(measure["technique"], versus_map) if versus_map else None,
+        "why": claim.get("why", ""),
+    }
+    for record, candidates in points:
+        own = [p for p in candidates if p.suite == suite and _selected(p, measure.get("where", {}), family)]
+        estimates = _estimates(own, candidates, measure, versus_map, family, next(iter(expect)))
+        if estimates:
+            decided = [(params, e, _decide(expect, e)) for params, e in estimates]
+            order = ["not reproduced", "inconclusive", "partly", "reproduced"]
+            worst = min(decided, key=lambda d: order.index(d[2]))
+            return ClaimResult(
+                **common,
+                verdict=worst[2],
+                reason=_few_launches(worst[1]),
+                worst=worst[1],
+                points=tuple((params, e) for params, e, _ in decided),
+                run_id=record.run_id,
+                host_class=record.run.host_class,
+            )
+    return ClaimResult(**common, verdict="not run", reason=_why_not_run(claim, suite))
+
+
+def _few_launches(estimate: Estimate) -> str | None:
+    if estimate.num_launches < 2 and estimate.low is None:
+        return "one launch gives no interval"
+    return None
+
+
+def _why_not_run(claim: Mapping[str, Any], suite: str) -> str:
+    where = claim["measure"].get("where", {})
+    link = str(where.get("link", ""))
+    runner = "netns-cpu" if link not in ("", "loopback") else "local-cpu"
+    return f"needs: paceline run {suite} --runner {runner}"
+
+
+def _versus_text(technique: str, versus: Mapping[str, Any]) -> str:
+    name = str(versus.get("technique") or technique)
+    where = ", ".join(f"{k} = {v}" for k, v in versus.get("where", {}).items())
+    return f"{name} at {where}" if where else name
+
+
+def _selected(point: Point, where: Mapping[str, Any], family: Family) -> bool:
+    for key, raw in where.items():
+        parameter = family.parameter(key)
+        if parameter is None or point.params.get(key) != parameter.parse(raw):
+            return False
+    return True
+
+
+def _estimates(
+    own: Sequence[Point],
+    everyone: Sequence[Point],
+    measure: Mapping[str, Any],
+    versus: Mapping[str, Any],
+    family: Family,
+    kind: str,
+) -> list[tuple[Mapping[str, Any], Estimate]]:
+    """Return one estimate for every point that the claim selects and that was measured on both sides."""
+    name = measure["metric"]
+    found: list[tuple[Mapping[str, Any], Estimate]] = []
+    for point in own:
+        cell = point.cells.get((measure["technique"], name))
+        if cell is None:
+            continue
+        if kind.startswith("value"):
+            proportion = family.metric(name).proportion
+            found.append((point.params, estimate_value(cell.launches, proportion=proportion)))
+            continue
+        other, paired = _other_side(point, everyone, measure, versus, family)
+        if other is None:
+            continue
+        found.append((point.params, _effect(cell, other, paired, kind)))
+    if kind.startswith("value") and family.metric(name).proportion and len(found) > 1:
+        return [_pooled(own, measure, family)]
+    return found
+
+
+def _pooled(
+    own: Sequence[Point], measure: Mapping[str, Any], family: Family
+) -> tuple[Mapping[str, Any], Estimate]:
+    """Pool the 0/1 samples of all selected points: a proportion is about all of them together."""
+    values: dict[int, float] = {}
+    samples: dict[int, Sequence[float]] = {}
+    for index, point in enumerate(own):
+        cell = point.cells.get((measure["technique"], measure["metric"]))
+        for launch, drawn in (cell.samples if cell else {}).items():
+            samples[index * 10_000 + launch] = drawn
+            values[index * 10_000 + launch] = sum(drawn) / len(drawn)
+    return {}, estimate_value(Launches(values=values, samples=samples), proportion=True)
+
+
+def _other_side(
+    point: Point,
+    everyone: Sequence[Point],
+    measure: Mapping[str, Any],
+    versus: Mapping[str, Any],
+    family: Family,
+) -> tuple[Cell | None, bool]:
+    """Find the cell that a claim compares with, and whether it shared launches point by point."""
+    label = str(versus.get("technique") or measure["technique"])
+    where = versus.get("where") or {}
+    if not where:
+        return point.cells.get((label, measure["metric"])), True
+    changed = {k: family.parameter(k).parse(v) for k, v in where.items() if family.parameter(k)}  # type: ignore[union-attr]
+    wanted = {**point.params, **changed}
+    for other in everyone:
+        if other.suite == point.suite and dict(other.params) == wanted:
+            return other.cells.get((label, measure["metric"])), True
+    return None, False
+
+
+def _effect(cell: Cell, other: Cell, paired: bool, kind: str) -> Estimate:
+    if kind == "difference_at_most":
+        return compare_difference(cell.launches, other.launches)
+    if paired and set(cell.values) & set(other.values):
+        return compare_ratio(cell.launches, other.launches)
+    return compare_unpaired(cell.launches, other.launches)
+
+
+def _decide(expect: Mapping[str, float], estimate: Estimate) -> ClaimVerdictName:
+    """Hold an interval against an expectation."""
+    kind, bound = next(iter(expect.items()))
+    low, high = estimate.low, estimate.high
+    if low is None or high is None or not math.isfinite(estimate.value):
+        return "inconclusive"
+    if kind == "equal_within":
+        if 1 - bound <= low and high <= 1 + bound:
+            return "reproduced"
+        return "not reproduced" if high < 1 - bound or low > 1 + bound else "inconclusive"
+    at_most = kind.endswith("at_most")
+    holds = high <= bound if at_most else low >= bound
+    if holds:
+        return "reproduced"
+    fails = low > bound if at_most else high < bound
+    if not fails:
+        return "inconclusive"
+    if kind.startswith("ratio"):
+        right_direction = high < 1 if bound <= 1 and at_most else low > 1 and not at_most
+        return "partly" if right_direction else "not reproduced"
+    return "not reproduced"
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All papers with what is known of their claims."""
+
+    rows: list[LedgerRow] = field(default_factory=list)
+
+    def counts(self) -> dict[str, int]:
+        """Number of papers by verdict."""
+        counts: dict[str, int] = {}
+        for row in self.rows:
+            counts[row.verdict] = counts.get(row.verdict, 0) + 1
+        return dict(sorted(counts.items()))
+
+
+def ledger(papers: Mapping[str, Paper], results: Iterable[ClaimResult]) -> Ledger:
+    """Give every paper a verdict or the reason why it has none."""
+    by_paper: dict[str, list[ClaimResult]] = {}
+    for result in results:
+        by_paper.setdefault(result.paper, []).append(result)
+    built = Ledger()
+    for paper in papers.values():
+        found = tuple(by_paper.get(paper.slug, ()))
+        verdict, reason = _paper_verdict(paper, found)
+        built.rows.append(LedgerRow(paper=paper, results=found, verdict=verdict, reason=reason))
+    return built
+
+
+def _paper_verdict(paper: Paper, results: Sequence[ClaimResult]) -> tuple[str, str | None]:
+    if paper.family == "outside":
+        return "outside", paper.outside_reason
+    measured = [r for r in results if r.verdict != "not run"]
+    if measured:
+        order = ["not reproduced", "inconclusive", "partly", "reproduced"]
+        names = {r.verdict for r in measured}
+        worst = min(names, key=order.index)
+        open_claims = len(results) - len(measured)
+        return worst, f"{open_claims} further claims not run" if open_claims else None
+    if results:
+        return "not run", results[0].reason
+    if paper.testable_claim.startswith("none"):
+        return "not run", paper.testable_claim.removeprefix("none").lstrip(": ") or "nothing testable here"
+    return (
+        "not run",
+        f"no suite yet; needs {', '.join(paper.needs)}" if paper.needs else "no suite yet",
+    )

@@ -1,0 +1,104 @@
+"""The command line. Commands are imported when they are called, so that ``--help`` stays instant."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from paceline import __version__
+from paceline.errors import EXIT_CODES, EXIT_INFRASTRUCTURE, PacelineError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "list": ("inspect:list_things", "List suites, techniques, runners, families or metrics."),
+    "show": ("inspect:show", "Show one suite, technique, runner, paper, metric, run or record."),
+    "validate": (
+        "inspect:validate",
+        "Check suites, runners, techniques and the ledger, without torch.",
+    ),
+    "schema": ("inspect:schema", "Print the JSON Schema of suites, runners or records."),
+    "plan": ("run:plan_command", "Say what a run would measure, skip and cost, without measuring."),
+    "run": ("run:run", "Measure suites and record the result."),
+    "doctor": ("inspect:doctor", "Say what this machine can run, and how to get the rest."),
+    "calibrate": (
+        "calibrate:calibrate",
+        "Measure the harness's own false alarms, power and overhead.",
+    ),
+    "compare": ("compare:compare", "Compare techniques in a run, or two runs."),
+    "gate": (
+        "compare:gate",
+        "Compare a run with the set baseline run; the exit code says how it went.",
+    ),
+    "claims": ("claims:claims", "List the papers' claims with their verdicts, or check them."),
+    "site": ("site:site", "Build or open the static leaderboard."),
+    "export": ("exchange:export", "Write results in other tools' formats."),
+    "import": ("exchange:import_", "Read results of other tools into the store."),
+    "store": ("store:store", "List, verify, merge, compact or retract records."),
+    "job": ("job:job", "Make a job folder for another machine, or collect its results."),
+    "new": ("new:new", "Begin a suite or a technique from a working example."),
+}
+"""Command → where it is implemented (below ``paceline.cli``) and its line in the overview."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(f"paceline.cli.{module}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the overview from the table, importing nothing."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the nearest command for an unknown one."""
+        from paceline.errors import nearest  # noqa: PLC0415 - only on the way to an error
+
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            match = nearest(args[0], COMMANDS)
+            hint = f" — did you mean '{match}'?" if match else ""
+            ctx.fail(f"no such command '{args[0]}'{hint}")
+        return super().resolve_command(ctx, args)
+
+
+EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code}  {text}" for code, text in EXIT_CODES.items())
+
+
+@click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="paceline")
+def application() -> None:
+    """Reproducible benchmarks for parallel and distributed machine-learning techniques."""
+
+
+def main() -> None:
+    """Run the command line; our own errors are printed without a traceback."""
+    try:
+        application(standalone_mode=True)
+    except PacelineError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(0)
+    except MemoryError:
+        click.echo("error: out of memory", err=True)
+        sys.exit(EXIT_INFRASTRUCTURE)
+
+
+if __name__ == "__main__":
+    main()

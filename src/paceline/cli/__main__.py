@@ -1,0 +1,5 @@
+"""``python -m paceline.cli``."""
+
+from paceline.cli import main
+
+main()

@@ -1,0 +1,88 @@
+"""Options that several commands share, and what they resolve to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from paceline import content
+from paceline.errors import UserError
+from paceline.suite import Suite, load_suite
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+RESULTS_VARIABLE = "PACELINE_RESULTS"
+
+
+def default_results() -> Path:
+    """Return the store to write to: ``PACELINE_RESULTS``, else ``results/local`` of the checkout or this folder."""
+    given = os.environ.get(RESULTS_VARIABLE)
+    if given:
+        return Path(given)
+    root = content.checkout_root() or Path.cwd()
+    return root / "results" / "local"
+
+
+def published_results() -> Path | None:
+    """Return the checkout's tracked reference runs, if there are any."""
+    root = content.checkout_root()
+    folder = root / "results" / "published" if root else None
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def results_option(command: Command) -> Command:
+    """Add ``--results DIR``."""
+    return click.option(
+        "--results",
+        type=click.Path(path_type=Path),
+        default=None,
+        help=f"Store of record files [default: ${RESULTS_VARIABLE} or results/local].",
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(command)
+
+
+def print_json(data: Any) -> None:
+    """Print plain data as indented JSON with sorted keys."""
+    click.echo(json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, default=str))
+
+
+def expand_suites(names: Sequence[str], extra: Sequence[Path] = ()) -> list[Suite]:
+    """Load suites given by file, by name, or by family (``collectives``: all of its suites).
+
+    Raises:
+        UserError: An unknown name, or mistakes in a file.
+    """
+    known = content.suite_files()
+    paths: list[Path] = []
+    for name in names:
+        in_family = [p for n, p in known.items() if n.startswith(f"{name}/")]
+        paths += in_family if in_family and name not in known else [content.find_suite(name)]
+    unique = list(dict.fromkeys(p.resolve() for p in paths))
+    if not unique:
+        raise UserError("no suite given", fix="paceline list suites")
+    return [load_suite(path, extra=extra) for path in unique]
+
+
+def parse_filters(items: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Read ``key=value`` filters."""
+    pairs = []
+    for item in items:
+        key, separator, value = item.partition("=")
+        if not separator or not key or not value:
+            raise UserError(f"'{item}' is not a filter", where="--filter", expected="key=value")
+        pairs.append((key, value))
+    return tuple(pairs)
+
+
+def split_names(items: Sequence[str]) -> tuple[str, ...]:
+    """Read names given one by one or separated by commas."""
+    return tuple(name for item in items for name in item.split(",") if name)

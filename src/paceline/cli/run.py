@@ -1,0 +1,265 @@
+"""``paceline plan`` and ``paceline run``."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paceline import __version__, content
+from paceline.cli.options import (
+    default_results,
+    expand_suites,
+    json_option,
+    parse_filters,
+    print_json,
+    results_option,
+    split_names,
+)
+from paceline.compare import compare_points, points_of
+from paceline.drivers.driver import open_driver
+from paceline.drivers.execute import JOBS, Outcome, execute
+from paceline.drivers.job import build_job, read_job
+from paceline.drivers.progress import RunProgress
+from paceline.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK, UserError
+from paceline.grammar import TIERS
+from paceline.plan import Plan, Selection, make_plan
+from paceline.profile import load_runner
+from paceline.provenance import code_state, redact_arguments, suite_facts, technique_facts
+from paceline.record import new_run_id, utc
+from paceline.report.tables import board_table
+from paceline.store import check_writable, read_record
+from paceline.suite import Suite
+from paceline.units import format_duration
+
+MAX_SKIPS_SHOWN = 12
+FAILED = ("incorrect", "refused", "invalid")
+BROKEN = ("timeout", "crashed", "out_of_memory", "infrastructure")
+
+
+def _selection_options(command: Any) -> Any:
+    for option in (
+        click.option("--seed", type=int, default=None, help="Fix all seeds of inputs and order."),
+        click.option("--launches", type=click.IntRange(1), default=None, help="Launches of every block."),
+        click.option("--filter", "filters", multiple=True, metavar="KEY=VALUE", help="Keep matching points."),
+        click.option("--techniques", multiple=True, help="Only these (and the baseline)."),
+        click.option(
+            "--technique",
+            "user_files",
+            multiple=True,
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A Python file with a technique of your own.",
+        ),
+        click.option("--runner", default="local-cpu", show_default=True, help="Runner profile."),
+        click.option("--tier", type=click.Choice(TIERS), default="standard", show_default=True),
+    ):
+        command = option(command)
+    return command
+
+
+def resolve(
+    suites: Sequence[str],
+    tier: str,
+    runner: str,
+    techniques: Sequence[str],
+    user_files: Sequence[Path],
+    filters: Sequence[str],
+    launches: int | None,
+    seed: int | None,
+) -> tuple[Plan, list[Suite]]:
+    """Load everything that a run needs and plan it; a user's technique joins every suite that it fits."""
+    loaded = expand_suites(suites, extra=user_files)
+    if user_files:
+        loaded = [_with_user_techniques(s, user_files) for s in loaded]
+    selection = Selection(
+        tier=tier,  # type: ignore[arg-type]
+        techniques=split_names(techniques),
+        filters=parse_filters(filters),
+        launches=launches,
+        seed=seed,
+    )
+    return make_plan(loaded, load_runner(content.find_runner(runner)), selection), loaded
+
+
+def _with_user_techniques(suite: Suite, files: Sequence[Path]) -> Suite:
+    from dataclasses import replace  # noqa: PLC0415 - rare path
+
+    paths = {p.resolve() for p in files}
+    names = [n for n, s in suite.sources.items() if s.path in paths]
+    listed = [t if isinstance(t, str) else t.technique for t in suite.model.techniques]
+    added = [n for n in names if n not in listed]
+    tiers = {
+        name: tier.model_copy(update={"techniques": [*tier.techniques, *added]}) if tier.techniques else tier
+        for name, tier in suite.model.tiers.items()
+    }
+    update = {"techniques": [*suite.model.techniques, *added], "tiers": tiers}
+    return replace(suite, model=suite.model.model_copy(update=update))
+
+
+@click.command("plan")
+@click.argument("suites", nargs=-1, required=True)
+@_selection_options
+@json_option
+def plan_command(suites: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Say what a run would measure, skip and cost, without measuring.
+
+    SUITES are files, names (collectives/all-reduce) or families (collectives).
+    """
+    plan, _ = resolve(suites, **options)
+    if as_json:
+        click.echo(plan.text)
+        return
+    click.echo(describe_plan(plan))
+
+
+def describe_plan(plan: Plan) -> str:
+    """Return a plan as text: what will run, what is skipped and why, how long it takes."""
+    estimate = plan.data["estimate"]
+    lines = [
+        f"{plan.num_cases} cases in {len(plan.blocks)} blocks, {plan.num_results} results; "
+        f"about {format_duration(estimate['likely_s'])}, at most {format_duration(estimate['most_s'])}"
+    ]
+    for name, blocks in _by_suite(plan).items():
+        labels = sorted({c["label"] for b in blocks for c in b["cases"]})
+        protocol = blocks[0]["protocol"]
+        launches = f"{protocol['launches']} launch" + ("es" if protocol["launches"] != 1 else "")
+        lines.append(f"  {name}: {len(blocks)} points, {launches}: {', '.join(labels)}")
+    reasons = Counter(s["reason"] for s in plan.data["skipped"])
+    if reasons:
+        lines.append(f"{sum(reasons.values())} skipped:")
+        lines += [f"  {count} × {reason}" for reason, count in reasons.most_common(MAX_SKIPS_SHOWN)]
+        if len(reasons) > MAX_SKIPS_SHOWN:
+            lines.append(f"  … and {len(reasons) - MAX_SKIPS_SHOWN} more reasons (paceline plan --json)")
+    return "\n".join(lines)
+
+
+def _by_suite(plan: Plan) -> dict[str, list[Any]]:
+    suites: dict[str, list[Any]] = {}
+    for block in plan.blocks:
+        suites.setdefault(block["suite"], []).append(block)
+    return suites
+
+
+@click.command("run")
+@click.argument("suites", nargs=-1)
+@_selection_options
+@results_option
+@click.option("--resume", metavar="RUN", default=None, help="Finish an interrupted run.")
+@click.option("--dry-run", is_flag=True, help="Plan only.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+@json_option
+def run(
+    suites: tuple[str, ...],
+    results: Path | None,
+    resume: str | None,
+    dry_run: bool,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Measure suites and record the result.
+
+    SUITES are files, names (collectives/all-reduce) or families (collectives). Ctrl-C keeps what finished;
+    --resume does the rest.
+    """
+    store = results or default_results()
+    if resume is not None:
+        plan, facts, job = _resumed(store, resume)
+    else:
+        if not suites:
+            raise UserError("no suite given", fix="paceline list suites")
+        plan, loaded = resolve(suites, **options)
+        if dry_run:
+            click.echo(plan.text if as_json else describe_plan(plan))
+            return
+        if not plan.num_cases:
+            raise UserError(f"nothing to run\n{describe_plan(plan)}")
+        check_writable(store)
+        facts = make_facts(plan, loaded)
+        job = (store / JOBS / facts["run_id"]).resolve()
+        build_job(job, plan, loaded, facts)
+    if not as_json and not quiet:
+        click.echo(describe_plan(plan), err=True)
+    driver = open_driver(plan.data["runner"]["driver"])
+    likely = plan.data["estimate"]["likely_s"]
+    with RunProgress(plan.num_results, likely, quiet=quiet or as_json) as progress:
+        outcome = execute(job, plan, facts, store, driver, progress.event, resume=resume is not None)
+    _report(outcome, store, as_json)
+    sys.exit(exit_code(outcome))
+
+
+def make_facts(plan: Plan, suites: Sequence[Suite], *, reason: str = "manual") -> dict[str, Any]:
+    """Return what the controller knows of a run before it begins."""
+    return {
+        "run_id": new_run_id(),
+        "started": utc(),
+        "reason": reason,
+        "argv": redact_arguments(["paceline", *sys.argv[1:]]),
+        "tool_version": __version__,
+        "code": code_state(),
+        "suites": suite_facts(suites),
+        "techniques": technique_facts(suites, plan.blocks),
+        "plan_sha256": plan.sha256,
+    }
+
+
+def _resumed(store: Path, name: str) -> tuple[Plan, dict[str, Any], Path]:
+    jobs = store / JOBS
+    found = sorted(p for p in jobs.glob(f"{name}*") if p.is_dir())
+    if len(found) != 1:
+        raise UserError(
+            f"'{name}' fits {len(found)} interrupted runs",
+            where=str(jobs),
+            expected="the id of one run",
+            fix="paceline store ls --partial",
+        )
+    job = found[0].resolve()
+    plan, facts = read_job(job)
+    if any(store.rglob(f"{facts['run_id']}.jsonl")):
+        raise UserError(f"run {facts['run_id']} is complete; there is nothing to resume")
+    return plan, facts, job
+
+
+def exit_code(outcome: Outcome) -> int:
+    """Return the command's exit code: wrong results weigh more than broken ones."""
+    if outcome.interrupted:
+        return EXIT_INFRASTRUCTURE
+    if any(outcome.statuses.get(s) for s in FAILED):
+        return EXIT_INCORRECT
+    if any(outcome.statuses.get(s) for s in BROKEN) or outcome.num_missing:
+        return EXIT_INFRASTRUCTURE
+    return EXIT_OK
+
+
+def _report(outcome: Outcome, store: Path, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "run_id": outcome.run_id,
+                "record": str(outcome.path) if outcome.path else None,
+                "statuses": dict(outcome.statuses),
+                "missing": outcome.num_missing,
+                "interrupted": outcome.interrupted,
+                "measuring_s": outcome.measuring_s,
+            }
+        )
+        return
+    if outcome.path is None:
+        click.echo(f"interrupted; {outcome.num_missing} results are missing, the rest is kept")
+        click.echo(f"go on with: paceline run --resume {outcome.run_id}")
+        return
+    record = read_record(outcome.path)
+    points = points_of(record)
+    comparisons = compare_points(points)
+    for suite in dict.fromkeys(p.suite for p in points):
+        click.echo(board_table([p for p in points if p.suite == suite], comparisons).render())
+    for point in points:
+        for label, failed in point.failures.items():
+            for m in failed:
+                click.echo(f"{m.status}: {point.suite} {label} launch {m.launch}: {m.reason}", err=True)
+    counts = ", ".join(f"{n} {status}" for status, n in sorted(outcome.statuses.items()))
+    click.echo(f"{counts} in {format_duration(outcome.measuring_s)}; record {outcome.path}")

@@ -1,0 +1,348 @@
+"""From records to comparisons: points, techniques against their baseline, verdicts, and rank intervals.
+
+A point is one workload with its parameters on one host class, measured in one run; all of its techniques shared
+launches. Points of different host class, contract, image class or scale never meet in one table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from paceline.family import load_family
+from paceline.record import Measurement, Run
+from paceline.stats import (
+    Estimate,
+    Launches,
+    Verdict,
+    benjamini_hochberg,
+    compare_difference,
+    compare_ratio,
+    compare_unpaired,
+    estimate_value,
+    judge,
+    rank_intervals,
+)
+from paceline.store import RunRecord
+
+LEADERBOARD_LAUNCHES = 5
+GRADES: Mapping[str, str] = {
+    "A": "five or more interleaved launches of committed code, and a second run that agrees",
+    "B": "five or more interleaved launches of committed code",
+    "C": "exploratory: fewer launches, or code with uncommitted changes",
+    "D": "imported: the raw samples or the provenance are not ours",
+}
+"""Evidence grades, best first."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Cell:
+    """One technique at one point for one metric, over all launches of a run."""
+
+    label: str
+    technique: str
+    role: str
+    case_id: str
+    metric: str
+    unit: str
+    better: str
+    contract_id: str
+    values: dict[int, float] = field(default_factory=dict)
+    samples: dict[int, Sequence[float]] = field(default_factory=dict)
+    flags: set[str] = field(default_factory=set)
+    measurements: list[Measurement] = field(default_factory=list)
+
+    @property
+    def launches(self) -> Launches:
+        """The cell as one side of a comparison."""
+        return Launches(values=self.values, samples=self.samples)
+
+
+@dataclass(slots=True, kw_only=True)
+class Point:
+    """One workload and its parameters in one run."""
+
+    run: Run
+    suite: str
+    suite_version: int
+    family: str
+    block: str
+    params: Mapping[str, Any]
+    baseline: str
+    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
+    """(label, metric) → cell."""
+    failures: dict[str, list[Measurement]] = field(default_factory=dict)
+    """Label → measurements without a number."""
+
+    @property
+    def labels(self) -> list[str]:
+        """Techniques with at least one number, baseline first."""
+        found = {label for label, _ in self.cells}
+        return sorted(found, key=lambda name: (name != self.baseline, name))
+
+    def metrics(self) -> list[str]:
+        """Metrics with at least one number."""
+        return sorted({metric for _, metric in self.cells})
+
+    @property
+    def board(self) -> tuple[str, str, str]:
+        """Suite, host class and runner: what may stand in one table."""
+        return self.suite, self.run.host_class or "unknown host", str(self.run.runner.get("name"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One technique against the baseline at one point, for one metric."""
+
+    point: Point
+    label: str
+    metric: str
+    unit: str
+    better: str
+    value: Estimate
+    """The technique's own value."""
+    baseline_value: Estimate
+    effect: Estimate
+    """Ratio or difference to the baseline."""
+    kind: str
+    """``ratio`` or ``difference``."""
+    margin: float
+    q_value: float | None
+    verdict: Verdict
+    grade: str
+    warnings: tuple[str, ...]
+
+
+def points_of(record: RunRecord) -> list[Point]:
+    """Group a record's measurements into points, in the order of the plan."""
+    baselines = {s["suite"]: s.get("baseline", "") for s in record.run.suites}
+    points: dict[tuple[str, str], Point] = {}
+    for m in record.measurements:
+        key = (m.suite, m.block)
+        point = points.get(key)
+        if point is None:
+            point = points[key] = Point(
+                run=record.run,
+                suite=m.suite,
+                suite_version=m.suite_version,
+                family=m.family,
+                block=m.block,
+                params=m.params,
+                baseline=baselines.get(m.suite, ""),
+            )
+        if m.status != "ok" or m.value is None:
+            point.failures.setdefault(m.label, []).append(m)
+            continue
+        cell = point.cells.get((m.label, m.metric.name))
+        if cell is None:
+            cell = point.cells[(m.label, m.metric.name)] = Cell(
+                label=m.label,
+                technique=m.technique,
+                role=m.role,
+                case_id=m.case_id,
+                metric=m.metric.name,
+                unit=m.metric.unit,
+                better=m.metric.better,
+                contract_id=m.metric.contract_id,
+            )
+        cell.values[m.launch] = m.value
+        cell.samples[m.launch] = m.samples
+        cell.flags.update(m.flags)
+        cell.measurements.append(m)
+    return sorted(points.values(), key=lambda p: (p.suite, sort_key(p.params)))
+
+
+def sort_key(params: Mapping[str, Any]) -> list[tuple[str, float, str]]:
+    """Order points by their parameters: numbers by size, the rest by name."""
+    return [
+        (k, float(v), "") if isinstance(v, int | float) and not isinstance(v, bool) else (k, 0.0, str(v))
+        for k, v in sorted(params.items())
+    ]
+
+
+def grade_of(run: Run, num_launches: int, confirmed: bool = False) -> str:
+    """Return the evidence grade of a number (see ``GRADES``)."""
+    if run.imported_from is not None:
+        return "D"
+    clean = run.code.get("commit") is not None and not run.code.get("dirty")
+    if num_launches < LEADERBOARD_LAUNCHES or not clean:
+        return "C"
+    return "A" if confirmed else "B"
+
+
+def compared(run: Run, suite: str) -> dict[str, float]:
+    """Return the metrics that a suite compared in a run, each with its margin."""
+    for facts in run.suites:
+        if facts["suite"] == suite:
+            return dict(facts.get("metrics") or {})
+    return {}
+
+
+def compare_points(
+    points: Iterable[Point],
+    *,
+    metrics: Sequence[str] = (),
+    margin: float | None = None,
+    confirmed: frozenset[str] = frozenset(),
+) -> list[Comparison]:
+    """Compare every technique with its baseline; q-values are taken over everything that is returned.
+
+    Args:
+        points: From one or more runs.
+        metrics: Metrics to compare; empty means what each suite names.
+        margin: Overrides every metric's margin.
+        confirmed: Ids of runs that a later run confirmed.
+    """
+    drafts: list[tuple[Point, Cell, Cell, float, Estimate, str]] = []
+    for point in points:
+        margins = compared(point.run, point.suite)
+        family = load_family(point.family)
+        for name in metrics or list(margins):
+            base = point.cells.get((point.baseline, name))
+            metric = family.metric(name)
+            for label in point.labels:
+                cell = point.cells.get((label, name))
+                if cell is None or base is None or label == point.baseline:
+                    continue
+                limit = margin if margin is not None else margins.get(name, metric.margin)
+                if metric.compared_by == "ratio":
+                    effect = compare_ratio(cell.launches, base.launches)
+                else:
+                    effect = compare_difference(cell.launches, base.launches)
+                drafts.append((point, cell, base, limit, effect, metric.compared_by))
+    q_values = _adjusted([d[4] for d in drafts])
+    comparisons = []
+    for (point, cell, base, limit, effect, kind), q_value in zip(drafts, q_values, strict=True):
+        proportion = load_family(point.family).metric(cell.metric).proportion
+        verdict = judge(
+            effect,
+            margin=limit,
+            better=cell.better,
+            kind="ratio" if kind == "ratio" else "difference",
+            q_value=q_value,
+        )
+        comparisons.append(
+            Comparison(
+                point=point,
+                label=cell.label,
+                metric=cell.metric,
+                unit=cell.unit,
+                better=cell.better,
+                value=estimate_value(cell.launches, proportion=proportion),
+                baseline_value=estimate_value(base.launches, proportion=proportion),
+                effect=effect,
+                kind=kind,
+                margin=limit,
+                q_value=q_value,
+                verdict=verdict,
+                grade=grade_of(point.run, effect.num_launches, point.run.run_id in confirmed),
+                warnings=tuple(sorted(cell.flags | base.flags)) + effect.warnings,
+            )
+        )
+    return comparisons
+
+
+def _adjusted(estimates: Sequence[Estimate]) -> list[float | None]:
+    """Adjust the p-values that exist; constants are not tests and stay out of the count."""
+    index = [i for i, e in enumerate(estimates) if e.p_value is not None and e.method != "constant"]
+    adjusted = benjamini_hochberg([estimates[i].p_value or 0.0 for i in index])
+    result: list[float | None] = [None] * len(estimates)
+    for i, q_value in zip(index, adjusted, strict=True):
+        result[i] = q_value
+    return result
+
+
+def ranks(point: Point, metric: str) -> dict[str, tuple[int, int]]:
+    """Return every technique's rank interval at a point: those that cannot be told apart share ranks.
+
+    All pairs are compared within their shared launches; the p-values of the point are adjusted together.
+    """
+    cells = {label: point.cells[(label, metric)] for label in point.labels if (label, metric) in point.cells}
+    better = next(iter(cells.values())).better if cells else "lower"
+    margin = compared(point.run, point.suite).get(metric, 0.0)
+    kind = load_family(point.family).metric(metric).compared_by
+    pairs = [(a, b) for a in cells for b in cells if a < b]
+    compare = compare_ratio if kind == "ratio" else compare_difference
+    estimates = [compare(cells[a].launches, cells[b].launches) for a, b in pairs]
+    better_than: dict[tuple[str, str], bool] = {}
+    for (a, b), estimate, q_value in zip(pairs, estimates, _adjusted(estimates), strict=True):
+        verdict = judge(
+            estimate,
+            margin=margin,
+            better=better,
+            kind="ratio" if kind == "ratio" else "difference",
+            q_value=q_value,
+        )
+        better_than[(a, b)] = verdict.name == "faster"
+        better_than[(b, a)] = verdict.name == "slower"
+    return rank_intervals(list(cells), better_than)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunComparison:
+    """The same series in two runs."""
+
+    suite: str
+    params: Mapping[str, Any]
+    label: str
+    metric: str
+    unit: str
+    better: str
+    left: Estimate
+    right: Estimate
+    effect: Estimate
+    """left / right."""
+    q_value: float | None
+    verdict: Verdict
+    margin: float
+
+
+def incomparable(left: Run, right: Run) -> str | None:
+    """Say why two runs must not be compared, or None when they may."""
+    if left.host_class != right.host_class:
+        return f"host classes differ: '{left.host_class}' and '{right.host_class}'"
+    if (left.container or {}).get("image_class") != (right.container or {}).get("image_class"):
+        return "container image classes differ"
+    return None
+
+
+def compare_runs(
+    left: RunRecord, right: RunRecord, *, metrics: Sequence[str] = (), margin: float | None = None
+) -> list[RunComparison]:
+    """Compare the series that two runs share; they were not interleaved, which every estimate says."""
+    right_points = {(p.suite, json.dumps(dict(p.params), sort_keys=True)): p for p in points_of(right)}
+    drafts: list[tuple[Point, Cell, Cell, float, Estimate]] = []
+    for point in points_of(left):
+        other = right_points.get((point.suite, json.dumps(dict(point.params), sort_keys=True)))
+        if other is None:
+            continue
+        margins = compared(point.run, point.suite)
+        for (label, name), cell in sorted(point.cells.items()):
+            match = other.cells.get((label, name))
+            wanted = name in (metrics or margins)
+            if not wanted or match is None or match.contract_id != cell.contract_id:
+                continue
+            if load_family(point.family).metric(name).compared_by != "ratio":
+                continue
+            limit = margin if margin is not None else margins.get(name, 0.0)
+            drafts.append((point, cell, match, limit, compare_unpaired(cell.launches, match.launches)))
+    q_values = _adjusted([d[4] for d in drafts])
+    return [
+        RunComparison(
+            suite=point.suite,
+            params=point.params,
+            label=cell.label,
+            metric=cell.metric,
+            unit=cell.unit,
+            better=cell.better,
+            left=estimate_value(cell.launches),
+            right=estimate_value(match.launches),
+            effect=effect,
+            q_value=q_value,
+            verdict=judge(effect, margin=limit, better=cell.better, q_value=q_value),
+            margin=limit,
+        )
+        for (point, cell, match, limit, effect), q_value in zip(drafts, q_values, strict=True)
+    ]

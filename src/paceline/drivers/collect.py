@@ -1,0 +1,207 @@
+"""Turns the events of a job into the lines of a record, as they come in or all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from paceline import __version__
+from paceline.family import Family, load_family
+from paceline.plan import Plan
+from paceline.record import (
+    Event,
+    Line,
+    Measurement,
+    MetricId,
+    Run,
+    host_class,
+    record_id,
+    series_key,
+    utc,
+)
+from paceline.stats import launch_statistic
+
+KEPT_EVENTS = ("launch_begin", "launch_end", "raised", "out_of_time", "unreadable", "block_end")
+
+
+class Collector:
+    """Validates events and makes record lines of them; it keeps what later lines need."""
+
+    def __init__(self, plan: Plan, run_id: str) -> None:
+        self.plan = plan
+        self.run_id = run_id
+        self.host: Mapping[str, Any] | None = None
+        self.statuses: dict[str, int] = {}
+        """Number of cases by status."""
+        self.done: set[tuple[int, str, str]] = set()
+        """(launch, block, label) of every case that has ended."""
+        self._blocks = {b["block"]: b for b in plan.blocks}
+        self._versions = {s["suite"]: s["version"] for s in plan.data["suites"]}
+        self._families: dict[str, Family] = {}
+
+    def lines(self, event: Mapping[str, Any]) -> Iterator[Line]:
+        """Yield the record lines of one event; an event that is not legal becomes an ``unreadable`` event."""
+        kind = event.get("event")
+        try:
+            if kind == "host":
+                self.host = event
+            elif kind in ("result", "case_failed"):
+                yield from self._case(event)
+            elif kind in KEPT_EVENTS:
+                data = {k: v for k, v in event.items() if k not in ("event", "time_s")}
+                yield Event(kind=kind, at=utc(event.get("time_s")), run_id=self.run_id, data=data)
+        except (KeyError, TypeError, ValueError, ValidationError) as error:
+            text = f"{type(error).__name__}: {error}"
+            data = {"why": text[:500], "event": str(kind), "label": str(event.get("label"))}
+            yield Event(kind="unreadable", at=utc(), run_id=self.run_id, data=data)
+            if kind == "result" and event.get("block") in self._blocks:
+                yield from self._case(
+                    {
+                        **event,
+                        "status": "invalid",
+                        "reason": f"an illegal result was refused: {text[:300]}",
+                    }
+                )
+
+    def _case(self, event: Mapping[str, Any]) -> Iterator[Measurement]:
+        block = self._blocks[event["block"]]
+        case = next(c for c in block["cases"] if c["label"] == event["label"])
+        key = (int(event["launch"]), str(event["block"]), str(event["label"]))
+        if key in self.done:
+            return
+        family = self._family(block["family"])
+        status = event["status"]
+        if status == "ok":
+            lines = list(self._measured(event, block, case, family))
+        else:
+            name = family.default_metrics[0]
+            lines = [self._line(event, block, case, family, name, None)]
+        self.done.add(key)
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        yield from lines
+
+    def _measured(
+        self,
+        event: Mapping[str, Any],
+        block: Mapping[str, Any],
+        case: Mapping[str, Any],
+        family: Family,
+    ) -> Iterator[Measurement]:
+        names = sorted(event["metrics"], key=lambda n: (n != family.default_metrics[0], n))
+        if not names:
+            raise ValueError("a result without any metric")
+        for position, name in enumerate(names):
+            yield self._line(event, block, case, family, name, event["metrics"][name], first=position == 0)
+
+    def _line(
+        self,
+        event: Mapping[str, Any],
+        block: Mapping[str, Any],
+        case: Mapping[str, Any],
+        family: Family,
+        name: str,
+        data: Mapping[str, Any] | None,
+        *,
+        first: bool = True,
+    ) -> Measurement:
+        metric = family.metric(name)
+        samples = [] if data is None else [float(s) for s in data["samples"]]
+        ok = event["status"] == "ok"
+        predicted = (event.get("predicted") or {}).get(name)
+        correctness = event.get("correctness")
+        host = self._host_class()
+        return Measurement(
+            record_id=record_id(self.run_id, block["block"], case["label"], event["launch"], name),
+            run_id=self.run_id,
+            suite=block["suite"],
+            suite_version=self._versions[block["suite"]],
+            family=block["family"],
+            block=block["block"],
+            case_id=case["case_id"],
+            series_key=series_key(case["case_id"], case["technique"], host, metric.contract_id),
+            launch=event["launch"],
+            attempt=max(int(event.get("attempt", 0)), 0),
+            params=block["params"],
+            technique=case["technique"],
+            label=case["label"],
+            options=case["options"],
+            role=case["role"],
+            scale={"nodes": 1, "ranks": block["ranks"]},
+            metric=MetricId(
+                name=name,
+                unit=metric.unit,
+                better=metric.better,
+                statistic=metric.statistic,
+                contract_id=metric.contract_id,
+            ),
+            samples=samples,
+            value=launch_statistic(samples, metric.statistic) if ok else None,
+            n=len(samples),
+            order=(data or {}).get("positions"),
+            warmup=(data or {}).get("warmup"),
+            stop_reason=(data or {}).get("stop_reason"),
+            flags=list((data or {}).get("flags", ())),
+            cross_rank=(data or {}).get("cross_rank"),
+            ceilings=event.get("ceilings") if first else None,
+            predicted=float(predicted) if predicted is not None else None,
+            accounting=_accounting(event) if first else None,
+            status=event["status"],
+            reason=event.get("reason"),
+            detail=event.get("detail"),
+            correctness=correctness if first or correctness is None else {"passed": correctness["passed"]},
+            absent=(event.get("absent") or None) if first else None,
+        )
+
+    def _host_class(self) -> str | None:
+        if self.host is None:
+            return None
+        return host_class(self.host["host"], self.host["device"])
+
+    def _family(self, name: str) -> Family:
+        if name not in self._families:
+            self._families[name] = load_family(name)
+        return self._families[name]
+
+
+def _accounting(event: Mapping[str, Any]) -> dict[str, Any] | None:
+    accounting = dict(event.get("accounting") or {})
+    for key in ("harness", "telemetry", "clock"):
+        if event.get(key):
+            accounting[key] = event[key]
+    return accounting or None
+
+
+def make_run(plan: Plan, facts: Mapping[str, Any], host: Mapping[str, Any] | None) -> Run:
+    """Make the run line from the controller's facts and what the worker said about its host."""
+    found = host or {}
+    return Run(
+        run_id=facts["run_id"],
+        started=facts["started"],
+        reason=facts.get("reason", "manual"),
+        argv=facts["argv"],
+        tool_version=facts.get("tool_version", __version__),
+        suites=facts["suites"],
+        tier=plan.data["tier"],
+        plan_sha256=plan.sha256,
+        plan={
+            "groups": [{k: g[k] for k in ("group", "ranks", "link")} for g in plan.data["groups"]],
+            "skipped": plan.data["skipped"],
+            "num_cases": plan.num_cases,
+            "num_results": plan.num_results,
+            "protocols": {b["suite"]: b["protocol"] for b in plan.blocks},
+        },
+        runner=plan.data["runner"],
+        code=facts["code"],
+        techniques=facts["techniques"],
+        packages=found.get("packages"),
+        host=found.get("host"),
+        host_class=host_class(found["host"], found["device"]) if found else None,
+        device=found.get("device"),
+        telemetry=found.get("telemetry"),
+        seeds={"seed": plan.data["seed"], "fixed": plan.data["fixed_seed"]},
+        flags=found.get("flags") or {},
+        environment=found.get("environment") or {},
+        linked_run=facts.get("linked_run"),
+    )

@@ -1,0 +1,223 @@
+"""The run loop: starts a job through its driver, follows its events, and writes the record as they come."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from paceline.drivers.collect import Collector, make_run
+from paceline.drivers.driver import Driver
+from paceline.errors import InfrastructureError, UserError
+from paceline.eventfile import read_events
+from paceline.plan import Plan
+from paceline.record import Event, utc
+from paceline.store import PARTIAL, RecordWriter
+
+POLL_S = 0.1
+JOBS = "jobs"
+DISPOSABLE = ("engine", "baselines", "user", "attempts")
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """How a run ended."""
+
+    run_id: str
+    path: Path | None
+    """The sealed record; None when the run was interrupted and can be resumed."""
+    statuses: Mapping[str, int]
+    num_missing: int
+    log: str = ""
+    interrupted: bool = False
+    job: Path | None = None
+    measuring_s: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+
+class EventTail:
+    """Reads the event files of a job from where it stopped last time."""
+
+    def __init__(self, job: Path) -> None:
+        self._job = job
+        self._offsets: dict[Path, int] = {}
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return new complete events of all files, oldest first."""
+        events: list[dict[str, Any]] = []
+        for path in sorted(self._job.glob("events-*.jsonl")):
+            found, self._offsets[path] = read_events(path, self._offsets.get(path, 0))
+            events += found
+        return sorted(events, key=lambda e: e.get("time_s") or 0.0)
+
+
+class Recorder:
+    """Feeds events to a collector and its lines to a record file, which begins with the host's facts."""
+
+    def __init__(self, results: Path, plan: Plan, facts: Mapping[str, Any], *, resume: bool) -> None:
+        self._results = results
+        self._plan = plan
+        self._facts = facts
+        self._resume = resume
+        self._waiting: list[Mapping[str, Any]] = []
+        self.writer: RecordWriter | None = None
+        self.collector = Collector(plan, facts["run_id"])
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Record one event; events from before the host is known wait for it."""
+        if self.writer is None and event.get("event") != "host":
+            self._waiting.append(event)
+            return
+        lines = list(self.collector.lines(event))
+        writer = self._open()
+        if lines:
+            writer.write(*lines)
+
+    def _open(self) -> RecordWriter:
+        if self.writer is None:
+            run = make_run(self._plan, self._facts, self.collector.host)
+            partial = self._results / run.started[:4] / run.started[5:7] / f"{run.run_id}.jsonl{PARTIAL}"
+            self.writer = RecordWriter(self._results, run, resume=self._resume and partial.exists())
+            waiting, self._waiting = self._waiting, []
+            for event in waiting:
+                self.take(event)
+        return self.writer
+
+    def note(self, kind: Any, data: dict[str, Any]) -> None:
+        """Add an event of the controller's own."""
+        self._open().write(Event(kind=kind, at=utc(), run_id=self._facts["run_id"], data=data))
+
+    def finish(self) -> Path:
+        """Seal the record."""
+        return self._open().seal()
+
+    def abandon(self) -> None:
+        """Leave the record partial, for ``--resume``."""
+        self._open().abandon()
+
+    @property
+    def num_missing(self) -> int:
+        """Results that the plan asks for and that have not come."""
+        return self._plan.num_results - len(self.collector.done)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Turn Ctrl-C and SIGTERM into a flag for the time of a run."""
+    asked = False
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+
+    try:
+        previous = {s: signal.signal(s, handler) for s in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread: the caller handles signals
+        yield lambda: False
+        return
+    try:
+        yield lambda: asked
+    finally:
+        for number, old in previous.items():
+            signal.signal(number, old)
+
+
+def execute(
+    job: Path,
+    plan: Plan,
+    facts: Mapping[str, Any],
+    results: Path,
+    driver: Driver,
+    on_event: Callable[[Mapping[str, Any]], None],
+    *,
+    resume: bool = False,
+) -> Outcome:
+    """Run a job folder to its end and record it.
+
+    Ctrl-C stops the job, keeps what finished in a partial record, and leaves the job folder for ``--resume``.
+
+    Raises:
+        InfrastructureError: The launcher failed before it could say anything, or the disk is full.
+    """
+    recorder = Recorder(results, plan, facts, resume=resume)
+    tail = EventTail(job)
+    started = time.monotonic()
+
+    def drain() -> None:
+        for event in tail.read():
+            recorder.take(event)
+            on_event(event)
+
+    with _interruptible() as interrupted:
+        execution = driver.start(job)
+        try:
+            while (code := execution.poll()) is None:
+                drain()
+                if interrupted():
+                    break
+                time.sleep(POLL_S)
+        finally:
+            execution.stop()
+        drain()
+        outcome = Outcome(
+            run_id=facts["run_id"],
+            path=None,
+            statuses=recorder.collector.statuses,
+            num_missing=recorder.num_missing,
+            interrupted=interrupted(),
+            job=job,
+            log=execution.log(),
+            measuring_s=time.monotonic() - started,
+        )
+        if interrupted():
+            recorder.note("interrupted", {"missing": recorder.num_missing})
+            recorder.abandon()
+            return outcome
+        if code not in (0, None) and recorder.num_missing:
+            recorder.note("interrupted", {"missing": recorder.num_missing, "exit_code": code})
+            recorder.abandon()
+            raise InfrastructureError(
+                f"the launcher ended with exit code {code}; {recorder.num_missing} results are missing\n"
+                f"{outcome.log.strip()}\n"
+                f"  fix: paceline run --resume {facts['run_id']}"
+            )
+        outcome.path = recorder.finish()
+    tidy(job)
+    return outcome
+
+
+def tidy(job: Path) -> None:
+    """Remove what a sealed run no longer needs from its job folder; plan and logs stay."""
+    for name in DISPOSABLE:
+        shutil.rmtree(job / name, ignore_errors=True)
+    for pattern in ("events-*.jsonl", "trace-*.bin"):
+        for path in job.glob(pattern):
+            path.unlink(missing_ok=True)
+
+
+def collect_job(job: Path, plan: Plan, facts: Mapping[str, Any], results: Path) -> Outcome:
+    """Make a record of a job folder that was executed elsewhere."""
+    events = EventTail(job).read()
+    if not any(e.get("event") == "host" for e in events):
+        raise UserError(
+            "the job folder holds no results",
+            where=str(job),
+            fix=f"sh {job}/run.sh on the machine to measure",
+        )
+    recorder = Recorder(results, plan, facts, resume=False)
+    for event in events:
+        recorder.take(event)
+    missing = recorder.num_missing
+    return Outcome(
+        run_id=facts["run_id"],
+        path=recorder.finish(),
+        statuses=recorder.collector.statuses,
+        num_missing=missing,
+        job=job,
+    )

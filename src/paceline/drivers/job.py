@@ -1,0 +1,130 @@
+"""Job folders: everything that a machine with only torch and numpy needs to execute a plan.
+
+    plan.json              what to run
+    job.json               run id and provenance of the controller
+    engine/paceline/       the worker's half of the engine
+    baselines/<family>/    the techniques, as files
+    user/                  techniques that the user gave by path
+    run.sh                 executes the plan here; events-*.jsonl, rank-*.log and logs/ come out
+
+All drivers use the same folder: what runs is what was copied here, whatever happens to the checkout meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from paceline.content import sha256_file
+from paceline.errors import UserError
+from paceline.plan import Plan
+from paceline.store import storage_errors
+from paceline.suite import Suite
+from paceline.technique import TechniqueSource
+
+ENGINE_FILES = ("__init__.py", "errors.py", "units.py", "technique.py", "family.py", "eventfile.py")
+ENGINE_FOLDERS = ("worker", "families", "baselines")
+
+RUN_SCRIPT = """#!/bin/sh
+# Executes this job with torch and numpy only, on any Python from 3.11 on:
+#   sh run.sh                (or PYTHON=/path/to/python sh run.sh)
+# Run it again after an interruption: it does what is still missing.
+cd "$(dirname "$0")" || exit 3
+PYTHONPATH="$PWD/engine"
+PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH PYTHONDONTWRITEBYTECODE
+unset PACELINE_CONTENT
+exec "${PYTHON:-python3}" -m paceline.worker.launch "$PWD"
+"""
+
+
+def build_job(folder: Path, plan: Plan, suites: Iterable[Suite], facts: Mapping[str, Any]) -> None:
+    """Write a self-contained job folder.
+
+    Args:
+        folder: Must not exist yet.
+        plan: What to run.
+        suites: The plan's suites, for their technique sources.
+        facts: What ``collect`` will need to make a record: run id, argv, code, suites, techniques.
+
+    Raises:
+        UserError: The folder exists.
+    """
+    if folder.exists():
+        raise UserError("the job folder exists already", where=str(folder), expected="a new path")
+    with storage_errors(folder):
+        folder.mkdir(parents=True)
+        _copy_engine(folder / "engine" / "paceline")
+        copied = _copy_techniques(folder, plan, suites)
+        (folder / "plan.json").write_text(plan.text)
+        (folder / "job.json").write_text(json.dumps({**facts, "files": copied}, indent=1, sort_keys=True))
+        script = folder / "run.sh"
+        script.write_text(RUN_SCRIPT)
+        script.chmod(0o755)
+
+
+def _copy_engine(target: Path) -> None:
+    package = Path(__file__).resolve().parents[1]
+    target.mkdir(parents=True)
+    for name in ENGINE_FILES:
+        shutil.copyfile(package / name, target / name)
+    ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
+    for name in ENGINE_FOLDERS:
+        shutil.copytree(package / name, target / name, ignore=ignore)
+
+
+def _copy_techniques(folder: Path, plan: Plan, suites: Iterable[Suite]) -> dict[str, str]:
+    """Copy the files of the techniques in use (and their neighbours, which they may build on)."""
+    used = {(b["family"], c["technique"]) for b in plan.blocks for c in b["cases"]}
+    copied: dict[str, str] = {}
+    for suite in suites:
+        for name, source in suite.sources.items():
+            if (suite.family.name, name) in used:
+                for path, target in _files_of(source, suite.family.name, folder):
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    if target.exists() and sha256_file(target) != sha256_file(path):
+                        raise UserError(
+                            f"two technique files are called {target.name}",
+                            where=str(path),
+                            expected="file names that are unique within a family",
+                        )
+                    shutil.copyfile(path, target)
+                    copied[str(target.relative_to(folder))] = sha256_file(target)
+    return copied
+
+
+def _files_of(source: TechniqueSource, family: str, folder: Path) -> list[tuple[Path, Path]]:
+    if source.module.startswith("user:"):
+        return [(source.path, folder / "user" / f"{source.module.removeprefix('user:')}.py")]
+    prefix = f"paceline.baselines.{family}."
+    if source.module.startswith(prefix):
+        neighbours = sorted(source.path.parent.glob("*.py"))
+        return [(p, folder / "baselines" / family / p.name) for p in neighbours]
+    top = source.module.split(".")[0]
+    root = next((p for p in source.path.parents if p.name == top), source.path.parent)
+    if root.name != top:
+        return [(source.path, folder / "engine" / source.path.name)]
+    return [(p, folder / "engine" / top / p.relative_to(root)) for p in sorted(root.rglob("*.py"))]
+
+
+def read_job(folder: Path) -> tuple[Plan, dict[str, Any]]:
+    """Return a job folder's plan and the controller's facts.
+
+    Raises:
+        UserError: It is not a job folder, or its plan does not fit the digest in its facts.
+    """
+    try:
+        plan = Plan(data=json.loads((folder / "plan.json").read_text()))
+        facts = json.loads((folder / "job.json").read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"not a job folder: {error}",
+            where=str(folder),
+            fix="paceline job export SUITE … --output DIR",
+        ) from error
+    if plan.sha256 != facts.get("plan_sha256"):
+        raise UserError("the plan was changed after the job was made", where=str(folder / "plan.json"))
+    return plan, facts

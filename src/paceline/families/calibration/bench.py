@@ -1,0 +1,58 @@
+"""Measures one block of the calibration family through the same timing loop as every other family."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.worker.device import FakeDevice
+from paceline.worker.session import Block, Session
+from paceline.worker.timing import Limits, measure, summarise
+
+
+@dataclass(slots=True, kw_only=True)
+class _Arm:
+    label: str
+    technique: Any
+    device: FakeDevice
+
+    def observe(self) -> tuple[float, int]:
+        start = self.device.clock_ns()
+        self.technique.run()
+        return (self.device.clock_ns() - start) * 1e-9, start
+
+
+def run_block(session: Session, block: Block) -> None:
+    """Time every technique of the block on the fake device and emit one ``result`` event for each."""
+    device = session.device
+    if not isinstance(device, FakeDevice):
+        raise TypeError("the calibration family runs on the fake device only")
+    arms = []
+    for case in block.cases:
+        factory = session.loaded(case).factory
+        instance = factory(device, case.label, float(block.params["work_s"]), **case.options)
+        arms.append(_Arm(label=case.label, technique=instance, device=device))
+    protocol = block.protocol
+    limits = Limits(
+        order=protocol["order"],
+        ci_target=protocol["ci_target"],
+        max_seconds=protocol["max_seconds"],
+        min_samples=protocol["min_samples"],
+        max_samples=protocol["max_samples"],
+        warmup=protocol["warmup"],
+        warmup_seconds=protocol["warmup_seconds"],
+    )
+    rng = random.Random(session.draw_seed("order", block.block))
+    series = measure(arms, limits, clock_ns=device.clock_ns, gather=session.control.gather, rng=rng)
+    for case, item in zip(block.cases, series, strict=True):
+        session.events.emit(
+            "result",
+            block=block.block,
+            case_id=case.case_id,
+            label=case.label,
+            status="ok",
+            metrics={"latency": summarise(item)},
+            correctness={"passed": True, "oracle": "the fake device's work has no output"},
+            accounting={"telemetry": {"after": device.telemetry()}},
+        )

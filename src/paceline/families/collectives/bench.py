@@ -1,0 +1,283 @@
+"""Measures one block of the collectives family: gate, interleaved timing, bytes, error, split.
+
+Every rank runs this in lockstep. Nothing here branches on what only one rank knows; mistakes are collected and put to
+a vote at points where all ranks meet.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import torch
+
+from paceline.families.collectives import ceilings, passes, scenarios
+from paceline.families.collectives.arm import Arm, MutedArm, make_instance
+from paceline.families.collectives.gate import Passed, gate
+from paceline.families.collectives.operation import Operation
+from paceline.families.collectives.operations import TIMED_OPERATIONS
+from paceline.families.collectives.oracle import Workspace, blind_spots
+from paceline.families.collectives.problem import TORCH_DTYPES, Problem
+from paceline.families.collectives.spec import OPERATIONS, element_count
+from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.timing import Limits, Series, measure, median, summarise
+
+_monotonic = time.monotonic
+
+OVERLAPPED = ("norm_layer", "linear_attention", "sequence_attention")
+"""Operations with computation of their own, for which exposed communication is measured."""
+LARGE_BYTES = 4 << 20
+CACHE_BYTES_FALLBACK = 32 << 20
+
+
+def run_block(session: Session, block: Block) -> None:
+    """Measure all techniques of a block and emit one ``result`` event for each."""
+    operation_name = str(block.params["op"])
+    if OPERATIONS[operation_name].scenario:
+        scenarios.run(session, block)
+        return
+    began = _monotonic()
+    if "link" not in session.facts:
+        session.begin(block, "-", "calibrate")
+        session.facts["link"] = ceilings.calibrate(session)
+    operation = TIMED_OPERATIONS[operation_name]
+    problem = make_problem(session, block)
+    arms = _prepare(session, block, operation, problem)
+    if arms:
+        _measure(session, block, arms, began)
+
+
+def make_problem(session: Session, block: Block) -> Problem:
+    """Return this rank's problem for a block's parameters."""
+    params = block.params
+    sized = OPERATIONS[str(params["op"])].sized
+    return Problem(
+        operation=str(params["op"]),
+        rank=session.rank,
+        world_size=session.world_size,
+        dtype=TORCH_DTYPES[str(params["dtype"])],
+        device=torch.device(session.device.torch_type),
+        count=element_count(params) if sized else 0,
+        root=int(params.get("root") or 0),
+        group_ranks=int(params.get("group_ranks") or 0),
+        seed=session.draw_seed("problem", block.block) % (1 << 31),
+        params=dict(params),
+    )
+
+
+def _prepare(session: Session, block: Block, operation: Operation, problem: Problem) -> list[Arm]:
+    """Gate every technique, draw the block's inputs, and return the arms that may be timed."""
+    gated: list[tuple[Case, Passed]] = []
+    for case in block.cases:
+        try:
+            gated.append((case, _gated(session, block, case, operation, problem)))
+        except CaseError as error:
+            _fail(session, block, case, error)
+    if not gated:
+        return []
+    session.begin(block, "-", "inputs")
+    payload = str(block.params["payload"])
+    size_bytes = sum(torch.Size(s).numel() * problem.item_bytes for s in operation.shapes(problem))
+    num_variants = 4 if size_bytes <= LARGE_BYTES else 2
+    seed = session.draw_seed("inputs", block.block)
+    variants = [operation.instance(problem, payload=payload, seed=seed + i) for i in range(num_variants)]
+    num_sets = _buffer_sets(str(block.protocol["cache"]), size_bytes)
+    workspaces = [Workspace(operation, problem, variants) for _ in range(num_sets)]
+    arms: list[Arm] = []
+    for case, passed in gated:
+        blind = [] if operation.name == "mix" else blind_spots(operation, variants, passed.lossy)
+        problem_text = session.control.first_problem(", ".join(blind) or None)
+        if problem_text is not None:
+            reason = f"the oracle would accept known-wrong results for this point: {problem_text}"
+            _fail(session, block, case, CaseError("invalid", reason))
+            continue
+        try:
+            instance, comm = make_instance(session, block, case, problem)
+        except CaseError as error:
+            _fail(session, block, case, error)
+            continue
+        arms.append(
+            Arm(
+                session=session,
+                block=block,
+                case=case,
+                instance=instance,
+                comm=comm,
+                workspaces=workspaces,
+                passed=passed,
+                input_seed=seed,
+                flush_bytes=_cache_bytes() if block.protocol["cache"] == "cold-flush" else 0,
+            )
+        )
+    return arms
+
+
+def _gated(session: Session, block: Block, case: Case, operation: Operation, problem: Problem) -> Passed:
+    """Return the gate's result, from this launch's memory where the same technique passed it before.
+
+    Raises:
+        CaseError: The technique was refused, does not support the point, or is wrong.
+    """
+    session.begin(block, case.label, "gate")
+    loaded = session.loaded(case)
+    assert loaded.info is not None
+    fixed = {k: v for k, v in block.params.items() if k not in ("size_bytes", "payload", "root")}
+    key = f"gate/{case.module}:{case.technique}/{sorted(case.options.items())}/{sorted(fixed.items())}"
+    if key not in session.facts:
+        make_instance(session, block, case, problem)
+
+        def make(point: Problem, comm: Any) -> Any:
+            return loaded.factory(point, comm, **case.options)
+
+        try:
+            session.facts[key] = gate(
+                session, operation, problem, loaded.info, make, str(block.params["payload"])
+            )
+        except CaseError as error:
+            session.facts[key] = error
+    found = session.facts[key]
+    if isinstance(found, CaseError):
+        raise found
+    assert isinstance(found, Passed)
+    return found
+
+
+def _measure(session: Session, block: Block, arms: list[Arm], began: float) -> None:
+    protocol = block.protocol
+    limits = Limits(
+        order=protocol["order"],
+        ci_target=protocol["ci_target"],
+        max_seconds=protocol["max_seconds"],
+        min_samples=protocol["min_samples"],
+        max_samples=protocol["max_samples"],
+        warmup=protocol["warmup"],
+        warmup_seconds=protocol["warmup_seconds"],
+    )
+    rng = random.Random(session.draw_seed("order", block.block))
+    for arm in arms:
+        arm.rng = random.Random(rng.random())
+    overlapped = block.params["op"] in OVERLAPPED and session.world_size > 1
+    muted = [MutedArm(arm) for arm in arms] if overlapped else []
+    prepared = _monotonic()
+
+    def gather(rows: list[list[float]]) -> list[list[list[float]]]:
+        everyone = session.control.gather(rows)
+        late = max((a.take_lateness() for a in arms), default=0.0)
+        session.control.adapt_margin(late)
+        return everyone
+
+    before = session.device.telemetry()
+    series = measure([*arms, *muted], limits, clock_ns=session.device.clock_ns, gather=gather, rng=rng)
+    after = session.device.telemetry()
+    timed = _monotonic()
+    compute = {m.label: s for m, s in zip(muted, series[len(arms) :], strict=True)}
+    for arm, item in zip(arms, series[: len(arms)], strict=True):
+        session.begin(block, arm.label, "passes")
+        try:
+            result = _result(session, arm, item, compute.get(arm.label))
+        except CaseError as error:
+            _fail(session, block, arm.case, error)
+            continue
+        result["telemetry"] = {"before": before, "after": after}
+        result["harness"] = {
+            "prepare_s": prepared - began,
+            "measure_s": timed - prepared,
+            "timed_s": sum(sum(s.samples) + sum(s.warmup) for s in series),
+            "num_cases": len(arms),
+        }
+        _emit(session, block, arm.case, result)
+
+
+def _result(session: Session, arm: Arm, item: Series, alone: Series | None) -> dict[str, Any]:
+    """Judge an arm's timed calls and run the untimed passes over it.
+
+    Raises:
+        CaseError: A timed output was wrong, or a sample is faster than the link allows.
+    """
+    mistake = session.control.first_problem(arm.mistake)
+    if mistake is not None:
+        raise CaseError("refused" if arm.breached else "incorrect", f"timed call: {mistake}")
+    latency = median(item.samples)
+    figures = passes.bytes_and_messages(session, arm)
+    link = session.facts["link"]
+    wire = int(figures["wire_bytes"][0]) if "wire_bytes" in figures else None
+    least = ceilings.floor_s(link, arm.problem, wire)
+    if min(item.samples) < least:
+        raise CaseError(
+            "invalid",
+            f"a sample of {min(item.samples):.3g} s is below the {least:.3g} s that the calibrated link allows",
+        )
+    metrics: dict[str, Any] = {"latency": summarise(item)}
+    for name, values in figures.items():
+        metrics[name] = {"samples": values}
+    metrics.update(passes.errors(session, arm, len(item.samples)))
+    metrics.update(passes.split(session, arm))
+    metrics.update(passes.kernel_bytes(session, arm))
+    if alone is not None:
+        metrics["exposed_s"] = {
+            "samples": [max(a - b, 0.0) for a, b in zip(item.samples, alone.samples, strict=True)]
+        }
+    metrics.update(passes.special(session, arm))
+    cost = arm.cost()
+    return {
+        "status": "ok",
+        "metrics": metrics,
+        "absent": arm.absent,
+        "ceilings": ceilings.describe(link, cost, wire, latency),
+        "predicted": None
+        if cost is None
+        else {
+            "wire_bytes": cost.sent_bytes,
+            "wire_bytes_total": cost.total_bytes,
+            "messages": cost.messages,
+            "steps": cost.steps,
+        },
+        "correctness": arm.correctness(),
+        "accounting": {
+            "requested": arm.num_calls,
+            "ok": arm.num_calls,
+            "failed": 0,
+            "dropped": 0,
+        },
+        "clock": {
+            "offset_ns": session.control.clock_offset_ns,
+            "error_ns": session.control.clock_error_ns,
+        },
+    }
+
+
+def _fail(session: Session, block: Block, case: Case, error: CaseError) -> None:
+    _emit(
+        session,
+        block,
+        case,
+        {"status": error.status, "reason": error.reason, "detail": error.detail, "metrics": {}},
+    )
+
+
+def _emit(session: Session, block: Block, case: Case, result: dict[str, Any]) -> None:
+    if session.rank == 0:
+        session.events.emit("result", block=block.block, case_id=case.case_id, label=case.label, **result)
+
+
+def _buffer_sets(cache: str, size_bytes: int) -> int:
+    """Return how many sets of buffers make up twice the last-level cache."""
+    if cache != "cold-rotate":
+        return 1
+    return max(2, min(64, -(-2 * _cache_bytes() // max(size_bytes, 1))))
+
+
+def _cache_bytes() -> int:
+    """Return the size of the host's last-level cache, or a fallback where the kernel does not say."""
+    best = 0
+    for index in range(5):
+        path = f"/sys/devices/system/cpu/cpu0/cache/index{index}/size"
+        try:
+            with open(path) as file:  # noqa: PTH123 - a sysfs attribute
+                text = file.read().strip()
+        except OSError:
+            continue
+        scale = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+        best = max(best, int(text.rstrip("KM")) * scale)
+    return best or CACHE_BYTES_FALLBACK

@@ -1,0 +1,303 @@
+"""The gate: what a technique must prove at small sizes before any of its times is believed.
+
+Every rank runs the same checks in the same order; a mistake on any rank is everyone's result. Seeds are drawn after the
+technique was imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from paceline.families.collectives.operation import Operation
+from paceline.families.collectives.oracle import (
+    LossyRule,
+    Workspace,
+    check_mixing,
+    mixing_weights,
+)
+from paceline.families.collectives.problem import Collective, Problem
+from paceline.technique import Technique
+from paceline.worker.comm import Comm
+from paceline.worker.session import CaseError, Session
+
+NUM_SEEDS = 3
+MAGNITUDES = (1e-3, 1.0, 1e3)
+ODD_COUNTS = (1, 2, 3, 7, 17, 64, 257, 1000, 4099)
+"""Elements per rank's share (sharded operations) or per buffer."""
+LOSSY_COUNT = 6 * 4096 + 37
+NUM_SEGMENTS = 8
+CONVERGENCE_CALLS = (8, 64)
+ERROR_KINDS = ("bounded", "unbiased", "feedback")
+
+Make = Callable[[Problem, Comm], Collective]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """What a gate found out about a technique that passed it."""
+
+    num_checks: int
+    seeds: tuple[int, ...]
+    lossy: LossyRule | None = None
+    single_call_error: float = 0.0
+    """Largest relative L2 error of one gated call (lossy techniques)."""
+    mean_error: float = 0.0
+    """Relative L2 error of the mean over the gate's repeated calls (lossy techniques)."""
+
+
+class Runner:
+    """Runs a technique on fresh problems of one operation and collects what the oracle says."""
+
+    def __init__(self, session: Session, operation: Operation, problem: Problem, make: Make) -> None:
+        self.session = session
+        self.operation = operation
+        self.problem = problem
+        self.make = make
+        self.mistake: str | None = None
+        self.num_checks = 0
+
+    def note(self, where: str, reason: str | None) -> None:
+        """Keep the first mistake of this rank."""
+        self.num_checks += 1
+        if reason is not None and self.mistake is None:
+            self.mistake = f"{where}: {reason}"
+
+    def start(self, problem: Problem) -> tuple[Collective, Comm]:
+        """Make an instance of the technique with a communicator of its own."""
+        comm = self.session.comm()
+        with self.session.guard.watch():
+            return self.make(problem, comm), comm
+
+    def call(self, collective: Collective, comm: Comm, workspace: Workspace) -> None:
+        """Run one call inside the fences; a transfer that was not waited for is a mistake."""
+        comm.begin_call()
+        with self.session.guard.watch():
+            collective.run(*workspace.buffers)
+        self.session.device.synchronize()
+        pending = comm.num_pending
+        if pending:
+            comm.drop_pending()
+            self.note("call", f"{pending} transfers were not waited for")
+
+
+def sized(problem: Problem, count: int) -> Problem:
+    """Return the problem with another number of elements; sharded operations get ``count`` elements a share."""
+    sharded = problem.operation in ("all_gather", "reduce_scatter", "all_to_all")
+    return replace(problem, count=count * problem.world_size if sharded else count)
+
+
+def gate(
+    session: Session,
+    operation: Operation,
+    problem: Problem,
+    info: Technique,
+    make: Make,
+    payload: str,
+) -> Passed:
+    """Prove a technique on one operation, dtype and number of ranks.
+
+    Raises:
+        CaseError: It gave a wrong result on some rank.
+    """
+    runner = Runner(session, operation, problem, make)
+    seeds = tuple(session.draw_seed("gate", info.name, i) for i in range(NUM_SEEDS))
+    lossy: LossyRule | None = None
+    single = mean = 0.0
+    if operation.name == "mix":
+        _gate_mixing(runner, seeds)
+    elif info.properties.get("exact", True):
+        _gate_exact(runner, seeds, payload)
+    else:
+        lossy, single, mean = _gate_lossy(runner, seeds, info.properties)
+    mistake = session.control.first_problem(runner.mistake)
+    if mistake is not None:
+        raise CaseError("incorrect", mistake)
+    return Passed(
+        num_checks=runner.num_checks,
+        seeds=seeds,
+        lossy=lossy,
+        single_call_error=single,
+        mean_error=mean,
+    )
+
+
+def _gate_exact(runner: Runner, seeds: tuple[int, ...], payload: str) -> None:
+    """Bit-exact on integers at odd sizes and every root; within the bound at three magnitudes."""
+    problem, operation = runner.problem, runner.operation
+    resizable = bool(problem.count)
+    counts = ODD_COUNTS if resizable else (0,)
+    for index, count in enumerate(counts):
+        point = sized(problem, count) if resizable else problem
+        if operation.name in ("broadcast", "reduce"):
+            point = replace(point, root=index % problem.world_size)
+        _one(runner, point, "integers" if resizable else payload, seeds[index % len(seeds)], 1.0)
+    if not problem.dtype.is_floating_point or payload == "integers":
+        return
+    for seed in seeds:
+        for magnitude in MAGNITUDES:
+            point = sized(problem, 257) if resizable else problem
+            _one(runner, point, payload, seed, magnitude)
+
+
+def _one(runner: Runner, problem: Problem, payload: str, seed: int, magnitude: float) -> None:
+    """Check two calls of one instance: the second must not return what the first did."""
+    variants = [
+        runner.operation.instance(problem, payload=payload, seed=seed + i, magnitude=magnitude)
+        for i in range(2)
+    ]
+    workspace = Workspace(runner.operation, problem, variants)
+    collective, comm = runner.start(problem)
+    for variant in range(2):
+        workspace.fill(variant)
+        runner.call(collective, comm, workspace)
+        check = workspace.check()
+        where = (
+            f"{problem.count} elements of {payload} × {magnitude:g}, root {problem.root}, call {variant + 1}"
+        )
+        runner.note(where, check.reason)
+
+
+def _gate_lossy(
+    runner: Runner, seeds: tuple[int, ...], properties: Mapping[str, Any]
+) -> tuple[LossyRule, float, float]:
+    kind = properties.get("error")
+    if kind not in ERROR_KINDS:
+        raise CaseError("refused", f"a lossy technique declares error: one of {', '.join(ERROR_KINDS)}")
+    for payload in properties.get("lossless_on", ()):
+        _gate_lossless(runner, payload, seeds[0])
+    if not properties.get("lossless_on"):
+        raise CaseError("refused", "a lossy technique names at least one payload that it must carry exactly")
+    calls = int(properties.get("convergence_calls", CONVERGENCE_CALLS[-1]))
+    problem = sized(runner.problem, LOSSY_COUNT)
+    errors, early, late = _converge(runner, problem, seeds[1], calls)
+    if kind == "bounded":
+        limit = float(properties["max_relative_l2"])
+        worst = max(errors)
+        reason = None if worst <= limit else f"relative error {worst:.4g} exceeds the declared {limit:.4g}"
+        runner.note("gaussian", reason)
+    else:
+        _note_convergence(runner, early, late, calls)
+    single = max(errors)
+    floor = 0.0 if kind == "bounded" else 0.3 / max(single, 1.0)
+    return (
+        LossyRule(
+            max_relative_l2=max(2.0 * single, 1e-6),
+            min_cosine=max(floor, 0.5 if single < 0.5 else 0.0),
+        ),
+        single,
+        max(late),
+    )
+
+
+def _gate_lossless(runner: Runner, payload: str, seed: int) -> None:
+    """A payload that the codec cannot damage must come out right, to the last element, at odd sizes.
+
+    Scales are computed in floating point, so the bound is a few units of roundoff instead of bit equality.
+    """
+    for count in (1, 7, 257, 4099, LOSSY_COUNT):
+        problem = sized(runner.problem, count)
+        variants = [runner.operation.instance(problem, payload=payload, seed=seed + i) for i in range(2)]
+        workspace = Workspace(runner.operation, problem, variants)
+        collective, comm = runner.start(problem)
+        for variant in range(2):
+            workspace.fill(variant)
+            runner.call(collective, comm, workspace)
+            expected = variants[variant].expected[-1]
+            assert expected is not None
+            off = (workspace.buffers[-1].double() - expected.value.double()).abs().max().item()
+            limit = 1e-5 * problem.world_size if problem.dtype == torch.float32 else 0.02 * problem.world_size
+            reason = None if off <= limit else f"an element is off by {off:.3g}"
+            runner.note(f"{count} elements of {payload}, call {variant + 1}", reason)
+            # An instance with error feedback carries what it lost into the next draw; a lossless payload loses nothing.
+
+
+def _converge(
+    runner: Runner, problem: Problem, seed: int, calls: int
+) -> tuple[list[float], list[float], list[float]]:
+    """Repeat one call on the same input.
+
+    Returns:
+        The relative error of each single call; the relative error of the mean after an eighth of the calls, and after
+        all, in each of ``NUM_SEGMENTS`` segments of the buffer.
+    """
+    instance = runner.operation.instance(problem, payload="gaussian", seed=seed)
+    workspace = Workspace(runner.operation, problem, [instance])
+    expected = instance.expected[-1]
+    assert expected is not None
+    reference = expected.value.double()
+    total = torch.zeros_like(reference)
+    collective, comm = runner.start(problem)
+    errors: list[float] = []
+    early: list[float] = []
+    digests: list[str] = []
+    for call in range(1, calls + 1):
+        workspace.fill(0)
+        runner.call(collective, comm, workspace)
+        output = workspace.buffers[-1].double()
+        errors.append(float((output - reference).norm() / reference.norm()))
+        total += output
+        if call == max(calls // 8, 1):
+            early = _segment_errors(total / call, reference)
+        if call in (1, calls):
+            digests.append(workspace.fingerprint())
+        if not torch.isfinite(output).all():
+            runner.note(f"gaussian, call {call}", "the result holds NaN or infinity")
+    everyone = runner.session.control.gather_text("/".join(digests))
+    runner.note("gaussian", None if len(set(everyone)) == 1 else "ranks end with different results")
+    return errors, early, _segment_errors(total / calls, reference)
+
+
+def _segment_errors(mean: torch.Tensor, reference: torch.Tensor) -> list[float]:
+    return [
+        float((m - r).norm() / r.norm().clamp(min=1e-30))
+        for m, r in zip(mean.chunk(NUM_SEGMENTS), reference.chunk(NUM_SEGMENTS), strict=True)
+    ]
+
+
+def _note_convergence(runner: Runner, early: list[float], late: list[float], calls: int) -> None:
+    """The mean of repeated calls must approach the truth in every segment.
+
+    An unbiased codec's error falls as 1/√T and error feedback's as 1/T, so between T/8 and T it falls to 0.35 or less;
+    any wrong weight of a rank leaves it where it was. The limits leave room for the scatter of one draw.
+    """
+    for segment, (before, after) in enumerate(zip(early, late, strict=True)):
+        reason = None
+        if after > 0.6 * before and after > 0.02:
+            reason = f"the mean of {calls} calls does not approach the truth ({before:.3g} → {after:.3g})"
+        elif after > 0.5:
+            reason = f"the mean of {calls} calls is still {after:.3g} away from the truth"
+        runner.note(f"gaussian, segment {segment}", reason)
+
+
+def _gate_mixing(runner: Runner, seeds: tuple[int, ...]) -> None:
+    for seed in seeds:
+        for count in (257, 4099):
+            problem = replace(runner.problem, count=count, seed=seed % (1 << 31))
+            instance = runner.operation.instance(problem, payload="gaussian", seed=seed)
+            workspace = Workspace(runner.operation, problem, [instance])
+            collective, comm = runner.start(problem)
+            for call in range(2):
+                workspace.fill(0)
+                runner.call(collective, comm, workspace)
+                reason = mixing_problem(runner.session, workspace)
+                runner.note(f"{count} elements, call {call + 1}", reason)
+
+
+def mixing_problem(session: Session, workspace: Workspace) -> str | None:
+    """Recover the mixing matrix of the last call over all ranks and judge it."""
+    rows, residual = mixing_matrix(session, workspace)
+    return check_mixing(rows, residual, workspace.problem.dtype).reason
+
+
+def mixing_matrix(session: Session, workspace: Workspace) -> tuple[list[list[float]], float]:
+    """Return the weights with which every rank mixed all ranks' inputs in the last call, and the worst residual."""
+    expected = workspace.variants[workspace.current].expected[0]
+    assert expected is not None
+    contributions = [c.double() * workspace.scale for c in expected.contributions]
+    weights, residual = mixing_weights(workspace.buffers[0], contributions)
+    everyone = session.control.gather([weights, [residual]])
+    return [r[0] for r in everyone], max(r[1][0] for r in everyone)

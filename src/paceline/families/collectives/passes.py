@@ -1,0 +1,196 @@
+"""Untimed passes over an arm after its timed calls: bytes, errors, time split, kernel counters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from paceline.families.collectives.arm import Arm
+from paceline.families.collectives.gate import mixing_matrix
+from paceline.families.collectives.oracle import check_mixing
+from paceline.worker.counters import read_interface
+from paceline.worker.session import CaseError, Session
+
+SPLIT_CALLS = 5
+KERNEL_REPEATS = 3
+MIX_CALLS = 16
+SPAN_METRICS = {
+    "compress": "compress_s",
+    "decompress": "decompress_s",
+    "pack": "pack_s",
+    "unpack": "unpack_s",
+}
+
+
+def bytes_and_messages(session: Session, arm: Arm) -> dict[str, list[float]]:
+    """Gather every rank's counts of the timed calls and return the byte metrics of one call.
+
+    Raises:
+        CaseError: The bytes of a call depend on which call it was, without the technique saying so.
+    """
+    used_backend = arm.comm.counters.backend_calls > 0
+    everyone = session.control.gather_text("1" if used_backend else "0")
+    if "1" in everyone:
+        reason = "the backend's own collective moves them; only the kernel's counters can tell"
+        for name in (
+            "wire_bytes",
+            "wire_bytes_total",
+            "link_bytes",
+            "messages",
+            "inter_group_bytes",
+        ):
+            arm.absent[name] = reason
+        return {}
+    sent = _matrices(session, arm.sent)
+    messages = _matrices(session, arm.messages)
+    figures = {
+        "wire_bytes": [float(max(sum(row) for row in m)) for m in sent],
+        "wire_bytes_total": [float(sum(sum(row) for row in m)) for m in sent],
+        "link_bytes": [float(max(max(row) for row in m)) for m in sent],
+        "messages": [float(max(sum(row) for row in m)) for m in messages],
+    }
+    group = arm.problem.group_ranks
+    if group:
+        figures["inter_group_bytes"] = [
+            float(sum(b for i, row in enumerate(m) for j, b in enumerate(row) if i // group != j // group))
+            for m in sent
+        ]
+    return {name: _collapse(values) for name, values in figures.items()}
+
+
+def _matrices(session: Session, calls: list[tuple[int, ...]]) -> list[list[list[float]]]:
+    """Return, for each distinct pattern of calls, the matrix (from rank, to rank); equal calls are sent once."""
+    distinct = sorted(set(calls)) if len(set(calls)) == 1 else calls
+    count = int(max(r[0][0] for r in session.control.gather([[float(len(distinct))]])))
+    rows = [list(map(float, call)) for call in (distinct if len(distinct) == count else calls)]
+    if len(rows) < count:
+        rows = rows * count
+    everyone = session.control.gather(rows[:count])
+    return [[rank_rows[i] for rank_rows in everyone] for i in range(count)]
+
+
+def _collapse(values: list[float]) -> list[float]:
+    """Keep one sample when every call gave the same."""
+    return values[:1] if len(set(values)) == 1 else values
+
+
+def errors(session: Session, arm: Arm, num_timed: int) -> dict[str, Any]:
+    """Return the error metrics of the last ``num_timed`` calls, the worst rank for each call.
+
+    Raises:
+        CaseError: Ranks ended timed calls of a lossy technique with different results.
+    """
+    if arm.passed.lossy is None:
+        return {}
+    checks = arm.checks[-num_timed:]
+    everyone = session.control.gather(
+        [
+            [c.relative_l2 for c in checks],
+            [c.max_error for c in checks],
+            [c.bias for c in checks],
+            arm.checksums,
+        ]
+    )
+    if any(rank_rows[3] != everyone[0][3] for rank_rows in everyone):
+        raise CaseError("incorrect", "ranks ended timed calls with different results")
+
+    def worst(row: int) -> list[float]:
+        return [max((r[row][i] for r in everyone), key=abs) for i in range(len(checks))]
+
+    return {
+        "relative_l2_error": {"samples": worst(0)},
+        "max_error": {"samples": worst(1)},
+        "bias": {"samples": worst(2)},
+    }
+
+
+def split(session: Session, arm: Arm) -> dict[str, Any]:
+    """Return where a call's time goes, from separate profiled calls: communication and the technique's spans."""
+    rows: dict[str, list[float]] = {}
+    for _ in range(SPLIT_CALLS):
+        session.control.barrier()
+        arm.comm.take_split()
+        arm.run_untimed()
+        taken = arm.comm.take_split()
+        for name in ("communicate", *SPAN_METRICS):
+            rows.setdefault(name, []).append(taken.get(name, 0.0))
+    everyone = session.control.gather(list(rows.values()))
+    metrics: dict[str, Any] = {}
+    for index, name in enumerate(rows):
+        values = [max(rank_rows[index][i] for rank_rows in everyone) for i in range(SPLIT_CALLS)]
+        if name == "communicate":
+            metrics["communicate_s"] = {"samples": values}
+        elif any(values):
+            metrics[SPAN_METRICS[name]] = {"samples": values}
+    return metrics
+
+
+def kernel_bytes(session: Session, arm: Arm) -> dict[str, Any]:
+    """Return bytes per call from the kernel's interface counters, headers included."""
+    if session.interface is None or session.world_size == 1:
+        arm.absent["kernel_bytes"] = "no network interface carries the ranks' traffic"
+        return {}
+    num_calls = int(arm.block.protocol["kernel_calls"])
+    if num_calls == 0:
+        arm.absent["kernel_bytes"] = "the protocol leaves the kernel's counters out"
+        return {}
+    own: list[float] = []
+    total: list[float] = []
+    for _ in range(KERNEL_REPEATS):
+        session.control.barrier()
+        before = read_interface(session.interface).tx_bytes
+        session.control.barrier()
+        for _ in range(num_calls):
+            arm.run_untimed()
+        session.control.barrier()
+        after = read_interface(session.interface).tx_bytes
+        session.control.barrier()
+        sent = [rank_rows[0][0] for rank_rows in session.control.gather([[(after - before) / num_calls]])]
+        own.append(max(sent))
+        total.append(max(sent) if session.interface_shared else sum(sent))
+    metrics: dict[str, Any] = {"kernel_bytes_total": {"samples": total, "source": session.interface}}
+    if session.interface_shared:
+        arm.absent["kernel_bytes"] = (
+            "the ranks share the loopback; a network namespace a rank tells them apart"
+        )
+    else:
+        metrics["kernel_bytes"] = {"samples": own, "source": session.interface}
+    return metrics
+
+
+def special(session: Session, arm: Arm) -> dict[str, Any]:
+    """Return metrics that only one operation has."""
+    metrics: dict[str, Any] = {}
+    if arm.problem.operation == "norm_layer":
+        arm.problem.norm_rows[0] = 0
+        arm.run_untimed()
+        rows = session.control.gather([[float(arm.problem.norm_rows[0])]])
+        metrics["norm_rows"] = {"samples": [max(r[0][0] for r in rows)]}
+    if arm.problem.operation == "mix":
+        metrics["spread_ratio"] = {"samples": _spreads(session, arm)}
+    return metrics
+
+
+def _spreads(session: Session, arm: Arm) -> list[float]:
+    """Mix several times; return how much of the replicas' spread each exchange leaves.
+
+    With mixing weights W and centred inputs x, the spread after is Σᵢ‖Σⱼ Wᵢⱼ xⱼ‖² over Σⱼ‖xⱼ‖² before.
+
+    Raises:
+        CaseError: An exchange was not a doubly stochastic mixture.
+    """
+    ratios: list[float] = []
+    for _ in range(MIX_CALLS):
+        workspace = arm.run_untimed()
+        rows, residual = mixing_matrix(session, workspace)
+        check = check_mixing(rows, residual, arm.problem.dtype)
+        if not check.passed:
+            raise CaseError("incorrect", f"mixing: {check.reason}")
+        expected = workspace.variants[workspace.current].expected[0]
+        assert expected is not None
+        inputs = torch.stack([c.double() for c in expected.contributions])
+        centred = inputs - inputs.mean(dim=0)
+        mixed = torch.tensor(rows, dtype=torch.float64) @ centred
+        ratios.append(float(mixed.square().sum() / centred.square().sum()))
+    return ratios

@@ -1,0 +1,195 @@
+"""What a family declares about itself: parameters, metrics with their contracts, and planning rules.
+
+A family is a package ``paceline.families.<name>`` whose ``spec.py`` holds one ``FAMILY`` object. The specification is
+free of torch, so that suites are validated, planned and rendered without it; the executing half of the family sits
+beside it and is imported only by the worker. A new family plugs in by adding its package: nothing here names one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from paceline.errors import UserError, expected_one_of
+from paceline.technique import Technique
+from paceline.units import parse_duration, parse_rate, parse_size
+
+ParameterKind = Literal["size", "count", "number", "choice", "flag", "duration", "rate", "text"]
+Scalar = str | int | float | bool | None
+Params = Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One axis of a workload that a suite may fix, sweep or zip."""
+
+    name: str
+    kind: ParameterKind
+    doc: str
+    default: Scalar = None
+    """Value when the suite is silent; None together with ``required`` means that a suite must give one."""
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    only_for: tuple[str, ...] = ()
+    """Operations for which the parameter exists; empty means all."""
+    minimum: float | None = None
+
+    def parse(self, value: object) -> Scalar:
+        """Return the canonical value in base units.
+
+        Raises:
+            ValueError: With a message that names what is accepted.
+        """
+        if value is None and not self.required and self.default is None:
+            return None
+        parsed = self._parse(value)
+        if (
+            self.minimum is not None
+            and isinstance(parsed, int | float)
+            and not isinstance(parsed, bool)
+            and parsed < self.minimum
+        ):
+            raise ValueError(f"{value} is below the least accepted value, {self.minimum:g}")
+        return parsed
+
+    def _parse(self, value: object) -> Scalar:
+        match self.kind:
+            case "size":
+                if isinstance(value, int | str):
+                    return parse_size(value)
+            case "count":
+                if isinstance(value, int) and not isinstance(value, bool):
+                    return value
+            case "number":
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    return float(value)
+            case "choice":
+                if value in self.choices:
+                    return str(value)
+                raise ValueError(f"'{value}' is not valid; {expected_one_of(str(value), self.choices)}")
+            case "flag":
+                if isinstance(value, bool):
+                    return value
+            case "duration":
+                if isinstance(value, int | float | str):
+                    return parse_duration(value)
+            case "rate":
+                if isinstance(value, str):
+                    return parse_rate(value)
+            case "text":
+                if isinstance(value, str):
+                    return value
+        raise ValueError(f"'{value}' is not a {self.kind}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A measured quantity together with the exact rules by which it is measured.
+
+    The digest of the contract is part of every series key: results measured under different rules are never compared.
+    """
+
+    name: str
+    unit: str
+    better: Literal["lower", "higher", "neither"]
+    doc: str
+    contract: Mapping[str, str]
+    """Timer, synchronisation, start, stop, exclusions and cross-rank reduction, in words that people check."""
+    statistic: Literal["median", "mean", "max", "sum"] = "median"
+    """How the samples of one launch become one number."""
+    compared_by: Literal["ratio", "difference"] = "ratio"
+    proportion: bool = False
+    """Samples are 0 or 1 and the value is their mean, with a Wilson interval."""
+    margin: float = 0.0
+    """Largest relative (or absolute, when compared by difference) change that nobody should care about."""
+
+    @property
+    def contract_id(self) -> str:
+        """Digest over name, unit, statistic and contract."""
+        text = json.dumps([self.name, self.unit, self.statistic, dict(self.contract)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DerivedMetric:
+    """A figure that a report computes from a measured one and the case's parameters; never stored."""
+
+    name: str
+    unit: str
+    source: str
+    """The measured metric that it is computed from."""
+    formula: str
+    """The formula as people write it."""
+    compute: Callable[[Params, float], float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Everything that the control plane knows about a family."""
+
+    name: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+    metrics: tuple[Metric, ...]
+    default_metrics: tuple[str, ...]
+    """Metrics compared when a suite does not name any."""
+    operation_key: str
+    """The workload key that techniques' ``implements`` refers to."""
+    check: Callable[[Params], list[str]]
+    """Problems of a fully resolved point, in words; empty when it is a legal case."""
+    estimate_s: Callable[[Params], float]
+    """Rough seconds of one observation, for the plan's time estimate."""
+    unsupported: Callable[[Params, Technique], str | None] = lambda params, technique: None
+    """Why a technique cannot run a point beyond ``Requirements``, or None."""
+    derived: tuple[DerivedMetric, ...] = ()
+    internal: bool = False
+    """True for families that exist for the harness itself and stay off the leaderboard."""
+
+    def metric(self, name: str) -> Metric:
+        """Return a metric by name.
+
+        Raises:
+            UserError: The family has no such metric.
+        """
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        raise UserError(
+            f"the {self.name} family has no metric '{name}'",
+            expected=expected_one_of(name, (m.name for m in self.metrics)),
+        )
+
+    def parameter(self, name: str) -> Parameter | None:
+        """Return a parameter by name, or None."""
+        return next((p for p in self.parameters if p.name == name), None)
+
+    def parameters_for(self, operation: str) -> tuple[Parameter, ...]:
+        """Return the parameters that exist for one operation."""
+        return tuple(p for p in self.parameters if not p.only_for or operation in p.only_for)
+
+
+def family_names() -> list[str]:
+    """List every family package that has a specification, in alphabetical order."""
+    import paceline.families as package  # noqa: PLC0415 - a package of plug-ins, scanned on demand
+
+    return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.ispkg)
+
+
+def load_family(name: str) -> Family:
+    """Import ``paceline.families.<name>.spec`` and return its ``FAMILY``.
+
+    Raises:
+        UserError: There is no such family.
+    """
+    names = family_names()
+    if name not in names:
+        raise UserError(f"unknown family '{name}'", expected=expected_one_of(name, names))
+    module = importlib.import_module(f"paceline.families.{name}.spec")
+    family = module.FAMILY
+    assert isinstance(family, Family)
+    return family

@@ -1,0 +1,192 @@
+"""The grammar of suite files, as models; ``paceline schema suite`` exports them as JSON Schema for editors.
+
+A suite holds names and numbers only. What needs the family or the techniques to be judged is checked in ``suite``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from paceline.models import FileModel
+from paceline.units import parse_duration
+
+RawScalar = str | int | float | bool | None
+TierName = Literal["quick", "standard", "full"]
+TIERS: tuple[TierName, ...] = ("quick", "standard", "full")
+
+
+class Protocol(FileModel):
+    """How often, in which order and how long a block is measured."""
+
+    launches: int = Field(5, ge=1, le=1000, description="Fresh process groups; the unit of replication.")
+    order: Literal["abba", "shuffle"] = Field(
+        "abba",
+        description="Order of techniques inside a block: mirrored rounds, or a seeded shuffle.",
+    )
+    ci_target: float = Field(
+        0.02, gt=0, lt=1, description="Stop when the median's relative half-width is at most this."
+    )
+    max_seconds: float = Field(
+        2.0, gt=0, description="Longest timed part of one block in one launch, in seconds."
+    )
+    min_samples: int = Field(10, ge=3, description="Samples per technique and launch before stopping early.")
+    max_samples: int = Field(2000, ge=3, description="Samples per technique and launch at most.")
+    warmup: Literal["settle", "none"] | Annotated[int, Field(ge=0)] = Field(
+        "settle", description="Until latency settles, none, or a fixed number of rounds."
+    )
+    warmup_seconds: float = Field(1.0, ge=0, description="Longest warm-up of one block, in seconds.")
+    cache: Literal["hot", "cold-rotate", "cold-flush"] = Field(
+        "hot",
+        description="hot: same buffers; cold-rotate: buffers beyond the last-level cache; cold-flush.",
+    )
+    kernel_calls: int = Field(
+        10,
+        ge=0,
+        description="Untimed calls for the kernel's byte counters, three times over; 0 leaves them out.",
+    )
+    timeout: str | float = Field("60s", description="A technique that needs longer on one block is stopped.")
+
+    @field_validator("timeout")
+    @classmethod
+    def _timeout_is_duration(cls, value: str | float) -> str | float:
+        if parse_duration(value) <= 0:
+            raise ValueError("the timeout must be positive")
+        return value
+
+    @model_validator(mode="after")
+    def _sample_limits(self) -> Protocol:
+        if self.max_samples < self.min_samples:
+            raise ValueError(f"max_samples {self.max_samples} is below min_samples {self.min_samples}")
+        return self
+
+
+class MetricSetting(FileModel):
+    """How a suite compares one metric."""
+
+    margin: float | None = Field(
+        None,
+        ge=0,
+        description="Equivalence margin: relative, or absolute for metrics compared by difference.",
+    )
+
+
+class TechniqueEntry(FileModel):
+    """A technique with options, or the same technique under a second label (for A/A comparisons)."""
+
+    technique: str
+    label: str | None = Field(None, alias="as", description="Name in tables; default: the technique's own.")
+    options: dict[str, RawScalar] = Field(default_factory=dict)
+
+
+class Versus(FileModel):
+    """The other side of a claim's ratio when it differs in more than the technique."""
+
+    technique: str | None = None
+    where: dict[str, RawScalar] = Field(default_factory=dict)
+
+
+class Measure(FileModel):
+    """Which numbers a claim is about."""
+
+    metric: str
+    technique: str
+    versus: str | Versus | None = None
+    where: dict[str, RawScalar] = Field(
+        default_factory=dict, description="Parameters that select the points."
+    )
+
+
+class Expect(FileModel):
+    """What must hold for the whole interval; exactly one key."""
+
+    ratio_at_most: float | None = Field(None, gt=0)
+    ratio_at_least: float | None = Field(None, gt=0)
+    equal_within: float | None = Field(None, ge=0, description="|ratio − 1| at most this.")
+    difference_at_most: float | None = None
+    value_at_most: float | None = None
+    value_at_least: float | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Expect:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of: {', '.join(type(self).model_fields)}; found {len(given)}")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The name of the one key that is set."""
+        return next(name for name in type(self).model_fields if getattr(self, name) is not None)
+
+    @property
+    def bound(self) -> float:
+        """The number of the one key that is set."""
+        return float(getattr(self, self.kind))
+
+
+class Claim(FileModel):
+    """A paper's statement as something that this suite measures."""
+
+    id: str
+    paper: str = Field(description="Slug in baselines/papers.yaml.")
+    quote: str = Field(description="The statement, in a few words of the paper.")
+    scope: Literal["best", "mean", "range", "qualitative", "bound"] = "qualitative"
+    measure: Measure
+    expect: Expect
+    why: str = Field("", description="How the measured thing stands for the paper's statement.")
+
+
+class Tier(FileModel):
+    """What a tier changes; keys of the matrix replace those of the suite."""
+
+    omit: str | None = Field(None, description="Leave the suite out of this tier, with the reason.")
+    matrix: dict[str, list[RawScalar]] = Field(default_factory=dict)
+    zip: list[dict[str, list[RawScalar]]] | None = None
+    exclude: list[dict[str, RawScalar]] = Field(default_factory=list)
+    techniques: list[str | TechniqueEntry] | None = None
+    workload: dict[str, RawScalar] = Field(default_factory=dict)
+    protocol: dict[str, RawScalar] = Field(default_factory=dict)
+
+
+class SuiteModel(FileModel):
+    """The whole grammar of a suite file."""
+
+    suite: str = Field(description="family/name; the file lies at suites/<family>/<name>.yaml.")
+    version: int = Field(ge=1, description="A changed suite gets a new version.")
+    family: str
+    why: str = Field(description="One sentence: why anyone should care about this comparison.")
+    workload: dict[str, RawScalar]
+    baseline: str
+    techniques: list[str | TechniqueEntry] = Field(min_length=1)
+    matrix: dict[str, list[RawScalar]] = Field(default_factory=dict)
+    zip: list[dict[str, list[RawScalar]]] = Field(default_factory=list)
+    exclude: list[dict[str, RawScalar]] = Field(default_factory=list)
+    tiers: dict[TierName, Tier] = Field(default_factory=dict)
+    protocol: Protocol = Field(default_factory=Protocol)
+    metrics: dict[str, MetricSetting] = Field(default_factory=dict)
+    claims: list[Claim] = Field(default_factory=list)
+
+    @field_validator("zip", mode="after")
+    @classmethod
+    def _equal_lengths(cls, value: list[dict[str, list[RawScalar]]]) -> list[dict[str, list[RawScalar]]]:
+        for group in value:
+            if len({len(items) for items in group.values()}) > 1:
+                raise ValueError("lists that advance together must be of equal length")
+        return value
+
+
+def merge_protocol(protocol: Protocol, tier: Tier | None) -> Protocol:
+    """Overlay a tier's protocol keys on the suite's."""
+    if tier is None or not tier.protocol:
+        return protocol
+    return Protocol.model_validate({**protocol.model_dump(), **tier.protocol})
+
+
+def suite_schema() -> dict[str, Any]:
+    """Return the JSON Schema of suite files for editors and other tools."""
+    schema = SuiteModel.model_json_schema(by_alias=True)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "Paceline suite"
+    return schema

@@ -1,0 +1,159 @@
+"""Runner profiles: where cases are executed, read from ``runners/<name>.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from paceline.errors import UserError, expected_one_of
+from paceline.models import FileModel, validate
+from paceline.technique import valid_name
+from paceline.units import parse_duration, parse_rate, parse_size
+from paceline.yamlfile import Located, load
+
+DriverName = Literal["local", "debug"]
+
+
+class LinkModel(FileModel):
+    """A shaped link between ranks."""
+
+    rate: str | None = Field(None, description="Token-bucket rate of each rank's link, such as 100mbit.")
+    delay: str | float = Field(0, description="One-way delay added to every packet that a rank receives.")
+
+
+class Limits(FileModel):
+    """What a run may use."""
+
+    launch_seconds: str | float = Field("120s", description="Longest start of a process group.")
+    rank_memory: str | int | None = Field(
+        None,
+        description="Memory that one rank may allocate before its case counts as out of memory.",
+    )
+    run_seconds: str | float | None = Field(None, description="Stop starting new launches after this time.")
+
+
+class RunnerModel(FileModel):
+    """The whole grammar of a runner profile."""
+
+    runner: str = Field(description="The profile's name; the file lies at runners/<name>.yaml.")
+    why: str = Field(description="One sentence: what this place is for.")
+    driver: DriverName
+    device: Literal["cpu", "cuda", "rocm", "npu", "fake"] = "cpu"
+    backend: str | None = Field(None, description="Process-group backend; default: the device's own.")
+    max_ranks: int = Field(4, ge=1, description="More ranks than this are skipped, not oversubscribed.")
+    network: Literal["host", "namespaces"] = Field(
+        "host",
+        description="host: ranks share this host's loopback; namespaces: one namespace a rank.",
+    )
+    links: dict[str, LinkModel] = Field(
+        default_factory=dict,
+        description="Link names that suites may sweep, and how each is shaped.",
+    )
+    default_link: str = Field("loopback", description="The link of cases that do not name one.")
+    env: dict[str, str] = Field(default_factory=dict, description="Environment of every rank.")
+    limits: Limits = Field(default_factory=Limits)
+    fake: dict[str, float] = Field(
+        default_factory=dict,
+        description="Noise model of the fake device (tests and calibration only).",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerProfile:
+    """A checked runner profile in base units."""
+
+    model: RunnerModel
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The profile's name."""
+        return self.model.runner
+
+    def link(self, name: str) -> Mapping[str, Any] | None:
+        """Return a link in base units (``rate_bytes_per_s``, ``delay_s``), or None when it is not offered."""
+        if name == self.model.default_link and name not in self.model.links:
+            return {"name": name, "rate_bytes_per_s": None, "delay_s": 0.0}
+        link = self.model.links.get(name)
+        if link is None:
+            return None
+        return {
+            "name": name,
+            "rate_bytes_per_s": parse_rate(link.rate) if link.rate else None,
+            "delay_s": parse_duration(link.delay),
+        }
+
+    def resolved(self) -> dict[str, Any]:
+        """Return every setting with its default filled in, in base units, for the plan and the record."""
+        model = self.model
+        limits = model.limits
+        return {
+            "name": model.runner,
+            "driver": model.driver,
+            "device": model.device,
+            "backend": model.backend,
+            "max_ranks": model.max_ranks,
+            "network": model.network,
+            "links": {name: self.link(name) for name in sorted(model.links)},
+            "default_link": model.default_link,
+            "env": dict(sorted(model.env.items())),
+            "limits": {
+                "launch_s": parse_duration(limits.launch_seconds),
+                "rank_memory_bytes": parse_size(limits.rank_memory) if limits.rank_memory else None,
+                "run_s": parse_duration(limits.run_seconds) if limits.run_seconds is not None else None,
+            },
+            "fake": dict(sorted(model.fake.items())),
+        }
+
+
+def load_runner(path: Path) -> RunnerProfile:
+    """Read and check a runner profile.
+
+    Raises:
+        UserError: Anything wrong with the file, with ``file:line:key``.
+    """
+    located = load(path)
+    model = validate(RunnerModel, located)
+    if not valid_name(model.runner) or "/" in model.runner:
+        raise UserError(
+            f"'{model.runner}' is not a runner name",
+            where=located.where(("runner",)),
+            expected="lower-case letters, digits and '-'",
+        )
+    _check_units(model, located)
+    if model.links and model.network == "host":
+        shaped = [n for n, link in model.links.items() if link.rate or parse_duration(link.delay)]
+        if shaped:
+            raise UserError(
+                f"the link '{shaped[0]}' is shaped, but the ranks share the host's network",
+                where=located.where(("links", shaped[0])),
+                expected="network: namespaces",
+            )
+    if model.links and model.default_link not in model.links:
+        raise UserError(
+            f"the default link '{model.default_link}' is not among the links",
+            where=located.where(("default_link",)),
+            expected=expected_one_of(model.default_link, model.links),
+        )
+    return RunnerProfile(model=model, path=path)
+
+
+def _check_units(model: RunnerModel, located: Located) -> None:
+    checks: list[tuple[tuple[str, ...], Any, Any]] = [
+        (("limits", "launch_seconds"), parse_duration, model.limits.launch_seconds),
+        (("limits", "rank_memory"), parse_size, model.limits.rank_memory or 0),
+        (("limits", "run_seconds"), parse_duration, model.limits.run_seconds or 0),
+    ]
+    for name, link in model.links.items():
+        if link.rate is not None:
+            checks.append((("links", name, "rate"), parse_rate, link.rate))
+        checks.append((("links", name, "delay"), parse_duration, link.delay))
+    for key_path, parser, value in checks:
+        try:
+            parser(value)
+        except ValueError as error:
+            raise UserError(str(error), where=located.where(key_path)) from None

@@ -1,0 +1,255 @@
+"""Tables of results as plain rows, and their rendering with tabulate for terminals and Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tabulate import tabulate
+
+from paceline.compare import Comparison, Point, RunComparison, compared, grade_of, ranks
+from paceline.family import load_family
+from paceline.stats import Estimate, estimate_value
+from paceline.units import format_quantity, format_size
+
+HIDDEN_PARAMS = ("op", "payload")
+ABSENT = "–"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A titled table of text cells, and notes that belong under it."""
+
+    title: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def render(self, style: str = "terminal") -> str:
+        """Return the table as text: ``terminal`` or ``markdown``."""
+        markdown = style == "markdown"
+        body = tabulate(
+            self.rows,
+            headers=self.headers,
+            tablefmt="github" if markdown else "simple",
+            disable_numparse=True,
+        )
+        title = f"### {self.title}\n" if markdown else self.title
+        notes = "".join(f"\n{'- ' if markdown else '  '}{note}" for note in self.notes)
+        gap = "\n" if markdown and notes else ""
+        return f"{title}\n{body}{gap}{notes}\n"
+
+
+def format_estimate(estimate: Estimate, unit: str) -> str:
+    """Write a value with its half-interval, such as ``1.23 ms ± 4 %``."""
+    if not math.isfinite(estimate.value):
+        return ABSENT
+    text = format_quantity(estimate.value, unit)
+    if estimate.low is None or estimate.high is None:
+        return text
+    if estimate.low == estimate.high:
+        return text
+    if estimate.value > 0:
+        half = (estimate.high - estimate.low) / 2 / estimate.value
+        return f"{text} ± {_percent(half)}"
+    return f"{text} ± {format_quantity((estimate.high - estimate.low) / 2, unit)}"
+
+
+def _percent(share: float) -> str:
+    if share >= 10:
+        return f"{share:.0f} ×"
+    if share >= 0.1:
+        return f"{share * 100:.0f} %"
+    return f"{share * 100:.1f} %"
+
+
+def format_effect(estimate: Estimate, kind: str) -> str:
+    """Write a ratio as ``0.83 × [0.80, 0.86]`` or a difference with its interval."""
+    if not math.isfinite(estimate.value):
+        return ABSENT
+    mark = " ×" if kind == "ratio" else ""
+    text = f"{estimate.value:.3g}{mark}"
+    if estimate.low is None or estimate.high is None or estimate.low == estimate.high:
+        return text
+    return f"{text} [{estimate.low:.3g}, {estimate.high:.3g}]"
+
+
+def format_param(name: str, value: Any) -> str:
+    """Write a parameter's value for people."""
+    if name.endswith("_bytes") and isinstance(value, int):
+        return format_size(value)
+    return ABSENT if value is None else str(value)
+
+
+def format_rank(interval: tuple[int, int] | None) -> str:
+    """Write a rank interval: ``1`` or ``2-4``."""
+    if interval is None:
+        return ABSENT
+    low, high = interval
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def varying_params(points: Sequence[Point]) -> list[str]:
+    """Return the parameters that tell the points of a board apart, most important first."""
+    names: dict[str, set[str]] = {}
+    for point in points:
+        for key, value in point.params.items():
+            names.setdefault(key, set()).add(str(value))
+    first = ("size_bytes", "ranks", "link", "dtype")
+    varying = [k for k, v in names.items() if len(v) > 1 and k not in HIDDEN_PARAMS]
+    return sorted(varying, key=lambda k: (first.index(k) if k in first else len(first), k))
+
+
+def board_table(points: Sequence[Point], comparisons: Iterable[Comparison]) -> Table:
+    """Lay out one suite on one host: a row for each point and technique.
+
+    Args:
+        points: Points of one suite, host class and runner.
+        comparisons: Comparisons of (at least) these points.
+    """
+    family = load_family(points[0].family)
+    primary = family.default_metrics[0]
+    keys = varying_params(points)
+    by_cell = {(id(c.point), c.label, c.metric): c for c in comparisons}
+    secondary = [m for m in _metrics_shown(points) if m != primary]
+    headers = (
+        *keys,
+        "technique",
+        "rank",
+        primary,
+        "× baseline",
+        "verdict",
+        *secondary,
+        "n",
+        "grade",
+    )
+    rows: list[tuple[str, ...]] = []
+    for point in points:
+        placed = ranks(point, primary)
+        shown = [format_param(k, point.params.get(k)) for k in keys]
+        order = sorted(point.labels, key=lambda name: (placed.get(name, (99, 99)), name))
+        for label in order:
+            rows.append(_row(point, label, primary, secondary, shown, placed, by_cell))
+            shown = [""] * len(keys)
+        for label, failed in point.failures.items():
+            if label not in point.labels:
+                first = failed[0]
+                rows.append(
+                    (
+                        *shown,
+                        label,
+                        ABSENT,
+                        f"{first.status}: {first.reason}",
+                        *[""] * (4 + len(secondary)),
+                    )
+                )
+    return Table(
+        title=f"{points[0].suite} · {points[0].board[2]} · {points[0].board[1]}",
+        headers=headers,
+        rows=tuple(rows),
+        notes=tuple(_notes(points)),
+    )
+
+
+def _metrics_shown(points: Sequence[Point]) -> list[str]:
+    """Return the metrics that the suite compares and that at least one point has."""
+    names = list(compared(points[0].run, points[0].suite))
+    present = {m for p in points for m in p.metrics()}
+    return [n for n in names if n in present]
+
+
+def _row(
+    point: Point,
+    label: str,
+    primary: str,
+    secondary: Sequence[str],
+    shown: Sequence[str],
+    placed: Mapping[str, tuple[int, int]],
+    by_cell: Mapping[tuple[int, str, str], Comparison],
+) -> tuple[str, ...]:
+    cell = point.cells.get((label, primary))
+    comparison = by_cell.get((id(point), label, primary))
+    value = format_estimate(estimate_value(cell.launches), cell.unit) if cell else ABSENT
+    others = []
+    for name in secondary:
+        other = point.cells.get((label, name))
+        others.append(format_estimate(estimate_value(other.launches), other.unit) if other else ABSENT)
+    count = len(cell.values) if cell else 0
+    effect = "baseline" if label == point.baseline else ABSENT
+    verdict = ""
+    if comparison is not None:
+        effect = format_effect(comparison.effect, comparison.kind)
+        verdict = comparison.verdict.name
+        if verdict == "inconclusive" and comparison.verdict.launches_needed:
+            verdict += f" (≈ {comparison.verdict.launches_needed} launches)"
+    return (
+        *shown,
+        label,
+        format_rank(placed.get(label)),
+        value,
+        effect,
+        verdict,
+        *others,
+        str(count),
+        grade_of(point.run, count),
+    )
+
+
+def _notes(points: Sequence[Point]) -> list[str]:
+    counts = [len(c.values) for p in points for c in p.cells.values()]
+    notes = []
+    if counts and min(counts) < 5:
+        notes.append("grade C: exploratory (fewer than five launches, or uncommitted code)")
+    flagged = sum(1 for p in points for c in p.cells.values() if "bimodal" in c.flags)
+    if flagged:
+        notes.append(
+            f"{flagged} of {len(counts)} series are bimodal: their median stands for one of two modes"
+        )
+    return notes
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Lay out comparisons of techniques with their baselines, one a row."""
+    points = [c.point for c in comparisons]
+    keys = varying_params(points) if points else []
+    headers = ("suite", *keys, "metric", "technique", "value", "baseline", "effect", "q", "verdict")
+    rows = [
+        (
+            c.point.suite,
+            *(format_param(k, c.point.params.get(k)) for k in keys),
+            c.metric,
+            c.label,
+            format_estimate(c.value, c.unit),
+            format_estimate(c.baseline_value, c.unit),
+            format_effect(c.effect, c.kind),
+            ABSENT if c.q_value is None else f"{c.q_value:.2g}",
+            c.verdict.name,
+        )
+        for c in comparisons
+    ]
+    return Table(title="techniques against their baselines", headers=headers, rows=tuple(rows))
+
+
+def run_comparison_table(comparisons: Sequence[RunComparison], left: str, right: str) -> Table:
+    """Lay out the series that two runs share."""
+    keys = sorted({k for c in comparisons for k in c.params if k not in HIDDEN_PARAMS})
+    keys = [k for k in keys if len({str(c.params.get(k)) for c in comparisons}) > 1]
+    headers = ("suite", *keys, "metric", "technique", left, right, "left / right", "q", "verdict")
+    rows = [
+        (
+            c.suite,
+            *(format_param(k, c.params.get(k)) for k in keys),
+            c.metric,
+            c.label,
+            format_estimate(c.left, c.unit),
+            format_estimate(c.right, c.unit),
+            format_effect(c.effect, "ratio"),
+            ABSENT if c.q_value is None else f"{c.q_value:.2g}",
+            c.verdict.name,
+        )
+        for c in comparisons
+    ]
+    notes = ("the runs were not interleaved: drift between them is not in the intervals",)
+    return Table(title="run against run", headers=headers, rows=tuple(rows), notes=notes)

@@ -1,0 +1,433 @@
+"""Statistics of comparison, as pure functions of numbers.
+
+The unit of replication is the launch: every function takes one value for each launch, and differences within a launch
+are noise that the launch's own statistic has already absorbed. docs/protocol.md derives each formula.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import ndtri, stdtr, stdtrit
+
+CONFIDENCE = 0.95
+BOOTSTRAP_FROM = 10
+"""From this number of launches on, the hierarchical bootstrap replaces the t interval."""
+BOOTSTRAP_DRAWS = 4000
+POWER = 0.8
+
+VerdictName = Literal["faster", "slower", "equivalent", "inconclusive", "incomparable", "invalid"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A value with its interval and how it was computed.
+
+    For a comparison the value is a ratio (technique / baseline) or a difference (technique − baseline).
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    method: str
+    num_launches: int
+    p_value: float | None = None
+    spread: float | None = None
+    """Standard deviation over launches, of logarithms for ratios."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What an estimate allows one to say, and what would be needed to say more."""
+
+    name: VerdictName
+    reason: str | None = None
+    minimum_detectable: float | None = None
+    """Relative (or absolute) effect that this many launches would find in 80 % of runs."""
+    launches_needed: int | None = None
+    """Launches after which the interval would be as narrow as the margin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launches:
+    """One side of a comparison: a value for each launch, and the samples behind it where they matter."""
+
+    values: Mapping[int, float]
+    """Launch number → launch statistic."""
+    samples: Mapping[int, Sequence[float]] = field(default_factory=dict)
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the median."""
+    return float(np.median(np.asarray(values, dtype=np.float64)))
+
+
+def launch_statistic(samples: Sequence[float], statistic: str) -> float:
+    """Reduce the samples of one launch to one number.
+
+    Raises:
+        ValueError: Empty or non-finite samples, or an unknown statistic.
+    """
+    array = np.asarray(samples, dtype=np.float64)
+    if array.size == 0 or not np.isfinite(array).all():
+        raise ValueError("samples are empty or not finite")
+    functions: dict[str, Callable[[np.ndarray], Any]] = {
+        "median": np.median,
+        "mean": np.mean,
+        "max": np.max,
+        "sum": np.sum,
+    }
+    if statistic not in functions:
+        raise ValueError(f"unknown statistic '{statistic}'")
+    return float(functions[statistic](array))
+
+
+def estimate_value(side: Launches, *, proportion: bool = False) -> Estimate:
+    """Estimate a metric's value over launches, with an interval where there are at least two launches."""
+    values = np.array([side.values[k] for k in sorted(side.values)], dtype=np.float64)
+    count = values.size
+    if proportion:
+        return _proportion(side)
+    centre = float(np.median(values)) if count else math.nan
+    if count < 2:
+        return Estimate(value=centre, low=None, high=None, method="one launch", num_launches=count)
+    if np.ptp(values) == 0:
+        return Estimate(
+            value=centre, low=centre, high=centre, method="constant", num_launches=count, spread=0.0
+        )
+    if (values > 0).all():
+        low, high, spread = _t_interval(np.log(values))
+        return Estimate(
+            value=float(np.exp(np.log(values).mean())),
+            low=math.exp(low),
+            high=math.exp(high),
+            method="t on log launch statistics",
+            num_launches=count,
+            spread=spread,
+        )
+    low, high, spread = _t_interval(values)
+    return Estimate(
+        value=float(values.mean()),
+        low=low,
+        high=high,
+        method="t on launch statistics",
+        num_launches=count,
+        spread=spread,
+    )
+
+
+def _proportion(side: Launches) -> Estimate:
+    """Count the 0/1 samples of all launches."""
+    pooled = [s for k in sorted(side.samples) for s in side.samples[k]]
+    if not pooled:
+        pooled = [side.values[k] for k in sorted(side.values)]
+    successes, total = int(sum(pooled)), len(pooled)
+    low, high = wilson(successes, total)
+    return Estimate(
+        value=successes / total, low=low, high=high, method="Wilson", num_launches=len(side.values)
+    )
+
+
+def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> Estimate:
+    """Estimate technique / baseline from the launches that both have, paired by launch.
+
+    Below ten launches the interval is Student's t on the log-ratios; from ten on it is a hierarchical bootstrap
+    (launches, then samples inside them). Values must be positive.
+    """
+    shared = sorted(set(technique.values) & set(baseline.values))
+    pairs = [(technique.values[k], baseline.values[k]) for k in shared]
+    if not pairs:
+        return Estimate(value=math.nan, low=None, high=None, method="no shared launch", num_launches=0)
+    if any(a <= 0 or b <= 0 for a, b in pairs):
+        return _ratio_with_zeros(pairs)
+    logs = np.log(np.array([a / b for a, b in pairs]))
+    centre = float(np.exp(logs.mean()))
+    count = len(pairs)
+    if np.ptp(logs) < 1e-12:
+        p_value = 1.0 if abs(logs[0]) < 1e-12 else 0.0
+        constant = _constant_sides(pairs)
+        if constant:
+            return Estimate(
+                value=centre,
+                low=centre,
+                high=centre,
+                method="constant",
+                num_launches=count,
+                p_value=p_value,
+                spread=0.0,
+            )
+    if count < 2:
+        return Estimate(value=centre, low=None, high=None, method="one launch", num_launches=count)
+    low, high, spread = _t_interval(logs)
+    p_value = _t_test(logs)
+    method = "t on paired log-ratios"
+    enough_samples = all(len(technique.samples.get(k, ())) > 1 for k in shared)
+    if count >= BOOTSTRAP_FROM and enough_samples:
+        draws = _bootstrap_log_ratios(technique, baseline, shared, seed)
+        low, high = (float(q) for q in np.quantile(draws, [0.025, 0.975]))
+        method = "hierarchical bootstrap of paired log-ratios (launches, samples)"
+    return Estimate(
+        value=centre,
+        low=math.exp(low),
+        high=math.exp(high),
+        method=method,
+        num_launches=count,
+        p_value=p_value,
+        spread=spread,
+    )
+
+
+def _constant_sides(pairs: Sequence[tuple[float, float]]) -> bool:
+    return len({a for a, _ in pairs}) == 1 and len({b for _, b in pairs}) == 1
+
+
+def _ratio_with_zeros(pairs: Sequence[tuple[float, float]]) -> Estimate:
+    equal = all(a == b for a, b in pairs)
+    value = 1.0 if equal else (math.inf if all(b == 0 for _, b in pairs) else 0.0)
+    bounds = (1.0, 1.0) if equal else (None, None)
+    return Estimate(
+        value=value,
+        low=bounds[0],
+        high=bounds[1],
+        method="constant" if equal else "undefined: a side is zero",
+        num_launches=len(pairs),
+        p_value=1.0 if equal else None,
+    )
+
+
+def compare_difference(technique: Launches, baseline: Launches) -> Estimate:
+    """Estimate technique − baseline from the launches that both have, paired by launch, with Student's t."""
+    shared = sorted(set(technique.values) & set(baseline.values))
+    deltas = np.array([technique.values[k] - baseline.values[k] for k in shared])
+    if deltas.size == 0:
+        return Estimate(value=math.nan, low=None, high=None, method="no shared launch", num_launches=0)
+    centre = float(deltas.mean())
+    if deltas.size < 2:
+        return Estimate(value=centre, low=None, high=None, method="one launch", num_launches=int(deltas.size))
+    if np.ptp(deltas) == 0:
+        return Estimate(
+            value=centre,
+            low=centre,
+            high=centre,
+            method="constant",
+            num_launches=int(deltas.size),
+            p_value=1.0 if centre == 0 else 0.0,
+            spread=0.0,
+        )
+    low, high, spread = _t_interval(deltas)
+    return Estimate(
+        value=centre,
+        low=low,
+        high=high,
+        method="t on paired differences",
+        num_launches=int(deltas.size),
+        p_value=_t_test(deltas),
+        spread=spread,
+    )
+
+
+def compare_unpaired(left: Launches, right: Launches) -> Estimate:
+    """Estimate left / right from two runs that did not share launches (Welch's t on logarithms).
+
+    The two sides saw different moments of the machine, which the interval cannot know: the warning travels along.
+    """
+    warning = "not interleaved: the sides were measured at different times"
+    a = np.log(np.array(list(left.values.values())))
+    b = np.log(np.array(list(right.values.values())))
+    centre = float(np.exp(a.mean() - b.mean())) if a.size and b.size else math.nan
+    count = int(min(a.size, b.size))
+    if count < 2:
+        return Estimate(
+            value=centre,
+            low=None,
+            high=None,
+            method="one launch",
+            num_launches=count,
+            warnings=(warning,),
+        )
+    variance_a, variance_b = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
+    error = math.sqrt(variance_a + variance_b)
+    delta = float(a.mean() - b.mean())
+    if error == 0:
+        return Estimate(
+            value=centre,
+            low=centre,
+            high=centre,
+            method="constant",
+            num_launches=count,
+            p_value=1.0 if delta == 0 else 0.0,
+            spread=0.0,
+            warnings=(warning,),
+        )
+    freedom = (variance_a + variance_b) ** 2 / (variance_a**2 / (a.size - 1) + variance_b**2 / (b.size - 1))
+    half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
+    return Estimate(
+        value=centre,
+        low=math.exp(delta - half),
+        high=math.exp(delta + half),
+        method="Welch's t on log launch statistics",
+        num_launches=count,
+        p_value=float(2 * stdtr(freedom, -abs(delta / error))),
+        spread=error * math.sqrt(count),
+        warnings=(warning,),
+    )
+
+
+def _t_interval(values: np.ndarray) -> tuple[float, float, float]:
+    spread = float(values.std(ddof=1))
+    half = float(stdtrit(values.size - 1, 0.5 + CONFIDENCE / 2)) * spread / math.sqrt(values.size)
+    return float(values.mean()) - half, float(values.mean()) + half, spread
+
+
+def _t_test(values: np.ndarray) -> float:
+    error = float(values.std(ddof=1)) / math.sqrt(values.size)
+    if error == 0:
+        return 1.0 if values.mean() == 0 else 0.0
+    return float(2 * stdtr(values.size - 1, -abs(float(values.mean()) / error)))
+
+
+def _bootstrap_log_ratios(
+    technique: Launches, baseline: Launches, shared: Sequence[int], seed: int
+) -> np.ndarray:
+    """Draw launches with replacement and samples within each drawn launch; return the mean log-ratio of each draw."""
+    rng = np.random.default_rng(seed)
+    per_launch = np.empty((len(shared), BOOTSTRAP_DRAWS))
+    for row, launch in enumerate(shared):
+        tops = _resampled_medians(technique.samples[launch], rng)
+        bottoms = _resampled_medians(baseline.samples[launch], rng)
+        per_launch[row] = np.log(tops) - np.log(bottoms)
+    rows = rng.integers(0, len(shared), size=(len(shared), BOOTSTRAP_DRAWS))
+    drawn: np.ndarray = np.take_along_axis(per_launch, rows, axis=0).mean(axis=0)
+    return drawn
+
+
+def _resampled_medians(samples: Sequence[float], rng: np.random.Generator) -> np.ndarray:
+    array = np.asarray(samples, dtype=np.float64)
+    picks = rng.integers(0, array.size, size=(BOOTSTRAP_DRAWS, array.size))
+    medians: np.ndarray = np.median(array[picks], axis=1)
+    return medians
+
+
+def judge(
+    estimate: Estimate,
+    *,
+    margin: float,
+    better: str,
+    kind: Literal["ratio", "difference"] = "ratio",
+    q_value: float | None = None,
+) -> Verdict:
+    """Turn an estimate into a verdict.
+
+    ``equivalent`` when the whole interval lies inside the margin, even if it excludes no change; else ``faster`` or
+    ``slower`` (better or worse) when it excludes no change; else ``inconclusive``, with what would settle it.
+
+    Args:
+        estimate: Ratio or difference with its interval.
+        margin: Largest change that nobody should care about: relative for ratios, absolute for differences.
+        better: ``lower`` or ``higher``; with ``neither`` only equivalence can be stated.
+        kind: What the estimate is.
+        q_value: Benjamini-Hochberg adjusted p-value; above 0.05 a difference is not claimed.
+    """
+    if estimate.low is None or estimate.high is None or not math.isfinite(estimate.value):
+        return Verdict(name="inconclusive", reason="no interval: " + estimate.method)
+    neutral = 1.0 if kind == "ratio" else 0.0
+    inside = _inside(estimate, margin, kind)
+    if inside:
+        return Verdict(name="equivalent")
+    detectable, needed = _what_would_settle(estimate, margin, kind)
+    excluded = estimate.low > neutral or estimate.high < neutral
+    if not excluded:
+        return Verdict(
+            name="inconclusive",
+            reason="the interval includes no change",
+            minimum_detectable=detectable,
+            launches_needed=needed,
+        )
+    if q_value is not None and q_value > 1 - CONFIDENCE:
+        return Verdict(
+            name="inconclusive",
+            reason=f"not significant among all comparisons of this report (q = {q_value:.2g})",
+            minimum_detectable=detectable,
+            launches_needed=needed,
+        )
+    if better == "neither":
+        return Verdict(name="inconclusive", reason="neither direction of this metric is better")
+    lower = estimate.high < neutral
+    return Verdict(name="faster" if lower == (better == "lower") else "slower")
+
+
+def _inside(estimate: Estimate, margin: float, kind: str) -> bool:
+    assert estimate.low is not None and estimate.high is not None
+    if kind == "ratio":
+        return estimate.low >= 1 / (1 + margin) - 1e-12 and estimate.high <= 1 + margin + 1e-12
+    return estimate.low >= -margin and estimate.high <= margin
+
+
+def _what_would_settle(estimate: Estimate, margin: float, kind: str) -> tuple[float | None, int | None]:
+    """Return the effect that this many launches find with 80 % power, and the launches for a margin-wide interval."""
+    count, spread = estimate.num_launches, estimate.spread
+    if spread is None or count < 2 or spread == 0:
+        return None, None
+    quantiles = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2) + stdtrit(count - 1, POWER))
+    effect = quantiles * spread / math.sqrt(count)
+    detectable = math.exp(effect) - 1 if kind == "ratio" else effect
+    target = math.log1p(margin) if kind == "ratio" else margin
+    if target <= 0:
+        target = abs(math.log(estimate.value)) if kind == "ratio" else abs(estimate.value)
+    if target <= 0:
+        return detectable, None
+    needed = count
+    while needed < 1000:
+        half = float(stdtrit(needed - 1, 0.5 + CONFIDENCE / 2)) * spread / math.sqrt(needed)
+        if half <= target:
+            break
+        needed += max(1, needed // 10)
+    return detectable, needed
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """Return adjusted p-values that control the false discovery rate (Benjamini and Hochberg 1995)."""
+    count = len(p_values)
+    order = sorted(range(count), key=lambda i: p_values[i])
+    adjusted = [1.0] * count
+    running = 1.0
+    for rank in range(count, 0, -1):
+        index = order[rank - 1]
+        running = min(running, p_values[index] * count / rank)
+        adjusted[index] = running
+    return adjusted
+
+
+def wilson(successes: int, total: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return the Wilson score interval of a proportion."""
+    if total == 0:
+        return 0.0, 1.0
+    z = float(ndtri(0.5 + confidence / 2))
+    share = successes / total
+    centre = (share + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    high = 1.0 if successes == total else min(1.0, centre + half)
+    return low, high
+
+
+def rank_intervals(
+    names: Sequence[str], better_than: Mapping[tuple[str, str], bool]
+) -> dict[str, tuple[int, int]]:
+    """Return each name's best and worst possible rank.
+
+    Args:
+        names: All techniques of a board.
+        better_than: (a, b) → True when a is distinguishably better than b; missing pairs cannot be told apart.
+    """
+    ranks: dict[str, tuple[int, int]] = {}
+    for name in names:
+        above = sum(1 for other in names if better_than.get((other, name), False))
+        below = sum(1 for other in names if better_than.get((name, other), False))
+        ranks[name] = (1 + above, len(names) - below)
+    return ranks

@@ -1,0 +1,469 @@
+"""The store: a folder of sealed record files and a manifest; everything else can be deleted and rebuilt.
+
+    results/local/2026/11/<run_id>.jsonl           sealed, never changed again
+    results/local/2026/11/<run_id>.jsonl.partial   a run in progress, or one that was interrupted
+    results/local/MANIFEST.jsonl                   path, sha256 and size of every sealed file, appended under a lock
+
+Runs may write into one store at the same time: each has its own file, and only the manifest is shared.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from paceline import __version__
+from paceline.errors import InfrastructureError, UserError, expected_one_of
+from paceline.record import Event, Line, Measurement, Run, dump_line, new_run_id, parse_line, utc
+
+MANIFEST = "MANIFEST.jsonl"
+PARTIAL = ".partial"
+MAX_LINE_BYTES = 16 << 20
+"""A longer line is refused when merging: raw samples of one launch stay far below it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One loaded record file."""
+
+    path: Path
+    run: Run
+    measurements: tuple[Measurement, ...]
+    events: tuple[Event, ...]
+    sealed: bool
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.run.run_id
+
+
+@dataclass(slots=True, kw_only=True)
+class Problem:
+    """Something that ``verify`` found."""
+
+    path: str
+    what: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Loaded:
+    """Everything that a store holds, with retracted runs taken out."""
+
+    records: list[RunRecord] = field(default_factory=list)
+    retracted: dict[str, str] = field(default_factory=dict)
+    """run_id → reason."""
+    problems: list[Problem] = field(default_factory=list)
+
+    def find(self, name: str) -> RunRecord:
+        """Return a run by id, unique prefix of an id, ``latest``, or file path.
+
+        Raises:
+            UserError: No such run, or several.
+        """
+        if name == "latest" and self.records:
+            return max(self.records, key=lambda r: r.run_id)
+        found = [r for r in self.records if r.run_id.startswith(name) or str(r.path) == name]
+        if len(found) == 1:
+            return found[0]
+        if len(found) > 1:
+            raise UserError(f"'{name}' fits {len(found)} runs", expected="more characters of the run id")
+        raise UserError(
+            f"the store has no run '{name}'",
+            expected=expected_one_of(name, [r.run_id for r in self.records[-8:]]),
+            fix="paceline store ls",
+        )
+
+
+class RecordWriter:
+    """Writes one run: a partial file while it goes on, a sealed one at the end."""
+
+    def __init__(self, root: Path, run: Run, *, resume: bool = False) -> None:
+        year, month = run.started[:4], run.started[5:7]
+        self.root = root
+        self.final = root / year / month / f"{run.run_id}.jsonl"
+        self.partial = self.final.with_name(self.final.name + PARTIAL)
+        self.run_id = run.run_id
+        self.seen: set[str] = set()
+        """Record ids already in the file; a second write of one is ignored."""
+        with storage_errors(self.partial):
+            self.final.parent.mkdir(parents=True, exist_ok=True)
+            if resume:
+                self._read_back()
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | (0 if resume else os.O_EXCL)
+            self._file = os.open(self.partial, flags | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not resume:
+            self.write(run)
+
+    def _read_back(self) -> None:
+        """Drop a torn last line and remember what the file already holds."""
+        data = self.partial.read_bytes()
+        end = data.rfind(b"\n") + 1
+        if end < len(data):
+            os.truncate(self.partial, end)
+        for text in data[:end].decode().splitlines():
+            line = parse_line(text)
+            if isinstance(line, Measurement):
+                self.seen.add(line.record_id)
+
+    def write(self, *lines: Line) -> None:
+        """Append lines; what was written survives the death of this process."""
+        fresh = []
+        for line in lines:
+            if isinstance(line, Measurement):
+                if line.record_id in self.seen:
+                    continue
+                self.seen.add(line.record_id)
+            fresh.append(dump_line(line))
+        if fresh:
+            with storage_errors(self.partial):
+                _write_all(self._file, ("\n".join(fresh) + "\n").encode())
+
+    def seal(self) -> Path:
+        """Close the run: add the seal, flush to the disk, give the file its final name, enter it in the manifest."""
+        with storage_errors(self.partial):
+            digest = hashlib.sha256(self.partial.read_bytes()).hexdigest()
+            self.write(Event(kind="seal", at=utc(), run_id=self.run_id, data={"sha256": digest}))
+            os.fsync(self._file)
+            os.link(self.partial, self.final)
+            _sync_folder(self.final.parent)
+            add_to_manifest(self.root, self.final)
+            self.partial.unlink()
+            os.close(self._file)
+        return self.final
+
+    def abandon(self) -> None:
+        """Close the file and leave it partial, for ``--resume``."""
+        os.close(self._file)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write a whole line or nothing: a short write (full disk) is taken back, so that the file stays well-formed."""
+    begin = os.fstat(descriptor).st_size
+    written = 0
+    try:
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+    except OSError:
+        os.ftruncate(descriptor, begin)
+        raise
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn failures of the results folder into errors that say what to do."""
+    try:
+        yield
+    except BlockingIOError as error:
+        raise UserError("another process is writing this run", where=str(path)) from error
+    except PermissionError as error:
+        raise UserError(
+            "the results folder cannot be written",
+            where=str(path),
+            expected="a writable folder",
+            fix=f"chmod u+w {path.parent}, or --results DIR",
+        ) from error
+    except FileExistsError as error:
+        raise UserError(
+            "this run was already recorded; records are never overwritten", where=str(path)
+        ) from error
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise UserError(
+                "the results folder lies on a read-only file system",
+                where=str(path),
+                fix="--results DIR",
+            ) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise InfrastructureError(
+                f"{path}: the disk is full; everything measured so far is kept.\n"
+                f"  fix: free some space, then: paceline run --resume {path.name.split('.')[0]}"
+            ) from error
+        raise InfrastructureError(f"{path}: {error.strerror or error}") from error
+
+
+def check_writable(root: Path) -> None:
+    """Make sure that a run could be recorded, before anything is measured."""
+    with storage_errors(root / "probe"):
+        root.mkdir(parents=True, exist_ok=True)
+        probe = root / f".probe-{new_run_id()}"
+        probe.write_text("probe")
+        probe.unlink()
+
+
+def add_to_manifest(root: Path, path: Path) -> None:
+    """Append a sealed file's path, digest and size, under a lock that other runs respect."""
+    entry = {
+        "path": str(path.relative_to(root)),
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "size_bytes": path.stat().st_size,
+    }
+    manifest = root / MANIFEST
+    descriptor = os.open(manifest, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _write_all(descriptor, (json.dumps(entry, separators=(",", ":")) + "\n").encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_manifest(root: Path) -> dict[str, dict[str, Any]]:
+    """Return the manifest's entries by path; an unreadable line raises ``UserError``."""
+    entries: dict[str, dict[str, Any]] = {}
+    path = root / MANIFEST
+    if not path.is_file():
+        return entries
+    for number, text in enumerate(path.read_text().splitlines(), start=1):
+        try:
+            entry = json.loads(text)
+            entries[str(entry["path"])] = entry
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError("the manifest has an unreadable line", where=f"{path}:{number}") from error
+    return entries
+
+
+def record_paths(root: Path, *, partial: bool = False) -> list[Path]:
+    """List record files in the order of their run ids."""
+    paths = [p for p in root.rglob("*.jsonl") if p.name != MANIFEST]
+    if partial:
+        paths += list(root.rglob(f"*.jsonl{PARTIAL}"))
+    return sorted(paths, key=lambda p: p.name)
+
+
+def read_record(path: Path) -> RunRecord:
+    """Read one record file.
+
+    Raises:
+        UserError: A line that is not legal, a missing run line, or a seal that does not fit.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=str(path)) from error
+    run: Run | None = None
+    measurements: list[Measurement] = []
+    events: list[Event] = []
+    sealed = False
+    offset = 0
+    for number, raw in enumerate(data.splitlines(keepends=True), start=1):
+        try:
+            line = parse_line(raw.decode("utf-8"))
+        except (ValueError, ValidationError) as error:
+            if path.name.endswith(PARTIAL) and not raw.endswith(b"\n"):
+                break
+            first = str(error).splitlines()[0]
+            raise UserError(f"not a legal record line: {first}", where=f"{path}:{number}") from error
+        if isinstance(line, Run):
+            run = line
+        elif isinstance(line, Measurement):
+            measurements.append(line)
+        else:
+            if line.kind == "seal":
+                sealed = line.data.get("sha256") == hashlib.sha256(data[:offset]).hexdigest()
+                if not sealed:
+                    raise UserError("the content does not fit the seal", where=f"{path}:{number}")
+            events.append(line)
+        offset += len(raw)
+    if run is None:
+        raise UserError("the file has no run line", where=str(path))
+    return RunRecord(
+        path=path, run=run, measurements=tuple(measurements), events=tuple(events), sealed=sealed
+    )
+
+
+def load(roots: Sequence[Path], *, partial: bool = False) -> Loaded:
+    """Read all records of some stores; unreadable files become problems, never silence."""
+    loaded = Loaded()
+    seen: set[str] = set()
+    for root in roots:
+        for path in record_paths(root, partial=partial) if root.is_dir() else [root]:
+            try:
+                record = read_record(path)
+            except UserError as error:
+                loaded.problems.append(Problem(path=str(path), what=error.what))
+                continue
+            if record.run_id not in seen:
+                seen.add(record.run_id)
+                loaded.records.append(record)
+    for record in loaded.records:
+        for event in record.events:
+            if event.kind == "retract":
+                loaded.retracted[str(event.data["run_id"])] = str(event.data["reason"])
+    loaded.records = [r for r in loaded.records if r.run_id not in loaded.retracted]
+    return loaded
+
+
+def verify(root: Path) -> list[Problem]:
+    """Check every sealed file against the manifest and its own seal; find changed, missing and unknown files."""
+    problems: list[Problem] = []
+    entries = read_manifest(root)
+    for name, entry in entries.items():
+        path = root / name
+        if not path.is_file():
+            problems.append(Problem(path=name, what="missing: the manifest lists it, the folder lacks it"))
+            continue
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        if digest != entry["sha256"]:
+            problems.append(Problem(path=name, what="changed since it was sealed (digest differs)"))
+    for path in record_paths(root):
+        name = str(path.relative_to(root))
+        if name not in entries:
+            problems.append(Problem(path=name, what="not in the manifest"))
+        try:
+            record = read_record(path)
+        except UserError as error:
+            problems.append(Problem(path=name, what=error.what))
+            continue
+        if not record.sealed:
+            problems.append(Problem(path=name, what="has no seal"))
+        problems += [Problem(path=name, what=text) for text in recompute(record)]
+    return problems
+
+
+def recompute(record: RunRecord) -> list[str]:
+    """Recompute every launch statistic from the raw samples and name the ones that differ."""
+    from paceline.stats import launch_statistic  # noqa: PLC0415 - numpy only when needed
+
+    wrong = []
+    for m in record.measurements:
+        if m.status == "ok":
+            value = launch_statistic(m.samples, m.metric.statistic)
+            if value != m.value:
+                wrong.append(
+                    f"{m.label} {m.metric.name} launch {m.launch}: {m.value} is not the {value} of its samples"
+                )
+    return wrong
+
+
+def merge(root: Path, sources: Iterable[Path]) -> tuple[int, list[Problem]]:
+    """Copy other stores' sealed records into this one: a set union, refusing what does not hold.
+
+    Returns:
+        The number of files added, and why others were refused.
+    """
+    added, problems = 0, []
+    present = {p.name: p for p in record_paths(root)}
+    for source in sources:
+        if not source.exists():
+            raise UserError("no such store or record", where=str(source))
+        for path in record_paths(source) if source.is_dir() else [source]:
+            reason = _merge_one(root, path, present)
+            if reason == "":
+                added += 1
+            elif reason is not None:
+                problems.append(Problem(path=str(path), what=reason))
+    return added, problems
+
+
+def _merge_one(root: Path, path: Path, present: dict[str, Path]) -> str | None:
+    """Return "" when the file was added, None when it is already there, else why it was refused."""
+    if path.is_symlink():
+        return "a symbolic link"
+    with path.open("rb") as file:
+        if any(len(line) > MAX_LINE_BYTES for line in file):
+            return f"a line is longer than {MAX_LINE_BYTES} bytes"
+    try:
+        record = read_record(path)
+    except UserError as error:
+        return error.what
+    if not record.sealed:
+        return "not sealed: the run is unfinished"
+    if path.name != f"{record.run_id}.jsonl":
+        return f"the file name does not fit its run id {record.run_id}"
+    wrong = recompute(record)
+    if wrong:
+        return wrong[0]
+    if path.name in present:
+        same = present[path.name].read_bytes() == path.read_bytes()
+        return None if same else "another file with the same run id is already in the store"
+    target = root / record.run.started[:4] / record.run.started[5:7] / path.name
+    with storage_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy = target.with_name(target.name + ".copy")
+        shutil.copyfile(path, copy)
+        os.link(copy, target)
+        copy.unlink()
+        add_to_manifest(root, target)
+    present[path.name] = target
+    return ""
+
+
+def append_event(root: Path, event: Event) -> Path:
+    """Record a correction (retraction, annotation, baseline …) as a file of its own."""
+    run = Run(run_id=new_run_id(), started=utc(), reason="correction", argv=[], tool_version=__version__)
+    writer = RecordWriter(root, run)
+    writer.write(event)
+    return writer.seal()
+
+
+def retract(root: Path, run_id: str, reason: str) -> Path:
+    """Withdraw a run: it stays in the store, and no report shows its numbers again."""
+    return append_event(
+        root,
+        Event(kind="retract", at=utc(), run_id=run_id, data={"run_id": run_id, "reason": reason}),
+    )
+
+
+def compact(root: Path, target: Path) -> int:
+    """Write one Parquet row for each measurement (a cache for fast reading); return the number of rows."""
+    import pyarrow as pa  # noqa: PLC0415 - heavy, and only needed here
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    rows = [row for record in load([root]).records for row in measurement_rows(record)]
+    table = pa.Table.from_pylist(rows)
+    with storage_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(target.name + ".tmp")
+        pq.write_table(table, temporary, compression="zstd")
+        temporary.replace(target)
+    return len(rows)
+
+
+def measurement_rows(record: RunRecord) -> Iterator[dict[str, Any]]:
+    """Flatten a record's measurements into rows for tables and exports."""
+    for m in record.measurements:
+        yield {
+            "record_id": m.record_id,
+            "run_id": m.run_id,
+            "started": record.run.started,
+            "host_class": record.run.host_class,
+            "runner": record.run.runner.get("name"),
+            "suite": m.suite,
+            "family": m.family,
+            "case_id": m.case_id,
+            "series_key": m.series_key,
+            "block": m.block,
+            "label": m.label,
+            "technique": m.technique,
+            "role": m.role,
+            "launch": m.launch,
+            "metric": m.metric.name,
+            "unit": m.metric.unit,
+            "value": m.value,
+            "n": m.n,
+            "status": m.status,
+            "reason": m.reason,
+            "params": json.dumps(m.params, sort_keys=True),
+            "samples": list(m.samples),
+        }
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

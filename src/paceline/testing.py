@@ -1,0 +1,183 @@
+"""For authors of techniques: the conformance run that every technique has to pass.
+
+``conformance`` measures nothing for publication. It plans a suite of odd sizes, dtypes and ranks around the given
+techniques, executes it in real process groups through the ordinary driver, and returns what the oracle and the byte
+counters said about each case. Authors write no test code of their own::
+
+    from paceline.testing import conformance
+
+    def test_my_technique_conforms(tmp_path):
+        assert not [r for r in conformance(["vendor/mine"], folder=tmp_path) if r.problem]
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from paceline import content
+from paceline.drivers.execute import execute
+from paceline.drivers.job import build_job
+from paceline.drivers.local import LocalDriver
+from paceline.errors import UserError
+from paceline.family import Scalar, load_family
+from paceline.plan import Selection, make_plan
+from paceline.profile import load_runner
+from paceline.provenance import suite_facts, technique_facts
+from paceline.record import new_run_id, utc
+from paceline.store import RunRecord, read_record
+from paceline.suite import load_suite
+from paceline.technique import TechniqueSource
+
+FORMULA_TOLERANCE = 0.01
+"""Measured bytes and messages must fit the technique's closed form within this."""
+CHECK_PROTOCOL: Mapping[str, Scalar] = {
+    "launches": 1,
+    "warmup": "none",
+    "min_samples": 3,
+    "max_samples": 4,
+    "max_seconds": 0.05,
+    "kernel_calls": 0,
+    "timeout": "60s",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConformanceResult:
+    """What one technique did at one point."""
+
+    technique: str
+    operation: str
+    params: Mapping[str, Any]
+    status: str
+    reason: str | None
+    measured: Mapping[str, float] = field(default_factory=dict)
+    predicted: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def problem(self) -> str | None:
+        """Say what does not conform, or None."""
+        point = {k: v for k, v in self.params.items() if k != "op"}
+        if self.status in ("unsupported", "skipped"):
+            return None
+        if self.status != "ok":
+            return f"{self.technique} {self.operation} {point}: {self.status}: {self.reason}"
+        for name, expected in self.predicted.items():
+            if name in self.measured:
+                found = self.measured[name]
+                if abs(found - expected) > FORMULA_TOLERANCE * max(abs(expected), 1.0):
+                    return f"{self.technique} {self.operation} {point}: {name} is {found}, formula {expected}"
+        return None
+
+
+def conformance(
+    techniques: Sequence[str],
+    *,
+    family: str = "collectives",
+    operations: Sequence[str] = (),
+    ranks: Sequence[int] = (),
+    folder: Path,
+) -> list[ConformanceResult]:
+    """Run techniques through their family's conformance points in real process groups.
+
+    Args:
+        techniques: Names; all techniques of the run share its process groups.
+        family: The family that they belong to.
+        operations: Only these; empty means everything that the techniques implement.
+        ranks: Numbers of ranks; empty means the family's own choice (1 to 4).
+        folder: An empty folder for suites, job and record.
+
+    Raises:
+        UserError: An unknown technique.
+    """
+    sources = content.techniques(family)
+    unknown = [t for t in techniques if t not in sources]
+    if unknown:
+        raise UserError(f"unknown technique '{unknown[0]}'", fix="paceline list techniques")
+    points = importlib.import_module(f"paceline.families.{family}.conformance")
+    chosen = [sources[t] for t in techniques]
+    wanted = list(operations) or sorted({o for s in chosen for o in s.info.implements})
+    suites = []
+    for operation in wanted:
+        able = [s for s in chosen if operation in s.info.implements]
+        cases = points.points(operation)
+        if able and cases:
+            suites.append(_write_suite(folder, family, operation, able, cases, tuple(ranks) or points.RANKS))
+    record = run_suites(suites, folder=folder)
+    return results_of(record, family)
+
+
+def _write_suite(
+    folder: Path,
+    family: str,
+    operation: str,
+    able: Sequence[TechniqueSource],
+    cases: Sequence[Mapping[str, Scalar]],
+    ranks: Sequence[int],
+) -> Path:
+    keys = sorted({k for c in cases for k in c})
+    groups = [{k: [c.get(k) for c in cases] for k in keys}]
+    document = {
+        "suite": f"{family}/conformance-{operation.replace('_', '-')}",
+        "version": 1,
+        "family": family,
+        "why": "Every technique must conform.",
+        "workload": {load_family(family).operation_key: operation},
+        "baseline": able[0].info.name,
+        "techniques": [s.info.name for s in able],
+        "matrix": {"ranks": list(ranks)},
+        "zip": groups,
+        "protocol": dict(CHECK_PROTOCOL),
+    }
+    path = folder / f"conformance-{operation.replace('_', '-')}.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return path
+
+
+def run_suites(paths: Sequence[Path], *, folder: Path, runner: str = "local-cpu") -> RunRecord:
+    """Run suite files through the local driver without progress or reports, and return the record."""
+    suites = [load_suite(p) for p in paths]
+    plan = make_plan(suites, load_runner(content.find_runner(runner)), Selection())
+    facts: dict[str, Any] = {
+        "run_id": new_run_id(),
+        "started": utc(),
+        "argv": [Path(sys.argv[0]).name],
+        "code": {"commit": None, "dirty": None, "reason": "a test"},
+        "suites": suite_facts(suites),
+        "techniques": technique_facts(suites, plan.blocks),
+        "plan_sha256": plan.sha256,
+    }
+    job = folder / "job"
+    build_job(job, plan, suites, facts)
+    outcome = execute(job, plan, facts, folder / "results", LocalDriver(), lambda event: None)
+    assert outcome.path is not None, "the run was interrupted"
+    return read_record(outcome.path)
+
+
+def results_of(record: RunRecord, family: str) -> list[ConformanceResult]:
+    """Group a record's measurements by case."""
+    key = load_family(family).operation_key
+    grouped: dict[tuple[str, str], list[Any]] = {}
+    for m in record.measurements:
+        grouped.setdefault((m.block, m.label), []).append(m)
+    results = []
+    for measurements in grouped.values():
+        first = measurements[0]
+        results.append(
+            ConformanceResult(
+                technique=first.label,
+                operation=str(first.params[key]),
+                params=first.params,
+                status=first.status,
+                reason=first.reason,
+                measured={m.metric.name: m.value for m in measurements if m.value is not None},
+                predicted={m.metric.name: m.predicted for m in measurements if m.predicted is not None},
+            )
+        )
+    return results

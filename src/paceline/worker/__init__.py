@@ -1,0 +1,1 @@
+"""What runs beside the accelerator: torch, numpy and the standard library only."""

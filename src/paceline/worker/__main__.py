@@ -1,0 +1,38 @@
+"""One rank of one launch: ``python -m paceline.worker JOB GROUP LAUNCH ATTEMPT`` with torchrun's environment.
+
+The order matters: die with the launcher, enter the network namespace, limit memory; only then import torch; fence;
+only then import techniques.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str]) -> int:
+    """Run this rank's share of an attempt; return the process's exit code."""
+    from paceline.worker import process  # noqa: PLC0415 - before torch
+
+    job, group, launch, attempt = (
+        Path(arguments[0]),
+        arguments[1],
+        int(arguments[2]),
+        int(arguments[3]),
+    )
+    process.die_with_parent()
+    namespace = os.environ.pop("PACELINE_NAMESPACES", "")
+    rank = int(os.environ["RANK"])
+    if namespace:
+        process.enter_namespace(namespace.split(",")[rank])
+    process.redirect_output(job / f"rank-{rank}.log")
+    process.limit_memory(os.environ.get("PACELINE_RANK_MEMORY"))
+    process.dump_stacks_on_signal(job / "logs" / f"stack-{group}-{launch}-{attempt}-{rank}.txt")
+    from paceline.worker.rank import run_rank  # noqa: PLC0415 - torch is imported from here on
+
+    return run_rank(job, group=group, launch=launch, attempt=attempt)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

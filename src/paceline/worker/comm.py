@@ -1,0 +1,322 @@
+"""The communicator that techniques must use: every byte, message and operation passes through it and is counted.
+
+Counting happens here, outside the technique, so that bytes on the wire are a measurement and not a statement. The same
+place records each operation for hang reports, splits a call's time into communication and labelled spans, and holds the
+fault hooks. Techniques see the public methods of ``Comm``; the harness reads ``counters`` and ``take_split``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch import Tensor
+
+from paceline.worker.trace import TraceWriter
+from paceline.worker.transport import Message, Transport, Waitable
+
+_perf_ns = time.perf_counter_ns
+_sleep = time.sleep
+
+
+@dataclass(slots=True)
+class Counters:
+    """What one rank has put on the wire and taken from it since the last reset."""
+
+    world_size: int
+    sent_bytes: list[int] = field(init=False)
+    """Payload bytes sent to each rank."""
+    sent_messages: list[int] = field(init=False)
+    received_bytes: list[int] = field(init=False)
+    backend_calls: int = 0
+    """Calls of the backend's own collectives, whose bytes only the kernel's counters can tell."""
+
+    def __post_init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Set every count to zero."""
+        self.sent_bytes = [0] * self.world_size
+        self.sent_messages = [0] * self.world_size
+        self.received_bytes = [0] * self.world_size
+        self.backend_calls = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A disturbance that strikes one rank when it begins its n-th communication operation."""
+
+    kind: Literal["kill", "stop", "delay", "skip"]
+    """kill: SIGKILL; stop: SIGSTOP; delay: sleep; skip: leave the operation out (a missing call)."""
+    rank: int
+    at_operation: int
+    """Counted from 0 over the point-to-point and backend operations of this communicator."""
+    seconds: float = 0.0
+    repeat: int = 1
+    """Number of consecutive operations that are struck (a slow rank is a repeated delay)."""
+
+
+class Transfer:
+    """A started exchange; it must be waited for before the call returns."""
+
+    __slots__ = ("_comm", "_done", "_traces", "_waits")
+
+    def __init__(self, comm: Comm, waits: list[Waitable], traces: list[int]) -> None:
+        self._comm = comm
+        self._waits = waits
+        self._traces = traces
+        self._done = False
+
+    def wait(self) -> None:
+        """Block until all messages of the exchange have been sent and received; a second call does nothing."""
+        if self._done:
+            return
+        comm = self._comm
+        start = _perf_ns()
+        for work in self._waits:
+            work.wait()
+        comm._finish(self._traces, start)
+        self._done = True
+        comm._pending.discard(self)
+
+
+class Backend:
+    """The backend's own collectives, counted as calls; their bytes are known only to the kernel."""
+
+    def __init__(self, comm: Comm) -> None:
+        self._comm = comm
+        self._transport = comm._transport
+
+    def all_reduce(self, tensor: Tensor) -> None:
+        """Sum ``tensor`` over ranks in place."""
+        self._call("all_reduce", tensor, lambda: self._transport.all_reduce(tensor))
+
+    def start_all_reduce(self, tensor: Tensor) -> Transfer:
+        """Begin an in-place sum and return at once."""
+        return self._begin("all_reduce", tensor, lambda: self._transport.all_reduce(tensor, wait=False))
+
+    def all_gather(self, output: Tensor, tensor: Tensor) -> None:
+        """Concatenate equal tensors of all ranks into ``output``."""
+        self._call("all_gather", tensor, lambda: self._transport.all_gather(output, tensor))
+
+    def start_all_gather(self, output: Tensor, tensor: Tensor) -> Transfer:
+        """Begin an all-gather and return at once."""
+        return self._begin(
+            "all_gather", tensor, lambda: self._transport.all_gather(output, tensor, wait=False)
+        )
+
+    def reduce_scatter(self, output: Tensor, tensor: Tensor) -> None:
+        """Sum over ranks and keep this rank's equal share in ``output``."""
+        self._call("reduce_scatter", tensor, lambda: self._transport.reduce_scatter(output, tensor))
+
+    def start_reduce_scatter(self, output: Tensor, tensor: Tensor) -> Transfer:
+        """Begin a reduce-scatter and return at once."""
+        return self._begin(
+            "reduce_scatter",
+            tensor,
+            lambda: self._transport.reduce_scatter(output, tensor, wait=False),
+        )
+
+    def broadcast(self, tensor: Tensor, root: int) -> None:
+        """Copy the root's tensor to every rank, in place."""
+        self._call("broadcast", tensor, lambda: self._transport.broadcast(tensor, root))
+
+    def reduce(self, tensor: Tensor, root: int) -> None:
+        """Sum over ranks into the root's tensor; other ranks' tensors may be overwritten."""
+        self._call("reduce", tensor, lambda: self._transport.reduce(tensor, root))
+
+    def all_to_all(self, output: Tensor, tensor: Tensor) -> None:
+        """Exchange equal shares: the i-th goes to rank i."""
+        self._call("all_to_all", tensor, lambda: self._transport.all_to_all(output, tensor))
+
+    def _call(self, kind: str, tensor: Tensor, run: Callable[[], object]) -> None:
+        comm = self._comm
+        trace = comm._begin(kind, -1, tensor)
+        if trace is None:
+            return
+        comm.counters.backend_calls += 1
+        start = _perf_ns()
+        run()
+        comm._finish([trace], start)
+
+    def _begin(self, kind: str, tensor: Tensor, run: Callable[[], Waitable | None]) -> Transfer:
+        comm = self._comm
+        trace = comm._begin(kind, -1, tensor)
+        if trace is None:
+            return Transfer(comm, [], [])
+        comm.counters.backend_calls += 1
+        work = run()
+        transfer = Transfer(comm, [work] if work is not None else [], [trace])
+        comm._pending.add(transfer)
+        return transfer
+
+
+class Comm:
+    """A rank's communicator.
+
+    Attributes:
+        rank: This rank, from 0.
+        world_size: Number of ranks.
+        backend: The backend's own collectives.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        trace: TraceWriter | None = None,
+        faults: Sequence[Fault] = (),
+    ) -> None:
+        self._transport = transport
+        self._trace = trace
+        self._faults = tuple(f for f in faults if f.rank == transport.rank)
+        self._num_operations = 0
+        self._pending: set[Transfer] = set()
+        self._communicate_ns = 0
+        self._spans_ns: dict[str, int] = {}
+        self._muted = False
+        self.rank = transport.rank
+        self.world_size = transport.world_size
+        self.counters = Counters(transport.world_size)
+        self.backend = Backend(self)
+
+    # What techniques call
+
+    def start(self, *, sends: Sequence[Message] = (), receives: Sequence[Message] = ()) -> Transfer:
+        """Begin sends and receives together and return at once.
+
+        Args:
+            sends: Contiguous tensors and the ranks that they go to; they must not change before ``wait``.
+            receives: Contiguous tensors to fill and the ranks that they come from.
+
+        Messages between two ranks arrive in the order in which they were started. Empty tensors are not sent.
+
+        Raises:
+            ValueError: A peer outside the group or this rank itself, or a tensor that is not contiguous.
+        """
+        kept_sends = [m for m in sends if self._usable(m)]
+        kept_receives = [m for m in receives if self._usable(m)]
+        traces: list[int] = []
+        allowed_sends: list[Message] = []
+        allowed_receives: list[Message] = []
+        for tensor, peer in kept_receives:
+            trace = self._begin("recv", peer, tensor)
+            if trace is not None:
+                traces.append(trace)
+                allowed_receives.append((tensor, peer))
+        for tensor, peer in kept_sends:
+            trace = self._begin("send", peer, tensor)
+            if trace is not None:
+                traces.append(trace)
+                allowed_sends.append((tensor, peer))
+                self.counters.sent_bytes[peer] += tensor.numel() * tensor.element_size()
+                self.counters.sent_messages[peer] += 1
+        for tensor, peer in allowed_receives:
+            self.counters.received_bytes[peer] += tensor.numel() * tensor.element_size()
+        begin = _perf_ns()
+        waits = [] if self._muted else self._transport.post(allowed_sends, allowed_receives)
+        self._communicate_ns += _perf_ns() - begin
+        transfer = Transfer(self, waits, traces)
+        self._pending.add(transfer)
+        return transfer
+
+    def send(self, tensor: Tensor, to: int) -> None:
+        """Send a contiguous tensor and wait until it may be reused."""
+        self.start(sends=[(tensor, to)]).wait()
+
+    def receive(self, tensor: Tensor, source: int) -> None:
+        """Fill a contiguous tensor with the next message of ``source``."""
+        self.start(receives=[(tensor, source)]).wait()
+
+    def exchange(self, send: Tensor, to: int, receive: Tensor, source: int) -> None:
+        """Send to one rank while receiving from another (or the same), and wait for both."""
+        self.start(sends=[(send, to)], receives=[(receive, source)]).wait()
+
+    @contextmanager
+    def span(self, name: Literal["compress", "decompress", "pack", "unpack", "compute"]) -> Iterator[None]:
+        """Label the time inside; communication inside is counted as communication, not to the span."""
+        start, communicated = _perf_ns(), self._communicate_ns
+        try:
+            yield
+        finally:
+            elapsed = _perf_ns() - start - (self._communicate_ns - communicated)
+            self._spans_ns[name] = self._spans_ns.get(name, 0) + elapsed
+
+    # What the harness calls
+
+    def take_split(self) -> dict[str, float]:
+        """Return seconds spent in ``communicate`` and in each labelled span since the last call, and reset."""
+        split = {name: value * 1e-9 for name, value in self._spans_ns.items()}
+        split["communicate"] = self._communicate_ns * 1e-9
+        self._spans_ns = {}
+        self._communicate_ns = 0
+        return split
+
+    def begin_call(self) -> None:
+        """Note in the trace that a technique's call begins."""
+        if self._trace is not None:
+            self._trace.begin_call()
+
+    @property
+    def num_pending(self) -> int:
+        """Number of transfers that were started and not waited for."""
+        return len(self._pending)
+
+    def drop_pending(self) -> None:
+        """Wait for and forget transfers that a technique left behind."""
+        for transfer in list(self._pending):
+            transfer.wait()
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Make every operation return at once without moving data, to time a technique's computation alone."""
+        self._muted = True
+        try:
+            yield
+        finally:
+            self._muted = False
+
+    def _usable(self, message: Message) -> bool:
+        tensor, peer = message
+        if not 0 <= peer < self.world_size or peer == self.rank:
+            raise ValueError(f"rank {self.rank} cannot exchange with rank {peer} of {self.world_size}")
+        if not tensor.is_contiguous():
+            raise ValueError("only contiguous tensors can be exchanged; call .contiguous() or pack first")
+        return tensor.numel() > 0
+
+    def _begin(self, kind: str, peer: int, tensor: Tensor) -> int | None:
+        """Count and trace an operation and let faults strike; None when a fault leaves the operation out."""
+        number = self._num_operations
+        self._num_operations += 1
+        if self._faults and self._strike(number):
+            return None
+        if kind in ("send", "recv") or not self._muted:
+            if self._trace is None:
+                return 0
+            return self._trace.enter(kind, peer, tensor.numel() * tensor.element_size())
+        return None
+
+    def _finish(self, traces: Sequence[int], start_ns: int) -> None:
+        self._communicate_ns += _perf_ns() - start_ns
+        if self._trace is not None:
+            for offset in traces:
+                self._trace.leave(offset)
+
+    def _strike(self, number: int) -> bool:
+        for fault in self._faults:
+            if not fault.at_operation <= number < fault.at_operation + fault.repeat:
+                continue
+            if fault.kind == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            elif fault.kind == "stop":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            elif fault.kind == "delay":
+                _sleep(fault.seconds)
+            else:
+                return True
+        return False

@@ -1,0 +1,244 @@
+"""One adapter for every kind of device: synchronise, describe, read telemetry; and a fake one for tests.
+
+CUDA, ROCm and Ascend NPU are instances of ``torch.accelerator``; nothing outside this module asks which one it is. The
+fake device keeps virtual time with programmable noise, drift and throttling, so that the statistics can be tried on
+thousands of runs whose truth is known.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from paceline.errors import PrerequisiteError, UserError
+
+_monotonic_ns = time.perf_counter_ns
+_wall_ns = time.monotonic_ns
+
+FAKE_DEFAULTS: Mapping[str, float] = {
+    "sample_noise": 0.01,
+    "launch_noise": 0.01,
+    "drift_per_launch": 0.0,
+    "drift_per_second": 0.0,
+    "throttle_after_s": math.inf,
+    "throttle_factor": 1.0,
+}
+"""Noise model of the fake device: standard deviations of log-normal factors, and relative drifts."""
+
+
+class Device(Protocol):
+    """What the worker needs from a device."""
+
+    kind: str
+    """cpu, cuda, rocm, npu or fake."""
+    torch_type: str
+    """The name that torch gives to tensors' devices."""
+
+    def clock_ns(self) -> int:
+        """Read the clock that samples are timed with, in nanoseconds."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait until all work that was issued to the device has finished."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Return name, count, memory and runtime versions; absent facts are None."""
+        ...
+
+    def telemetry(self) -> dict[str, Any]:
+        """Return clocks, power, temperature and throttle reasons now; absent facts are None."""
+        ...
+
+
+class CpuDevice:
+    """The host processor: work is synchronous, so there is nothing to wait for."""
+
+    kind = "cpu"
+    torch_type = "cpu"
+
+    def clock_ns(self) -> int:
+        """Read the monotonic performance counter."""
+        return _monotonic_ns()
+
+    def synchronize(self) -> None:
+        """Do nothing: CPU tensors are ready when a call returns."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the processor's model name and the cores that this process may use."""
+        return {"name": cpu_model(), "count": len(os.sched_getaffinity(0)), "memory_bytes": None}
+
+    def telemetry(self) -> dict[str, Any]:
+        """Return the load average and, where the kernel shows it, the current frequency."""
+        frequency = _read_number("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
+        return {
+            "load_1min": os.getloadavg()[0],
+            "clock_hz": frequency * 1000 if frequency is not None else None,
+        }
+
+
+class AcceleratorDevice:
+    """CUDA, ROCm or NPU through ``torch.accelerator``."""
+
+    def __init__(self, kind: str, index: int) -> None:
+        import torch  # noqa: PLC0415 - the control plane reads this module's constants without torch
+
+        if kind == "npu":
+            try:
+                import torch_npu  # type: ignore[import-not-found] # noqa: PLC0415, F401
+            except ImportError as error:
+                raise PrerequisiteError(
+                    "the npu device requires torch_npu", fix="pip install torch-npu"
+                ) from error
+        if not torch.accelerator.is_available():
+            raise PrerequisiteError(
+                f"no {kind} device is visible to torch",
+                fix="use --runner local-cpu, or a torch build for this accelerator",
+            )
+        accelerator = torch.accelerator.current_accelerator()
+        assert accelerator is not None
+        found = "rocm" if getattr(torch.version, "hip", None) else accelerator.type
+        if found != kind:
+            raise PrerequisiteError(f"the accelerator here is {found}, not {kind}")
+        self._torch = torch
+        self.kind = kind
+        self.torch_type = accelerator.type
+        self.index = index % torch.accelerator.device_count()
+        torch.accelerator.set_device_index(self.index)
+
+    def clock_ns(self) -> int:
+        """Read the host's performance counter; callers synchronise around it."""
+        return _monotonic_ns()
+
+    def synchronize(self) -> None:
+        """Wait for all streams of the current device."""
+        self._torch.accelerator.synchronize()
+
+    def describe(self) -> dict[str, Any]:
+        """Return the device's name, count, memory and runtime version."""
+        torch = self._torch
+        module = getattr(torch, self.torch_type)
+        properties = module.get_device_properties(self.index)
+        return {
+            "name": module.get_device_name(self.index),
+            "count": torch.accelerator.device_count(),
+            "memory_bytes": getattr(properties, "total_memory", None),
+            "runtime": getattr(torch.version, "hip", None) or torch.version.cuda,
+            "multiprocessors": getattr(properties, "multi_processor_count", None),
+            "last_level_cache_bytes": getattr(properties, "L2_cache_size", None),
+        }
+
+    def telemetry(self) -> dict[str, Any]:
+        """Return what torch can read of clock, power and temperature without extra packages."""
+        module = getattr(self._torch, self.torch_type)
+        reading: dict[str, Any] = {}
+        for key, name, scale in (
+            ("clock_hz", "clock_rate", 1e6),
+            ("power_w", "power_draw", 1e-3),
+            ("temperature_c", "temperature", 1.0),
+        ):
+            try:
+                reading[key] = getattr(module, name)(self.index) * scale
+            except (AttributeError, RuntimeError, ImportError, ModuleNotFoundError):
+                reading[key] = None
+        return reading
+
+
+class FakeDevice:
+    """Virtual time with known noise, drift and throttling; deterministic for a seed."""
+
+    kind = "fake"
+    torch_type = "cpu"
+
+    def __init__(self, settings: Mapping[str, float], *, seed: int = 0) -> None:
+        unknown = set(settings) - set(FAKE_DEFAULTS)
+        if unknown:
+            raise UserError(
+                f"the fake device has no setting '{min(unknown)}'",
+                expected=f"one of: {', '.join(FAKE_DEFAULTS)}",
+            )
+        self.settings = {**FAKE_DEFAULTS, **settings}
+        self._now_ns = 0
+        self.reseed(seed, launch=0)
+
+    def reseed(self, seed: int, *, launch: int) -> None:
+        """Begin a launch: draw its noise and go on along the drift; virtual time restarts."""
+        self._random = random.Random(seed)
+        self._launch = launch
+        self._factors: dict[str, float] = {}
+        self._now_ns = 0
+
+    def clock_ns(self) -> int:
+        """Read virtual time."""
+        return self._now_ns
+
+    def synchronize(self) -> None:
+        """Do nothing: virtual work is finished when ``work`` returns."""
+
+    def work(self, seconds: float, *, stream: str) -> None:
+        """Advance virtual time by work that nominally takes ``seconds``.
+
+        Args:
+            seconds: Duration without noise.
+            stream: Whose work it is; every stream draws its own launch factor, as a real process has its own layout.
+        """
+        settings = self.settings
+        if stream not in self._factors:
+            self._factors[stream] = math.exp(self._random.gauss(0.0, settings["launch_noise"]))
+        factor = self._factors[stream] * math.exp(self._random.gauss(0.0, settings["sample_noise"]))
+        factor *= 1.0 + settings["drift_per_launch"] * self._launch
+        factor *= 1.0 + settings["drift_per_second"] * self._now_ns * 1e-9
+        if self.throttled:
+            factor *= settings["throttle_factor"]
+        self._now_ns += round(seconds * factor * 1e9)
+
+    @property
+    def throttled(self) -> bool:
+        """Tell whether the device has lowered its clock."""
+        return self._now_ns * 1e-9 >= self.settings["throttle_after_s"]
+
+    def describe(self) -> dict[str, Any]:
+        """Return the noise model as the device's description."""
+        settings = {k: (v if math.isfinite(v) else None) for k, v in self.settings.items()}
+        return {"name": "fake", "count": 1, "memory_bytes": None, "settings": settings}
+
+    def telemetry(self) -> dict[str, Any]:
+        """Return a clock that falls when the device throttles."""
+        clock = 1e9 / (self.settings["throttle_factor"] if self.throttled else 1.0)
+        return {"clock_hz": clock, "throttled": self.throttled}
+
+
+def open_device(kind: str, *, index: int = 0, fake: Mapping[str, float] | None = None) -> Device:
+    """Return the adapter for a runner's ``device``.
+
+    Raises:
+        PrerequisiteError: The device or its torch build is missing.
+    """
+    if kind == "cpu":
+        return CpuDevice()
+    if kind == "fake":
+        return FakeDevice(fake or {})
+    return AcceleratorDevice(kind, index)
+
+
+def cpu_model() -> str | None:
+    """Return the processor's model name from the kernel, or None where it does not say."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("model name", "Model")):
+                return line.partition(":")[2].strip()
+    except OSError:
+        return None
+    return None
+
+
+def _read_number(path: str) -> float | None:
+    try:
+        return float(Path(path).read_text())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,255 @@
+"""Keeps a technique inside its contract: no way around the communicator, no hand on the clock, nothing left running.
+
+Four independent fences, because each has holes. The source may import only what a technique needs (read before it is
+imported). ``torch.distributed`` is closed while a technique runs. An audit hook refuses sockets, processes, foreign
+memory and file writes during a call. After every call the clocks, the oracle's entry points and the number of threads
+must be what they were. Whatever passes all four still meets the kernel's byte counters in a network namespace.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+ALLOWED_IMPORTS = frozenset(
+    {
+        "__future__",
+        "abc",
+        "bisect",
+        "collections",
+        "contextlib",
+        "dataclasses",
+        "enum",
+        "functools",
+        "hashlib",
+        "heapq",
+        "itertools",
+        "math",
+        "numpy",
+        "operator",
+        "paceline",
+        "random",
+        "statistics",
+        "struct",
+        "torch",
+        "triton",
+        "typing",
+    }
+)
+FORBIDDEN_PREFIXES = (
+    "torch.distributed",
+    "torch.multiprocessing",
+    "torch._C",
+    "torch.utils.cpp_extension",
+    "paceline.worker",
+    "paceline.drivers",
+    "paceline.store",
+)
+FORBIDDEN_NAMES = frozenset(
+    {"__import__", "eval", "exec", "compile", "globals", "breakpoint", "open", "input"}
+)
+REFUSED_EVENTS = (
+    "socket.",
+    "subprocess.Popen",
+    "os.fork",
+    "os.forkpty",
+    "os.exec",
+    "os.posix_spawn",
+    "os.system",
+    "os.kill",
+    "ctypes.",
+    "mmap.__new__",
+    "shutil.",
+    "sys._current_frames",
+    "sys.setprofile",
+    "sys.settrace",
+    "gc.get_objects",
+    "gc.get_referrers",
+    "gc.get_referents",
+)
+
+
+class ContractBreachError(Exception):
+    """A technique did something that its contract forbids; its text is the reason in the record."""
+
+
+def source_problems(path: Path) -> list[str]:
+    """List what a technique's source imports or calls outside the contract, without running it."""
+    tree = ast.parse(path.read_bytes(), filename=str(path))
+    problems: list[str] = []
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute):
+            dotted = _dotted(node)
+            if dotted and dotted.startswith(FORBIDDEN_PREFIXES):
+                problems.append(f"line {node.lineno}: uses {dotted}")
+        elif isinstance(node, ast.Name) and node.id in FORBIDDEN_NAMES:
+            problems.append(f"line {node.lineno}: uses {node.id}")
+        for name in names:
+            assert isinstance(node, ast.stmt)
+            if name.split(".")[0] not in ALLOWED_IMPORTS or _forbidden(name):
+                problems.append(f"line {node.lineno}: imports {name}")
+    return sorted(set(problems))
+
+
+def _forbidden(name: str) -> bool:
+    return any(name == p or name.startswith(p + ".") for p in FORBIDDEN_PREFIXES)
+
+
+def _dotted(node: ast.expr) -> str | None:
+    parts: list[str] = []
+    current: ast.expr = node
+    while isinstance(current, ast.Attribute):
+        parts.append(current.attr)
+        current = current.value
+    if not isinstance(current, ast.Name):
+        return None
+    return ".".join([current.id, *reversed(parts)])
+
+
+_WATCHED: tuple[tuple[Any, str], ...] = (
+    (time, "perf_counter"),
+    (time, "perf_counter_ns"),
+    (time, "monotonic"),
+    (time, "monotonic_ns"),
+    (time, "time"),
+    (time, "time_ns"),
+    (time, "sleep"),
+    (torch, "allclose"),
+    (torch, "equal"),
+    (torch, "isclose"),
+    (torch, "isfinite"),
+    (torch, "empty"),
+    (torch, "empty_like"),
+    (torch.Tensor, "copy_"),
+    (torch.Tensor, "clone"),
+    (torch.Tensor, "__eq__"),
+    (torch.accelerator, "synchronize"),
+)
+"""Functions that timing or the oracle rest on; a technique that replaces one of them is refused."""
+
+
+class Guard:
+    """The fences around techniques of one process; create it before any technique is imported."""
+
+    def __init__(self) -> None:
+        self._originals = [(owner, name, getattr(owner, name)) for owner, name in _WATCHED]
+        self._active = threading.local()
+        self._closed = _distributed_entry_points()
+        sys.addaudithook(self._audit)
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Run a technique's code inside the fences.
+
+        Raises:
+            ContractBreachError: It tried something forbidden, even when it swallowed the refusal.
+        """
+        threads = threading.active_count()
+        settings = _global_settings()
+        self._active.breach = None
+        self._active.on = True
+        try:
+            yield
+        finally:
+            self._active.on = False
+            breach = getattr(self._active, "breach", None)
+        if breach is not None:
+            raise ContractBreachError(breach)
+        for owner, name, original in self._originals:
+            if getattr(owner, name) is not original:
+                setattr(owner, name, original)
+                raise ContractBreachError(f"it replaced {getattr(owner, '__name__', owner)}.{name}")
+        if threading.active_count() > threads:
+            raise ContractBreachError("it left a thread running after its call returned")
+        changed = _changed(settings, _global_settings())
+        if changed:
+            raise ContractBreachError(f"it changed the global setting {changed}")
+
+    def close_distributed(self) -> None:
+        """Replace the entry points of ``torch.distributed`` so that only the harness's own bindings work."""
+        for owner, name in self._closed:
+            setattr(owner, name, self._gate(getattr(owner, name), f"torch.distributed.{name}"))
+
+    def _gate(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def gated(*args: Any, **kwargs: Any) -> Any:
+            if getattr(self._active, "on", False):
+                self._refuse(f"it called {name} instead of its communicator")
+            return function(*args, **kwargs)
+
+        return gated
+
+    def _refuse(self, reason: str) -> None:
+        self._active.breach = getattr(self._active, "breach", None) or reason
+        raise ContractBreachError(reason)
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not getattr(self._active, "on", False):
+            return
+        if event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+"):
+            self._refuse(f"it opened {arguments[0]!r} for writing")
+        if event == "open" and arguments[1] is None and int(arguments[2]) & (os.O_WRONLY | os.O_RDWR):
+            self._refuse(f"it opened {arguments[0]!r} for writing")
+        if event.startswith(REFUSED_EVENTS):
+            self._refuse(f"it triggered {event}")
+
+
+def _distributed_entry_points() -> list[tuple[Any, str]]:
+    names = [
+        "all_reduce",
+        "all_gather",
+        "all_gather_into_tensor",
+        "all_gather_object",
+        "all_to_all",
+        "all_to_all_single",
+        "barrier",
+        "batch_isend_irecv",
+        "broadcast",
+        "broadcast_object_list",
+        "gather",
+        "gather_object",
+        "irecv",
+        "isend",
+        "new_group",
+        "recv",
+        "reduce",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "scatter",
+        "scatter_object_list",
+        "send",
+        "init_process_group",
+        "TCPStore",
+        "FileStore",
+    ]
+    return [(dist, name) for name in names if hasattr(dist, name)]
+
+
+def _global_settings() -> dict[str, Any]:
+    return {
+        "torch.get_num_threads": torch.get_num_threads(),
+        "torch.get_default_dtype": torch.get_default_dtype(),
+        "torch.is_grad_enabled": torch.is_grad_enabled(),
+        "torch.are_deterministic_algorithms_enabled": torch.are_deterministic_algorithms_enabled(),
+        "torch.get_float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "os.sched_getaffinity": os.sched_getaffinity(0),
+        "os.nice": os.getpriority(os.PRIO_PROCESS, 0),
+    }
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
+    return next((key for key, value in before.items() if after[key] != value), None)

@@ -1,0 +1,172 @@
+"""Facts about the host that ran a launch, from the standard library (and NVML's Python package where present)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import socket
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from paceline.worker.device import Device, cpu_model
+
+ENVIRONMENT_PREFIXES = (
+    "CUDA_",
+    "GLOO_",
+    "GOMP_",
+    "HCCL_",
+    "HIP_",
+    "KMP_",
+    "MKL_",
+    "NCCL_",
+    "OMP_",
+    "PACELINE_",
+    "PYTORCH_",
+    "RCCL_",
+    "ROCR_",
+    "TORCH_",
+)
+ENVIRONMENT_NAMES = (
+    "ASCEND_RT_VISIBLE_DEVICES",
+    "LANG",
+    "PYTHONHASHSEED",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_NTASKS",
+    "TZ",
+)
+_SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CRED|AUTH|COOKIE|SIGNATURE", re.IGNORECASE)
+_GIBIBYTE = 1 << 30
+
+
+def allowed_environment(environment: dict[str, str]) -> dict[str, str]:
+    """Keep the variables that may enter a record; a name that smells of a secret never does."""
+    kept = {}
+    for name, value in sorted(environment.items()):
+        named = name in ENVIRONMENT_NAMES or name.startswith(ENVIRONMENT_PREFIXES)
+        if named and not _SECRET.search(name):
+            kept[name] = redact(value)
+    return kept
+
+
+def redact(text: str) -> str:
+    """Replace the home folder and credentials inside URLs."""
+    home = str(Path.home())
+    if len(home) > 1:
+        text = text.replace(home, "~")
+    return re.sub(r"(\w+://)[^/\s@]+@", r"\1…@", text)
+
+
+def describe_host(device: Device) -> dict[str, Any]:
+    """Return what identifies this host's class, its software, its environment and its load; absent facts are None."""
+    return {
+        "host": {
+            "cpu": cpu_model(),
+            "architecture": platform.machine(),
+            "cores": os.cpu_count(),
+            "usable_cores": len(os.sched_getaffinity(0)),
+            "memory_bytes": _memory_bytes(),
+            "memory_class_gib": _memory_class(),
+            "kernel": platform.release(),
+            "system": _operating_system(),
+            "hostname_sha256": hashlib.sha256(socket.gethostname().encode()).hexdigest()[:16],
+            "caches": _caches(),
+            "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
+            "container": _container(),
+        },
+        "device": {"kind": device.kind, **device.describe(), "driver": _driver()},
+        "packages": {
+            "python": platform.python_version(),
+            "implementation": platform.python_implementation(),
+            "freeze": _freeze(),
+        },
+        "environment": allowed_environment(dict(os.environ)),
+        "telemetry": {
+            "load_average": list(os.getloadavg()),
+            "throttle": None,
+            "throttle_reason": "not readable with the standard library on this device",
+            **device.telemetry(),
+        },
+        "flags": _flags(),
+    }
+
+
+def _flags() -> dict[str, Any]:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return {}
+    return {
+        "num_threads": torch.get_num_threads(),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+    }
+
+
+def _memory_bytes() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemTotal:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _memory_class() -> int | None:
+    """Round memory to the next power of two of GiB, so that small differences between hosts do not split a class."""
+    size = _memory_bytes()
+    if size is None:
+        return None
+    gibibytes = 1
+    while gibibytes * _GIBIBYTE < size:
+        gibibytes *= 2
+    return gibibytes
+
+
+def _operating_system() -> str | None:
+    try:
+        text = Path("/etc/os-release").read_text()
+    except OSError:
+        return None
+    match = re.search(r'^PRETTY_NAME="?([^"\n]+)', text, re.MULTILINE)
+    return match.group(1) if match else None
+
+
+def _caches() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level, kind = (
+                (index / "level").read_text().strip(),
+                (index / "type").read_text().strip(),
+            )
+            found[f"L{level} {kind}"] = (index / "size").read_text().strip()
+        except OSError:
+            continue
+    return found
+
+
+def _container() -> str | None:
+    if Path("/.dockerenv").exists():
+        return "docker"
+    if Path("/run/.containerenv").exists():
+        return "podman"
+    return os.environ.get("container")
+
+
+def _driver() -> str | None:
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return None
+    match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
+    return match.group(1) if match else None
+
+
+def _freeze() -> list[str]:
+    names = {(d.metadata["Name"] or "?", d.version) for d in metadata.distributions()}
+    return sorted(f"{name}=={version}" for name, version in names)

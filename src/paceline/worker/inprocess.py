@@ -1,0 +1,98 @@
+"""A job inside the caller's process, for the ``debug`` driver: threads for ranks, no isolation, breakpoints work."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from paceline.worker.device import open_device
+from paceline.worker.events import EventLog
+from paceline.worker.guard import Guard
+from paceline.worker.host import describe_host
+from paceline.worker.launch import Job
+from paceline.worker.rank import load_techniques, run_blocks
+from paceline.worker.session import Control, Session
+from paceline.worker.trace import TraceWriter
+from paceline.worker.transport import ThreadHub, ThreadTransport
+
+_guard: Guard | None = None
+
+
+def run_job(folder: Path) -> int:
+    """Run every launch of every group of a job folder; return 0 when all cases have a result or a reason."""
+    global _guard  # noqa: PLW0603 - an audit hook cannot be taken back, so one serves all jobs of the process
+    _guard = _guard or Guard()
+    job = Job(folder)
+    launches = max((b["protocol"]["launches"] for b in job.plan["blocks"]), default=0)
+    for launch in range(launches):
+        for group in job.plan["groups"]:
+            blocks = job.remaining(group, launch)
+            if blocks:
+                _run_group(job, group["ranks"], launch, blocks, _guard)
+                job.refresh()
+    return 0
+
+
+def _run_group(job: Job, ranks: int, launch: int, blocks: list[dict[str, Any]], guard: Guard) -> None:
+    control, carrier = ThreadHub(ranks), ThreadHub(ranks)
+    techniques = load_techniques(blocks, job.folder, guard)
+    runner = job.plan["runner"]
+
+    def body(rank: int) -> None:
+        events = EventLog(job.folder / f"events-{rank}.jsonl", launch=launch, attempt=0, rank=rank)
+        trace = TraceWriter(job.folder / f"trace-{rank}.bin")
+        device = open_device(runner["device"], fake=runner["fake"])
+        session = Session(
+            rank=rank,
+            world_size=ranks,
+            launch=launch,
+            seed=job.plan["seed"],
+            fixed_seed=bool(job.plan["fixed_seed"]),
+            device=device,
+            control=Control(ThreadTransport(control, rank)),
+            transport=ThreadTransport(carrier, rank),
+            events=events,
+            trace=trace,
+            guard=guard,
+            techniques=techniques,
+        )
+        if rank == 0 and launch == 0:
+            events.emit("host", **describe_host(device))
+        try:
+            run_blocks(session, blocks)
+        finally:
+            events.close()
+            trace.close()
+
+    if ranks == 1:
+        body(0)
+        return
+    threads = [threading.Thread(target=body, args=(r,), name=f"rank {r}") for r in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    _fail_missing(job, launch, blocks)
+
+
+def _fail_missing(job: Job, launch: int, blocks: list[dict[str, Any]]) -> None:
+    """Give every case that a raising technique kept from ending its reason."""
+    fresh = job.refresh()
+    raised = [e for e in fresh if e["event"] == "raised"]
+    if not raised:
+        return
+    log = EventLog(job.folder / "events-launcher.jsonl", launch=launch, attempt=0, rank=-1)
+    for block in blocks:
+        for case in block["cases"]:
+            if (launch, block["block"], case["label"]) not in job.finished:
+                log.emit(
+                    "case_failed",
+                    block=block["block"],
+                    case_id=case["case_id"],
+                    label=case["label"],
+                    status=raised[0]["status"],
+                    reason=f"rank {raised[0]['rank']}: {raised[0]['reason']}",
+                    detail=raised[0]["detail"],
+                )
+    log.close()

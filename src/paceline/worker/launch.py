@@ -1,0 +1,321 @@
+"""The launcher of one host: starts a fresh process group for every launch of a job and survives what happens to it.
+
+``python -m paceline.worker.launch JOB`` runs everything that the job's event files do not hold yet, so running it again
+after any interruption finishes the job. Process groups are started by torch's elastic agent. A technique that raises,
+hangs, dies or runs out of memory costs its own case; the rest of its block is run again without it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import time
+from collections import defaultdict
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from paceline.eventfile import read_events
+from paceline.worker import process
+from paceline.worker.events import EventLog
+from paceline.worker.watchdog import RankReport, Watchdog, describe, guilty, inspect
+
+_now_ns = time.monotonic_ns
+MAX_START_FAILURES = 2
+KILLED = -signal.SIGKILL
+NO_RESULT = "the ranks ended well without giving a result"
+
+
+class Job:
+    """A job folder: what its plan asks for and what its event files already hold."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.plan: dict[str, Any] = json.loads((folder / "plan.json").read_text())
+        self.blocks: dict[str, dict[str, Any]] = {b["block"]: b for b in self.plan["blocks"]}
+        self.finished: set[tuple[int, str, str]] = set()
+        """(launch, block, label) of every case that has a result or a failure."""
+        self.quarantined: dict[tuple[str, str], str] = {}
+        """(block, label) → why the technique is not tried again there."""
+        self.attempts: dict[tuple[str, int], int] = defaultdict(int)
+        self._offsets: dict[Path, int] = {}
+        for name in ("logs", "attempts"):
+            (folder / name).mkdir(exist_ok=True)
+        for path in (folder / "attempts").glob("*.json"):
+            group, launch, attempt = path.stem.rsplit("-", 2)
+            key = (group, int(launch))
+            self.attempts[key] = max(self.attempts[key], int(attempt) + 1)
+        self.refresh()
+
+    def refresh(self) -> list[dict[str, Any]]:
+        """Read new events of all ranks and note which cases are finished; return the new events."""
+        fresh: list[dict[str, Any]] = []
+        for path in sorted(self.folder.glob("events-*.jsonl")):
+            events, self._offsets[path] = read_events(path, self._offsets.get(path, 0))
+            fresh += events
+        for event in fresh:
+            if event["event"] in ("result", "case_failed"):
+                self.finished.add((event["launch"], event["block"], event["label"]))
+            if event["event"] == "case_failed" and event.get("quarantine"):
+                self.quarantined[(event["block"], event["label"])] = event["reason"]
+        return fresh
+
+    def remaining(self, group: dict[str, Any], launch: int) -> list[dict[str, Any]]:
+        """Return the group's blocks that still lack cases in this launch, each with those cases only."""
+        left: list[dict[str, Any]] = []
+        for name in group["blocks"]:
+            block = self.blocks[name]
+            if launch >= block["protocol"]["launches"]:
+                continue
+            cases = [c for c in block["cases"] if (launch, name, c["label"]) not in self.finished]
+            if cases:
+                left.append({**block, "cases": cases})
+        random.Random(f"{self.plan['seed']}/{group['group']}/{launch}").shuffle(left)
+        return left
+
+    def limit_s(self, context: str) -> float:
+        """Return how long a rank may stay without a sign of life in a context."""
+        block, _, stage = context.split("|") if context.count("|") == 2 else ("-", "-", "start")
+        if stage == "end":
+            return 60.0
+        if block not in self.blocks:
+            return float(self.plan["runner"]["limits"]["launch_s"])
+        return float(self.blocks[block]["protocol"]["timeout_s"])
+
+
+class Launcher:
+    """Runs a job's launches one after another on this host."""
+
+    def __init__(self, folder: Path) -> None:
+        self.job = Job(folder)
+        self.events = EventLog(folder / "events-launcher.jsonl", launch=-1, attempt=-1, rank=-1)
+
+    def run(self) -> None:
+        """Run every launch of every group; launches are the outer loop, so that slow drift meets all groups."""
+        plan = self.job.plan
+        deadline = plan["runner"]["limits"]["run_s"]
+        started = time.monotonic()
+        for launch in range(max((b["protocol"]["launches"] for b in plan["blocks"]), default=0)):
+            for group in plan["groups"]:
+                if deadline is not None and time.monotonic() - started > deadline:
+                    self.events.emit("out_of_time", limit_s=deadline)
+                    return
+                self._skip_quarantined(group, launch)
+                self._run_launch(group, launch)
+        self.events.emit("job_complete")
+
+    def _run_launch(self, group: dict[str, Any], launch: int) -> None:
+        start_failures = 0
+        while blocks := self.job.remaining(group, launch):
+            before = len(self.job.finished)
+            reason = self._attempt(group, launch, blocks)
+            progressed = len(self.job.finished) > before
+            start_failures = 0 if progressed else start_failures + 1
+            if start_failures >= MAX_START_FAILURES and self.job.remaining(group, launch):
+                for block in self.job.remaining(group, launch):
+                    for case in block["cases"]:
+                        self._fail_case(launch, block["block"], case, "infrastructure", reason or NO_RESULT)
+                return
+            self._skip_quarantined(group, launch)
+
+    def _attempt(self, group: dict[str, Any], launch: int, blocks: list[dict[str, Any]]) -> str | None:
+        """Start a process group on the given blocks and wait for it; return why it failed, or None."""
+        folder = self.job.folder
+        key = (group["group"], launch)
+        attempt = self.job.attempts[key]
+        self.job.attempts[key] += 1
+        work = folder / "attempts" / f"{group['group']}-{launch}-{attempt}.json"
+        work.write_text(json.dumps({"blocks": blocks}))
+        self.events.emit("launch_begin", group=group["group"], launch=launch, attempt=attempt)
+        started_ns = _now_ns()
+        out_of_memory = _oom_kills()
+        watchdog = Watchdog(folder, range(group["ranks"]), self.job.limit_s)
+        watchdog.start()
+        dead: dict[int, int] = {}
+        trouble: str | None = None
+        try:
+            dead = start_group(self.job.plan, group, folder, launch, attempt)
+        except RuntimeError as error:
+            trouble = str(error)
+        finally:
+            watchdog.stop()
+        new = self.job.refresh()
+        elapsed = (_now_ns() - started_ns) * 1e-9
+        self.events.emit("launch_end", group=group["group"], launch=launch, elapsed_s=elapsed)
+        if not dead and trouble is None and watchdog.hang is None:
+            return None
+        reports = inspect(folder, range(group["ranks"]), since_ns=started_ns)
+        killed_for_memory = _oom_kills() > out_of_memory
+        return self._blame(launch, new, watchdog, reports, dead, trouble, killed_for_memory)
+
+    def _blame(
+        self,
+        launch: int,
+        new: list[dict[str, Any]],
+        watchdog: Watchdog,
+        reports: list[RankReport],
+        dead: dict[int, int],
+        trouble: str | None,
+        killed_for_memory: bool,
+    ) -> str:
+        """Turn a failed attempt into the failure of the case that caused it; return the reason."""
+        raised = [e for e in new if e["event"] == "raised"]
+        detail: Any = describe(reports)
+        if watchdog.hang is not None:
+            reports = watchdog.hang.reports
+            detail = describe(reports)
+            culprit = guilty(reports)
+            status = "timeout"
+            what = culprit.sentence() if culprit else "no rank answered"
+            reason = f"no progress for {watchdog.hang.limit_s:g} s: {what}"
+            context = culprit.context if culprit else "-|-|start"
+        elif raised:
+            first = min(raised, key=lambda e: e["time_s"])
+            status, context = first["status"], first["context"]
+            reason, detail = f"rank {first['rank']}: {first['reason']}", first["detail"]
+        else:
+            own = {r: c for r, c in dead.items() if c not in (-signal.SIGTERM,)} or dead
+            culprit = guilty(reports, own)
+            context = culprit.context if culprit else "-|-|start"
+            code = own.get(culprit.rank, 0) if culprit else 0
+            ending = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            status = "out_of_memory" if killed_for_memory and code == KILLED else "crashed"
+            if killed_for_memory and code == KILLED:
+                ending += " for lack of memory"
+            where = (
+                f"rank {culprit.rank} {ending}; last operation: {culprit.last_operation}" if culprit else ""
+            )
+            reason = where or trouble or "the process group could not be started"
+        block, label, stage = [*context.split("|"), "-", "-", "-"][:3]
+        if block not in self.job.blocks:
+            return reason
+        for case in self.job.blocks[block]["cases"]:
+            blamed = label in ("-", case["label"])
+            if blamed and (launch, block, case["label"]) not in self.job.finished:
+                self._fail_case(launch, block, case, status, f"{reason} (stage: {stage})", detail)
+        return reason
+
+    def _skip_quarantined(self, group: dict[str, Any], launch: int) -> None:
+        for block in self.job.remaining(group, launch):
+            for case in block["cases"]:
+                why = self.job.quarantined.get((block["block"], case["label"]))
+                if why is not None:
+                    self._fail_case(
+                        launch,
+                        block["block"],
+                        case,
+                        "skipped",
+                        f"failed in an earlier launch: {why}",
+                    )
+
+    def _fail_case(
+        self,
+        launch: int,
+        block: str,
+        case: dict[str, Any],
+        status: str,
+        reason: str,
+        detail: Any = None,
+    ) -> None:
+        """Write a case's failure; anything but missing infrastructure keeps it from being tried again."""
+        self.events.emit(
+            "case_failed",
+            block=block,
+            case_id=case["case_id"],
+            label=case["label"],
+            status=status,
+            reason=reason,
+            detail=detail,
+            quarantine=status in ("timeout", "crashed", "out_of_memory", "refused"),
+            launch=launch,
+        )
+        self.job.finished.add((launch, block, case["label"]))
+        self.job.refresh()
+
+
+def start_group(
+    plan: dict[str, Any], group: dict[str, Any], folder: Path, launch: int, attempt: int
+) -> dict[int, int]:
+    """Run one process group to its end through torch's elastic agent.
+
+    Returns:
+        The exit codes of ranks that failed; empty when all ended well.
+
+    Raises:
+        RuntimeError: The group could not be started.
+    """
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs  # noqa: PLC0415
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # noqa: PLC0415
+
+    arguments = ["-m", "paceline.worker", str(folder), group["group"], str(launch), str(attempt)]
+    with _network(plan, group) as settings:
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=group["ranks"],
+            run_id=f"{group['group']}-{launch}-{attempt}",
+            rdzv_backend="c10d",
+            rdzv_endpoint=f"{settings['host']}:0",
+            local_addr=settings["host"],
+            max_restarts=0,
+            monitor_interval=0.05,
+            shutdown_timeout=5,
+            logs_specs=DefaultLogsSpecs(log_dir=str(folder / "logs" / "agent")),
+        )
+        for name, value in settings["environment"].items():
+            os.environ[name] = value
+        try:
+            elastic_launch(config, sys.executable)(*arguments)
+        except ChildFailedError as error:
+            return {rank: failure.exitcode for rank, failure in error.failures.items()}
+        finally:
+            for name in settings["environment"]:
+                os.environ.pop(name, None)
+    return {}
+
+
+def _network(plan: dict[str, Any], group: dict[str, Any]) -> AbstractContextManager[dict[str, Any]]:
+    """Return a context that sets up the ranks' network and gives the rendezvous host and the ranks' environment."""
+    runner = plan["runner"]
+    environment = {"OMP_NUM_THREADS": "1", **runner["env"]}
+    memory = runner["limits"]["rank_memory_bytes"]
+    if memory:
+        environment["PACELINE_RANK_MEMORY"] = str(memory)
+    if runner["network"] == "namespaces":
+        from paceline.worker.namespaces import shaped_network  # noqa: PLC0415
+
+        return shaped_network(group["ranks"], group["link"], environment)
+    if runner["device"] in ("cpu", "fake"):
+        environment.setdefault("PACELINE_DATA_INTERFACE", "lo")
+        environment.setdefault("PACELINE_CONTROL_INTERFACE", "lo")
+    return nullcontext({"host": "127.0.0.1", "environment": environment})
+
+
+def _oom_kills() -> int:
+    """Return how many processes the kernel has killed for lack of memory since it started."""
+    try:
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    except OSError:
+        return 0
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Run a job folder; exit 0 when every case has a result or a reason."""
+    if os.environ.get("PACELINE_DIE_WITH_PARENT"):
+        process.die_with_parent()
+    process.scrub_environment()
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    Launcher(Path(arguments[0]).resolve()).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,92 @@
+"""What a rank does to its own process before torch is imported."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import resource
+import signal
+from pathlib import Path
+
+from paceline.worker.host import allowed_environment
+
+SYSTEM_VARIABLES = (
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "PATH",
+    "PYTHON",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPATH",
+    "TMPDIR",
+    "TRITON_CACHE_DIR",
+    "TZ",
+    "USER",
+    "VIRTUAL_ENV",
+)
+"""Variables that programs need to start; they do not enter a record unless they are allow-listed there."""
+
+_PR_SET_PDEATHSIG = 1
+_CLONE_NEWNET = 0x40000000
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, so that no rank outlives its launcher."""
+    parent = os.getppid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def scrub_environment() -> None:
+    """Remove every variable that neither the system nor the measurement needs, so that no rank can print a secret."""
+    allowed = allowed_environment(dict(os.environ))
+    for name in list(os.environ):
+        if name not in allowed and name not in SYSTEM_VARIABLES:
+            del os.environ[name]
+
+
+def enter_namespace(path: str) -> None:
+    """Join a network namespace.
+
+    Raises:
+        OSError: The namespace is gone, or this process may not enter it.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(descriptor, _CLONE_NEWNET) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, f"cannot enter {path}: {os.strerror(code)}")
+    finally:
+        os.close(descriptor)
+
+
+def redirect_output(path: Path) -> None:
+    """Send everything that this process prints, from Python or from libraries, to a file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+def limit_memory(limit: str | None) -> None:
+    """Bound the data that this process may allocate, so that one case's greed becomes its own failure."""
+    if limit:
+        size = int(limit)
+        resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+    try:
+        Path("/proc/self/oom_score_adj").write_text("500")
+    except OSError:
+        return
+
+
+def dump_stacks_on_signal(path: Path) -> None:
+    """Write all threads' stacks to a file on SIGUSR1, for hang reports, and on a crash."""
+    file = path.open("w")
+    faulthandler.enable(file=file)
+    faulthandler.register(signal.SIGUSR1, file=file, all_threads=True)

@@ -1,0 +1,195 @@
+"""The body of a rank: join the groups, load techniques inside the fences, measure block after block."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import time
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from paceline.technique import REGISTRY
+from paceline.worker.device import FakeDevice, open_device
+from paceline.worker.events import EventLog
+from paceline.worker.guard import ContractBreachError, Guard, source_problems
+from paceline.worker.host import describe_host
+from paceline.worker.session import Block, CaseError, Control, Loaded, Session, block_from_plan
+from paceline.worker.trace import TraceWriter
+from paceline.worker.transport import TorchTransport, Transport
+
+RAISED_EXIT_CODE = 13
+"""Exit code of a rank whose technique raised."""
+
+
+def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
+    """Run one rank of a process group from torchrun's environment."""
+    plan = json.loads((job / "plan.json").read_text())
+    work = json.loads((job / "attempts" / f"{group}-{launch}-{attempt}.json").read_text())
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    events = EventLog(job / f"events-{rank}.jsonl", launch=launch, attempt=attempt, rank=rank)
+    trace = TraceWriter(job / f"trace-{rank}.bin")
+    trace.context("-|-|start")
+    guard = Guard()
+    runner = plan["runner"]
+    device = open_device(runner["device"], index=int(os.environ.get("LOCAL_RANK", "0")), fake=runner["fake"])
+    torch.set_num_threads(max(int(os.environ.get("OMP_NUM_THREADS", "1")), 1))
+    control, carrier = _join(runner, world_size)
+    control_group = Control(control)
+    control_group.synchronise_clocks()
+    interface = os.environ.get("PACELINE_DATA_INTERFACE") or None
+    session = Session(
+        rank=rank,
+        world_size=world_size,
+        launch=launch,
+        seed=plan["seed"],
+        fixed_seed=bool(plan["fixed_seed"]),
+        device=device,
+        control=control_group,
+        transport=carrier,
+        events=events,
+        trace=trace,
+        guard=guard,
+        techniques=load_techniques(work["blocks"], job, guard),
+        interface=interface,
+        interface_shared=interface == "lo",
+    )
+    if rank == 0 and launch == 0:
+        events.emit("host", group=group, **describe_host(device))
+    guard.close_distributed()
+    code = run_blocks(session, work["blocks"])
+    if code == 0:
+        events.emit("launch_complete", group=group)
+        trace.context("-|-|end")
+        dist.destroy_process_group()
+    events.close()
+    return code
+
+
+def run_blocks(session: Session, blocks: list[dict[str, Any]]) -> int:
+    """Measure the blocks in the given order; stop at the first technique that raises, as other ranks may wait for it."""
+    for data in blocks:
+        block = block_from_plan(data)
+        module = importlib.import_module(f"paceline.families.{block.family}.bench")
+        if isinstance(session.device, FakeDevice):
+            session.device.reseed(session.draw_seed("device", block.block), launch=session.launch)
+        started = time.monotonic()
+        if session.rank == 0:
+            session.events.emit("block_begin", block=block.block)
+        try:
+            module.run_block(session, block)
+        except Exception as error:
+            _raised(session, block, error)
+            return RAISED_EXIT_CODE
+        if session.rank == 0:
+            elapsed = time.monotonic() - started
+            session.events.emit("block_end", block=block.block, elapsed_s=elapsed)
+    return 0
+
+
+def _raised(session: Session, block: Block, error: BaseException) -> None:
+    """Tell which technique raised; the launcher excludes it and goes on with the rest."""
+    out_of_memory = isinstance(error, MemoryError) or "can't allocate memory" in str(error).lower()
+    out_of_memory = out_of_memory or "out of memory" in str(error).lower()
+    status = error.status if isinstance(error, CaseError) else "crashed"
+    if isinstance(error, ContractBreachError):
+        status = "refused"
+    session.events.emit(
+        "raised",
+        block=block.block,
+        context=session.trace.last_context,
+        status="out_of_memory" if out_of_memory else status,
+        reason=f"{type(error).__name__}: {error}",
+        detail=traceback.format_exc(limit=20),
+    )
+
+
+def _join(runner: dict[str, Any], world_size: int) -> tuple[Transport, Transport]:
+    """Make the control group (Gloo, on the control interface) and the techniques' group."""
+    if world_size == 1 and "MASTER_ADDR" not in os.environ:
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+    timeout = timedelta(seconds=float(os.environ.get("PACELINE_GROUP_TIMEOUT_S", "1800")))
+    control_interface = os.environ.get("PACELINE_CONTROL_INTERFACE")
+    if control_interface:
+        os.environ["GLOO_SOCKET_IFNAME"] = control_interface
+    dist.init_process_group("gloo", timeout=timeout)
+    data_interface = os.environ.get("PACELINE_DATA_INTERFACE")
+    if data_interface:
+        os.environ["GLOO_SOCKET_IFNAME"] = data_interface
+    backend = runner["backend"] or _default_backend(runner["device"])
+    carrier = dist.new_group(backend=backend, timeout=timeout)
+    return TorchTransport(None), TorchTransport(carrier)
+
+
+def _default_backend(device: str) -> str:
+    if device in ("cpu", "fake"):
+        return "gloo"
+    accelerator = torch.accelerator.current_accelerator()
+    assert accelerator is not None
+    return dist.get_default_backend_for_device(accelerator.type)
+
+
+def load_techniques(blocks: list[dict[str, Any]], job: Path, guard: Guard) -> dict[str, Loaded]:
+    """Import every technique of an attempt, each judged by its source first."""
+    loaded: dict[str, Loaded] = {}
+    wanted = {(c["module"], c["technique"], b["family"]) for b in blocks for c in b["cases"]}
+    for module, name, family in sorted(wanted):
+        loaded[f"{module}:{name}"] = _load(module, name, family, job, guard)
+    return loaded
+
+
+def _load(module: str, name: str, family: str, job: Path, guard: Guard) -> Loaded:
+    try:
+        path = _source(module, job)
+        problems = source_problems(path)
+        if problems:
+            raise CaseError("refused", "; ".join(problems[:5]))
+        with guard.watch():
+            if module not in sys.modules:
+                _import(module, path)
+    except CaseError as refusal:
+        return Loaded(info=None, factory=None, refusal=refusal)
+    except ContractBreachError as breach:
+        return Loaded(info=None, factory=None, refusal=CaseError("refused", f"while imported: {breach}"))
+    except Exception as error:
+        failure = CaseError(
+            "crashed",
+            f"cannot be imported: {type(error).__name__}: {error}",
+            traceback.format_exc(limit=8),
+        )
+        return Loaded(info=None, factory=None, refusal=failure)
+    found = REGISTRY.get((family, name))
+    if found is None:
+        return Loaded(
+            info=None,
+            factory=None,
+            refusal=CaseError("crashed", f"the module {module} did not register '{name}'"),
+        )
+    return Loaded(info=found[0], factory=found[1])
+
+
+def _source(module: str, job: Path) -> Path:
+    if module.startswith("user:"):
+        return job / "user" / f"{module.removeprefix('user:')}.py"
+    specification = importlib.util.find_spec(module)
+    if specification is None or not specification.origin:
+        raise CaseError("crashed", f"the module {module} is not in the job folder")
+    return Path(specification.origin)
+
+
+def _import(module: str, path: Path) -> None:
+    if not module.startswith("user:"):
+        importlib.import_module(module)
+        return
+    specification = importlib.util.spec_from_file_location(module, path)
+    assert specification is not None and specification.loader is not None
+    created = importlib.util.module_from_spec(specification)
+    sys.modules[module] = created
+    specification.loader.exec_module(created)

@@ -1,0 +1,280 @@
+"""Interleaved timing of the techniques of one block: warm-up, order, stop rule.
+
+This module knows nothing of what is timed. An arm runs one observation and says how long it took; ``measure`` decides
+who runs next and when enough has been seen. All ranks run the same loop: durations are gathered from every rank
+before any decision, so every rank decides alike without a leader.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+SETTLE_WINDOW = 5
+SETTLE_TOLERANCE = 0.05
+MEDIAN_Z = 1.959964
+"""Normal quantile of the 95 % order-statistic interval of a median."""
+
+Observation = tuple[float, int]
+"""Duration in seconds, and start in nanoseconds on the clock that all ranks share."""
+Gather = Callable[[list[list[float]]], list[list[list[float]]]]
+"""Exchange one matrix of floats between ranks; the result holds every rank's matrix, in rank order."""
+
+
+class Arm(Protocol):
+    """One technique inside a block."""
+
+    label: str
+
+    def observe(self) -> Observation:
+        """Run one timed call (with its untimed preparation and verification) and return its duration."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The part of a suite's protocol that decides how long a block is measured."""
+
+    order: str = "abba"
+    ci_target: float = 0.02
+    max_seconds: float = 2.0
+    min_samples: int = 10
+    max_samples: int = 2000
+    warmup: str | int = "settle"
+    warmup_seconds: float = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Series:
+    """What one arm's timed calls gave in one launch."""
+
+    label: str
+    samples: list[float] = field(default_factory=list)
+    """Seconds of each call: the maximum over ranks."""
+    per_rank: list[list[float]] = field(default_factory=list)
+    """Seconds of each call on each rank."""
+    skew: list[float] = field(default_factory=list)
+    """Seconds between the first and the last rank's start of each call."""
+    warmup: list[float] = field(default_factory=list)
+    """Seconds of each warm-up call: kept, never analysed."""
+    positions: list[int] = field(default_factory=list)
+    """Position of each call in the block's sequence of timed calls."""
+    warmup_reason: str = "none"
+    stop_reason: str = "max_samples"
+
+
+def rounds(order: str, num_arms: int, rng: random.Random) -> Iterator[list[int]]:
+    """Yield the order of arms in each round, for ever.
+
+    ``abba`` mirrors every second round, so that a linear drift cancels within each pair of rounds; ``shuffle`` draws a
+    new permutation from the seeded generator, equal on all ranks.
+    """
+    forward = list(range(num_arms))
+    while True:
+        if order == "shuffle":
+            shuffled = forward.copy()
+            rng.shuffle(shuffled)
+            yield shuffled
+        else:
+            yield forward
+            yield forward[::-1]
+
+
+def measure(
+    arms: Sequence[Arm],
+    limits: Limits,
+    *,
+    clock_ns: Callable[[], int],
+    gather: Gather,
+    rng: random.Random,
+) -> list[Series]:
+    """Warm up and time all arms of a block, interleaved.
+
+    Args:
+        arms: The techniques; all of them are observed once in every round.
+        limits: Warm-up, order and stop rule.
+        clock_ns: The clock that the time budget is read from.
+        gather: How ranks share their observations; identity for a single process.
+        rng: Seeded alike on every rank.
+
+    Returns:
+        One series for each arm, never empty.
+    """
+    series = [Series(label=arm.label) for arm in arms]
+    order = rounds(limits.order, len(arms), rng)
+    _warm_up(arms, series, limits, order, clock_ns, gather)
+    position, batch, start_ns, reason = 0, 2, clock_ns(), None
+    while reason is None:
+        observed: list[list[Observation]] = [[] for _ in arms]
+        remaining = limits.max_samples - len(series[0].samples)
+        for _ in range(min(batch, remaining)):
+            for arm_index in next(order):
+                observed[arm_index].append(arms[arm_index].observe())
+                series[arm_index].positions.append(position)
+                position += 1
+        elapsed_s = _share(series, observed, (clock_ns() - start_ns) * 1e-9, gather)
+        reason = _stop(series, limits, elapsed_s)
+        batch = _next_batch(series, limits, elapsed_s)
+    for item in series:
+        item.stop_reason = reason
+    return series
+
+
+def _share(
+    series: list[Series], observed: list[list[Observation]], elapsed_s: float, gather: Gather
+) -> float:
+    """Gather a batch from all ranks, append it to the series, and return the slowest rank's elapsed time."""
+    rows = [[elapsed_s]]
+    for items in observed:
+        rows.append([duration for duration, _ in items])
+        rows.append([start * 1e-9 for _, start in items])
+    everyone = gather(rows)
+    for index, item in enumerate(series):
+        for column in range(len(observed[index])):
+            durations = [rank_rows[1 + 2 * index][column] for rank_rows in everyone]
+            starts = [rank_rows[2 + 2 * index][column] for rank_rows in everyone]
+            item.per_rank.append(durations)
+            item.samples.append(max(durations))
+            item.skew.append(max(starts) - min(starts))
+    return max(rank_rows[0][0] for rank_rows in everyone)
+
+
+def _stop(series: Sequence[Series], limits: Limits, elapsed_s: float) -> str | None:
+    count = len(series[0].samples)
+    if count >= limits.max_samples:
+        return "max_samples"
+    if elapsed_s >= limits.max_seconds:
+        return "max_seconds"
+    enough = count >= limits.min_samples
+    if enough and all(relative_half_width(s.samples) <= limits.ci_target for s in series):
+        return "ci_target"
+    return None
+
+
+def _next_batch(series: Sequence[Series], limits: Limits, elapsed_s: float) -> int:
+    """Choose the rounds until the next decision: about an eighth of what is left, at least two for ABBA."""
+    done = len(series[0].samples)
+    round_s = elapsed_s / max(done, 1)
+    if round_s <= 0:
+        return 2 * limits.min_samples
+    left = max(limits.max_seconds - elapsed_s, 0.0) / round_s
+    batch = int(min(max(left / 8, 2), max(limits.min_samples - done, done / 2, 2)))
+    return batch + batch % 2
+
+
+def _warm_up(
+    arms: Sequence[Arm],
+    series: list[Series],
+    limits: Limits,
+    order: Iterator[list[int]],
+    clock_ns: Callable[[], int],
+    gather: Gather,
+) -> None:
+    if limits.warmup in ("none", 0):
+        return
+    fixed = limits.warmup if isinstance(limits.warmup, int) else None
+    start_ns, reason = clock_ns(), None
+    while reason is None:
+        count = min(SETTLE_WINDOW, fixed - len(series[0].warmup)) if fixed else SETTLE_WINDOW
+        times: list[list[float]] = [[] for _ in arms]
+        for _ in range(count):
+            for arm_index in next(order):
+                times[arm_index].append(arms[arm_index].observe()[0])
+        everyone = gather([*times, [(clock_ns() - start_ns) * 1e-9]])
+        for index, item in enumerate(series):
+            item.warmup += [max(r[index][i] for r in everyone) for i in range(count)]
+        elapsed_s = max(rank_rows[-1][0] for rank_rows in everyone)
+        if fixed is not None:
+            reason = "fixed" if len(series[0].warmup) >= fixed else None
+        elif all(_settled(s.warmup) for s in series):
+            reason = "settled"
+        elif elapsed_s >= limits.warmup_seconds:
+            reason = "time limit"
+    for item in series:
+        item.warmup_reason = reason
+
+
+def _settled(times: Sequence[float]) -> bool:
+    if len(times) < 2 * SETTLE_WINDOW:
+        return False
+    last, before = (
+        median(times[-SETTLE_WINDOW:]),
+        median(times[-2 * SETTLE_WINDOW : -SETTLE_WINDOW]),
+    )
+    return before > 0 and last / before >= 1 - SETTLE_TOLERANCE
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the middle value, or the mean of the two middle ones."""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def relative_half_width(samples: Sequence[float]) -> float:
+    """Return half the width of the median's 95 % order-statistic interval, relative to the median.
+
+    The interval runs from the j-th smallest to the j-th largest value with j = ⌊(n − z√n)/2⌋; below n = 6 no such
+    interval reaches 95 % and the result is infinite.
+    """
+    count = len(samples)
+    if count < 6:
+        return math.inf
+    rank = max(int((count - MEDIAN_Z * math.sqrt(count)) / 2), 1)
+    ordered = sorted(samples)
+    middle = median(samples)
+    if middle <= 0:
+        return 0.0 if ordered[0] == ordered[-1] else math.inf
+    return (ordered[count - rank] - ordered[rank - 1]) / 2 / middle
+
+
+def bimodal(samples: Sequence[float]) -> bool:
+    """Flag samples that fall into two well-separated groups.
+
+    The sorted logarithms are split where the between-group variance is largest; the flag is raised when each group
+    holds at least a tenth of the samples and their means lie more than four pooled standard deviations apart
+    (a normal sample split at its mean reaches about 2.7).
+    """
+    values = sorted(math.log(s) for s in samples if s > 0)
+    count = len(values)
+    if count < 20:
+        return False
+    prefix, squares = [0.0], [0.0]
+    for value in values:
+        prefix.append(prefix[-1] + value)
+        squares.append(squares[-1] + value * value)
+    best, found = 0.0, False
+    for split in range(max(count // 10, 2), count - max(count // 10, 2) + 1):
+        left, right = prefix[split] / split, (prefix[-1] - prefix[split]) / (count - split)
+        between = split * (count - split) * (left - right) ** 2
+        if between > best:
+            best = between
+            spread_left = squares[split] / split - left**2
+            spread_right = (squares[-1] - squares[split]) / (count - split) - right**2
+            pooled = math.sqrt(max((spread_left + spread_right) / 2, 1e-18))
+            found = (right - left) / pooled > 4.0
+    return found
+
+
+def summarise(series: Series) -> dict[str, Any]:
+    """Return a series as plain data for an event, with flags that travel with the numbers."""
+    ranks = list(zip(*series.per_rank, strict=True)) if series.per_rank else []
+    medians = sorted(median(times) for times in ranks)
+    return {
+        "samples": series.samples,
+        "positions": series.positions,
+        "warmup": series.warmup,
+        "warmup_reason": series.warmup_reason,
+        "stop_reason": series.stop_reason,
+        "flags": ["bimodal"] if bimodal(series.samples) else [],
+        "cross_rank": {
+            "median_of_rank_max": medians[-1] if medians else None,
+            "median_of_rank_min": medians[0] if medians else None,
+            "median_of_rank_median": median(medians) if medians else None,
+            "arrival_skew_median_s": median(series.skew) if series.skew else None,
+            "arrival_skew_max_s": max(series.skew) if series.skew else None,
+        },
+    }

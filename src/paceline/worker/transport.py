@@ -1,0 +1,240 @@
+"""Carriers of point-to-point messages and backend collectives, below the byte-counting ``Comm``.
+
+``TorchTransport`` is a ``torch.distributed`` process group. ``ThreadTransport`` joins threads of one process through
+shared memory: it serves the ``debug`` driver, where every rank can be stepped through in one debugger.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+_isend, _irecv, _batch, _p2p = dist.isend, dist.irecv, dist.batch_isend_irecv, dist.P2POp
+_all_reduce, _broadcast, _reduce = dist.all_reduce, dist.broadcast, dist.reduce
+_all_gather, _reduce_scatter = dist.all_gather_into_tensor, dist.reduce_scatter_tensor
+_all_to_all, _barrier = dist.all_to_all_single, dist.barrier
+"""Bound at import, before any technique is loaded, so that a patched module changes nothing here."""
+
+Message = tuple[Tensor, int]
+"""A contiguous tensor and the rank that it goes to or comes from."""
+
+
+class Waitable(Protocol):
+    """A started operation."""
+
+    def wait(self) -> Any:
+        """Block until the operation has finished."""
+        ...
+
+
+class Transport(Protocol):
+    """What ``Comm`` needs from a carrier; ranks are positions in the group, from 0."""
+
+    rank: int
+    world_size: int
+
+    def post(self, sends: Sequence[Message], receives: Sequence[Message]) -> list[Waitable]:
+        """Start sends and receives together; messages between a pair of ranks keep their order."""
+        ...
+
+    def all_reduce(self, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
+        """Sum over ranks in place."""
+        ...
+
+    def all_gather(self, output: Tensor, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
+        """Concatenate every rank's tensor (equal sizes) into ``output``."""
+        ...
+
+    def reduce_scatter(self, output: Tensor, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
+        """Sum over ranks and keep this rank's equal share."""
+        ...
+
+    def broadcast(self, tensor: Tensor, root: int, *, wait: bool = True) -> Waitable | None:
+        """Copy the root's tensor to all ranks, in place."""
+        ...
+
+    def reduce(self, tensor: Tensor, root: int, *, wait: bool = True) -> Waitable | None:
+        """Sum over ranks into the root's tensor; other ranks' tensors may be overwritten."""
+        ...
+
+    def all_to_all(self, output: Tensor, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
+        """Send the i-th equal share to rank i, and receive everyone's share for this rank."""
+        ...
+
+    def barrier(self) -> None:
+        """Wait until every rank has come here."""
+        ...
+
+
+class TorchTransport:
+    """A ``torch.distributed`` process group."""
+
+    def __init__(self, group: Any = None) -> None:
+        self._group = group
+        self.rank = dist.get_rank(group)
+        self.world_size = dist.get_world_size(group)
+        self._global = [dist.get_global_rank(group, r) for r in range(self.world_size)] if group else None
+        self._coalesce = dist.get_backend(group) != "gloo"
+
+    def _peer(self, rank: int) -> int:
+        return self._global[rank] if self._global else rank
+
+    def post(self, sends: Sequence[Message], receives: Sequence[Message]) -> list[Waitable]:
+        """Start point-to-point messages; backends other than Gloo need them in one batch to avoid deadlock."""
+        if self._coalesce:
+            operations = [_p2p(_isend, t, self._peer(p), self._group) for t, p in sends]
+            operations += [_p2p(_irecv, t, self._peer(p), self._group) for t, p in receives]
+            return list(_batch(operations)) if operations else []
+        waits: list[Any] = [_irecv(t, src=self._peer(p), group=self._group) for t, p in receives]
+        waits += [_isend(t, dst=self._peer(p), group=self._group) for t, p in sends]
+        return waits
+
+    def all_reduce(self, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
+        """Call the backend's all-reduce."""
+        work: Waitable | None = _all_reduce(tensor, group=self._group, async_op=not wait)
+        return work
+
+    def all_gather(self, output: Tensor, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
+        """Call the backend's all-gather into one tensor."""
+        work: Waitable | None = _all_gather(output, tensor, group=self._group, async_op=not wait)
+        return work
+
+    def reduce_scatter(self, output: Tensor, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
+        """Call the backend's reduce-scatter from one tensor."""
+        work: Waitable | None = _reduce_scatter(output, tensor, group=self._group, async_op=not wait)
+        return work
+
+    def broadcast(self, tensor: Tensor, root: int, *, wait: bool = True) -> Waitable | None:
+        """Call the backend's broadcast."""
+        work: Waitable | None = _broadcast(tensor, src=self._peer(root), group=self._group, async_op=not wait)
+        return work
+
+    def reduce(self, tensor: Tensor, root: int, *, wait: bool = True) -> Waitable | None:
+        """Call the backend's reduce."""
+        work: Waitable | None = _reduce(tensor, dst=self._peer(root), group=self._group, async_op=not wait)
+        return work
+
+    def all_to_all(self, output: Tensor, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
+        """Call the backend's all-to-all with equal shares."""
+        work: Waitable | None = _all_to_all(output, tensor, group=self._group, async_op=not wait)
+        return work
+
+    def barrier(self) -> None:
+        """Call the backend's barrier."""
+        _barrier(group=self._group)
+
+
+class ThreadHub:
+    """The shared state that joins the ``ThreadTransport`` of every rank."""
+
+    def __init__(self, world_size: int, *, timeout_s: float = 60.0) -> None:
+        self.world_size = world_size
+        self.timeout_s = timeout_s
+        self.condition = threading.Condition()
+        self.mail: dict[tuple[int, int], deque[Tensor]] = defaultdict(deque)
+        self.meeting = threading.Barrier(world_size, timeout=timeout_s)
+        self.board: dict[int, Tensor] = {}
+
+
+class _Sent:
+    def wait(self) -> None:
+        return None
+
+
+class _Receive:
+    def __init__(self, hub: ThreadHub, source: int, rank: int, tensor: Tensor) -> None:
+        self._hub, self._key, self._tensor, self._done = hub, (source, rank), tensor, False
+
+    def wait(self) -> None:
+        if self._done:
+            return
+        hub = self._hub
+        with hub.condition:
+            if not hub.condition.wait_for(lambda: bool(hub.mail[self._key]), timeout=hub.timeout_s):
+                raise TimeoutError(f"no message from rank {self._key[0]} within {hub.timeout_s} s")
+            message = hub.mail[self._key].popleft()
+        if message.numel() != self._tensor.numel() or message.dtype != self._tensor.dtype:
+            raise RuntimeError(
+                f"rank {self._key[1]} expected {self._tensor.numel()} × {self._tensor.dtype} from rank "
+                f"{self._key[0]}, which sent {message.numel()} × {message.dtype}"
+            )
+        self._tensor.copy_(message.view(self._tensor.shape))
+        self._done = True
+
+
+class ThreadTransport:
+    """One rank of a group whose ranks are threads of this process."""
+
+    def __init__(self, hub: ThreadHub, rank: int) -> None:
+        self._hub = hub
+        self.rank = rank
+        self.world_size = hub.world_size
+
+    def post(self, sends: Sequence[Message], receives: Sequence[Message]) -> list[Waitable]:
+        """Copy outgoing messages into mailboxes; receives take them when waited for."""
+        hub = self._hub
+        for tensor, peer in sends:
+            with hub.condition:
+                hub.mail[(self.rank, peer)].append(tensor.detach().clone())
+                hub.condition.notify_all()
+        waits: list[Waitable] = [_Sent() for _ in sends]
+        return waits + [_Receive(hub, peer, self.rank, tensor) for tensor, peer in receives]
+
+    def _everyone(self, tensor: Tensor) -> list[Tensor]:
+        self._hub.board[self.rank] = tensor.detach().clone()
+        self._hub.meeting.wait()
+        parts = [self._hub.board[r] for r in range(self.world_size)]
+        self._hub.meeting.wait()
+        return parts
+
+    def all_reduce(self, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
+        """Sum in rank order."""
+        tensor.copy_(_sum(self._everyone(tensor)))
+        return None if wait else _Sent()
+
+    def all_gather(self, output: Tensor, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
+        """Concatenate in rank order."""
+        output.view(-1).copy_(torch.cat([p.view(-1) for p in self._everyone(tensor)]))
+        return None if wait else _Sent()
+
+    def reduce_scatter(self, output: Tensor, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
+        """Sum in rank order and keep this rank's share."""
+        total = _sum(self._everyone(tensor)).view(self.world_size, -1)
+        output.view(-1).copy_(total[self.rank])
+        return None if wait else _Sent()
+
+    def broadcast(self, tensor: Tensor, root: int, *, wait: bool = True) -> Waitable | None:
+        """Copy from the root."""
+        tensor.copy_(self._everyone(tensor)[root])
+        return None if wait else _Sent()
+
+    def reduce(self, tensor: Tensor, root: int, *, wait: bool = True) -> Waitable | None:
+        """Sum into the root's tensor."""
+        parts = self._everyone(tensor)
+        if self.rank == root:
+            tensor.copy_(_sum(parts))
+        return None if wait else _Sent()
+
+    def all_to_all(self, output: Tensor, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
+        """Take every rank's share for this rank."""
+        parts = self._everyone(tensor)
+        shares = [p.view(self.world_size, -1)[self.rank] for p in parts]
+        output.view(-1).copy_(torch.cat(shares))
+        return None if wait else _Sent()
+
+    def barrier(self) -> None:
+        """Meet all other threads."""
+        self._hub.meeting.wait()
+
+
+def _sum(parts: Sequence[Tensor]) -> Tensor:
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total += part
+    return total
