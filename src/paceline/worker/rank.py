@@ -74,7 +74,7 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
 
 
 def run_blocks(session: Session, blocks: list[dict[str, Any]]) -> int:
-    """Measure the blocks in the given order; stop at the first technique that raises, as other ranks may wait for it."""
+    """Measure the blocks in the given order; stop at the first technique that raises: other ranks may wait for it."""
     for data in blocks:
         block = block_from_plan(data)
         module = importlib.import_module(f"paceline.families.{block.family}.bench")

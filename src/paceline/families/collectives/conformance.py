@@ -38,7 +38,7 @@ def points(operation: str, *, floating_only: bool = False) -> list[dict[str, Sca
     spec = OPERATIONS[operation]
     if operation in _SPECIAL:
         found = [{"dtype": "float32", "payload": "gaussian", **p} for p in _SPECIAL[operation]]
-        return found + [{**found[1], "dtype": "float64"}]
+        return [*found, {**found[1], "dtype": "float64"}]
     if spec.scenario:
         return []
     sizes = SIZES_BYTES[2:] if operation == "mix" else SIZES_BYTES

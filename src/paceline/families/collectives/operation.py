@@ -87,11 +87,14 @@ class Operation(Protocol):
 
 
 def sum_bound(parts: Sequence[Tensor], dtype: torch.dtype, num_roundings: int) -> Tensor:
-    """Return the elementwise error bound of a sum in any order: (n − 1 + k)·u·Σ|xᵣ| with u the unit roundoff.
+    """Return the elementwise error bound of a sum in any order: k·u·Σ|xᵣ| with u the unit roundoff.
 
     Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., eq. 4.4 (first order). ``num_roundings``
-    is n − 1 for the additions; one more covers the conversion of the reference.
+    is n − 1 for the additions; one more covers the conversion of the reference. The float64 reference of a float64 sum
+    rounds as often as the sum itself, so there both are counted.
     """
+    if dtype == torch.float64:
+        num_roundings *= 2
     magnitude = torch.zeros_like(parts[0], dtype=torch.float64)
     for part in parts:
         magnitude += part.abs().to(torch.float64)
