@@ -157,3 +157,11 @@ def _check_units(model: RunnerModel, located: Located) -> None:
             parser(value)
         except ValueError as error:
             raise UserError(str(error), where=located.where(key_path)) from None
+
+
+def runner_schema() -> dict[str, Any]:
+    """Return the JSON Schema of runner profiles for editors and other tools."""
+    schema = RunnerModel.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "Paceline runner profile"
+    return schema

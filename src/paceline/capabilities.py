@@ -1,0 +1,117 @@
+"""What this machine can run, found by trying, and how to get the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paceline.content import checkout_root
+
+_TORCH_PROBE = """
+import json, torch
+import torch.distributed as dist
+accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+print(json.dumps({
+    "torch": torch.__version__,
+    "gloo": dist.is_available() and dist.is_gloo_available(),
+    "nccl": dist.is_available() and dist.is_nccl_available(),
+    "accelerator": accelerator.type if accelerator else None,
+    "count": torch.accelerator.device_count(),
+}))
+"""
+PROBE_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """One thing that this machine can or cannot do."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str | None = None
+
+
+def examine() -> list[Capability]:
+    """Look at everything that runners need."""
+    return [*_torch(), *_network(), *_tools()]
+
+
+def _torch() -> Iterator[Capability]:
+    try:
+        result = subprocess.run(
+            [sys.executable, "-c", _TORCH_PROBE],
+            capture_output=True,
+            text=True,
+            timeout=PROBE_TIMEOUT_S,
+            check=True,
+        )
+        facts = json.loads(result.stdout.splitlines()[-1])
+    except (subprocess.SubprocessError, ValueError, IndexError) as error:
+        detail = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1:]
+        yield Capability(
+            name="torch", ok=False, detail=detail[0] if detail else "not importable", fix="pip install torch"
+        )
+        return
+    yield Capability(name="torch", ok=True, detail=f"torch {facts['torch']}")
+    yield Capability(
+        name="local-cpu",
+        ok=facts["gloo"],
+        detail="ranks as processes over Gloo" if facts["gloo"] else "this torch has no Gloo",
+        fix=None if facts["gloo"] else "a torch build with torch.distributed",
+    )
+    accelerator = facts["accelerator"]
+    yield Capability(
+        name="accelerator",
+        ok=accelerator is not None,
+        detail=f"{facts['count']} × {accelerator}" if accelerator else "none visible to torch",
+        fix=None if accelerator else "run on a GPU or NPU machine: paceline job export … --output DIR",
+    )
+
+
+def _network() -> Iterator[Capability]:
+    from paceline.worker.netns import Link, supported  # noqa: PLC0415 - standard library only
+
+    for link, what in (
+        (Link(name="rate", rate_bytes_per_s=12.5e6), "a network namespace a rank, links with a rate"),
+        (Link(name="delay", delay_s=0.001), "links with a real delay"),
+    ):
+        reason = supported(link)
+        yield Capability(
+            name="netns-cpu" if link.name == "rate" else "netns-cpu delay",
+            ok=reason is None,
+            detail=what if reason is None else reason,
+        )
+
+
+def _tools() -> Iterator[Capability]:
+    git = shutil.which("git") is not None and checkout_root() is not None
+    yield Capability(
+        name="git",
+        ok=git,
+        detail="results carry the commit" if git else "results carry no commit: grade C at best",
+        fix=None if git else "run from a git checkout",
+    )
+    chromium = next(
+        (p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None
+    )
+    yield Capability(
+        name="browser",
+        ok=chromium is not None,
+        detail=chromium or "no Chromium: the site's tests cannot run",
+        fix=None if chromium else "apt-get install chromium",
+    )
+    cores = len(os.sched_getaffinity(0))
+    load = os.getloadavg()[0]
+    quiet = load < 0.5 * cores
+    yield Capability(
+        name="quiet machine",
+        ok=quiet,
+        detail=f"load {load:.1f} on {cores} cores",
+        fix=None if quiet else "stop other work: noise widens every interval",
+    )

@@ -1,0 +1,129 @@
+"""``paceline claims``: the ledger of papers with what is known of their claims."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from tabulate import tabulate
+
+from paceline import content
+from paceline.claims import ClaimResult, LedgerRow, evaluate, ledger
+from paceline.cli.compare import load_stores
+from paceline.cli.options import json_option, print_json, results_option
+from paceline.errors import EXIT_OK, EXIT_REGRESSION
+from paceline.papers import load_papers
+from paceline.provenance import suite_facts
+from paceline.report.tables import format_effect, format_estimate
+from paceline.suite import load_suite
+
+
+def current_ledger(results: Path | None) -> tuple[list[LedgerRow], dict[str, int], list[ClaimResult]]:
+    """Evaluate the claims of all shipped suites on the stored runs, and give every paper its row."""
+    facts = suite_facts(load_suite(path) for path in content.suite_files().values())
+    found = evaluate(load_stores(results).records, facts)
+    built = ledger(load_papers(), found)
+    return built.rows, built.counts(), found
+
+
+@click.group("claims", invoke_without_command=True)
+@click.pass_context
+def claims(context: click.Context) -> None:
+    """List the papers' claims with their verdicts, or check them."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_claims)
+
+
+@claims.command("list")
+@click.option("--family", default=None, help="Only this family.")
+@click.option("--verdict", default=None, help="Only this verdict.")
+@results_option
+@json_option
+def list_claims(
+    family: str | None = None,
+    verdict: str | None = None,
+    results: Path | None = None,
+    as_json: bool = False,
+) -> None:
+    """List all papers, each with a verdict or the reason why it has none."""
+    rows, counts, _ = current_ledger(results)
+    rows = [r for r in rows if family in (None, r.paper.family) and verdict in (None, r.verdict)]
+    if as_json:
+        print_json({"counts": counts, "papers": [_plain_row(r) for r in rows]})
+        return
+    table = [(r.paper.slug, r.paper.family, r.paper.tier, r.verdict, _short(r)) for r in rows]
+    click.echo(tabulate(table, headers=("paper", "family", "tier", "verdict", "why, or what it needs")))
+    click.echo(", ".join(f"{n} {name}" for name, n in counts.items()))
+
+
+@claims.command("check")
+@results_option
+@json_option
+def check(results: Path | None, as_json: bool) -> None:
+    """Evaluate every claim on the stored runs; exit 1 when one was refuted."""
+    _, _, found = current_ledger(results)
+    if as_json:
+        print_json([plain_claim(c) for c in found])
+    else:
+        rows = [
+            (c.paper, c.claim_id, c.metric, _sides(c), c.expectation, _measured(c), c.verdict) for c in found
+        ]
+        headers = ("paper", "claim", "metric", "measured", "expected", "found", "verdict")
+        click.echo(tabulate(rows, headers=headers))
+    refuted = any(c.verdict == "not reproduced" for c in found)
+    sys.exit(EXIT_REGRESSION if refuted else EXIT_OK)
+
+
+def _sides(claim: ClaimResult) -> str:
+    return f"{claim.technique} / {claim.versus}" if claim.versus else claim.technique
+
+
+def _measured(claim: ClaimResult) -> str:
+    if claim.worst is None:
+        return claim.reason or ""
+    if claim.versus:
+        return format_effect(claim.worst, "ratio" if "ratio" in claim.expectation else "")
+    return format_estimate(claim.worst, "")
+
+
+def _short(row: LedgerRow) -> str:
+    text = row.reason or "; ".join(f"{r.claim_id}: {r.verdict}" for r in row.results)
+    return text if len(text) <= 90 else text[:89] + "…"
+
+
+def _plain_row(row: LedgerRow) -> dict[str, Any]:
+    return {
+        **row.paper.model_dump(mode="json", exclude_none=True),
+        "verdict": row.verdict,
+        "reason": row.reason,
+        "claims": [plain_claim(r) for r in row.results],
+    }
+
+
+def plain_claim(claim: ClaimResult) -> dict[str, Any]:
+    """Return a claim's result as plain data."""
+    estimate = claim.worst
+    return {
+        "paper": claim.paper,
+        "suite": claim.suite,
+        "claim": claim.claim_id,
+        "quote": claim.quote,
+        "scope": claim.scope,
+        "metric": claim.metric,
+        "technique": claim.technique,
+        "versus": claim.versus,
+        "expectation": claim.expectation,
+        "verdict": claim.verdict,
+        "reason": claim.reason,
+        "value": estimate.value if estimate else None,
+        "low": estimate.low if estimate else None,
+        "high": estimate.high if estimate else None,
+        "launches": estimate.num_launches if estimate else 0,
+        "points": [
+            {"params": dict(p), "value": e.value, "low": e.low, "high": e.high} for p, e in claim.points
+        ],
+        "run_id": claim.run_id,
+        "host_class": claim.host_class,
+    }

@@ -1,0 +1,248 @@
+"""``paceline compare`` and ``paceline gate``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paceline.cli.options import (
+    default_results,
+    json_option,
+    print_json,
+    published_results,
+    results_option,
+    split_names,
+)
+from paceline.compare import (
+    Comparison,
+    RunComparison,
+    compare_points,
+    compare_runs,
+    incomparable,
+    points_of,
+)
+from paceline.errors import (
+    EXIT_INCONCLUSIVE,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    IncomparableError,
+    UserError,
+    expected_one_of,
+)
+from paceline.report.tables import Table, board_table, comparison_table, run_comparison_table
+from paceline.store import Loaded, RunRecord, load
+
+FORMATS = ("table", "md", "json", "html")
+
+
+def load_stores(results: Path | None) -> Loaded:
+    """Read the store in use, and the checkout's published runs beside it."""
+    roots = [results or default_results()]
+    published = published_results()
+    if published is not None and results is None:
+        roots.append(published)
+    return load([r for r in roots if r.is_dir()])
+
+
+@click.command("compare")
+@click.argument("a", default="latest")
+@click.argument("b", required=False)
+@click.option("--by", type=click.Choice(("technique", "run")), default=None, help="What A and B are.")
+@click.option("--run", "run_name", default="latest", show_default=True, help="The run, with --by technique.")
+@click.option("--metrics", multiple=True, help="Metrics to compare; default: those that suites name.")
+@click.option("--margin", type=float, default=None, help="Equivalence margin for every metric.")
+@click.option("--format", "style", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--force", is_flag=True, help="Compare runs that should not be compared; marked in the output.")
+@results_option
+@json_option
+def compare(
+    a: str,
+    b: str | None,
+    by: str | None,
+    run_name: str,
+    metrics: tuple[str, ...],
+    margin: float | None,
+    style: str,
+    force: bool,
+    results: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare techniques in run A with their baselines, two runs A and B, or techniques A and B of one run.
+
+    Techniques of one run shared launches: the interval is about them. Two runs were measured at different times, and
+    the table says so.
+    """
+    loaded = load_stores(results)
+    style = "json" if as_json else style
+    names = split_names(metrics)
+    if b is None:
+        record = loaded.find(a)
+        points = points_of(record)
+        comparisons = compare_points(points, metrics=names, margin=margin)
+        suites = dict.fromkeys(p.suite for p in points)
+        boards = [board_table([p for p in points if p.suite == s], comparisons) for s in suites]
+        _print(boards, [_plain(c) for c in comparisons], style)
+    elif by == "technique":
+        _compare_techniques(loaded.find(run_name), a, b, names, margin, style)
+    else:
+        _compare_two_runs(loaded.find(a), loaded.find(b), names, margin, style, force=force)
+
+
+def _compare_techniques(
+    record: RunRecord, a: str, b: str, metrics: Sequence[str], margin: float | None, style: str
+) -> None:
+    points = points_of(record)
+    labels = {label for p in points for label in p.labels}
+    for name in (a, b):
+        if name not in labels:
+            raise UserError(f"the run has no technique '{name}'", expected=expected_one_of(name, labels))
+    for point in points:
+        point.baseline = b
+    comparisons = [c for c in compare_points(points, metrics=metrics, margin=margin) if c.label == a]
+    table = comparison_table(comparisons)
+    _print([table], [_plain(c) for c in comparisons], style)
+
+
+def _compare_two_runs(
+    left: RunRecord,
+    right: RunRecord,
+    metrics: Sequence[str],
+    margin: float | None,
+    style: str,
+    *,
+    force: bool,
+) -> None:
+    reason = incomparable(left.run, right.run)
+    if reason is not None and not force:
+        raise IncomparableError(f"{reason}\n  fix: --force compares them all the same, and marks the result")
+    comparisons = compare_runs(left, right, metrics=metrics, margin=margin)
+    table = run_comparison_table(comparisons, left.run_id[:8], right.run_id[:8])
+    if reason is not None:
+        table = Table(
+            title=f"FORCED, NOT COMPARABLE ({reason}): {table.title}",
+            headers=table.headers,
+            rows=table.rows,
+            notes=table.notes,
+        )
+    _print([table], [_plain_run(c) for c in comparisons], style)
+
+
+def _print(tables: Sequence[Table], data: list[dict[str, Any]], style: str) -> None:
+    if style == "json":
+        print_json(data)
+    elif style == "html":
+        from paceline.report.html import page_of_tables  # noqa: PLC0415 - jinja only when needed
+
+        click.echo(page_of_tables("Comparison", tables))
+    else:
+        for table in tables:
+            click.echo(table.render("markdown" if style == "md" else "terminal"))
+
+
+def _plain(c: Comparison) -> dict[str, Any]:
+    return {
+        "suite": c.point.suite,
+        "params": dict(c.point.params),
+        "technique": c.label,
+        "baseline": c.point.baseline,
+        "metric": c.metric,
+        "unit": c.unit,
+        "value": c.value.value,
+        "baseline_value": c.baseline_value.value,
+        "effect": c.effect.value,
+        "low": c.effect.low,
+        "high": c.effect.high,
+        "kind": c.kind,
+        "method": c.effect.method,
+        "launches": c.effect.num_launches,
+        "p": c.effect.p_value,
+        "q": c.q_value,
+        "margin": c.margin,
+        "verdict": c.verdict.name,
+        "reason": c.verdict.reason,
+        "minimum_detectable": c.verdict.minimum_detectable,
+        "launches_needed": c.verdict.launches_needed,
+        "grade": c.grade,
+        "warnings": list(c.warnings),
+        "run_id": c.point.run.run_id,
+    }
+
+
+def _plain_run(c: RunComparison) -> dict[str, Any]:
+    return {
+        "suite": c.suite,
+        "params": dict(c.params),
+        "technique": c.label,
+        "metric": c.metric,
+        "unit": c.unit,
+        "left": c.left.value,
+        "right": c.right.value,
+        "effect": c.effect.value,
+        "low": c.effect.low,
+        "high": c.effect.high,
+        "method": c.effect.method,
+        "launches": c.effect.num_launches,
+        "q": c.q_value,
+        "verdict": c.verdict.name,
+        "warnings": list(c.effect.warnings),
+    }
+
+
+@click.command("gate")
+@click.argument("run", default="latest")
+@click.option("--against", default=None, help="Baseline run; default: the one set by `store baseline`.")
+@click.option("--margin", type=float, default=None, help="Tolerated relative change of every metric.")
+@click.option("--strict", is_flag=True, help="Inconclusive series fail with exit code 4.")
+@results_option
+@json_option
+def gate(
+    run: str,
+    against: str | None,
+    margin: float | None,
+    strict: bool,
+    results: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare RUN with the baseline run; exit 0 when nothing got worse, 1 on a regression or a refuted claim.
+
+    4: inconclusive (with --strict), 5: a technique gave a wrong result, 6: the runs cannot be compared.
+    """
+    from paceline.gate import judge_run, set_baseline  # noqa: PLC0415 - the gate's own module
+
+    loaded = load_stores(results)
+    record = loaded.find(run)
+    base = loaded.find(against) if against else set_baseline(loaded, record)
+    decision = judge_run(record, base, margin=margin)
+    if as_json:
+        print_json(
+            {
+                "run": record.run_id,
+                "baseline": base.run_id,
+                "exit_code": decision.exit_code(strict=strict),
+                "wrong": decision.wrong,
+                "worse": [_plain_run(c) for c in decision.worse],
+                "better": [_plain_run(c) for c in decision.better],
+                "inconclusive": len(decision.inconclusive),
+                "equivalent": len(decision.equivalent),
+                "refuted_claims": [c.claim_id for c in decision.refuted],
+            }
+        )
+    else:
+        shown = [*decision.worse, *decision.better]
+        if shown:
+            click.echo(run_comparison_table(shown, record.run_id[:8], base.run_id[:8]).render())
+        for text in decision.wrong:
+            click.echo(f"wrong: {text}")
+        for claim in decision.refuted:
+            click.echo(f"claim refuted: {claim.suite} {claim.claim_id}: {claim.expectation}")
+        click.echo(
+            f"{len(decision.worse)} worse, {len(decision.better)} better, {len(decision.equivalent)} equivalent, "
+            f"{len(decision.inconclusive)} inconclusive, against {base.run_id}"
+        )
+    code = decision.exit_code(strict=strict)
+    assert code in (EXIT_OK, EXIT_REGRESSION, EXIT_INCONCLUSIVE) or decision.wrong
+    sys.exit(code)

@@ -1,0 +1,266 @@
+"""``paceline list``, ``show``, ``validate``, ``schema`` and ``doctor``: looking at things without measuring."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paceline import content
+from paceline.cli.options import default_results, json_option, print_json, published_results, results_option
+from paceline.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, expected_one_of
+from paceline.family import family_names, load_family
+from paceline.papers import load_papers
+from paceline.profile import load_runner, runner_schema
+from paceline.suite import load_suite
+from paceline.technique import TechniqueSource
+
+THINGS = ("suites", "techniques", "runners", "families", "metrics", "papers")
+
+
+@click.command("list")
+@click.argument("what", type=click.Choice(THINGS))
+@json_option
+def list_things(what: str, as_json: bool) -> None:
+    """List what there is, one a line with what it is for."""
+    rows = {
+        "suites": _suites,
+        "techniques": _techniques,
+        "runners": _runners,
+        "families": _families,
+        "metrics": _metrics,
+        "papers": _papers,
+    }[what]()
+    if as_json:
+        print_json([dict(zip(("name", "about"), row, strict=True)) for row in rows])
+        return
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, about in rows:
+        click.echo(f"{name:<{width}}  {about}")
+
+
+def _suites() -> list[tuple[str, str]]:
+    return [(name, load_suite(path).model.why) for name, path in content.suite_files().items()]
+
+
+def _all_techniques() -> dict[str, TechniqueSource]:
+    found: dict[str, TechniqueSource] = {}
+    for family in family_names():
+        if not load_family(family).internal:
+            found |= {f"{family}/{name}": s for name, s in content.techniques(family).items()}
+    return found
+
+
+def _techniques() -> list[tuple[str, str]]:
+    return [(name, source.info.summary) for name, source in _all_techniques().items()]
+
+
+def _runners() -> list[tuple[str, str]]:
+    return [(name, load_runner(path).model.why) for name, path in content.runner_files().items()]
+
+
+def _families() -> list[tuple[str, str]]:
+    loaded = [load_family(name) for name in family_names()]
+    return [(f.name, f.summary) for f in loaded if not f.internal]
+
+
+def _metrics() -> list[tuple[str, str]]:
+    return [
+        (f"{family}/{m.name}", f"[{m.unit}] {m.doc}")
+        for family in family_names()
+        if not load_family(family).internal
+        for m in load_family(family).metrics
+    ]
+
+
+def _papers() -> list[tuple[str, str]]:
+    return [(p.slug, f"{p.title} ({p.family}, tier {p.tier})") for p in load_papers().values()]
+
+
+@click.command("show")
+@click.argument("name")
+@results_option
+@json_option
+def show(name: str, results: Path | None, as_json: bool) -> None:
+    """Show one thing by its NAME: a suite, technique, runner, paper, metric, run or record."""
+    data = _find(name, results)
+    if as_json:
+        print_json(data)
+        return
+    _print_mapping(data)
+
+
+def _find(name: str, results: Path | None) -> dict[str, Any]:
+    suites, runners, papers = content.suite_files(), content.runner_files(), load_papers()
+    techniques = _all_techniques()
+    if name in suites or name.endswith((".yaml", ".yml")):
+        suite = load_suite(content.find_suite(name))
+        return {"suite": suite.name, "file": str(suite.path), **suite.model.model_dump(mode="json")}
+    if name in runners:
+        return load_runner(runners[name]).resolved()
+    matches = [k for k in techniques if name in (k, k.split("/", 1)[1])]
+    if matches:
+        return _technique_card(techniques[matches[0]])
+    metrics = {k: v for k, v in _metrics_by_name().items() if name in (k, k.split("/", 1)[1])}
+    if metrics:
+        return next(iter(metrics.values()))
+    if name in papers:
+        return papers[name].model_dump(mode="json", exclude_none=True)
+    return _find_record(name, results, {*suites, *runners, *techniques, *papers})
+
+
+def _technique_card(source: TechniqueSource) -> dict[str, Any]:
+    info = source.info
+    return {
+        "technique": info.name,
+        "family": info.family,
+        "implements": list(info.implements),
+        "summary": info.summary,
+        "paper": info.paper,
+        "options": dict(info.options),
+        "properties": dict(info.properties),
+        "source": f"{source.path}:{source.line}",
+        "sha256": source.sha256,
+        "card": source.card,
+    }
+
+
+def _metrics_by_name() -> dict[str, dict[str, Any]]:
+    found = {}
+    for family in family_names():
+        for m in load_family(family).metrics:
+            found[f"{family}/{m.name}"] = {
+                "metric": m.name,
+                "family": family,
+                "unit": m.unit,
+                "better": m.better,
+                "about": m.doc,
+                "statistic": m.statistic,
+                "compared_by": m.compared_by,
+                "contract_id": m.contract_id,
+                "contract": dict(m.contract),
+            }
+    return found
+
+
+def _find_record(name: str, results: Path | None, others: set[str]) -> dict[str, Any]:
+    from paceline.store import load  # noqa: PLC0415 - reading the store is slow and rarely needed here
+
+    roots = [results or default_results()]
+    published = published_results()
+    loaded = load([r for r in (*roots, published) if r is not None and r.is_dir()])
+    for record in loaded.records:
+        for m in record.measurements:
+            if m.record_id == name:
+                return m.model_dump(mode="json", exclude_none=True)
+    try:
+        record = loaded.find(name)
+    except UserError as error:
+        raise UserError(f"nothing is called '{name}'", expected=expected_one_of(name, others)) from error
+    return {"file": str(record.path), **record.run.model_dump(mode="json", exclude_none=True)}
+
+
+def _print_mapping(data: dict[str, Any]) -> None:
+    import yaml  # noqa: PLC0415 - only for printing
+
+    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+    click.echo(text.rstrip())
+
+
+@click.command("validate")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@json_option
+def validate(files: tuple[Path, ...], as_json: bool) -> None:
+    """Check suites, runners, techniques and the ledger without torch; FILES default to everything.
+
+    Every mistake is reported with file:line:key, the valid values and the nearest match.
+    """
+    errors: list[UserError] = []
+    checked = 0
+    for check, path in _checks(files):
+        checked += 1
+        try:
+            check(path)
+        except UserErrors as found:
+            errors += found.errors
+        except UserError as found:
+            errors.append(found)
+    if as_json:
+        fields = ("what", "where", "expected", "fix")
+        print_json({"checked": checked, "errors": [{k: getattr(e, k) for k in fields} for e in errors]})
+    else:
+        for error in errors:
+            click.echo(f"error: {error}", err=True)
+        click.echo(f"{checked} files checked, {len(errors)} mistakes")
+    sys.exit(EXIT_USAGE if errors else EXIT_OK)
+
+
+def _checks(files: tuple[Path, ...]) -> list[tuple[Any, Path]]:
+    if files:
+        return [(_kind_of(path), path) for path in files]
+    checks: list[tuple[Any, Path]] = [(load_suite, p) for p in content.suite_files().values()]
+    checks += [(load_runner, p) for p in content.runner_files().values()]
+    checks.append((load_papers, content.ledger_file()))
+    for family in family_names():
+        for source in content.techniques(family).values():
+            checks.append((_check_technique, source.path))
+    return checks
+
+
+def _kind_of(path: Path) -> Any:
+    if path.suffix == ".py":
+        return _check_technique
+    if path.name == "papers.yaml":
+        return load_papers
+    return load_runner if path.resolve().parent.name == "runners" else load_suite
+
+
+def _check_technique(path: Path) -> None:
+    from paceline.technique import read_source  # noqa: PLC0415 - keeps the module's imports short
+
+    if not read_source(path, module=path.stem):
+        raise UserError("the file declares no technique", where=str(path), expected="@technique(...)")
+    papers = load_papers()
+    for source in read_source(path, module=path.stem):
+        if source.info.paper is not None and source.info.paper not in papers:
+            raise UserError(
+                f"no paper '{source.info.paper}' in the ledger",
+                where=f"{path}:{source.line}:paper",
+                expected=expected_one_of(source.info.paper, papers),
+            )
+
+
+@click.command("schema")
+@click.argument("what", type=click.Choice(("suite", "runner", "record")))
+def schema(what: str) -> None:
+    """Print the JSON Schema of suite files, runner profiles or record lines."""
+    if what == "suite":
+        from paceline.grammar import suite_schema  # noqa: PLC0415
+
+        print_json(suite_schema())
+    elif what == "runner":
+        print_json(runner_schema())
+    else:
+        from paceline.record import record_schema  # noqa: PLC0415
+
+        print_json(record_schema())
+
+
+@click.command("doctor")
+@json_option
+def doctor(as_json: bool) -> None:
+    """Say what this machine can run, one line a capability, with the command that enables it."""
+    from paceline.capabilities import examine  # noqa: PLC0415 - starts a process to look at torch
+
+    found = examine()
+    if as_json:
+        print_json([{"name": c.name, "ok": c.ok, "detail": c.detail, "fix": c.fix} for c in found])
+        return
+    width = max(len(c.name) for c in found)
+    for capability in found:
+        mark = "yes" if capability.ok else "no "
+        click.echo(f"{mark}  {capability.name:<{width}}  {capability.detail}")
+        if not capability.ok and capability.fix:
+            click.echo(f"     {'':<{width}}  enable: {capability.fix}")

@@ -1,0 +1,53 @@
+"""``paceline job``: folders for machines that have only torch and numpy."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paceline.cli.options import default_results, results_option
+from paceline.cli.run import _selection_options, describe_plan, exit_code, make_facts, resolve
+from paceline.drivers.execute import collect_job
+from paceline.drivers.job import build_job, read_job
+from paceline.errors import UserError
+from paceline.store import check_writable
+
+
+@click.group("job")
+def job() -> None:
+    """Make a job folder for another machine, or collect its results."""
+
+
+@job.command("export")
+@click.argument("suites", nargs=-1, required=True)
+@_selection_options
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder to make.")
+def export(suites: tuple[str, ...], output: Path, **options: Any) -> None:
+    """Make a self-contained folder that measures SUITES wherever torch and numpy are.
+
+    Copy it there, run `sh run.sh`, copy it back, and `paceline job collect` it.
+    """
+    plan, loaded = resolve(suites, **options)
+    if not plan.num_cases:
+        raise UserError(f"nothing to run\n{describe_plan(plan)}")
+    build_job(output, plan, loaded, make_facts(plan, loaded))
+    click.echo(describe_plan(plan))
+    click.echo(f"made {output}; on the machine to measure: sh {output}/run.sh")
+
+
+@job.command("collect")
+@click.argument("folder", type=click.Path(path_type=Path))
+@results_option
+def collect(folder: Path, results: Path | None) -> None:
+    """Turn the events in a job FOLDER that was run elsewhere into a record."""
+    store = results or default_results()
+    check_writable(store)
+    plan, facts = read_job(folder)
+    outcome = collect_job(folder, plan, facts, store)
+    counts = ", ".join(f"{n} {status}" for status, n in sorted(outcome.statuses.items()))
+    missing = f", {outcome.num_missing} missing" if outcome.num_missing else ""
+    click.echo(f"{counts}{missing}; record {outcome.path}")
+    sys.exit(exit_code(outcome))
