@@ -22,8 +22,10 @@ from paceline.units import parse_duration
 PLAN_FORMAT = 1
 START_S = 3.0
 """Rough seconds to start one process group."""
-MIN_PASS_CALLS = 60
-"""Calls per case that a launch makes beside the timed ones (gate, warm-up, passes), for the estimate."""
+PASS_CALLS = 60
+"""Calls per case that a launch makes beside the timed ones (gate, passes), for the estimate."""
+LONG_S = 1.0
+"""An observation that takes longer is a scenario: it runs once in a launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,10 +364,13 @@ def _estimate(data: Mapping[str, Any], observation_s: Mapping[str, Any]) -> dict
     likely = most = 0.0
     for block in data["blocks"]:
         protocol = block["protocol"]
-        one = observation_s[block["family"]](block["params"]) * len(block["cases"])
-        warm_up = protocol["warmup_seconds"] if protocol["warmup"] == "settle" else 0.0
-        timed = min(max(protocol["max_seconds"], protocol["min_samples"] * one / 4), 10 * one * 2000)
-        likely += protocol["launches"] * (timed + min(warm_up, 10 * one) + MIN_PASS_CALLS * one)
+        one = observation_s[block["family"]](block["params"])
+        every = one * len(block["cases"])
+        timed = max(min(protocol["max_seconds"], every * protocol["max_samples"]), every)
+        if one < LONG_S:
+            warm_up = min(protocol["warmup_seconds"], 10 * every) if protocol["warmup"] != "none" else 0.0
+            timed += warm_up + PASS_CALLS * every
+        likely += protocol["launches"] * timed
         most += protocol["launches"] * len(block["cases"]) * protocol["timeout_s"]
     for group in data["groups"]:
         launches = max(

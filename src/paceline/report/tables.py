@@ -109,8 +109,7 @@ def board_table(points: Sequence[Point], comparisons: Iterable[Comparison]) -> T
         points: Points of one suite, host class and runner.
         comparisons: Comparisons of (at least) these points.
     """
-    family = load_family(points[0].family)
-    primary = family.default_metrics[0]
+    primary = primary_metric(points)
     keys = varying_params(points)
     by_cell = {(id(c.point), c.label, c.metric): c for c in comparisons}
     secondary = [m for m in _metrics_shown(points) if m != primary]
@@ -151,6 +150,12 @@ def board_table(points: Sequence[Point], comparisons: Iterable[Comparison]) -> T
         rows=tuple(rows),
         notes=tuple(_notes(points)),
     )
+
+
+def primary_metric(points: Sequence[Point]) -> str:
+    """Return the metric that a board is ranked by: the first that the suite compares and that was measured."""
+    shown = _metrics_shown(points)
+    return shown[0] if shown else load_family(points[0].family).default_metrics[0]
 
 
 def _metrics_shown(points: Sequence[Point]) -> list[str]:

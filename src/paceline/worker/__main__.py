@@ -14,6 +14,7 @@ from pathlib import Path
 def main(arguments: list[str]) -> int:
     """Run this rank's share of an attempt; return the process's exit code."""
     from paceline.worker import process  # noqa: PLC0415 - before torch
+    from paceline.worker.namespace import enter  # noqa: PLC0415
 
     job, group, launch, attempt = (
         Path(arguments[0]),
@@ -25,7 +26,7 @@ def main(arguments: list[str]) -> int:
     namespace = os.environ.pop("PACELINE_NAMESPACES", "")
     rank = int(os.environ["RANK"])
     if namespace:
-        process.enter_namespace(namespace.split(",")[rank])
+        enter(namespace.split(",")[rank])
     process.redirect_output(job / f"rank-{rank}.log")
     process.limit_memory(os.environ.get("PACELINE_RANK_MEMORY"))
     process.dump_stacks_on_signal(job / "logs" / f"stack-{group}-{launch}-{attempt}-{rank}.txt")

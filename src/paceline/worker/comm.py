@@ -49,16 +49,19 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A disturbance that strikes one rank when it begins its n-th communication operation."""
+    """A disturbance that strikes one rank's communication operations."""
 
-    kind: Literal["kill", "stop", "delay", "skip"]
-    """kill: SIGKILL; stop: SIGSTOP; delay: sleep; skip: leave the operation out (a missing call)."""
+    kind: Literal["kill", "stop", "delay", "skip", "link"]
+    """kill: SIGKILL; stop: SIGSTOP; delay: the rank sleeps before it enters the operation; skip: the operation is left
+    out (a missing call); link: the operation has begun, but its message is held back (a slow link)."""
     rank: int
-    at_operation: int
-    """Counted from 0 over the point-to-point and backend operations of this communicator."""
+    at_operation: int = 0
+    """First operation that is struck, counted from when the faults were armed."""
     seconds: float = 0.0
     repeat: int = 1
-    """Number of consecutive operations that are struck (a slow rank is a repeated delay)."""
+    """Number of consecutive operations that are struck; a slow link is a fault that repeats without end."""
+    peer: int | None = None
+    """Strike only messages that are sent to this rank."""
 
 
 class Transfer:
@@ -78,9 +81,12 @@ class Transfer:
             return
         comm = self._comm
         start = _perf_ns()
-        for work in self._waits:
+        trace = comm._trace if len(self._waits) == len(self._traces) else None
+        for index, work in enumerate(self._waits):
             work.wait()
-        comm._finish(self._traces, start)
+            if trace is not None:
+                trace.leave(self._traces[index])
+        comm._finish(self._traces if trace is None else (), start)
         self._done = True
         comm._pending.discard(self)
 
@@ -174,8 +180,10 @@ class Comm:
     ) -> None:
         self._transport = transport
         self._trace = trace
+        self._spare_trace: TraceWriter | None = None
         self._faults = tuple(f for f in faults if f.rank == transport.rank)
         self._num_operations = 0
+        self._armed = bool(self._faults)
         self._pending: set[Transfer] = set()
         self._communicate_ns = 0
         self._spans_ns: dict[str, int] = {}
@@ -218,6 +226,9 @@ class Comm:
                 self.counters.sent_messages[peer] += 1
         for tensor, peer in allowed_receives:
             self.counters.received_bytes[peer] += tensor.numel() * tensor.element_size()
+        if self._armed:
+            for _, peer in allowed_sends:
+                self._hold_back(peer)
         begin = _perf_ns()
         waits = [] if self._muted else self._transport.post(allowed_sends, allowed_receives)
         self._communicate_ns += _perf_ns() - begin
@@ -281,6 +292,23 @@ class Comm:
         finally:
             self._muted = False
 
+    def tracing(self, on: bool) -> None:
+        """Switch the trace of operations on or off (its cost is itself a measured quantity)."""
+        self._trace, self._spare_trace = (
+            (self._trace or self._spare_trace, None)
+            if on
+            else (
+                None,
+                self._trace or self._spare_trace,
+            )
+        )
+
+    def arm_faults(self, on: bool) -> None:
+        """Let faults strike from the next operation on, counted anew, or no longer."""
+        if on and not self._armed:
+            self._num_operations = 0
+        self._armed = on and bool(self._faults)
+
     def _usable(self, message: Message) -> bool:
         tensor, peer = message
         if not 0 <= peer < self.world_size or peer == self.rank:
@@ -293,7 +321,7 @@ class Comm:
         """Count and trace an operation and let faults strike; None when a fault leaves the operation out."""
         number = self._num_operations
         self._num_operations += 1
-        if self._faults and self._strike(number):
+        if self._armed and self._strike(number, peer):
             return None
         if kind in ("send", "recv") or not self._muted:
             if self._trace is None:
@@ -307,9 +335,10 @@ class Comm:
             for offset in traces:
                 self._trace.leave(offset)
 
-    def _strike(self, number: int) -> bool:
+    def _strike(self, number: int, peer: int) -> bool:
+        """Let faults strike an operation that is about to begin; True when it is to be left out."""
         for fault in self._faults:
-            if not fault.at_operation <= number < fault.at_operation + fault.repeat:
+            if fault.kind == "link" or not _hits(fault, number, peer):
                 continue
             if fault.kind == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -320,3 +349,14 @@ class Comm:
             else:
                 return True
         return False
+
+    def _hold_back(self, peer: int) -> None:
+        """Let link faults hold a message that has begun."""
+        for fault in self._faults:
+            if fault.kind == "link" and _hits(fault, self._num_operations - 1, peer):
+                _sleep(fault.seconds)
+
+
+def _hits(fault: Fault, number: int, peer: int) -> bool:
+    in_window = fault.at_operation <= number < fault.at_operation + fault.repeat
+    return in_window and fault.peer in (None, peer)

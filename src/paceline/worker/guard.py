@@ -41,6 +41,7 @@ ALLOWED_IMPORTS = frozenset(
         "random",
         "statistics",
         "struct",
+        "time",
         "torch",
         "triton",
         "typing",

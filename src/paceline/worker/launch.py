@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from paceline.errors import InfrastructureError
 from paceline.eventfile import read_events
 from paceline.worker import process
 from paceline.worker.events import EventLog
@@ -139,7 +140,7 @@ class Launcher:
         trouble: str | None = None
         try:
             dead = start_group(self.job.plan, group, folder, launch, attempt)
-        except RuntimeError as error:
+        except (RuntimeError, InfrastructureError) as error:
             trouble = str(error)
         finally:
             watchdog.stop()
@@ -250,6 +251,7 @@ def start_group(
     """
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs  # noqa: PLC0415
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
+    from torch.distributed.elastic.rendezvous.api import RendezvousError  # noqa: PLC0415
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # noqa: PLC0415
 
     arguments = ["-m", "paceline.worker", str(folder), group["group"], str(launch), str(attempt)]
@@ -261,6 +263,7 @@ def start_group(
             run_id=f"{group['group']}-{launch}-{attempt}",
             rdzv_backend="c10d",
             rdzv_endpoint=f"{settings['host']}:0",
+            rdzv_configs={"is_host": True},
             local_addr=settings["host"],
             max_restarts=0,
             monitor_interval=0.05,
@@ -273,6 +276,8 @@ def start_group(
             elastic_launch(config, sys.executable)(*arguments)
         except ChildFailedError as error:
             return {rank: failure.exitcode for rank, failure in error.failures.items()}
+        except RendezvousError as error:
+            raise RuntimeError(f"the ranks found no rendezvous at {settings['host']}: {error}") from error
         finally:
             for name in settings["environment"]:
                 os.environ.pop(name, None)

@@ -30,7 +30,6 @@ SYSTEM_VARIABLES = (
 """Variables that programs need to start; they do not enter a record unless they are allow-listed there."""
 
 _PR_SET_PDEATHSIG = 1
-_CLONE_NEWNET = 0x40000000
 
 
 def die_with_parent() -> None:
@@ -48,22 +47,6 @@ def scrub_environment() -> None:
     for name in list(os.environ):
         if name not in allowed and name not in SYSTEM_VARIABLES:
             del os.environ[name]
-
-
-def enter_namespace(path: str) -> None:
-    """Join a network namespace.
-
-    Raises:
-        OSError: The namespace is gone, or this process may not enter it.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.setns(descriptor, _CLONE_NEWNET) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, f"cannot enter {path}: {os.strerror(code)}")
-    finally:
-        os.close(descriptor)
 
 
 def redirect_output(path: Path) -> None:

@@ -25,8 +25,30 @@ _SEQUENCE_OFFSET = 16
 _CALL_OFFSET = 24
 _ENTRY = struct.Struct("<QQQQhhI16s")
 _ENTRY_SIZE = 64
-_HEADER_SIZE = 128
 _LEAVE_OFFSET = 16
+HEADER_SIZE = 128
+HEADER_FIELDS: list[tuple[str, str]] = [
+    ("magic", "S8"),
+    ("version", "<u4"),
+    ("capacity", "<u4"),
+    ("sequence", "<u8"),
+    ("call", "<u8"),
+    ("call_began_ns", "<u8"),
+    ("pid", "<i4"),
+    ("context", "S76"),
+]
+ENTRY_FIELDS: list[tuple[str, str]] = [
+    ("sequence", "<u8"),
+    ("entered_ns", "<u8"),
+    ("left_ns", "<u8"),
+    ("size_bytes", "<u8"),
+    ("peer", "<i2"),
+    ("reserved", "<i2"),
+    ("call", "<u4"),
+    ("kind", "S16"),
+    ("padding", "S8"),
+]
+"""The same layouts as numpy field lists, for readers that watch live."""
 _CONTEXT_SIZE = 76
 
 _now_ns = time.monotonic_ns
@@ -76,7 +98,7 @@ class TraceWriter:
 
     def __init__(self, path: Path, *, capacity: int = CAPACITY) -> None:
         self.path = path
-        size = _HEADER_SIZE + capacity * _ENTRY_SIZE
+        size = HEADER_SIZE + capacity * _ENTRY_SIZE
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             os.ftruncate(descriptor, size)
@@ -117,7 +139,7 @@ class TraceWriter:
     def enter(self, kind: str, peer: int, size_bytes: int) -> int:
         """Note that an operation begins; the result is passed to ``leave``."""
         slot = self._sequence % self._capacity
-        offset = _HEADER_SIZE + slot * _ENTRY_SIZE
+        offset = HEADER_SIZE + slot * _ENTRY_SIZE
         _ENTRY.pack_into(
             self._map,
             offset,
@@ -149,12 +171,12 @@ def read_trace(path: Path, *, last: int = 64) -> TraceView | None:
         data = path.read_bytes()
     except OSError:
         return None
-    if len(data) < _HEADER_SIZE or data[:8] != MAGIC:
+    if len(data) < HEADER_SIZE or data[:8] != MAGIC:
         return None
     _, _, capacity, sequence, call, began, pid, context = _HEADER.unpack_from(data, 0)
     entries: list[TraceEntry] = []
     for number in range(max(0, sequence - min(last, capacity)), sequence):
-        offset = _HEADER_SIZE + (number % capacity) * _ENTRY_SIZE
+        offset = HEADER_SIZE + (number % capacity) * _ENTRY_SIZE
         if offset + _ENTRY_SIZE > len(data):
             break
         found, entered, left, size, peer, _, at_call, kind = _ENTRY.unpack_from(data, offset)

@@ -40,7 +40,10 @@ class Transport(Protocol):
     world_size: int
 
     def post(self, sends: Sequence[Message], receives: Sequence[Message]) -> list[Waitable]:
-        """Start sends and receives together; messages between a pair of ranks keep their order."""
+        """Start sends and receives together; messages between a pair of ranks keep their order.
+
+        The result holds the receives first, then the sends, or fewer entries where the backend starts them as one.
+        """
         ...
 
     def all_reduce(self, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
@@ -88,8 +91,8 @@ class TorchTransport:
     def post(self, sends: Sequence[Message], receives: Sequence[Message]) -> list[Waitable]:
         """Start point-to-point messages; backends other than Gloo need them in one batch to avoid deadlock."""
         if self._coalesce:
-            operations = [_p2p(_isend, t, self._peer(p), self._group) for t, p in sends]
-            operations += [_p2p(_irecv, t, self._peer(p), self._group) for t, p in receives]
+            operations = [_p2p(_irecv, t, self._peer(p), self._group) for t, p in receives]
+            operations += [_p2p(_isend, t, self._peer(p), self._group) for t, p in sends]
             return list(_batch(operations)) if operations else []
         waits: list[Any] = [_irecv(t, src=self._peer(p), group=self._group) for t, p in receives]
         waits += [_isend(t, dst=self._peer(p), group=self._group) for t, p in sends]
@@ -183,8 +186,8 @@ class ThreadTransport:
             with hub.condition:
                 hub.mail[(self.rank, peer)].append(tensor.detach().clone())
                 hub.condition.notify_all()
-        waits: list[Waitable] = [_Sent() for _ in sends]
-        return waits + [_Receive(hub, peer, self.rank, tensor) for tensor, peer in receives]
+        waits: list[Waitable] = [_Receive(hub, peer, self.rank, tensor) for tensor, peer in receives]
+        return waits + [_Sent() for _ in sends]
 
     def _everyone(self, tensor: Tensor) -> list[Tensor]:
         self._hub.board[self.rank] = tensor.detach().clone()

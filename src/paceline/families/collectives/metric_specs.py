@@ -183,6 +183,13 @@ METRICS: tuple[Metric, ...] = (
         proportion=True,
     ),
     _bytes("resent_bytes", "Payload bytes sent for operations that were aborted.", _SCENARIO),
+    Metric(
+        name="overhead",
+        unit="ratio",
+        better="lower",
+        doc="Median step time with tracing and watching, over the same without, in alternating segments.",
+        contract={**_SCENARIO, "ranks": "the slowest rank's median of each segment"},
+    ),
     _seconds("detection_s", "From the fault to the first alarm.", _SCENARIO),
     Metric(
         name="detected",

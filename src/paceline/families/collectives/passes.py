@@ -9,7 +9,7 @@ import torch
 from paceline.families.collectives.arm import Arm
 from paceline.families.collectives.gate import mixing_matrix
 from paceline.families.collectives.oracle import check_mixing
-from paceline.worker.counters import read_interface
+from paceline.worker.namespace import read_counters
 from paceline.worker.session import CaseError, Session
 
 SPLIT_CALLS = 5
@@ -139,12 +139,12 @@ def kernel_bytes(session: Session, arm: Arm) -> dict[str, Any]:
     total: list[float] = []
     for _ in range(KERNEL_REPEATS):
         session.control.barrier()
-        before = read_interface(session.interface).tx_bytes
+        before = read_counters(session.interface).tx_bytes
         session.control.barrier()
         for _ in range(num_calls):
             arm.run_untimed()
         session.control.barrier()
-        after = read_interface(session.interface).tx_bytes
+        after = read_counters(session.interface).tx_bytes
         session.control.barrier()
         sent = [rank_rows[0][0] for rank_rows in session.control.gather([[(after - before) / num_calls]])]
         own.append(max(sent))
