@@ -53,7 +53,7 @@ class Fault:
 
     kind: Literal["kill", "stop", "delay", "skip", "link"]
     """kill: SIGKILL; stop: SIGSTOP; delay: the rank sleeps before it enters the operation; skip: the operation is left
-    out (a missing call); link: the operation has begun, but its message is held back (a slow link)."""
+    out (a missing call); link: what a peer sends reaches this rank late, while the peer goes on (a slow link)."""
     rank: int
     at_operation: int = 0
     """First operation that is struck, counted from when the faults were armed."""
@@ -61,16 +61,19 @@ class Fault:
     repeat: int = 1
     """Number of consecutive operations that are struck; a slow link is a fault that repeats without end."""
     peer: int | None = None
-    """Strike only messages that are sent to this rank."""
+    """Strike only messages from or to this rank."""
 
 
 class Transfer:
     """A started exchange; it must be waited for before the call returns."""
 
-    __slots__ = ("_comm", "_done", "_traces", "_waits")
+    __slots__ = ("_comm", "_done", "_late_s", "_traces", "_waits")
 
-    def __init__(self, comm: Comm, waits: list[Waitable], traces: list[int]) -> None:
+    def __init__(
+        self, comm: Comm, waits: list[Waitable], traces: list[int], late_s: Sequence[float] = ()
+    ) -> None:
         self._comm = comm
+        self._late_s = late_s
         self._waits = waits
         self._traces = traces
         self._done = False
@@ -84,6 +87,8 @@ class Transfer:
         trace = comm._trace if len(self._waits) == len(self._traces) else None
         for index, work in enumerate(self._waits):
             work.wait()
+            if index < len(self._late_s):
+                _sleep(self._late_s[index])
             if trace is not None:
                 trace.leave(self._traces[index])
         comm._finish(self._traces if trace is None else (), start)
@@ -226,13 +231,11 @@ class Comm:
                 self.counters.sent_messages[peer] += 1
         for tensor, peer in allowed_receives:
             self.counters.received_bytes[peer] += tensor.numel() * tensor.element_size()
-        if self._armed:
-            for _, peer in allowed_sends:
-                self._hold_back(peer)
+        late_s = [self._lateness(peer) for _, peer in allowed_receives] if self._armed else ()
         begin = _perf_ns()
         waits = [] if self._muted else self._transport.post(allowed_sends, allowed_receives)
         self._communicate_ns += _perf_ns() - begin
-        transfer = Transfer(self, waits, traces)
+        transfer = Transfer(self, waits, traces, late_s)
         self._pending.add(transfer)
         return transfer
 
@@ -350,11 +353,10 @@ class Comm:
                 return True
         return False
 
-    def _hold_back(self, peer: int) -> None:
-        """Let link faults hold a message that has begun."""
-        for fault in self._faults:
-            if fault.kind == "link" and _hits(fault, self._num_operations - 1, peer):
-                _sleep(fault.seconds)
+    def _lateness(self, peer: int) -> float:
+        """Return for how long link faults hold a message from ``peer`` back, in seconds."""
+        number = self._num_operations - 1
+        return sum(f.seconds for f in self._faults if f.kind == "link" and _hits(f, number, peer))
 
 
 def _hits(fault: Fault, number: int, peer: int) -> bool:

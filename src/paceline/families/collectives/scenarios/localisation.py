@@ -88,7 +88,7 @@ def _fault(kind: str, severity: float, guilty: int, size: int, rng: random.Rando
     faults: dict[str, list[dict[str, Any]]] = {
         "stall": [{"kind": "delay", "rank": guilty, "at_operation": at, "seconds": severity}],
         "slow-link": [
-            {"kind": "link", "rank": guilty, "peer": victim, "seconds": severity * 1e-3, "repeat": ENDLESS}
+            {"kind": "link", "rank": victim, "peer": guilty, "seconds": severity * 1e-3, "repeat": ENDLESS}
         ],
     }
     blamed = [guilty, victim] if kind == "slow-link" else [guilty]
