@@ -185,14 +185,15 @@ def _port(interface: str, rank: int) -> str:
     return f"{interface.rstrip('0')}-port{rank}"
 
 
-def _burst_bytes(rate_bytes_per_s: float) -> int:
+def burst_bytes(rate_bytes_per_s: float) -> int:
+    """Return how many bytes pass a rested link at once, before its rate takes hold."""
     return max(_MIN_BURST_BYTES, round(rate_bytes_per_s * _BURST_S))
 
 
 def _offload_command(link: Link) -> str:
     size_bytes = _MAX_OFFLOAD_BYTES
     if link.rate_bytes_per_s is not None:
-        fitting_bytes = int(_burst_bytes(link.rate_bytes_per_s) * _OFFLOAD_OF_BURST)
+        fitting_bytes = int(burst_bytes(link.rate_bytes_per_s) * _OFFLOAD_OF_BURST)
         size_bytes = min(size_bytes, fitting_bytes)
     return f"link set {DATA_INTERFACE} gso_max_size {size_bytes}"
 
@@ -200,10 +201,10 @@ def _offload_command(link: Link) -> str:
 def _rate_commands(verb: str, interface: str, link: Link, num_ranks: int) -> list[str]:
     if link.rate_bytes_per_s is None:
         return []
-    rate, burst_bytes = round(link.rate_bytes_per_s), _burst_bytes(link.rate_bytes_per_s)
+    rate, bucket_bytes = round(link.rate_bytes_per_s), burst_bytes(link.rate_bytes_per_s)
     room_bytes = max(num_ranks * _ROOM_BYTES_PER_RANK, round(rate * _ROOM_S))
-    limit_bytes = min(burst_bytes + room_bytes, _MAX_LIMIT_BYTES)
-    shape = f"tbf rate {rate}bps burst {burst_bytes} limit {limit_bytes}"
+    limit_bytes = min(bucket_bytes + room_bytes, _MAX_LIMIT_BYTES)
+    shape = f"tbf rate {rate}bps burst {bucket_bytes} limit {limit_bytes}"
     return [f"qdisc {verb} dev {interface} root {shape}"]
 
 

@@ -40,7 +40,7 @@ def run_block(session: Session, block: Block) -> None:
     began = _monotonic()
     if "link" not in session.facts:
         session.begin(block, "-", "calibrate")
-        session.facts["link"] = ceilings.calibrate(session)
+        session.facts["link"] = ceilings.calibrate(session, block.link.get("rate_bytes_per_s"))
     operation = TIMED_OPERATIONS[operation_name]
     problem = make_problem(session, block)
     arms = _prepare(session, block, operation, problem)

@@ -14,6 +14,7 @@ import torch
 
 from paceline.families.collectives.problem import Cost, Problem
 from paceline.worker.session import Session
+from paceline.worker.shaping import burst_bytes
 from paceline.worker.timing import median
 
 _perf_ns = time.perf_counter_ns
@@ -35,10 +36,12 @@ class LinkCeiling:
     least_round_trip_s: float
     bandwidth_bytes_per_s: float
     """One way, from the larger message that fitted into the time limit."""
+    burst_bytes: int
+    """Bytes that a shaped link lets through at memory speed after a rest; 0 when it is not shaped."""
 
 
-def calibrate(session: Session) -> LinkCeiling | None:
-    """Measure the link; None for a single rank, where no byte has to move."""
+def calibrate(session: Session, rate_bytes_per_s: float | None) -> LinkCeiling | None:
+    """Measure the link, whose declared rate is given; None for a single rank, where no byte has to move."""
     if session.world_size == 1:
         return None
     trips = _ping_pong(session, 8, PING_ROUNDS)
@@ -51,7 +54,12 @@ def calibrate(session: Session) -> LinkCeiling | None:
             break
     rows = session.control.gather([[median(trips), min(trips), bandwidth]])
     round_trip, least, rate = rows[0][0]
-    return LinkCeiling(round_trip_s=round_trip, least_round_trip_s=least, bandwidth_bytes_per_s=rate)
+    return LinkCeiling(
+        round_trip_s=round_trip,
+        least_round_trip_s=least,
+        bandwidth_bytes_per_s=rate,
+        burst_bytes=burst_bytes(rate_bytes_per_s) if rate_bytes_per_s else 0,
+    )
 
 
 def _ping_pong(session: Session, size_bytes: int, rounds: int) -> list[float]:
@@ -104,7 +112,8 @@ def floor_s(link: LinkCeiling | None, problem: Problem, wire_bytes: int | None) 
         return 0.0
     moved = wire_bytes if wire_bytes is not None else least_bytes(problem)
     latency = LATENCY_SAFETY * link.least_round_trip_s / 2
-    return max(latency, moved / (BANDWIDTH_SAFETY * link.bandwidth_bytes_per_s))
+    paced = max(moved - link.burst_bytes, 0)
+    return max(latency, paced / (BANDWIDTH_SAFETY * link.bandwidth_bytes_per_s))
 
 
 def describe(
@@ -117,6 +126,7 @@ def describe(
         "round_trip_s": link.round_trip_s,
         "least_round_trip_s": link.least_round_trip_s,
         "link_bytes_per_s": link.bandwidth_bytes_per_s,
+        "burst_bytes": link.burst_bytes,
     }
     if cost is None or wire_bytes is None:
         return {
