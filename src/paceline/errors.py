@@ -19,7 +19,7 @@ EXIT_INCOMPARABLE = 6
 
 EXIT_CODES: dict[int, str] = {
     EXIT_OK: "ok",
-    EXIT_REGRESSION: "regression, or a claim refuted, in `gate`",
+    EXIT_REGRESSION: "regression in `gate`, a refuted claim, or a promise that `calibrate` found broken",
     EXIT_USAGE: "usage error or bad input",
     EXIT_INFRASTRUCTURE: "infrastructure failure: the same command may succeed later",
     EXIT_INCONCLUSIVE: "inconclusive (only with --strict)",

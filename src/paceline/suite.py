@@ -29,6 +29,9 @@ from paceline.papers import Paper, load_papers
 from paceline.technique import TechniqueSource, valid_name
 from paceline.yamlfile import Located, load
 
+CALIBRATION = "calibration"
+"""Suites below this name measure the harness itself, with techniques of any family."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -143,7 +146,7 @@ def _entry(item: str | TechniqueEntry, sources: Mapping[str, TechniqueSource], w
 
 def _errors(suite: Suite) -> Iterator[UserError]:
     model, where = suite.model, suite.located.where
-    if model.suite.split("/")[0] != model.family:
+    if model.suite.split("/")[0] not in (model.family, CALIBRATION):
         yield UserError(
             f"the suite's name must begin with its family, '{model.family}/'",
             where=where(("suite",)),

@@ -13,7 +13,6 @@ counters said about each case. Authors write no test code of their own::
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,15 +21,11 @@ from typing import Any
 import yaml
 
 from paceline import content
-from paceline.drivers.execute import execute
-from paceline.drivers.job import build_job
-from paceline.drivers.local import LocalDriver
+from paceline.drivers.measure import measure
 from paceline.errors import UserError
 from paceline.family import Scalar, load_family
 from paceline.plan import Selection, make_plan
 from paceline.profile import load_runner
-from paceline.provenance import suite_facts, technique_facts
-from paceline.record import new_run_id, utc
 from paceline.store import RunRecord, read_record
 from paceline.suite import load_suite
 from paceline.technique import TechniqueSource
@@ -144,18 +139,7 @@ def run_suites(paths: Sequence[Path], *, folder: Path, runner: str = "local-cpu"
     """Run suite files through the local driver without progress or reports, and return the record."""
     suites = [load_suite(p) for p in paths]
     plan = make_plan(suites, load_runner(content.find_runner(runner)), Selection())
-    facts: dict[str, Any] = {
-        "run_id": new_run_id(),
-        "started": utc(),
-        "argv": [Path(sys.argv[0]).name],
-        "code": {"commit": None, "dirty": None, "reason": "a test"},
-        "suites": suite_facts(suites),
-        "techniques": technique_facts(suites, plan.blocks),
-        "plan_sha256": plan.sha256,
-    }
-    job = folder / "job"
-    build_job(job, plan, suites, facts)
-    outcome = execute(job, plan, facts, folder / "results", LocalDriver(), lambda event: None)
+    outcome = measure(plan, suites, folder / "results")
     assert outcome.path is not None, "the run was interrupted"
     return read_record(outcome.path)
 

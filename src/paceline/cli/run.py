@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from paceline import __version__, content
+from paceline import content
 from paceline.cli.options import (
     default_results,
     expand_suites,
@@ -23,16 +23,15 @@ from paceline.cli.options import (
 from paceline.compare import compare_points, points_of
 from paceline.drivers.driver import open_driver
 from paceline.drivers.execute import JOBS, Outcome, execute
-from paceline.drivers.job import build_job, read_job
+from paceline.drivers.job import read_job
+from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK, UserError
 from paceline.grammar import TIERS
 from paceline.plan import Plan, Selection, make_plan
 from paceline.profile import load_runner
-from paceline.provenance import code_state, redact_arguments, suite_facts, technique_facts
-from paceline.record import new_run_id, utc
 from paceline.report.tables import board_table
-from paceline.store import check_writable, read_record
+from paceline.store import read_record
 from paceline.suite import Suite
 from paceline.units import format_duration
 
@@ -178,33 +177,17 @@ def run(
             return
         if not plan.num_cases:
             raise UserError(f"nothing to run\n{describe_plan(plan)}")
-        check_writable(store)
-        facts = make_facts(plan, loaded)
-        job = (store / JOBS / facts["run_id"]).resolve()
-        build_job(job, plan, loaded, facts)
     if not as_json and not quiet:
         click.echo(describe_plan(plan), err=True)
-    driver = open_driver(plan.data["runner"]["driver"])
     likely = plan.data["estimate"]["likely_s"]
     with RunProgress(plan.num_results, likely, quiet=quiet or as_json) as progress:
-        outcome = execute(job, plan, facts, store, driver, progress.event, resume=resume is not None)
+        if resume is not None:
+            driver = open_driver(plan.data["runner"]["driver"])
+            outcome = execute(job, plan, facts, store, driver, progress.event, resume=True)
+        else:
+            outcome = measure(plan, loaded, store, on_event=progress.event)
     _report(outcome, store, as_json)
     sys.exit(exit_code(outcome))
-
-
-def make_facts(plan: Plan, suites: Sequence[Suite], *, reason: str = "manual") -> dict[str, Any]:
-    """Return what the controller knows of a run before it begins."""
-    return {
-        "run_id": new_run_id(),
-        "started": utc(),
-        "reason": reason,
-        "argv": redact_arguments(["paceline", *sys.argv[1:]]),
-        "tool_version": __version__,
-        "code": code_state(),
-        "suites": suite_facts(suites),
-        "techniques": technique_facts(suites, plan.blocks),
-        "plan_sha256": plan.sha256,
-    }
 
 
 def _resumed(store: Path, name: str) -> tuple[Plan, dict[str, Any], Path]:

@@ -80,6 +80,7 @@ class TorchTransport:
 
     def __init__(self, group: Any = None) -> None:
         self._group = group
+        self.group = group
         self.rank = dist.get_rank(group)
         self.world_size = dist.get_world_size(group)
         self._global = [dist.get_global_rank(group, r) for r in range(self.world_size)] if group else None

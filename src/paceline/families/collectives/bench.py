@@ -14,6 +14,7 @@ import torch
 
 from paceline.families.collectives import ceilings, passes, scenarios
 from paceline.families.collectives.arm import Arm, MutedArm, make_instance
+from paceline.families.collectives.bare_loop import BareLoop
 from paceline.families.collectives.gate import Passed, gate
 from paceline.families.collectives.operation import Operation
 from paceline.families.collectives.operations import TIMED_OPERATIONS
@@ -159,6 +160,7 @@ def _measure(session: Session, block: Block, arms: list[Arm], began: float) -> N
         arm.rng = random.Random(rng.random())
     overlapped = block.params["op"] in OVERLAPPED and session.world_size > 1
     muted = [MutedArm(arm) for arm in arms] if overlapped else []
+    beside = [BareLoop(arms[0])] if block.params.get("beside") == "bare-loop" else []
     prepared = _monotonic()
 
     def gather(rows: list[list[float]]) -> list[list[list[float]]]:
@@ -168,23 +170,29 @@ def _measure(session: Session, block: Block, arms: list[Arm], began: float) -> N
         return everyone
 
     before = session.device.telemetry()
-    series = measure([*arms, *muted], limits, clock_ns=session.device.clock_ns, gather=gather, rng=rng)
+    series = measure(
+        [*arms, *muted, *beside], limits, clock_ns=session.device.clock_ns, gather=gather, rng=rng
+    )
     after = session.device.telemetry()
     timed = _monotonic()
-    compute = {m.label: s for m, s in zip(muted, series[len(arms) :], strict=True)}
+    compute = {m.label: s for m, s in zip(muted, series[len(arms) : len(arms) + len(muted)], strict=True)}
     for arm, item in zip(arms, series[: len(arms)], strict=True):
         session.begin(block, arm.label, "passes")
+        passes_began = _monotonic()
         try:
             result = _result(session, arm, item, compute.get(arm.label))
         except CaseError as error:
             _fail(session, block, arm.case, error)
             continue
+        if beside:
+            result["metrics"]["bare_loop_s"] = summarise(series[-1])
         result["telemetry"] = {"before": before, "after": after}
         result["harness"] = {
             "prepare_s": prepared - began,
             "measure_s": timed - prepared,
             "timed_s": sum(sum(s.samples) + sum(s.warmup) for s in series),
             "num_cases": len(arms),
+            "fixed_s": (prepared - began) / len(arms) + _monotonic() - passes_began,
         }
         _emit(session, block, arm.case, result)
 

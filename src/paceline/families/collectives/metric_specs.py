@@ -43,6 +43,16 @@ def _bytes(name: str, doc: str, contract: dict[str, str]) -> Metric:
 
 METRICS: tuple[Metric, ...] = (
     _seconds("latency", "Time of one call.", _HOST_CLOCK),
+    _seconds(
+        "bare_loop_s",
+        "Time of the backend's all-reduce in a loop without the harness, in the same rounds.",
+        {
+            "timer": "host monotonic performance counter",
+            "synchronise": "device synchronised before start and before stop",
+            "start": "right after an untimed call",
+            "ranks": "maximum over ranks for each call, then the statistic over calls",
+        },
+    ),
     _bytes("wire_bytes", "Payload bytes that the busiest rank sends in one call.", _COUNTED),
     _bytes(
         "wire_bytes_total",

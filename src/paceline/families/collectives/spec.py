@@ -43,6 +43,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         choices=PAYLOADS,
     ),
     Parameter(
+        name="beside",
+        kind="choice",
+        doc="What else is timed in the same rounds: bare-loop is torch.distributed without the harness.",
+        default="nothing",
+        choices=("nothing", "bare-loop"),
+        only_for=("all_reduce",),
+    ),
+    Parameter(
         name="root",
         kind="count",
         doc="The root rank.",

@@ -1,0 +1,231 @@
+"""The harness measured by itself: how often it claims a difference that is not there, and misses one that is.
+
+Every trial is one point of a calibration suite, judged as a report of its own at the nominal 5 %, so that the
+correction for many comparisons cannot hide false alarms.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from paceline import __version__, content
+from paceline.compare import Point, compare_points, points_of
+from paceline.drivers.measure import measure
+from paceline.drivers.progress import RunProgress
+from paceline.errors import InfrastructureError
+from paceline.plan import Selection, make_plan
+from paceline.profile import load_runner
+from paceline.provenance import code_state
+from paceline.record import utc
+from paceline.stats import Launches, compare_ratio, median, wilson
+from paceline.store import RunRecord, read_record
+from paceline.suite import Suite, load_suite
+
+FAKE_FALSE_ALARMS = 0.06
+REAL_FALSE_ALARMS = 0.08
+POWER = 0.90
+BARE_LOOP_RATIO = 1.03
+OVERHEAD_S = 0.05
+"""What the harness promises; docs/protocol.md gives the reasons."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One measured property of the harness beside what is promised."""
+
+    name: str
+    what: str
+    value: float
+    low: float | None
+    high: float | None
+    unit: Literal["ratio", "s"]
+    limit: float
+    reached: bool
+    trials: int
+    hits: int | None = None
+    """Trials that count towards the value, for shares."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def shortfall(self) -> str | None:
+        """Say what was not reached, or None."""
+        if self.reached:
+            return None
+        return f"{self.name}: {self.value:.4g} against {self.limit:.4g} ({self.what})"
+
+
+def shorten(suite: Suite, points: int) -> Suite:
+    """Return the suite with its ``trial`` axis set to a number of points."""
+    matrix = {**suite.model.matrix, "trial": list(range(points))}
+    return replace(suite, model=suite.model.model_copy(update={"matrix": matrix}))
+
+
+def run_suite(
+    suite: Suite, runner: str, store: Path, *, launches: int | None = None, quiet: bool = False
+) -> RunRecord:
+    """Run one calibration suite into a store and return its record.
+
+    Raises:
+        InfrastructureError: It was interrupted.
+    """
+    profile = load_runner(content.find_runner(runner))
+    plan = make_plan([suite], profile, Selection(launches=launches))
+    with RunProgress(plan.num_results, plan.data["estimate"]["likely_s"], quiet=quiet) as progress:
+        outcome = measure(plan, [suite], store, reason="calibrate", on_event=progress.event)
+    if outcome.path is None:
+        raise InfrastructureError("the calibration was interrupted; run it again")
+    return read_record(outcome.path)
+
+
+def verdicts(points: Sequence[Point]) -> Counter[str]:
+    """Count the verdicts of all points, each compared alone."""
+    counts: Counter[str] = Counter()
+    for point in points:
+        found = compare_points([point])
+        counts.update(c.verdict.name for c in found)
+        if not found:
+            counts["no comparison"] += 1
+    return counts
+
+
+def share(
+    name: str, what: str, record: RunRecord, counted: Sequence[str], limit: float, *, at_most: bool
+) -> Figure:
+    """Return how often the points of a run got one of the counted verdicts."""
+    counts = verdicts(points_of(record))
+    trials = sum(counts.values())
+    hits = sum(counts[v] for v in counted)
+    low, high = wilson(hits, trials)
+    value = hits / trials if trials else float("nan")
+    return Figure(
+        name=name,
+        what=what,
+        value=value,
+        low=low,
+        high=high,
+        unit="ratio",
+        limit=limit,
+        reached=value <= limit if at_most else value >= limit,
+        trials=trials,
+        hits=hits,
+        details={"verdicts": dict(sorted(counts.items())), "run_id": record.run.run_id},
+    )
+
+
+def fake_figures(trials: int, store: Path, *, quiet: bool = False) -> list[Figure]:
+    """Measure false alarms and power on the fake device, whose noise and drift are known."""
+    same = shorten(_suite("same-work"), trials)
+    slower = shorten(_suite("slower-by-3-percent"), trials)
+    figures = []
+    for suite, runner, name, what in (
+        (same, "fake", "false alarms", "same work, 1 % noise within and between launches"),
+        (same, "fake-drift", "false alarms under drift", "same work, 20 % drift over and within launches"),
+        (slower, "fake", "power", "3 % more work found, 1 % launch noise, 5 launches a side"),
+    ):
+        record = run_suite(suite, runner, store, quiet=quiet)
+        power = suite is slower
+        counted = ("slower",) if power else ("faster", "slower")
+        limit = POWER if power else FAKE_FALSE_ALARMS
+        figures.append(share(name, what, record, counted, limit, at_most=not power))
+    return figures
+
+
+def real_figures(
+    runner: str, store: Path, *, launches: int | None = None, quiet: bool = False
+) -> list[Figure]:
+    """Measure false alarms of a technique against itself on a real runner."""
+    record = run_suite(_suite("same-technique"), runner, store, launches=launches, quiet=quiet)
+    what = f"native all-reduce against itself on {runner}"
+    return [
+        share(
+            f"false alarms on {runner}",
+            what,
+            record,
+            ("faster", "slower"),
+            REAL_FALSE_ALARMS,
+            at_most=True,
+        )
+    ]
+
+
+def bare_loop_figures(
+    runner: str, store: Path, *, launches: int | None = None, quiet: bool = False
+) -> list[Figure]:
+    """Compare the harness's time of an all-reduce with a bare loop's, and measure its cost around a case."""
+    record = run_suite(_suite("bare-loop"), runner, store, launches=launches, quiet=quiet)
+    figures: list[Figure] = []
+    for point in points_of(record):
+        timed, bare = point.cells.get(("native", "latency")), point.cells.get(("native", "bare_loop_s"))
+        if timed is None or bare is None:
+            continue
+        effect = compare_ratio(timed.launches, bare.launches)
+        size = int(point.params["size_bytes"])
+        figures.append(
+            Figure(
+                name=f"harness / bare loop at {size} B",
+                what="native all-reduce inside the harness over the same in a bare loop, interleaved",
+                value=effect.value,
+                low=effect.low,
+                high=effect.high,
+                unit="ratio",
+                limit=BARE_LOOP_RATIO,
+                reached=effect.low is not None and effect.low <= BARE_LOOP_RATIO,
+                trials=effect.num_launches,
+                details={"method": effect.method, "run_id": record.run.run_id},
+            )
+        )
+    overhead = _fixed_overhead(points_of(record))
+    if overhead is not None:
+        figures.append(overhead)
+    return figures
+
+
+def _fixed_overhead(points: Sequence[Point]) -> Figure | None:
+    """Return the seconds of a case that do not grow with its size or samples, at the smallest size."""
+    smallest = min(points, key=lambda p: int(p.params["size_bytes"]), default=None)
+    cell = smallest.cells.get(("native", "latency")) if smallest is not None else None
+    if cell is None:
+        return None
+    facts = [(m.accounting or {}).get("harness") for m in cell.measurements]
+    values = {
+        m.launch: float(f["fixed_s"]) for m, f in zip(cell.measurements, facts, strict=True) if f is not None
+    }
+    side = Launches(values=values)
+    ordered = sorted(side.values.values())
+    return Figure(
+        name="fixed overhead of a case",
+        what="gate, inputs, untimed passes and bookkeeping of one case in one launch, smallest size",
+        value=median(ordered),
+        low=ordered[0],
+        high=ordered[-1],
+        unit="s",
+        limit=OVERHEAD_S,
+        reached=median(ordered) <= OVERHEAD_S,
+        trials=len(ordered),
+        details={"interval": "range over launches"},
+    )
+
+
+def write_figures(folder: Path, name: str, figures: Sequence[Figure], host_class: str | None) -> Path:
+    """Write figures as JSON for the site; an earlier file of the same name is replaced."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    document = {
+        "made": utc(),
+        "tool_version": __version__,
+        "code": {k: v for k, v in code_state().items() if k in ("commit", "dirty")},
+        "host_class": host_class,
+        "figures": [asdict(f) for f in figures],
+        "not_reached": [f.shortfall for f in figures if f.shortfall],
+    }
+    path.write_text(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    return path
+
+
+def _suite(name: str) -> Suite:
+    return load_suite(content.find_suite(f"calibration/{name}"))

@@ -1,0 +1,111 @@
+"""``paceline calibrate``."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from tabulate import tabulate
+
+from paceline import content
+from paceline.calibration import (
+    Figure,
+    bare_loop_figures,
+    fake_figures,
+    real_figures,
+    write_figures,
+)
+from paceline.cli.options import default_results, json_option, print_json, results_option
+from paceline.errors import EXIT_OK, EXIT_REGRESSION
+from paceline.units import format_duration
+
+
+@click.command("calibrate")
+@click.option("--runner", default="fake", show_default=True, help="fake, or a runner with real ranks.")
+@click.option(
+    "--trials", type=click.IntRange(10), default=2000, show_default=True, help="On the fake device."
+)
+@click.option(
+    "--against",
+    type=click.Choice(["itself", "bare-loop"]),
+    default="itself",
+    show_default=True,
+    help="On real ranks: a technique against itself, or against a loop without the harness.",
+)
+@click.option("--launches", type=click.IntRange(2), default=None, help="Launches of every point.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Where the figures go [default: results/calibration].",
+)
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+@results_option
+@json_option
+def calibrate(
+    runner: str,
+    trials: int,
+    against: str,
+    launches: int | None,
+    output: Path | None,
+    quiet: bool,
+    results: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure the harness's own false alarms, power and overhead.
+
+    On the fake device nothing but arithmetic is tried: its noise is known. With --runner local-cpu real ranks are
+    compared with themselves. Exit code 1 says that a promised figure was not reached; it is printed.
+    """
+    store = results or default_results()
+    silent = quiet or as_json
+    if runner == "fake":
+        with tempfile.TemporaryDirectory() as folder:
+            figures = fake_figures(trials, Path(folder), quiet=silent)
+        name = "fake"
+    elif against == "itself":
+        figures = real_figures(runner, store, launches=launches, quiet=silent)
+        name = runner
+    else:
+        figures = bare_loop_figures(runner, store, launches=launches, quiet=silent)
+        name = f"{runner}-bare-loop"
+    target = output or (content.checkout_root() or Path.cwd()) / "results" / "calibration"
+    path = write_figures(target, name, figures, None)
+    if as_json:
+        print_json({"figures": [asdict(f) for f in figures], "file": str(path)})
+    else:
+        click.echo(render(figures))
+        click.echo(f"written to {path}")
+    sys.exit(EXIT_OK if all(f.reached for f in figures) else EXIT_REGRESSION)
+
+
+def render(figures: Sequence[Figure]) -> str:
+    """Return the figures as a table, and below it what was not reached."""
+    rows = [
+        [
+            f.name,
+            _number(f, f.value),
+            f"[{_number(f, f.low)}, {_number(f, f.high)}]" if f.low is not None else "–",
+            f.trials,
+            _number(f, f.limit),
+            "yes" if f.reached else "NO",
+            f.what,
+        ]
+        for f in figures
+    ]
+    headers = ["figure", "value", "interval", "n", "promised", "reached", "what"]
+    text = tabulate(rows, headers=headers, disable_numparse=True)
+    missed = [f.shortfall for f in figures if f.shortfall]
+    return text + "".join(f"\nnot reached: {line}" for line in missed)
+
+
+def _number(figure: Figure, value: float | None) -> str:
+    if value is None:
+        return "–"
+    if figure.unit == "s":
+        return format_duration(value)
+    return f"{value:.2%}" if figure.hits is not None else f"{value:.3f}"

@@ -1,0 +1,65 @@
+"""One run from suites to a record: what ``run``, ``calibrate``, ``reproduce`` and conformance tests have in common."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from paceline import __version__
+from paceline.drivers.driver import open_driver
+from paceline.drivers.execute import JOBS, Outcome, execute
+from paceline.drivers.job import build_job
+from paceline.plan import Plan
+from paceline.provenance import code_state, redact_arguments, suite_facts, technique_facts
+from paceline.record import new_run_id, utc
+from paceline.store import check_writable
+from paceline.suite import Suite
+
+
+def make_facts(
+    plan: Plan, suites: Sequence[Suite], *, reason: str = "manual", linked_run: str | None = None
+) -> dict[str, Any]:
+    """Return what the controller knows of a run before it begins.
+
+    Args:
+        plan: What will run.
+        suites: The plan's suites.
+        reason: Why it runs: manual, calibrate, confirm, …
+        linked_run: An earlier run that this one repeats or confirms.
+    """
+    return {
+        "run_id": new_run_id(),
+        "started": utc(),
+        "reason": reason,
+        "argv": redact_arguments(["paceline", *sys.argv[1:]]),
+        "tool_version": __version__,
+        "code": code_state(),
+        "suites": suite_facts(suites),
+        "techniques": technique_facts(suites, plan.blocks),
+        "plan_sha256": plan.sha256,
+        "linked_run": linked_run,
+    }
+
+
+def measure(
+    plan: Plan,
+    suites: Sequence[Suite],
+    store: Path,
+    *,
+    reason: str = "manual",
+    linked_run: str | None = None,
+    on_event: Callable[[Mapping[str, Any]], None] = lambda event: None,
+) -> Outcome:
+    """Build the job folder, run it through the runner's driver, and record it in a store.
+
+    Raises:
+        UserError: The store cannot be written.
+        InfrastructureError: The launcher failed before it could say anything, or the disk is full.
+    """
+    check_writable(store)
+    facts = make_facts(plan, suites, reason=reason, linked_run=linked_run)
+    job = (store / JOBS / facts["run_id"]).resolve()
+    build_job(job, plan, suites, facts)
+    return execute(job, plan, facts, store, open_driver(plan.data["runner"]["driver"]), on_event)
