@@ -150,8 +150,7 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
     count = len(pairs)
     if np.ptp(logs) < 1e-12:
         p_value = 1.0 if abs(logs[0]) < 1e-12 else 0.0
-        constant = _constant_sides(pairs)
-        if constant:
+        if (count > 1 and _constant_sides(pairs)) or _constant_samples(technique, baseline, shared):
             return Estimate(
                 value=centre,
                 low=centre,
@@ -180,6 +179,12 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
         p_value=p_value,
         spread=spread,
     )
+
+
+def _constant_samples(technique: Launches, baseline: Launches, shared: Sequence[int]) -> bool:
+    """Tell whether several samples of every launch are one and the same number on each side, as byte counts are."""
+    sides = [[x for k in shared for x in side.samples.get(k, ())] for side in (technique, baseline)]
+    return all(len(values) > len(shared) and len(set(values)) == 1 for values in sides)
 
 
 def _constant_sides(pairs: Sequence[tuple[float, float]]) -> bool:

@@ -27,7 +27,7 @@ from paceline.units import format_duration
 @click.command("calibrate")
 @click.option("--runner", default="fake", show_default=True, help="fake, or a runner with real ranks.")
 @click.option(
-    "--trials", type=click.IntRange(10), default=2000, show_default=True, help="On the fake device."
+    "--trials", type=click.IntRange(10), default=4000, show_default=True, help="On the fake device."
 )
 @click.option(
     "--against",
