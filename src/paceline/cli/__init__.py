@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Measure the harness's own false alarms, power and overhead.",
     ),
     "compare": ("compare:compare", "Compare techniques in a run, or two runs."),
+    "reproduce": ("reproduce:reproduce", "Measure a record again and set the two beside each other."),
     "gate": (
         "compare:gate",
         "Compare a run with the set baseline run; the exit code says how it went.",

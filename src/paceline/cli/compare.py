@@ -120,7 +120,7 @@ def _compare_two_runs(
     if reason is not None and not force:
         raise IncomparableError(f"{reason}\n  fix: --force compares them all the same, and marks the result")
     comparisons = compare_runs(left, right, metrics=metrics, margin=margin)
-    table = run_comparison_table(comparisons, left.run_id[:8], right.run_id[:8])
+    table = run_comparison_table(comparisons, left.run_id[:13], right.run_id[:13])
     if reason is not None:
         table = Table(
             title=f"FORCED, NOT COMPARABLE ({reason}): {table.title}",

@@ -9,12 +9,12 @@ from typing import Any
 
 from tabulate import tabulate
 
-from paceline.compare import Comparison, Point, RunComparison, compared, grade_of, ranks
+from paceline.compare import Cell, Comparison, Point, RunComparison, compared, grade_of, ranks
 from paceline.family import load_family
 from paceline.stats import Estimate, estimate_value
 from paceline.units import format_quantity, format_size
 
-HIDDEN_PARAMS = ("op", "payload")
+HIDDEN_PARAMS = ("op",)
 ABSENT = "–"
 
 
@@ -43,7 +43,7 @@ class Table:
 
 
 def format_estimate(estimate: Estimate, unit: str) -> str:
-    """Write a value with its half-interval, such as ``1.23 ms ± 4 %``."""
+    """Write a value with its half-interval, such as ``1.23 ms ± 4 %``, or with both ends where that says too little."""
     if not math.isfinite(estimate.value):
         return ABSENT
     text = format_quantity(estimate.value, unit)
@@ -53,13 +53,14 @@ def format_estimate(estimate: Estimate, unit: str) -> str:
         return text
     if estimate.value > 0:
         half = (estimate.high - estimate.low) / 2 / estimate.value
+        if half > 1:
+            ends = (format_quantity(end, unit) for end in (estimate.low, estimate.high))
+            return f"{text} [{', '.join(ends)}]"
         return f"{text} ± {_percent(half)}"
     return f"{text} ± {format_quantity((estimate.high - estimate.low) / 2, unit)}"
 
 
 def _percent(share: float) -> str:
-    if share >= 10:
-        return f"{share:.0f} ×"
     if share >= 0.1:
         return f"{share * 100:.0f} %"
     return f"{share * 100:.1f} %"
@@ -74,6 +75,13 @@ def format_effect(estimate: Estimate, kind: str) -> str:
     if estimate.low is None or estimate.high is None or estimate.low == estimate.high:
         return text
     return f"{text} [{estimate.low:.3g}, {estimate.high:.3g}]"
+
+
+def format_verdict(name: str, unit: str) -> str:
+    """Write a verdict: only times are faster or slower, other quantities better or worse."""
+    if unit == "s":
+        return name
+    return {"faster": "better", "slower": "worse"}.get(name, name)
 
 
 def format_param(name: str, value: Any) -> str:
@@ -176,17 +184,14 @@ def _row(
 ) -> tuple[str, ...]:
     cell = point.cells.get((label, primary))
     comparison = by_cell.get((id(point), label, primary))
-    value = format_estimate(estimate_value(cell.launches), cell.unit) if cell else ABSENT
-    others = []
-    for name in secondary:
-        other = point.cells.get((label, name))
-        others.append(format_estimate(estimate_value(other.launches), other.unit) if other else ABSENT)
+    value = _cell_text(point, cell)
+    others = [_cell_text(point, point.cells.get((label, name))) for name in secondary]
     count = len(cell.values) if cell else 0
     effect = "baseline" if label == point.baseline else ABSENT
     verdict = ""
     if comparison is not None:
         effect = format_effect(comparison.effect, comparison.kind)
-        verdict = comparison.verdict.name
+        verdict = format_verdict(comparison.verdict.name, comparison.unit)
         if verdict == "inconclusive" and comparison.verdict.launches_needed:
             verdict += f" (≈ {comparison.verdict.launches_needed} launches)"
     return (
@@ -200,6 +205,13 @@ def _row(
         str(count),
         grade_of(point.run, count),
     )
+
+
+def _cell_text(point: Point, cell: Cell | None) -> str:
+    if cell is None:
+        return ABSENT
+    proportion = load_family(point.family).metric(cell.metric).proportion
+    return format_estimate(estimate_value(cell.launches, proportion=proportion), cell.unit)
 
 
 def _notes(points: Sequence[Point]) -> list[str]:
@@ -230,7 +242,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
             format_estimate(c.baseline_value, c.unit),
             format_effect(c.effect, c.kind),
             ABSENT if c.q_value is None else f"{c.q_value:.2g}",
-            c.verdict.name,
+            format_verdict(c.verdict.name, c.unit),
         )
         for c in comparisons
     ]

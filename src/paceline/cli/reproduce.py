@@ -1,0 +1,162 @@
+"""``paceline reproduce``: measure a published record again and set the two beside each other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from paceline import content
+from paceline.cli.compare import load_stores
+from paceline.cli.options import default_results, expand_suites, results_option
+from paceline.cli.run import describe_plan, exit_code
+from paceline.compare import compare_points, compare_runs, incomparable, points_of
+from paceline.drivers.measure import measure
+from paceline.drivers.progress import RunProgress
+from paceline.errors import UserError
+from paceline.plan import Plan, Selection, make_plan
+from paceline.profile import load_runner
+from paceline.provenance import code_state, technique_facts
+from paceline.record import Measurement
+from paceline.report.tables import board_table, run_comparison_table
+from paceline.store import Loaded, RunRecord, read_record
+from paceline.suite import Suite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What is to be measured again: a whole run, or one point of it."""
+
+    record: RunRecord
+    measurement: Measurement | None = None
+
+
+@click.command("reproduce")
+@click.argument("name", metavar="RECORD")
+@click.option("--launches", type=click.IntRange(1), default=None, help="Default: as many as the record has.")
+@click.option("--exact", is_flag=True, help="Refuse when code, suite or technique differ from the record's.")
+@click.option("--dry-run", is_flag=True, help="Say what differs and what would run.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+@results_option
+def reproduce(
+    name: str, launches: int | None, exact: bool, dry_run: bool, quiet: bool, results: Path | None
+) -> None:
+    """Measure a record or a run again, with its seed, and compare.
+
+    RECORD is the id of a measurement (its point is measured, with all techniques that shared it) or of a run.
+    """
+    target = find_target(load_stores(results), name)
+    plan, suites = plan_again(target, launches)
+    changes = differences(target.record, suites, plan)
+    for line in changes:
+        click.echo(f"differs: {line}", err=True)
+    if changes and exact:
+        raise UserError("this is not what was measured", fix=checkout_command(target.record))
+    click.echo(describe_plan(plan), err=True)
+    if dry_run:
+        return
+    store = results or default_results()
+    likely = plan.data["estimate"]["likely_s"]
+    with RunProgress(plan.num_results, likely, quiet=quiet) as progress:
+        outcome = measure(
+            plan,
+            suites,
+            store,
+            reason="reproduce",
+            linked_run=target.record.run.run_id,
+            on_event=progress.event,
+        )
+    if outcome.path is None:
+        click.echo(f"interrupted; go on with: paceline run --resume {outcome.run_id}")
+        sys.exit(exit_code(outcome))
+    again = read_record(outcome.path)
+    points = points_of(again)
+    comparisons = compare_points(points)
+    for suite in dict.fromkeys(p.suite for p in points):
+        click.echo(board_table([p for p in points if p.suite == suite], comparisons).render())
+    reason = incomparable(again.run, target.record.run)
+    if reason is None:
+        click.echo(run_comparison_table(compare_runs(again, target.record), "now", "record").render())
+    else:
+        click.echo(f"times are not compared with the record's: {reason}")
+    click.echo(f"record {outcome.path}")
+    sys.exit(exit_code(outcome))
+
+
+def find_target(loaded: Loaded, name: str) -> Target:
+    """Find a measurement or a run by its id.
+
+    Raises:
+        UserError: Neither has this id, or the run was imported.
+    """
+    for record in loaded.records:
+        for m in record.measurements:
+            if m.record_id == name:
+                return _own(Target(record=record, measurement=m))
+    return _own(Target(record=loaded.find(name)))
+
+
+def _own(target: Target) -> Target:
+    if target.record.run.imported_from is not None:
+        raise UserError(
+            "an imported result cannot be measured again here",
+            where=str(target.record.path),
+            expected="a run that Paceline made",
+        )
+    return target
+
+
+def plan_again(target: Target, launches: int | None) -> tuple[Plan, list[Suite]]:
+    """Plan the record's suite, tier, runner, seed and point as they were.
+
+    Raises:
+        UserError: A suite or the runner is gone, or the point is no longer in the suite.
+    """
+    run, measurement = target.record.run, target.measurement
+    names = [measurement.suite] if measurement is not None else [s["suite"] for s in run.suites]
+    suites = expand_suites(names)
+    filters: tuple[tuple[str, str], ...] = ()
+    if measurement is not None:
+        filters = tuple((k, str(v)) for k, v in sorted(measurement.params.items()) if v is not None)
+    count = launches or 1 + max((m.launch for m in target.record.measurements), default=0)
+    selection = Selection(
+        tier=run.tier or "standard",  # type: ignore[arg-type]
+        filters=filters,
+        launches=count,
+        seed=run.seeds.get("seed"),
+    )
+    plan = make_plan(suites, load_runner(content.find_runner(str(run.runner["name"]))), selection)
+    if not plan.num_cases:
+        raise UserError("the suite no longer has this point", fix=checkout_command(target.record))
+    return plan, suites
+
+
+def differences(record: RunRecord, suites: Sequence[Suite], plan: Plan) -> list[str]:
+    """Say in which of code, suites and techniques this checkout differs from the record's."""
+    run, found = record.run, []
+    here = code_state()
+    if here.get("commit") != run.code.get("commit"):
+        found.append(f"code: commit {here.get('commit')} here, {run.code.get('commit')} in the record")
+    if here.get("dirty") or run.code.get("dirty"):
+        side = "here" if here.get("dirty") else "in the record"
+        found.append(f"code: uncommitted changes {side}")
+    digests = {s["suite"]: s["sha256"] for s in run.suites}
+    for suite in suites:
+        if content.sha256_file(suite.path) != digests.get(suite.name):
+            found.append(f"suite {suite.name}: the file has changed")
+    recorded = {name: facts.get("sha256") for name, facts in run.techniques.items()}
+    for name, facts in technique_facts(suites, plan.blocks).items():
+        if name in recorded and facts.get("sha256") != recorded[name]:
+            found.append(f"technique {name}: the source has changed")
+    return found
+
+
+def checkout_command(record: RunRecord) -> str:
+    """Return the commands that bring back the code of a record."""
+    commit = record.run.code.get("commit")
+    if not commit:
+        return "the record names no commit"
+    return f"git checkout {commit} && pip install -e . -c constraints.txt"
