@@ -1,0 +1,62 @@
+# Every target sets up its own virtual environment first; nothing else has to be done on a fresh machine.
+#   make bench   measure the quick tier on this machine and build the site
+#   make test    all tests
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SUITES ?= collectives
+TIER ?= quick
+RUNNER ?= local-cpu
+RUN ?= latest
+TESTS ?= tests
+
+.PHONY: setup bench test check format smoke nightly site gate calibrate clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "paceline needs Python 3.11 or later: make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+bench: setup
+	$(BIN)/paceline run $(SUITES) --tier $(TIER) --runner $(RUNNER)
+	$(BIN)/paceline site build
+
+test: setup
+	$(BIN)/python -m pytest $(TESTS)
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/paceline validate
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+smoke: setup
+	$(BIN)/paceline run collectives/all-reduce --tier quick --launches 1 --filter size_bytes=4KiB
+
+nightly: setup
+	$(BIN)/paceline run collectives --tier standard --runner local-cpu
+	$(BIN)/paceline run collectives --tier standard --runner netns-cpu
+	$(BIN)/paceline site build
+
+site: setup
+	$(BIN)/paceline site build
+
+gate: setup
+	$(BIN)/paceline gate $(RUN)
+
+calibrate: setup
+	$(BIN)/paceline calibrate
+	$(BIN)/paceline calibrate --runner local-cpu
+	$(BIN)/paceline calibrate --runner local-cpu --against bare-loop
+
+clean:
+	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,24 @@
+"""What all tests share: CI names the kinds of tests that must not be skipped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+MUST_RUN = frozenset(filter(None, os.environ.get("PACELINE_MUST_RUN", "").split(",")))
+"""Markers whose tests fail instead of being skipped."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Iterator[None]:
+    report = yield
+    required = MUST_RUN & {mark.name for mark in item.iter_markers()}
+    if report.skipped and required and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = (
+            f"skipped, but CI must run tests marked {', '.join(sorted(required))}: {report.longrepr}"
+        )
+    return report
