@@ -175,7 +175,7 @@ class Arm:
         try:
             with session.guard.watch():
                 synchronize()
-                late = session.control.start_together()
+                late = session.control.start_together(session.carrier)
                 self.comm.begin_call()
                 wall_start = _monotonic_ns()
                 start = clock()
@@ -229,7 +229,7 @@ class MutedArm:
         session = arm.session
         with arm.comm.muted(), session.guard.watch():
             session.device.synchronize()
-            session.control.start_together()
+            session.control.start_together(session.carrier)
             arm.comm.begin_call()
             start = _perf_ns()
             arm.instance.run(*workspace.buffers)
