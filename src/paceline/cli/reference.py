@@ -1,0 +1,103 @@
+"""The reference pages in ``docs/``, written from the program itself: ``python -m paceline.cli.reference docs``."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paceline.cli import COMMANDS
+from paceline.errors import EXIT_CODES
+from paceline.grammar import suite_schema
+from paceline.profile import runner_schema
+
+VARIABLES: Mapping[str, str] = {
+    "PACELINE_RESULTS": "store of record files, instead of `results/local`",
+    "PACELINE_CONTENT": "further folders with `suites/`, `runners/`, `baselines/`, separated by `:`",
+}
+
+
+def command_line() -> str:
+    """Return docs/cli.md: every command with its options, the exit codes, and the environment variables."""
+    lines = ["# Command line", "", "`paceline COMMAND --help` says the same.", ""]
+    for name, (target, _) in COMMANDS.items():
+        module, _, attribute = target.partition(":")
+        command = getattr(importlib.import_module(f"paceline.cli.{module}"), attribute)
+        lines += _command(name, command)
+    lines += ["## Exit codes", "", "| code | meaning |", "|---|---|"]
+    lines += [f"| {code} | {text} |" for code, text in EXIT_CODES.items()]
+    lines += ["", "## Environment variables", "", "| variable | meaning |", "|---|---|"]
+    lines += [f"| `{name}` | {text} |" for name, text in VARIABLES.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _command(name: str, command: click.Command) -> Iterator[str]:
+    context = click.Context(command)
+    arguments = [p.make_metavar(context) for p in command.params if isinstance(p, click.Argument)]
+    yield f"## `{' '.join(['paceline', name, *arguments])}`"
+    yield re.sub(r"\n[ ]+", "\n", (command.help or "").strip()) + "\n"
+    options = [p for p in command.params if isinstance(p, click.Option)]
+    if options:
+        yield "| option | |\n|---|---|"
+        for option in options:
+            names = ", ".join(f"`{o}`" for o in option.opts)
+            yield f"| {names} | {(option.help or '').rstrip('.')}{_choices(option)} |"
+        yield ""
+    if isinstance(command, click.Group):
+        for child, subcommand in command.commands.items():
+            yield from _command(f"{name} {child}", subcommand)
+
+
+def _choices(option: click.Option) -> str:
+    if isinstance(option.type, click.Choice):
+        return f" ({', '.join(str(c) for c in option.type.choices)})"
+    return ""
+
+
+def grammar() -> str:
+    """Return docs/suites.md: every key of suites and runner profiles."""
+    lines = [
+        "# Suites and runners",
+        "",
+        "A suite says what is measured, a runner profile where. `paceline schema suite` and `paceline schema runner` print JSON",
+        "Schemas for editors; `paceline validate` checks files and names the line and key of every mistake.",
+        "Sizes, rates and durations are written with units: `4KiB`, `100mbit`, `5ms`.",
+        "",
+    ]
+    for title, schema in (("Suite", suite_schema()), ("Runner", runner_schema())):
+        lines += _model(title, schema)
+        for name, part in sorted(schema.get("$defs", {}).items()):
+            lines += _model(f"{title} · {name}", part)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _model(title: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    if "properties" not in schema:
+        return
+    yield f"## {title}"
+    yield " ".join(schema.get("description", "").split()) + "\n"
+    required = set(schema.get("required", ()))
+    yield "| key | | default |\n|---|---|---|"
+    for key, value in schema["properties"].items():
+        default = "required" if key in required else f"`{value.get('default')}`" if "default" in value else ""
+        text = " ".join(str(value.get("description", "")).split()).replace("|", "\\|")
+        yield f"| `{key}` | {text} | {default} |"
+    yield ""
+
+
+PAGES = {"cli.md": command_line, "suites.md": grammar}
+
+
+def main(folder: Path) -> None:
+    """Write all pages into a folder."""
+    for name, make in PAGES.items():
+        (folder / name).write_text(make(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
