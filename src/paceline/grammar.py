@@ -75,24 +75,26 @@ class MetricSetting(FileModel):
 class TechniqueEntry(FileModel):
     """A technique with options, or the same technique under a second label (for A/A comparisons)."""
 
-    technique: str
+    technique: str = Field(description="Name of the technique.")
     label: str | None = Field(None, alias="as", description="Name in tables; default: the technique's own.")
-    options: dict[str, RawScalar] = Field(default_factory=dict)
+    options: dict[str, RawScalar] = Field(default_factory=dict, description="Its settings.")
 
 
 class Versus(FileModel):
     """The other side of a claim's ratio when it differs in more than the technique."""
 
-    technique: str | None = None
-    where: dict[str, RawScalar] = Field(default_factory=dict)
+    technique: str | None = Field(None, description="Its label; default: the claim's own technique.")
+    where: dict[str, RawScalar] = Field(default_factory=dict, description="Parameters that differ.")
 
 
 class Measure(FileModel):
     """Which numbers a claim is about."""
 
-    metric: str
-    technique: str
-    versus: str | Versus | None = None
+    metric: str = Field(description="Name of the metric.")
+    technique: str = Field(description="Label of the technique.")
+    versus: str | Versus | None = Field(
+        None, description="The other side: a label, or a label with parameters of its own."
+    )
     where: dict[str, RawScalar] = Field(
         default_factory=dict, description="Parameters that select the points."
     )
@@ -101,12 +103,12 @@ class Measure(FileModel):
 class Expect(FileModel):
     """What must hold for the whole interval; exactly one key."""
 
-    ratio_at_most: float | None = Field(None, gt=0)
-    ratio_at_least: float | None = Field(None, gt=0)
+    ratio_at_most: float | None = Field(None, gt=0, description="Ratio to the other side, upper bound.")
+    ratio_at_least: float | None = Field(None, gt=0, description="Ratio to the other side, lower bound.")
     equal_within: float | None = Field(None, ge=0, description="|ratio − 1| at most this.")
-    difference_at_most: float | None = None
-    value_at_most: float | None = None
-    value_at_least: float | None = None
+    difference_at_most: float | None = Field(None, description="Difference to the other side, upper bound.")
+    value_at_most: float | None = Field(None, description="The technique's own value, upper bound.")
+    value_at_least: float | None = Field(None, description="The technique's own value, lower bound.")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Expect:
@@ -129,12 +131,14 @@ class Expect(FileModel):
 class Claim(FileModel):
     """A paper's statement as something that this suite measures."""
 
-    id: str
+    id: str = Field(description="Short name, unique in the suite.")
     paper: str = Field(description="Slug in baselines/papers.yaml.")
     quote: str = Field(description="The statement, in a few words of the paper.")
-    scope: Literal["best", "mean", "range", "qualitative", "bound"] = "qualitative"
-    measure: Measure
-    expect: Expect
+    scope: Literal["best", "mean", "range", "qualitative", "bound"] = Field(
+        "qualitative", description="What the paper's number is: its best case, a mean, a range, a bound."
+    )
+    measure: Measure = Field(description="The numbers that stand for the statement.")
+    expect: Expect = Field(description="What they must fulfil.")
     why: str = Field("", description="How the measured thing stands for the paper's statement.")
 
 
@@ -142,12 +146,16 @@ class Tier(FileModel):
     """What a tier changes; keys of the matrix replace those of the suite."""
 
     omit: str | None = Field(None, description="Leave the suite out of this tier, with the reason.")
-    matrix: dict[str, list[RawScalar]] = Field(default_factory=dict)
-    zip: list[dict[str, list[RawScalar]]] | None = None
-    exclude: list[dict[str, RawScalar]] = Field(default_factory=list)
-    techniques: list[str | TechniqueEntry] | None = None
-    workload: dict[str, RawScalar] = Field(default_factory=dict)
-    protocol: dict[str, RawScalar] = Field(default_factory=dict)
+    matrix: dict[str, list[RawScalar]] = Field(
+        default_factory=dict, description="Replaces lists of the matrix."
+    )
+    zip: list[dict[str, list[RawScalar]]] | None = Field(None, description="Replaces the zipped lists.")
+    exclude: list[dict[str, RawScalar]] = Field(
+        default_factory=list, description="Further points to leave out."
+    )
+    techniques: list[str | TechniqueEntry] | None = Field(None, description="Replaces the techniques.")
+    workload: dict[str, RawScalar] = Field(default_factory=dict, description="Replaces shared parameters.")
+    protocol: dict[str, RawScalar] = Field(default_factory=dict, description="Replaces protocol settings.")
 
 
 class SuiteModel(FileModel):
@@ -155,18 +163,28 @@ class SuiteModel(FileModel):
 
     suite: str = Field(description="family/name; the file lies at suites/<family>/<name>.yaml.")
     version: int = Field(ge=1, description="A changed suite gets a new version.")
-    family: str
+    family: str = Field(description="collectives, kernels, training, serving or reasoning.")
     why: str = Field(description="One sentence: why anyone should care about this comparison.")
-    workload: dict[str, RawScalar]
-    baseline: str
-    techniques: list[str | TechniqueEntry] = Field(min_length=1)
-    matrix: dict[str, list[RawScalar]] = Field(default_factory=dict)
-    zip: list[dict[str, list[RawScalar]]] = Field(default_factory=list)
-    exclude: list[dict[str, RawScalar]] = Field(default_factory=list)
-    tiers: dict[TierName, Tier] = Field(default_factory=dict)
-    protocol: Protocol = Field(default_factory=Protocol)
-    metrics: dict[str, MetricSetting] = Field(default_factory=dict)
-    claims: list[Claim] = Field(default_factory=list)
+    workload: dict[str, RawScalar] = Field(description="Parameters that all points share.")
+    baseline: str = Field(description="The technique (or label) that all others are compared with.")
+    techniques: list[str | TechniqueEntry] = Field(min_length=1, description="What is compared.")
+    matrix: dict[str, list[RawScalar]] = Field(
+        default_factory=dict, description="Every combination of these values is a point."
+    )
+    zip: list[dict[str, list[RawScalar]]] = Field(
+        default_factory=list, description="Lists of equal length that advance together."
+    )
+    exclude: list[dict[str, RawScalar]] = Field(
+        default_factory=list, description="Points that match all keys of a rule are left out."
+    )
+    tiers: dict[TierName, Tier] = Field(
+        default_factory=dict, description="What quick, standard and full change."
+    )
+    protocol: Protocol = Field(default_factory=Protocol, description="How it is measured.")
+    metrics: dict[str, MetricSetting] = Field(
+        default_factory=dict, description="Metrics that are compared; the first ranks the board."
+    )
+    claims: list[Claim] = Field(default_factory=list, description="What papers say, to be tested.")
 
     @field_validator("zip", mode="after")
     @classmethod

@@ -54,7 +54,13 @@ def _selection_options(command: Any) -> Any:
             help="A Python file with a technique of your own.",
         ),
         click.option("--runner", default="local-cpu", show_default=True, help="Runner profile."),
-        click.option("--tier", type=click.Choice(TIERS), default="standard", show_default=True),
+        click.option(
+            "--tier",
+            type=click.Choice(TIERS),
+            default="standard",
+            show_default=True,
+            help="How much of each suite.",
+        ),
     ):
         command = option(command)
     return command
