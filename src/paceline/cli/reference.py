@@ -64,8 +64,9 @@ def grammar() -> str:
     lines = [
         "# Suites and runners",
         "",
-        "A suite says what is measured, a runner profile where. `paceline schema suite` and",
-        "`paceline schema runner` print JSON Schemas for editors; `paceline validate` checks files and names the line and key of every mistake.",
+        "A suite says what is measured, a runner profile where.",
+        "`paceline schema suite` and `paceline schema runner` print JSON Schemas for editors;",
+        "`paceline validate` names the line and key of every mistake.",
         "Sizes, rates and durations are written with units: `4KiB`, `100mbit`, `5ms`.",
         "",
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -46,9 +46,11 @@ def run_block(session: Session, block: Block) -> None:
         session.facts["link"] = ceilings.calibrate(session, block.link.get("rate_bytes_per_s"))
     operation = TIMED_OPERATIONS[operation_name]
     problem = make_problem(session, block)
-    arms = _prepare(session, block, operation, problem)
+    gated = _gate_all(session, block, operation, problem)
+    gate_s = _monotonic() - began
+    arms = _prepare(session, block, operation, problem, gated) if gated else []
     if arms:
-        _measure(session, block, arms, began)
+        _measure(session, block, arms, began, gate_s)
 
 
 def make_problem(session: Session, block: Block) -> Problem:
@@ -69,16 +71,27 @@ def make_problem(session: Session, block: Block) -> Problem:
     )
 
 
-def _prepare(session: Session, block: Block, operation: Operation, problem: Problem) -> list[Arm]:
-    """Gate every technique, draw the block's inputs, and return the arms that may be timed."""
+def _gate_all(
+    session: Session, block: Block, operation: Operation, problem: Problem
+) -> list[tuple[Case, Passed]]:
+    """Return the techniques that pass their gate; the others get their results here."""
     gated: list[tuple[Case, Passed]] = []
     for case in block.cases:
         try:
             gated.append((case, _gated(session, block, case, operation, problem)))
         except CaseError as error:
             _fail(session, block, case, error)
-    if not gated:
-        return []
+    return gated
+
+
+def _prepare(
+    session: Session,
+    block: Block,
+    operation: Operation,
+    problem: Problem,
+    gated: Sequence[tuple[Case, Passed]],
+) -> list[Arm]:
+    """Draw the block's inputs and return the arms that may be timed."""
     session.begin(block, "-", "inputs")
     payload = str(block.params["payload"])
     size_bytes = sum(torch.Size(s).numel() * problem.item_bytes for s in operation.shapes(problem))
@@ -175,7 +188,7 @@ def _gated(session: Session, block: Block, case: Case, operation: Operation, pro
     return found
 
 
-def _measure(session: Session, block: Block, arms: list[Arm], began: float) -> None:
+def _measure(session: Session, block: Block, arms: list[Arm], began: float, gate_s: float) -> None:
     protocol = block.protocol
     limits = Limits(
         order=protocol["order"],
@@ -223,7 +236,8 @@ def _measure(session: Session, block: Block, arms: list[Arm], began: float) -> N
             "measure_s": timed - prepared,
             "timed_s": sum(sum(s.samples) + sum(s.warmup) for s in series),
             "num_cases": len(arms),
-            "fixed_s": (prepared - began) / len(arms) + _monotonic() - passes_began,
+            "gate_s": gate_s,
+            "fixed_s": (prepared - began - gate_s) / len(arms) + _monotonic() - passes_began,
         }
         _emit(session, block, arm.case, result)
 

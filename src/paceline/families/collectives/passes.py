@@ -108,8 +108,8 @@ def errors(session: Session, arm: Arm, num_timed: int) -> dict[str, Any]:
 def split(session: Session, arm: Arm) -> dict[str, Any]:
     """Return where a call's time goes, from separate profiled calls: communication and the technique's spans."""
     rows: dict[str, list[float]] = {}
+    session.control.barrier()
     for _ in range(SPLIT_CALLS):
-        session.control.barrier()
         arm.comm.take_split()
         arm.run_untimed()
         taken = arm.comm.take_split()
