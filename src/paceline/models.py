@@ -13,9 +13,9 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class FileModel(BaseModel):
-    """Base of everything read from a YAML file: unknown keys are errors, values are immutable."""
+    """Base of everything read from a YAML file: unknown keys are errors, values are immutable, numbers finite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
 def validate(model: type[Model], located: Located) -> Model:
