@@ -71,7 +71,7 @@ class Parameter:
             case "choice":
                 if value in self.choices:
                     return str(value)
-                raise ValueError(f"'{value}' is not valid; {expected_one_of(str(value), self.choices)}")
+                raise ValueError(f"'{value}' is not a legal {self.name}")
             case "flag":
                 if isinstance(value, bool):
                     return value

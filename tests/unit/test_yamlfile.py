@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.errors import UserError
@@ -30,6 +30,7 @@ TREES = st.dictionaries(
 )
 
 
+@settings(max_examples=15)
 @given(TREES)
 def test_plain_data_reads_back_as_written(data: dict[str, object]) -> None:
     text = yaml.safe_dump(data, default_flow_style=False)
