@@ -70,8 +70,8 @@ class StridedBlock:
 def canonical(datatype: Datatype) -> StridedBlock:
     """Return the canonical form of a nest of types.
 
-    Axes of one part are dropped, and an axis that continues its inner neighbour (its stride equals the inner count times
-    the inner stride) is merged with it; what is left is minimal. A type without elements has one axis of count 0.
+    Axes of one part are dropped, and an axis that continues its inner neighbour (its stride equals the inner count
+    times the inner stride) is merged with it. A type without elements has one axis of count 0.
 
     Raises:
         ValueError: A negative count or a box outside its array.
