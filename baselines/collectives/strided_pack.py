@@ -5,8 +5,8 @@ HPDC 2021, arXiv 2012.14363, section 4 (canonical form) and 5 (packing).
 
 Algorithm:
 1. Describe the data as a nest of types: planes of blocks of elements.
-2. Bring it into its canonical form: merge levels that continue each other and drop levels of one element;
-   what is left is a start and (count, stride) pairs.
+2. Bring it into its canonical form: merge levels that continue each other, drop levels of one element; what is
+   left is a start and (count, stride) pairs.
 3. Pack by one strided copy over that form, send the packed buffer, and unpack it by one strided copy.
 
 Cost: the packed elements, planes · num_blocks · block, in one message from each rank; two passes over them in memory.
