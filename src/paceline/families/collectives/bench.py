@@ -14,7 +14,7 @@ import torch
 
 from paceline.families.collectives import ceilings, passes, scenarios
 from paceline.families.collectives.arm import Arm, MutedArm, make_instance
-from paceline.families.collectives.gate import Passed, gate
+from paceline.families.collectives.gate import LOSSY_COUNT, MIN_LOSSY_COUNT, Passed, gate
 from paceline.families.collectives.operation import Operation
 from paceline.families.collectives.operations import TIMED_OPERATIONS
 from paceline.families.collectives.oracle import Workspace, blind_spots
@@ -122,7 +122,14 @@ def _gated(session: Session, block: Block, case: Case, operation: Operation, pro
     session.begin(block, case.label, "gate")
     loaded = session.loaded(case)
     assert loaded.info is not None
-    fixed = {k: v for k, v in block.params.items() if k not in ("size_bytes", "payload", "root")}
+    lossy = not loaded.info.properties.get("exact", True) and operation.name != "mix"
+    if lossy and problem.count < MIN_LOSSY_COUNT:
+        reason = f"a lossy call on {problem.count} elements cannot be told from a wrong one; needs {MIN_LOSSY_COUNT}"
+        raise CaseError("unsupported", reason)
+    varied = ("size_bytes", "root") if lossy else ("size_bytes", "payload", "root")
+    fixed = {k: v for k, v in block.params.items() if k not in varied}
+    if lossy:
+        fixed["gate_count"] = min(problem.count, LOSSY_COUNT)
     key = f"gate/{case.module}:{case.technique}/{sorted(case.options.items())}/{sorted(fixed.items())}"
     if key not in session.facts:
         make_instance(session, block, case, problem)
