@@ -16,8 +16,8 @@ Error on Gaussian inputs: a bucket is 12σ/256 wide, so one quantisation adds 0.
 quantised, which makes 0.0135 · √((n+1)/2) of the result's norm.
 
 Differences: one chunk a rank without the report's finer pipelining; the outer optimiser is not part of the operation.
-Limits: values beyond 6σ share the mean of the outer bucket, which costs heavy-tailed inputs up to a quarter of the norm;
-chunks of a few thousand elements pay more for the codebook than they save.
+Limits: values beyond 6σ share the mean of the outer bucket, which costs heavy-tailed inputs up to a quarter of the
+norm; chunks of a few hundred elements pay more for the codebook than they save.
 """
 
 from __future__ import annotations

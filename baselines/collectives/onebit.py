@@ -10,8 +10,8 @@ Algorithm (n ranks, buffer cut into n chunks, rank r is the server of chunk r):
 4. Server: compress that sum in the same way, keep its error, and send it to everyone.
 5. Everyone decodes all chunks, the own one too, so that all ranks end with the same bits.
 
-Cost: 2(n−1)/n · S/32 bytes sent by each rank (one bit for each 32-bit element), plus 4 bytes of scale and at most 7 bits
-of padding in each of 2(n−1) messages; two dependent steps. Memory: (1 + 1/n) S of errors in fp32.
+Cost: 2(n−1)/n · S/32 bytes sent by each rank (one bit for each 32-bit element), plus 4 bytes of scale and at most 7
+bits of padding in each of 2(n−1) messages; two dependent steps. Memory: (1 + 1/n) S of errors in fp32.
 
 Differences: sums instead of averages, as the operation asks; one scale for each chunk instead of the whole tensor. The
 warm-up and the frozen variance belong to the optimiser.
@@ -69,7 +69,7 @@ class OneBit:
         self._compress_for_servers(buffer)
         self._exchange(self.to_servers, self.from_workers)
         result = self._serve()
-        messages = self.to_servers
+        messages = list(self.to_servers)
         messages[self.problem.rank] = result
         self._exchange([result] * self.problem.world_size, messages)
         with self.comm.span("decompress"):
