@@ -110,23 +110,54 @@ def gate(
     """
     runner = Runner(session, operation, problem, make)
     seeds = tuple(session.draw_seed("gate", info.name, i) for i in range(NUM_SEEDS))
-    lossy: LossyRule | None = None
-    single = mean = 0.0
+    mean = 0.0
     if operation.name == "mix":
         _gate_mixing(runner, seeds)
     elif info.properties.get("exact", True):
         _gate_exact(runner, seeds, payload)
     else:
-        lossy, single, mean = _gate_lossy(runner, seeds, info.properties, payload)
+        mean = _gate_lossy(runner, seeds, info.properties)
     mistake = session.control.first_problem(runner.mistake)
     if mistake is not None:
         raise CaseError("incorrect", mistake)
-    return Passed(
-        num_checks=runner.num_checks,
-        seeds=seeds,
-        lossy=lossy,
+    return Passed(num_checks=runner.num_checks, seeds=seeds, mean_error=mean)
+
+
+def with_rule(
+    session: Session, operation: Operation, problem: Problem, passed: Passed, make: Make, payload: str
+) -> Passed:
+    """Add the rule that timed calls of a lossy technique on one payload are held to: twice what single calls do.
+
+    Timed calls start without state (``Collective.reset``), so a technique with error feedback is judged by the first
+    call of fresh instances alone; that it makes good what it left out is what ``gate`` proves.
+
+    Raises:
+        CaseError: A result was not finite on some rank.
+    """
+    runner = Runner(session, operation, problem, make)
+    point = sized(problem, min(max(problem.count, MIN_LOSSY_COUNT), LOSSY_COUNT))
+    errors: list[float] = []
+    cosines: list[float] = []
+    for draw in range(SINGLE_CALL_DRAWS):
+        instance = operation.instance(point, payload=payload, seed=passed.seeds[-1] + draw)
+        workspace = Workspace(operation, point, [instance])
+        collective, comm = runner.start(point)
+        workspace.fill(0)
+        runner.call(collective, comm, workspace)
+        check = workspace.check(LossyRule(max_relative_l2=float("inf"), min_cosine=-1.0))
+        runner.note(f"{point.count} elements of {payload}", check.reason)
+        errors.append(check.relative_l2)
+        cosines.append(check.cosine)
+    mistake = session.control.first_problem(runner.mistake)
+    if mistake is not None:
+        raise CaseError("incorrect", mistake)
+    single = max(errors)
+    least = 1e-6 if payload == "gaussian" else ERROR_ON_OTHER_PAYLOADS
+    return replace(
+        passed,
+        num_checks=passed.num_checks + runner.num_checks,
+        lossy=LossyRule(max_relative_l2=max(2.0 * single, least), min_cosine=0.5 * min(cosines)),
         single_call_error=single,
-        mean_error=mean,
     )
 
 
@@ -166,9 +197,8 @@ def _one(runner: Runner, problem: Problem, payload: str, seed: int, magnitude: f
         runner.note(where, check.reason)
 
 
-def _gate_lossy(
-    runner: Runner, seeds: tuple[int, ...], properties: Mapping[str, Any], payload: str
-) -> tuple[LossyRule, float, float]:
+def _gate_lossy(runner: Runner, seeds: tuple[int, ...], properties: Mapping[str, Any]) -> float:
+    """Prove a codec on lossless payloads and on repeated calls; return the error of the mean over those calls."""
     kind = properties.get("error")
     if kind not in ERROR_KINDS:
         raise CaseError("refused", f"a lossy technique declares error: one of {', '.join(ERROR_KINDS)}")
@@ -185,32 +215,7 @@ def _gate_lossy(
         runner.note("gaussian", reason)
     else:
         _note_convergence(runner, early, late, calls)
-    rule, single = _single_call_rule(runner, seeds[2], payload)
-    return rule, single, max(late)
-
-
-def _single_call_rule(runner: Runner, seed: int, payload: str) -> tuple[LossyRule, float]:
-    """Measure what one call of a fresh instance does to the block's payload, and allow timed calls twice that.
-
-    Timed calls start without state (``Collective.reset``), so a technique with error feedback is judged here by its
-    first call alone; that it makes good what it left out is what ``_converge`` proves.
-    """
-    point = sized(runner.problem, min(max(runner.problem.count, MIN_LOSSY_COUNT), LOSSY_COUNT))
-    errors: list[float] = []
-    cosines: list[float] = []
-    for draw in range(SINGLE_CALL_DRAWS):
-        instance = runner.operation.instance(point, payload=payload, seed=seed + draw)
-        workspace = Workspace(runner.operation, point, [instance])
-        collective, comm = runner.start(point)
-        workspace.fill(0)
-        runner.call(collective, comm, workspace)
-        check = workspace.check(LossyRule(max_relative_l2=float("inf"), min_cosine=-1.0))
-        runner.note(f"{point.count} elements of {payload}", check.reason)
-        errors.append(check.relative_l2)
-        cosines.append(check.cosine)
-    single = max(errors)
-    least = 1e-6 if payload == "gaussian" else ERROR_ON_OTHER_PAYLOADS
-    return LossyRule(max_relative_l2=max(2.0 * single, least), min_cosine=0.5 * min(cosines)), single
+    return max(late)
 
 
 def _gate_lossless(runner: Runner, payload: str, seed: int) -> None:
