@@ -15,7 +15,8 @@ messages; one dependent step. Memory: n messages and S in fp32.
 Differences: the paper's workers push to a parameter server, which pushes a low-precision sum back; here every rank
 receives what the server would, so the upstream is the paper's, n−1 times. Layers are runs of equal length, since a
 buffer does not know the layers of its model. Clipping (c = 2.5 in the paper) is off unless ``clip_sigmas`` is set: it
-trades the unbiasedness, which the gate demands, for a lower variance.
+trades unbiasedness for a lower variance (on Gaussian inputs a bias of 0.05 of the norm for an error of 1.0 instead of
+1.5). Deviations are taken about zero instead of the layer's mean.
 Limits: traffic grows with n; the variance grows with the ratio of a layer's largest to its mean magnitude.
 """
 

@@ -15,10 +15,10 @@ With k = 64 (1.6 % density) that is (n−1) · S/137. Memory: S in fp32 for the 
 
 Differences: the sum instead of the mean, as the operation asks. The paper decays the accumulator (it stands in for the
 outer momentum); the default here is 1, because only then does the mean over calls reach the true sum, as the gate
-demands. The two levels are the means of a chunk's larger and smaller chosen magnitudes; the paper's own table is not
-reproduced.
+demands (it refuses 0.9). The two levels are the means of a chunk's larger and smaller chosen magnitudes; the paper's
+own table is not reproduced.
 Limits: traffic grows with n; an element waits about 4096/k calls for its turn, so one call carries little of a dense
-buffer (on Gaussian inputs about 0.94 of the norm is missing).
+buffer (on Gaussian inputs about 0.94 of the norm is missing). A much smaller k converges too slowly for the gate.
 """
 
 from __future__ import annotations

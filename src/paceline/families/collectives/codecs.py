@@ -140,8 +140,8 @@ def encode_ternary(
 ) -> None:
     """Write s·sign(v)·b with b drawn from Bernoulli(|v|/s) and s the layer's largest magnitude, so that E = v.
 
-    With ``clip_sigmas`` above zero values are first clipped to that many standard deviations of their layer, which
-    lowers the variance and costs the unbiasedness of the clipped values.
+    With ``clip_sigmas`` above zero values are first clipped to that many standard deviations of their layer (about
+    zero, where gradients lie), which lowers the variance and costs the unbiasedness of the clipped values.
     """
     count = values_m.numel()
     num_layers = num_parts(count, layer)
@@ -151,10 +151,7 @@ def encode_ternary(
     if clip_sigmas > 0:
         sizes_L1 = torch.full((num_layers, 1), float(layer), device=values_m.device)
         sizes_L1[-1] = count - (num_layers - 1) * layer
-        mean_L1 = rows_LE.sum(dim=1, keepdim=True) / sizes_L1
-        square_L1 = rows_LE.square().sum(dim=1, keepdim=True) / sizes_L1
-        limit_L1 = clip_sigmas * (square_L1 - mean_L1.square()).clamp_(min=0).sqrt_()
-        limit_L1[limit_L1 == 0] = float("inf")
+        limit_L1 = clip_sigmas * (rows_LE.square().sum(dim=1, keepdim=True) / sizes_L1).sqrt_()
         rows_LE = rows_LE.clamp(-limit_L1, limit_L1)
     magnitude_LE = rows_LE.abs()
     scale_L1 = magnitude_LE.amax(dim=1, keepdim=True)
