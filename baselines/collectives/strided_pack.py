@@ -11,8 +11,8 @@ Algorithm:
 
 Cost: the packed elements, planes · num_blocks · block, in one message from each rank; two passes over them in memory.
 
-Differences from the paper: a vectorised copy of the tensor library instead of a chosen GPU kernel; no model that chooses
-between packing methods, since a CPU has one.
+Differences from the paper: a vectorised copy of the tensor library instead of a chosen GPU kernel; no model that
+chooses between packing methods, since a CPU has one.
 Limits: data whose blocks are not equally spaced has no such form.
 """
 

@@ -96,12 +96,19 @@ class Arm:
         self._flush = torch.empty(flush_bytes, dtype=torch.uint8) if flush_bytes else None
 
     def prepare(self) -> Workspace:
-        """Put fresh contents into the next set of buffers."""
+        """Put fresh contents into the next set of buffers, and clear what the technique keeps of earlier ones.
+
+        Draws are unrelated to each other: an error carried over from another draw would be an error of this call.
+        """
         workspace = self.workspaces[self.num_calls % len(self.workspaces)]
         scalable = workspace.operation.scalable and self.passed.lossy is None
         scales = SCALES if self.problem.dtype.is_floating_point else SCALES[:2]
         scale = self.rng.choice(scales) if scalable else 1.0
         workspace.fill(self.rng.randrange(len(workspace.variants)), scale)
+        reset = getattr(self.instance, "reset", None)
+        if reset is not None:
+            with self.session.guard.watch():
+                reset()
         if self._flush is not None:
             self._flush.add_(1)
         self.num_calls += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ import torch
 from paceline.families.collectives import ceilings, passes, scenarios
 from paceline.families.collectives.arm import Arm, MutedArm, make_instance
 from paceline.families.collectives.bare_loop import BareLoop
-from paceline.families.collectives.gate import Passed, gate
+from paceline.families.collectives.gate import LOSSY_COUNT, MIN_LOSSY_COUNT, Passed, gate, with_rule
 from paceline.families.collectives.operation import Instance, Operation
 from paceline.families.collectives.operations import TIMED_OPERATIONS
 from paceline.families.collectives.oracle import LossyRule, Workspace, blind_spots
@@ -167,18 +167,37 @@ def _gated(session: Session, block: Block, case: Case, operation: Operation, pro
     session.begin(block, case.label, "gate")
     loaded = session.loaded(case)
     assert loaded.info is not None
+    lossy = not loaded.info.properties.get("exact", True) and operation.name != "mix"
+    if lossy and problem.count < MIN_LOSSY_COUNT:
+        reason = f"a lossy call on {problem.count} elements cannot be told from a wrong one"
+        raise CaseError("unsupported", f"{reason}; it takes {MIN_LOSSY_COUNT}")
+    payload = str(block.params["payload"])
+
+    def make(point: Problem, comm: Any) -> Any:
+        return loaded.factory(point, comm, **case.options)
+
+    def prove() -> Passed:
+        assert loaded.info is not None
+        return gate(session, operation, problem, loaded.info, make, payload)
+
     fixed = {k: v for k, v in block.params.items() if k not in ("size_bytes", "payload", "root")}
     key = f"gate/{case.module}:{case.technique}/{sorted(case.options.items())}/{sorted(fixed.items())}"
     if key not in session.facts:
-        make_instance(session, block, case, problem)
+        make_instance(
+            session, block, case, problem
+        )  # support may depend on the size, which the gate does not see
+    passed = _remembered(session, key, prove)
+    if not lossy:
+        return passed
+    key = f"{key}/{payload}/{min(problem.count, LOSSY_COUNT)}"
+    return _remembered(session, key, lambda: with_rule(session, operation, problem, passed, make, payload))
 
-        def make(point: Problem, comm: Any) -> Any:
-            return loaded.factory(point, comm, **case.options)
 
+def _remembered(session: Session, key: str, prove: Callable[[], Passed]) -> Passed:
+    """Return or raise what ``prove`` did the first time in this launch."""
+    if key not in session.facts:
         try:
-            session.facts[key] = gate(
-                session, operation, problem, loaded.info, make, str(block.params["payload"])
-            )
+            session.facts[key] = prove()
         except CaseError as error:
             session.facts[key] = error
     found = session.facts[key]
