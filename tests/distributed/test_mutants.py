@@ -6,6 +6,7 @@ the native technique, so that what one of them does to the others would show.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ PROTOCOL = {
 }
 """Enough timed calls for inputs to come again: 4 draws, 6 scales."""
 
+NEEDS_NAMESPACES = {"hides-behind-noise"}
+"""Only the kernel's counters tell; tests/netns has them."""
 DIFFER = r"elements differ, first at"
 EXPECTED: Mapping[str, tuple[str, str]] = {
     "zeros": ("incorrect", DIFFER),
@@ -79,6 +82,7 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "leaves-a-thread": ("refused", r"it left a thread running after its call returned"),
     "leaves-a-transfer": ("incorrect", r"1 transfers were not waited for"),
     "lies-about-cost": ("ok", r"wire_bytes is \d+\.\d, formula \d+"),
+    "hides-behind-noise": ("refused", r"the kernel carried \d+ bytes a call, the communicator \d+"),
     "undeclared-loss": ("refused", r"a lossy technique declares error"),
     "lossy-skips-rank": ("incorrect", r"the mean of 64 calls does not approach the truth"),
     "lossy-is-biased": ("incorrect", r"the mean of 64 calls does not approach the truth"),
@@ -112,7 +116,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Conforma
     for path in FILES:
         for source in read_source(path, module=f"user:{path.stem}"):
             for operation in source.info.implements:
-                operations.setdefault(operation, []).append(source.info.name)
+                if source.info.name not in NEEDS_NAMESPACES:
+                    operations.setdefault(operation, []).append(source.info.name)
     suites = [
         load_suite(write_suite(folder, operation, names), extra=FILES)
         for operation, names in operations.items()
@@ -132,11 +137,10 @@ def test_every_mutant_has_an_expected_end() -> None:
     assert len(names) >= 18
 
 
-@pytest.mark.parametrize("name", sorted(EXPECTED))
+@pytest.mark.parametrize("name", sorted(set(EXPECTED) - NEEDS_NAMESPACES))
 def test_a_mutant_is_refused_for_its_own_reason(
     name: str, results: dict[str, list[ConformanceResult]]
 ) -> None:
-    import re
 
     status, reason = EXPECTED[name]
     for result in results[name]:
@@ -147,5 +151,5 @@ def test_a_mutant_is_refused_for_its_own_reason(
 
 
 def test_an_honest_technique_beside_them_passes(results: dict[str, list[ConformanceResult]]) -> None:
-    assert len(results["native"]) == 5 + 1 - 1
+    assert len(results["native"]) == 6  # one for each operation
     assert not [r.problem for r in results["native"] if r.problem]

@@ -27,10 +27,8 @@ class CachedByAddress:
     def run(self, buffer: Tensor) -> None:
         """Give a wrong result, or a right one by forbidden means."""
         key = (buffer.data_ptr(), buffer.numel())
-        if key not in RESULTS:
-            self.comm.backend.all_reduce(buffer)
-            RESULTS[key] = buffer.clone()
-        buffer.copy_(RESULTS[key])
+        self.comm.backend.all_reduce(buffer)
+        buffer.copy_(RESULTS.setdefault(key, buffer.clone()))
 
 
 def cost(problem: Problem) -> Cost | None:

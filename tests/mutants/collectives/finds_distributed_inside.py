@@ -25,7 +25,8 @@ class FindsDistributedInside:
 
     def run(self, buffer: Tensor) -> None:
         """Give a wrong result, or a right one by forbidden means."""
-        module = getattr(torch, "dis" + "tributed").distributed_c10d
+        name = "distributed"
+        module = getattr(getattr(torch, name), name + "_c10d")
         module.all_reduce(buffer)
 
 

@@ -27,7 +27,8 @@ class HidesBehindOneByte:
         """Give a wrong result, or a right one by forbidden means."""
         size, rank = self.problem.world_size, self.problem.rank
         self.comm.exchange(buffer[:1].clone(), (rank + 1) % size, buffer[:1].clone(), (rank - 1) % size)
-        getattr(torch, "dis" + "tributed").distributed_c10d.all_reduce(buffer)
+        name = "distributed"
+        getattr(getattr(torch, name), name + "_c10d").all_reduce(buffer)
 
 
 def cost(problem: Problem) -> Cost | None:
