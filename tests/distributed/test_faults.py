@@ -30,7 +30,8 @@ ENVIRONMENT = {
 }
 RUN_LIMIT_S = 180
 GONE_WITHIN_S = 10
-NUM_SLOW_RESULTS = 2 * 4 * 2
+MEASUREMENT = '{"line":"measurement"'
+NUM_SLOW_RESULTS = 2 * 2 * 2
 """Launches × sizes × techniques of the suite ``slow``."""
 
 
@@ -176,7 +177,7 @@ def partial(store: Path) -> Path | None:
 
 def finished_lines(store: Path) -> int:
     path = partial(store)
-    return path.read_text().count('"kind":"measurement"') if path else 0
+    return path.read_text().count(MEASUREMENT) if path else 0
 
 
 def interrupt(store: Path, number: signal.Signals) -> tuple[subprocess.Popen[str], str]:
@@ -194,7 +195,7 @@ def resume(store: Path) -> RunRecord:
     (job,) = (store / "jobs").iterdir()
     kept = partial(store)
     assert kept is not None
-    lines = [line for line in kept.read_text().splitlines() if '"kind":"measurement"' in line]
+    lines = [line for line in kept.read_text().splitlines() if MEASUREMENT in line]
     assert lines
     run = start("run", "--resume", job.name, "--results", store, "--quiet")
     output, _ = run.communicate(timeout=RUN_LIMIT_S)
