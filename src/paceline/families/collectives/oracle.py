@@ -215,7 +215,7 @@ LOSSY_BLIND = ("own-input", "low-precision", "truncated-tail", "skipped-rank", "
 def blind_spots(operation: Operation, variants: Sequence[Instance], lossy: LossyRule | None) -> list[str]:
     """Name the known-wrong outputs that the oracle would accept for a point; an empty list clears it.
 
-    One draw may accept a wrong output by chance (a missing element that is nearly zero anyway), but calls use all draws:
+    One draw may accept a wrong output by chance (a missing element that is nearly zero anyway), but calls use all:
     it is a blind spot only if every draw accepts it.
     """
     accepted: dict[str, bool] = {}
