@@ -26,6 +26,8 @@ from paceline.testing import ConformanceResult, results_of
 MUTANTS = Path(__file__).parents[1] / "mutants" / "collectives"
 FILES = sorted(MUTANTS.glob("*.py"))
 RANKS = 3
+NUM_OPERATIONS = 6
+"""Operations that some mutant implements."""
 PROTOCOL = {
     "launches": 1,
     "warmup": "none",
@@ -151,5 +153,5 @@ def test_a_mutant_is_refused_for_its_own_reason(
 
 
 def test_an_honest_technique_beside_them_passes(results: dict[str, list[ConformanceResult]]) -> None:
-    assert len(results["native"]) == 6  # one for each operation
+    assert len(results["native"]) == NUM_OPERATIONS
     assert not [r.problem for r in results["native"] if r.problem]
