@@ -90,6 +90,7 @@ class Arm:
         self.checksums: list[float] = []
         self.sent: list[tuple[int, ...]] = []
         self.messages: list[tuple[int, ...]] = []
+        self.backend_calls: list[int] = []
         self.block = block
         self._input_seed = input_seed
         self._lateness_ns = 0
@@ -138,6 +139,11 @@ class Arm:
         """Return the latest start since the last call, in nanoseconds after the agreed instant."""
         lateness, self._lateness_ns = self._lateness_ns, 0
         return float(lateness)
+
+    @property
+    def exact(self) -> bool:
+        """True when every call must give the whole result."""
+        return self.passed.lossy is None
 
     def cost(self) -> Cost | None:
         """Return the technique's closed form for this problem, or None where it has none.
@@ -205,6 +211,7 @@ class Arm:
             self._note(f"clocks disagree: {duration_ns} ns timed, {wall_ns} ns passed", breached=True)
         self.sent.append(tuple(self.comm.counters.sent_bytes))
         self.messages.append(tuple(self.comm.counters.sent_messages))
+        self.backend_calls.append(self.comm.counters.backend_calls)
         if workspace.operation.name == "mix":
             self.checks.append(Check(passed=True))
             return

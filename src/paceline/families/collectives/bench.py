@@ -265,7 +265,7 @@ def _result(session: Session, arm: Arm, item: Series, alone: Series | None) -> d
     """Judge an arm's timed calls and run the untimed passes over it.
 
     Raises:
-        CaseError: A timed output was wrong, or a sample is faster than the link allows.
+        CaseError: A timed output was wrong, a sample is faster than the link allows, or bytes went another way.
     """
     mistake = session.control.first_problem(arm.mistake)
     if mistake is not None:
@@ -285,7 +285,7 @@ def _result(session: Session, arm: Arm, item: Series, alone: Series | None) -> d
         metrics[name] = {"samples": values}
     metrics.update(passes.errors(session, arm, len(item.samples)))
     metrics.update(passes.split(session, arm))
-    metrics.update(passes.kernel_bytes(session, arm))
+    metrics.update(passes.kernel_bytes(session, arm, figures))
     if alone is not None:
         metrics["exposed_s"] = {
             "samples": [max(a - b, 0.0) for a, b in zip(item.samples, alone.samples, strict=True)]
