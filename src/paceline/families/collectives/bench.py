@@ -30,7 +30,6 @@ _monotonic = time.monotonic
 OVERLAPPED = ("norm_layer", "linear_attention", "sequence_attention")
 """Operations with computation of their own, for which exposed communication is measured."""
 LARGE_BYTES = 4 << 20
-MAX_DRAWS = 6
 CACHE_BYTES_FALLBACK = 32 << 20
 
 
@@ -137,24 +136,16 @@ def _draw(
     num_variants: int,
     rules: Mapping[str, LossyRule | None],
 ) -> tuple[list[Instance], dict[str, str]]:
-    """Draw inputs on which the oracle sees every known mistake; also return what it would miss, for each technique.
-
-    By chance a single wrong element can lie within the bound of its true value (about one draw in a hundred in
-    bfloat16); such draws are drawn again.
-    """
-    for attempt in range(MAX_DRAWS):
-        first = seed + attempt * num_variants
-        variants = [operation.instance(problem, payload=payload, seed=first + i) for i in range(num_variants)]
-        if operation.name == "mix":
-            return variants, {}
-        missed: dict[LossyRule | None, str] = {}
-        for rule in dict.fromkeys(rules.values()):
-            found = ", ".join(blind_spots(operation, variants, rule))
-            text = session.control.first_problem(found or None)
-            if text is not None:
-                missed[rule] = text
-        if not missed:
-            break
+    """Draw the inputs of all calls; also return, for each technique, the known mistakes that its oracle would miss."""
+    variants = [operation.instance(problem, payload=payload, seed=seed + i) for i in range(num_variants)]
+    if operation.name == "mix":
+        return variants, {}
+    missed: dict[LossyRule | None, str] = {}
+    for rule in dict.fromkeys(rules.values()):
+        found = ", ".join(blind_spots(operation, variants, rule))
+        text = session.control.first_problem(found or None)
+        if text is not None:
+            missed[rule] = text
     return variants, {label: missed[rule] for label, rule in rules.items() if rule in missed}
 
 
