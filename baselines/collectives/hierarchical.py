@@ -24,6 +24,7 @@ from torch import Tensor
 
 from paceline import technique
 from paceline.families.collectives.problem import Comm, Cost, Problem, chunk_bounds
+from paceline.families.collectives.rings import all_gather, finish, reduce_scatter, sent
 
 
 @technique(
@@ -43,7 +44,8 @@ class Hierarchical:
         self.comm = comm
         self.levels = _levels(problem, inner, middle)
         chunk = -(-problem.count // self.levels[0])
-        self.incoming = problem.empty(max(chunk, problem.share))
+        row = problem.share * (problem.world_size // self.levels[0])
+        self.incoming = problem.empty(max(chunk, row))
         staged = problem.count if problem.operation != "all_reduce" else 0
         self.stage = problem.empty(staged)
 
@@ -59,10 +61,10 @@ class Hierarchical:
     def _all_reduce(self, buffer: Tensor, level: int) -> None:
         members, me = _ring(self.problem.rank, self.levels, level)
         chunks = [buffer[a:b] for a, b in chunk_bounds(buffer.numel(), len(members))]
-        self._ring_reduce_scatter(chunks, members, me)
+        finish(reduce_scatter(self.comm, chunks, members, me, self.incoming))
         if level + 1 < len(self.levels):
             self._all_reduce(chunks[me], level + 1)
-        self._ring_all_gather(chunks, members, me)
+        finish(all_gather(self.comm, chunks, members, me))
 
     def _all_gather(self, send: Tensor, receive: Tensor) -> None:
         inner, share = self.levels[0], self.problem.share
@@ -71,8 +73,8 @@ class Hierarchical:
         ring, me = _ring(self.problem.rank, (inner, outer), 0)
         across, here = _ring(self.problem.rank, (inner, outer), 1)
         stage_IOS[me, here].copy_(send)
-        self._ring_all_gather(list(stage_IOS[me]), across, here)
-        self._ring_all_gather([part.view(-1) for part in stage_IOS], ring, me)
+        finish(all_gather(self.comm, list(stage_IOS[me]), across, here))
+        finish(all_gather(self.comm, [part.view(-1) for part in stage_IOS], ring, me))
         receive.view(outer, inner, share).copy_(stage_IOS.transpose(0, 1))
 
     def _reduce_scatter(self, send: Tensor, receive: Tensor) -> None:
@@ -82,24 +84,10 @@ class Hierarchical:
         stage_IOS.copy_(send.view(outer, inner, share).transpose(0, 1))
         ring, me = _ring(self.problem.rank, (inner, outer), 0)
         across, here = _ring(self.problem.rank, (inner, outer), 1)
-        self._ring_reduce_scatter([part.view(-1) for part in stage_IOS], ring, me)
-        self._ring_reduce_scatter(list(stage_IOS[me]), across, here)
+        rows = [part.view(-1) for part in stage_IOS]
+        finish(reduce_scatter(self.comm, rows, ring, me, self.incoming))
+        finish(reduce_scatter(self.comm, list(stage_IOS[me]), across, here, self.incoming))
         receive.copy_(stage_IOS[me, here])
-
-    def _ring_reduce_scatter(self, chunks: Sequence[Tensor], members: Sequence[int], me: int) -> None:
-        """Leave the members' sum of chunk ``me`` in it; the other chunks hold partial sums."""
-        size = len(members)
-        for step in range(size - 1):
-            outgoing, incoming = chunks[(me - step - 1) % size], chunks[(me - step - 2) % size]
-            scratch = self.incoming[: incoming.numel()]
-            self.comm.exchange(outgoing, members[(me + 1) % size], scratch, members[me - 1])
-            incoming.add_(scratch)
-
-    def _ring_all_gather(self, chunks: Sequence[Tensor], members: Sequence[int], me: int) -> None:
-        size = len(members)
-        for step in range(size - 1):
-            outgoing, incoming = chunks[(me - step) % size], chunks[(me - step - 1) % size]
-            self.comm.exchange(outgoing, members[(me + 1) % size], incoming, members[me - 1])
 
 
 def _levels(problem: Problem, inner: int, middle: int) -> tuple[int, ...]:
@@ -128,11 +116,11 @@ def cost(problem: Problem, *, inner: int = 2, middle: int = 0) -> Cost:
     n, item = problem.world_size, problem.item_bytes
     levels = _levels(problem, inner, middle)
     if problem.operation == "all_reduce":
-        sent, messages = zip(*(_all_reduce_sent(r, problem.count, levels) for r in range(n)), strict=True)
+        leaving, messages = zip(*(_all_reduce_sent(r, problem.count, levels) for r in range(n)), strict=True)
         return Cost(
-            sent_bytes=max(sent) * item,
+            sent_bytes=max(leaving) * item,
             messages=max(messages),
-            total_bytes=sum(sent) * item,
+            total_bytes=sum(leaving) * item,
             steps=2 * sum(size - 1 for size in levels),
         )
     outer = n // levels[0]
@@ -147,9 +135,7 @@ def _all_reduce_sent(rank: int, count: int, levels: Sequence[int]) -> tuple[int,
     for level, size in enumerate(levels):
         _, me = _ring(rank, levels, level)
         sizes = [b - a for a, b in chunk_bounds(count, size)]
-        scattered = [s for i, s in enumerate(sizes) if i != me]
-        gathered = [s for i, s in enumerate(sizes) if i != (me + 1) % size]
-        elements += sum(scattered) + sum(gathered)
-        messages += sum(1 for s in (*scattered, *gathered) if s)
+        more, parts = sent(sizes, me)
+        elements, messages = elements + more, messages + parts
         count = sizes[me]
     return elements, messages

@@ -57,4 +57,5 @@ def load_papers(path: Path | None = None) -> Mapping[str, Paper]:
         UserError: The ledger is missing, malformed, or names a paper twice.
     """
     file = path or content.ledger_file()
-    return _load(str(file), file.stat().st_mtime_ns)
+    modified_ns = file.stat().st_mtime_ns if file.exists() else 0
+    return _load(str(file), modified_ns)

@@ -1,0 +1,78 @@
+"""All-scan: the running state passes from rank to rank in blocks, each rank working on one while the next travels.
+
+Chou et al., "ZeCO: Zero Communication Overhead Sequence Parallelism for Linear Attention", arXiv 2507.01004, 2025,
+section 3.2 (All-Scan) and algorithm 1.
+
+Algorithm (n ranks hold consecutive chunks of the sequence; H heads of width D; the state is H·D·D numbers):
+1. Ask for all blocks of the state that the previous rank will send, then run the own chunk with a zero prefix.
+2. As each block arrives, decay it, add the own contribution, and send it on to the next rank.
+3. Once the whole prefix state is there, add its part to the chunk's outputs.
+Blocks are cut along the key dimension, whose rows of the state do not depend on each other.
+
+Cost: H·D·D elements from each rank but the last, in ``blocks`` messages, whatever the sequence length and n;
+completion after n − 1 + (blocks − 1) block times instead of (n − 1) · blocks.
+
+Differences from the paper: point-to-point messages of a process group instead of one-sided puts between GPUs; the own
+chunk's outputs are computed before the first block is waited for, in one piece.
+Limits: the last rank still waits for n − 1 hops.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.collectives.linear_attention import apply_prefix, local_pass
+from paceline.families.collectives.problem import Comm, Cost, Problem, chunk_bounds
+
+
+@technique(
+    name="all-scan",
+    family="collectives",
+    implements=("linear_attention",),
+    summary="the state passes from rank to rank in blocks, pipelined",
+    paper="zeco",
+    options={"blocks": 4},
+    properties={"exact": True},
+)
+class AllScan:
+    """Pipelined prefix scan of the state. T tokens, H heads, D width."""
+
+    def __init__(self, problem: Problem, comm: Comm, *, blocks: int = 4) -> None:
+        self.problem = problem
+        self.comm = comm
+        heads, width = problem.integer("heads"), problem.integer("head_dim")
+        self.bounds = [(a, b) for a, b in chunk_bounds(width, blocks) if b > a]
+        self.prefix_HDD = torch.zeros(heads, width, width, dtype=problem.dtype, device=problem.device)
+        self.arriving = [problem.empty(heads, b - a, width) for a, b in self.bounds]
+
+    def run(
+        self, q_THD: Tensor, k_THD: Tensor, v_THD: Tensor, log_decay_THD: Tensor, out_THD: Tensor
+    ) -> None:
+        """Attend over the whole sequence up to each token."""
+        rank, last = self.problem.rank, self.problem.world_size - 1
+        receives = [self.comm.start(receives=[(b, rank - 1)]) for b in self.arriving] if rank > 0 else []
+        local = local_pass(q_THD, k_THD, v_THD, log_decay_THD)
+        sends = []
+        for index, (start, stop) in enumerate(self.bounds):
+            if rank > 0:
+                receives[index].wait()
+                self.prefix_HDD[:, start:stop] = self.arriving[index]
+            if rank < last:
+                kept_HB = local.decay_HD[:, start:stop].unsqueeze(-1)
+                block_HBD = self.prefix_HDD[:, start:stop] * kept_HB + local.state_HDD[:, start:stop]
+                sends.append(self.comm.start(sends=[(block_HBD.contiguous(), rank + 1)]))
+        apply_prefix(local, self.prefix_HDD, out_THD)
+        for transfer in sends:
+            transfer.wait()
+
+
+def cost(problem: Problem, *, blocks: int = 4) -> Cost:
+    """Return the closed forms of the header."""
+    n, width = problem.world_size, problem.integer("head_dim")
+    state = problem.integer("heads") * width * width * problem.item_bytes
+    if n == 1:
+        return Cost(sent_bytes=0, messages=0, total_bytes=0, steps=0)
+    parts = min(blocks, width)
+    return Cost(sent_bytes=state, messages=parts, total_bytes=state * (n - 1), steps=n - 1 + parts - 1)
