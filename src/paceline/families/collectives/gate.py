@@ -32,7 +32,7 @@ LOSSY_COUNT = 6 * 4096 + 37
 NUM_SEGMENTS = 8
 CONVERGENCE_CALLS = (8, 64)
 SINGLE_CALL_DRAWS = 4
-MIN_LOSSY_COUNT = 1000
+MIN_LOSSY_COUNT = 512
 """Fewer elements scatter too much for one lossy call to be told from a wrong one."""
 ERROR_ON_OTHER_PAYLOADS = 1.0
 """A codec proves its error on gaussian inputs; what it does to others is a finding, up to that of sending nothing.
