@@ -149,9 +149,7 @@ def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> st
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _y_grid(
-    axis: Axis, left: float, right: float, form: Format, ticks: Sequence[float] | None = None
-) -> str:
+def _y_grid(axis: Axis, left: float, right: float, form: Format, ticks: Sequence[float] | None = None) -> str:
     parts = []
     for tick in ticks or axis.ticks():
         y = axis.at(tick)

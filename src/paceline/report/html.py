@@ -25,7 +25,10 @@ VERDICT_CLASSES = {
     "partly": "even",
 }
 """Class of the style sheet for each verdict; the rest stays quiet."""
-TEXT_COLUMNS = frozenset({"technique", "verdict", "suite", "metric", "what", "why", "reason", "status"})
+TEXT_COLUMNS = frozenset(
+    {"technique", "verdict", "suite", "metric", "what", "why", "reason", "status", "paper", "run", "file"}
+)
+"""Columns that stay on the left even when a text begins with a digit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,49 +82,44 @@ def page_of_tables(title: str, tables: Sequence[Table]) -> str:
 
 def plain_grid(table: Table) -> Grid:
     """Mark up a table cell by cell: numbers to the right, verdicts in their colours."""
-    rows = tuple(
-        tuple(body_cell(h, text) for h, text in zip(table.headers, row, strict=True)) for row in table.rows
-    )
-    return grid(table.title, table.headers, (rows,) if rows else (), notes=table.notes)
-
-
-def grid(
-    title: str,
-    headers: Sequence[str],
-    groups: Sequence[Sequence[Sequence[Cell]]],
-    notes: Sequence[str] = (),
-) -> Grid:
-    """Put cells under headers that are aligned like their columns."""
-    return Grid(
-        title=title,
-        headers=tuple(Cell(text=h, kind=column_kind(h)) for h in headers),
-        groups=tuple(tuple(tuple(row) for row in rows) for rows in groups),
-        notes=tuple(notes),
-    )
+    return rows_grid(table.title, table.headers, table.rows, table.notes)
 
 
 def rows_grid(
     title: str, headers: Sequence[str], rows: Sequence[Sequence[Cell | str]], notes: Sequence[str] = ()
 ) -> Grid:
-    """Make a grid of one group from texts and cells."""
-    cells = [
-        [c if isinstance(c, Cell) else body_cell(h, c) for h, c in zip(headers, row, strict=True)]
+    """Make a grid of one group of rows from texts and cells."""
+    kinds = column_kinds(headers, [[c.text if isinstance(c, Cell) else c for c in row] for row in rows])
+    cells = tuple(
+        tuple(
+            c if isinstance(c, Cell) else body_cell(h, c, kind)
+            for h, c, kind in zip(headers, row, kinds, strict=True)
+        )
         for row in rows
-    ]
-    return grid(title, headers, [cells] if cells else [], notes)
+    )
+    return Grid(
+        title=title,
+        headers=tuple(Cell(text=h, kind=kind) for h, kind in zip(headers, kinds, strict=True)),
+        groups=(cells,) if cells else (),
+        notes=tuple(notes),
+    )
 
 
-def column_kind(header: str) -> str:
-    """Return the class of a column: text or number."""
-    return "text" if header in TEXT_COLUMNS else "num"
+def column_kinds(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return ``num`` for columns that hold numbers, else ``text``."""
+    numeric = [any(_begins_with_digit(row[i]) for row in rows) for i in range(len(headers))]
+    return ["num" if n and h not in TEXT_COLUMNS else "text" for h, n in zip(headers, numeric, strict=True)]
 
 
-def body_cell(header: str, text: str, *, href: str | None = None) -> Cell:
+def _begins_with_digit(text: str) -> bool:
+    return text.lstrip("-−[")[:1].isdigit()
+
+
+def body_cell(header: str, text: str, kind: str) -> Cell:
     """Mark up one text below a header."""
-    kind = column_kind(header)
-    if header == "verdict":
-        kind += f" verdict {verdict_class(text)}"
-    return Cell(text=text, href=href, kind=kind)
+    if header in ("verdict", "status"):
+        return Cell(text=text, kind=f"{kind} verdict {verdict_class(text)}")
+    return Cell(text=text, kind=kind)
 
 
 def verdict_class(text: str) -> str:
