@@ -90,6 +90,21 @@ class Choice:
                     )
 
 
+def left_out(records: Sequence[RunRecord], choice: Choice) -> list[str]:
+    """Describe the chosen cases that have no number, for formats that can only hold numbers."""
+    texts = {
+        " ".join(f"{m.suite} {m.label} {_point(m)} launch {m.launch}: {m.status}: {m.reason}".split())
+        for r in records
+        for m in choice.of(r)
+        if m.status != "ok"
+    }
+    return sorted(texts)
+
+
+def _point(m: Measurement) -> str:
+    return " ".join(f"{k}={v}" for k, v in sorted(m.params.items()) if v is not None)
+
+
 def render(style: str, records: Sequence[RunRecord], choice: Choice) -> bytes:
     """Return an export as bytes.
 

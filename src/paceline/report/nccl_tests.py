@@ -20,7 +20,7 @@ from paceline.family import load_family
 from paceline.imports.nccl_names import PROGRAMS, REDUCING, ROOTED, TYPE_NAMES
 from paceline.imports.nccl_text import OWN_LINE
 from paceline.record import IMPORTED
-from paceline.report.exports import Choice
+from paceline.report.exports import Choice, left_out
 from paceline.stats import estimate_value
 from paceline.store import RunRecord
 
@@ -37,7 +37,8 @@ class Half:
 
     time_s: float
     algbw: float
-    busbw: float | None
+    busbw: float
+    """0 for one rank, as nccl-tests prints it."""
     wrong: int | None
 
 
@@ -75,7 +76,8 @@ def table(records: Sequence[RunRecord], choice: Choice) -> str:
             fix="paceline export csv",
         )
     head = f"# Columns of nccl-tests, written by paceline {__version__}: not an output of nccl-tests\n"
-    return head + "".join(_section(facts, lines) for facts, lines in sections.items())
+    missing = "".join(f"# Left out: {text}\n" for text in left_out(records, choice))
+    return head + "".join(_section(facts, lines) for facts, lines in sections.items()) + missing
 
 
 def _lines(point: Point, choice: Choice) -> Iterator[tuple[str, dict[str, Any], Line]]:
@@ -102,7 +104,8 @@ def _own_half(point: Point, op: str, cells: Mapping[str, Cell]) -> Half | None:
     algbw = derived["algbw"].compute(point.params, time_s)
     if algbw is None:
         return None
-    return Half(time_s=time_s, algbw=algbw, busbw=derived["busbw"].compute(point.params, time_s), wrong=0)
+    busbw = derived["busbw"].compute(point.params, time_s)
+    return Half(time_s=time_s, algbw=algbw, busbw=busbw or 0.0, wrong=0)
 
 
 def _imported_half(cells: Mapping[str, Cell]) -> Half | None:
@@ -169,9 +172,8 @@ def _row(line: Line) -> str:
 
 
 def _half(half: Half) -> str:
-    busbw = "N/A" if half.busbw is None else fit(half.busbw / 1e9, 6)
     wrong = "N/A" if half.wrong is None else f"{half.wrong:g}"
-    return f"  {fit(half.time_s * 1e6, 7):>7}  {fit(half.algbw / 1e9, 6):>6}  {busbw:>6}  {wrong:>6}"
+    return f"  {fit(half.time_s * 1e6, 7):>7}  {fit(half.algbw / 1e9, 6):>6}  {fit(half.busbw / 1e9, 6):>6}  {wrong:>6}"
 
 
 def fit(value: float, width: int) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from paceline import __version__
 from paceline.compare import Cell, Point, grade_of, points_of
 from paceline.errors import UserError
-from paceline.report.exports import Choice
+from paceline.report.exports import Choice, left_out
 from paceline.store import RunRecord
 
 SCHEMA_VERSION = "5.1.0"
@@ -60,7 +60,11 @@ def document(records: Sequence[RunRecord], choice: Choice) -> dict[str, Any]:
         "benchmarks": benchmarks,
         "datetime": first.started,
         "version": SCHEMA_VERSION,
-        "paceline": {"version": __version__, "runs": [r.run_id for r in records]},
+        "paceline": {
+            "version": __version__,
+            "runs": [r.run_id for r in records],
+            "left_out": left_out(records, choice),
+        },
     }
 
 
