@@ -77,9 +77,9 @@ def test_pytest_benchmark_compares_an_export_and_prints_the_mean_of_the_raw_samp
         *("--metrics", "latency"),
     )
     assert outcome.exit_code == 0, outcome.output
+    program = str(Path(sys.executable).with_name("pytest-benchmark"))
     compared = subprocess.run(
-        [str(Path(sys.executable).with_name("pytest-benchmark")), "compare", str(target)]
-        + ["--columns=mean,median,iqr,rounds", f"--csv={table}"],
+        [program, "compare", str(target), "--columns=mean,median,iqr,rounds", f"--csv={table}"],
         capture_output=True,
         text=True,
         timeout=120,

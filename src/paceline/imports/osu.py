@@ -54,6 +54,7 @@ _KNOWN: Mapping[str, str] = {
     "all-to-all personalized exchange": "all_to_all",
     "broadcast": "broadcast",
     "reduce": "reduce",
+    "barrier": "barrier",
 }
 
 
