@@ -16,16 +16,13 @@ from paceline.record import Measurement, Run
 from paceline.stats import (
     Estimate,
     Launches,
-    Verdict,
-    benjamini_hochberg,
     compare_difference,
     compare_ratio,
     compare_unpaired,
     estimate_value,
-    judge,
-    rank_intervals,
 )
 from paceline.store import RunRecord
+from paceline.verdict import Verdict, benjamini_hochberg, judge, rank_intervals
 
 LEADERBOARD_LAUNCHES = 5
 GRADES: Mapping[str, str] = {

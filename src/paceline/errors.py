@@ -109,7 +109,7 @@ def nearest(name: str, choices: Iterable[str]) -> str | None:
 
 def expected_one_of(name: str, choices: Iterable[str]) -> str:
     """Describe the valid values and, when one is close to ``name``, suggest it."""
-    options = sorted(choices)
+    options = sorted(set(choices))
     shown = ", ".join(options) if options else "nothing (there is none)"
     match = nearest(name, options)
     return f"one of: {shown}" + (f" — did you mean '{match}'?" if match else "")

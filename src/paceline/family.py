@@ -17,7 +17,7 @@ from typing import Literal
 
 from paceline.errors import UserError, expected_one_of
 from paceline.technique import Technique
-from paceline.units import parse_duration, parse_rate, parse_size
+from paceline.units import finite, parse_duration, parse_rate, parse_size
 
 ParameterKind = Literal["size", "count", "number", "choice", "flag", "duration", "rate", "text"]
 Scalar = str | int | float | bool | None
@@ -67,11 +67,11 @@ class Parameter:
                     return value
             case "number":
                 if isinstance(value, int | float) and not isinstance(value, bool):
-                    return float(value)
+                    return finite(value)
             case "choice":
                 if value in self.choices:
                     return str(value)
-                raise ValueError(f"'{value}' is not valid; {expected_one_of(str(value), self.choices)}")
+                raise ValueError(f"'{value}' is not a legal {self.name}")
             case "flag":
                 if isinstance(value, bool):
                     return value

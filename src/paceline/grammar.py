@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from paceline.models import FileModel
 from paceline.units import parse_duration
@@ -142,6 +142,15 @@ class Claim(FileModel):
     why: str = Field("", description="How the measured thing stands for the paper's statement.")
 
 
+def _equal_lengths(group: dict[str, list[RawScalar]]) -> dict[str, list[RawScalar]]:
+    if len({len(items) for items in group.values()}) > 1:
+        raise ValueError("lists that advance together must be of equal length")
+    return group
+
+
+ZippedLists = Annotated[dict[str, list[RawScalar]], AfterValidator(_equal_lengths)]
+
+
 class Tier(FileModel):
     """What a tier changes; keys of the matrix replace those of the suite."""
 
@@ -149,11 +158,13 @@ class Tier(FileModel):
     matrix: dict[str, list[RawScalar]] = Field(
         default_factory=dict, description="Replaces lists of the matrix."
     )
-    zip: list[dict[str, list[RawScalar]]] | None = Field(None, description="Replaces the zipped lists.")
+    zip: list[ZippedLists] | None = Field(None, description="Replaces the zipped lists.")
     exclude: list[dict[str, RawScalar]] = Field(
         default_factory=list, description="Further points to leave out."
     )
-    techniques: list[str | TechniqueEntry] | None = Field(None, description="Replaces the techniques.")
+    techniques: list[str | TechniqueEntry] | None = Field(
+        None, min_length=1, description="Replaces the techniques."
+    )
     workload: dict[str, RawScalar] = Field(default_factory=dict, description="Replaces shared parameters.")
     protocol: dict[str, RawScalar] = Field(default_factory=dict, description="Replaces protocol settings.")
 
@@ -171,7 +182,7 @@ class SuiteModel(FileModel):
     matrix: dict[str, list[RawScalar]] = Field(
         default_factory=dict, description="Every combination of these values is a point."
     )
-    zip: list[dict[str, list[RawScalar]]] = Field(
+    zip: list[ZippedLists] = Field(
         default_factory=list, description="Lists of equal length that advance together."
     )
     exclude: list[dict[str, RawScalar]] = Field(
@@ -185,14 +196,6 @@ class SuiteModel(FileModel):
         default_factory=dict, description="Metrics that are compared; the first ranks the board."
     )
     claims: list[Claim] = Field(default_factory=list, description="What papers say, to be tested.")
-
-    @field_validator("zip", mode="after")
-    @classmethod
-    def _equal_lengths(cls, value: list[dict[str, list[RawScalar]]]) -> list[dict[str, list[RawScalar]]]:
-        for group in value:
-            if len({len(items) for items in group.values()}) > 1:
-                raise ValueError("lists that advance together must be of equal length")
-        return value
 
 
 def merge_protocol(protocol: Protocol, tier: Tier | None) -> Protocol:

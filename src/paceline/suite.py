@@ -190,9 +190,8 @@ def _parameter_errors(
             try:
                 parameter.parse(item)
             except ValueError as error:
-                yield UserError(
-                    str(error), where=suite.located.where((*at, key, i)), expected=_kind(parameter)
-                )
+                place = (*at, key, i) if (*at, key, i) in suite.located.lines else (*at, key)
+                yield UserError(str(error), where=suite.located.where(place), expected=_kind(parameter, item))
 
 
 def _rule_errors(
@@ -249,10 +248,11 @@ def _tier_errors(suite: Suite, name: str, tier: Tier) -> Iterator[UserError]:
     except ValidationError as error:
         problem = error.errors()[0]
         key = str(problem["loc"][0]) if problem["loc"] else ""
+        unknown = problem["type"] == "extra_forbidden"
         yield UserError(
-            str(problem["msg"]).removeprefix("Value error, "),
+            f"unknown key '{key}'" if unknown else str(problem["msg"]).removeprefix("Value error, "),
             where=suite.located.where((*at, "protocol", *([key] if key else []))),
-            expected=expected_one_of(key, Protocol.model_fields),
+            expected=expected_one_of(key, Protocol.model_fields) if unknown else None,
         )
 
 
@@ -260,6 +260,12 @@ def _claim_errors(suite: Suite, labels: list[str]) -> Iterator[UserError]:
     seen: set[str] = set()
     for i, claim in enumerate(suite.model.claims):
         at: tuple[str | int, ...] = ("claims", i)
+        if not valid_name(claim.id) or "/" in claim.id:
+            yield UserError(
+                f"'{claim.id}' is not a claim id",
+                where=suite.located.where((*at, "id")),
+                expected="lower-case letters, digits and '-'",
+            )
         if claim.id in seen:
             yield UserError(
                 f"the claim id '{claim.id}' is used twice", where=suite.located.where((*at, "id"))
@@ -322,7 +328,7 @@ def _labels(suite: Suite) -> list[str]:
     return [(i if isinstance(i, str) else i.label or i.technique) for i in items]
 
 
-def _kind(parameter: Parameter) -> str:
+def _kind(parameter: Parameter, given: RawScalar) -> str:
     examples = {
         "size": "a size such as 4KiB (or a whole number of bytes)",
         "count": "a whole number",
@@ -331,6 +337,6 @@ def _kind(parameter: Parameter) -> str:
         "duration": "a duration such as 5ms",
         "rate": "a rate such as 100mbit",
         "text": "text",
-        "choice": f"one of: {', '.join(parameter.choices)}",
+        "choice": expected_one_of(str(given), parameter.choices),
     }
     return examples[parameter.kind]

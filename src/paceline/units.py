@@ -8,11 +8,16 @@ with an ``i`` (``KiB`` = 1024 bytes, ``kB`` = 1000 bytes).
 
 from __future__ import annotations
 
-import math
 import re
+import sys
+from collections.abc import Iterable
+from fractions import Fraction
 from typing import Final
 
-_NUMBER: Final = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ/]*)\s*$")
+_NUMBER: Final = re.compile(
+    r"\s*((?:[0-9]{1,40}(?:\.[0-9]{1,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-zµ]*)\s*"
+)
+"""Bounded everywhere: a hostile file must not buy time or memory with digits."""
 
 SIZE_UNITS: Final[dict[str, int]] = {
     "B": 1,
@@ -26,6 +31,7 @@ SIZE_UNITS: Final[dict[str, int]] = {
     "GiB": 1024**3,
     "TiB": 1024**4,
 }
+MAX_SIZE_BYTES: Final = 2**63 - 1
 RATE_UNITS: Final[dict[str, float]] = {
     "bit": 0.125,
     "kbit": 125.0,
@@ -44,15 +50,15 @@ DURATION_UNITS: Final[dict[str, float]] = {
 }
 
 
-def _split(text: str, kind: str, units: dict[str, float]) -> tuple[float, float]:
-    match = _NUMBER.match(text)
+def _split(text: str, kind: str, units: Iterable[str]) -> tuple[str, str]:
+    match = _NUMBER.fullmatch(text)
     if match is None:
-        raise ValueError(f"'{text}' is not a {kind}; write a number and one of: {', '.join(units)}")
-    number, unit = float(match.group(1)), match.group(2)
+        raise ValueError(f"'{text[:40]}' is not a {kind}; write a number and one of: {', '.join(units)}")
+    number, unit = match.groups()
     if unit not in units:
         problem = "has no unit" if not unit else f"has the unknown unit '{unit}'"
         raise ValueError(f"'{text}' {problem}; a {kind} takes one of: {', '.join(units)}")
-    return number, units[unit]
+    return number, unit
 
 
 def parse_size(value: int | str) -> int:
@@ -64,19 +70,19 @@ def parse_size(value: int | str) -> int:
     if isinstance(value, bool):
         raise ValueError(f"{value} is not a size")
     if isinstance(value, int):
-        size = float(value)
+        size = Fraction(value)
     else:
-        number, scale = _split(value, "size", {k: float(v) for k, v in SIZE_UNITS.items()})
-        size = number * scale
-    if size < 0 or size != int(size):
-        raise ValueError(f"'{value}' is not a whole, non-negative number of bytes")
+        number, unit = _split(value, "size", SIZE_UNITS)
+        size = Fraction(number) * SIZE_UNITS[unit]
+    if size.denominator != 1 or not 0 <= size <= MAX_SIZE_BYTES:
+        raise ValueError(f"'{str(value)[:40]}' is not a whole, non-negative number of bytes below 2^63")
     return int(size)
 
 
 def parse_rate(value: str) -> float:
     """Return bytes per second from a link rate such as ``100mbit``; a bare number is refused."""
-    number, scale = _split(value, "rate", RATE_UNITS)
-    return _positive(number * scale, value)
+    number, unit = _split(value, "rate", RATE_UNITS)
+    return _positive(float(number) * RATE_UNITS[unit], value)
 
 
 def parse_duration(value: str | float) -> float:
@@ -84,15 +90,22 @@ def parse_duration(value: str | float) -> float:
     if isinstance(value, bool):
         raise ValueError(f"{value} is not a duration")
     if isinstance(value, int | float):
-        return _positive(float(value), value, zero=True)
-    number, scale = _split(value, "duration", DURATION_UNITS)
-    return _positive(number * scale, value, zero=True)
+        return _positive(value, value, zero=True)
+    number, unit = _split(value, "duration", DURATION_UNITS)
+    return _positive(float(number) * DURATION_UNITS[unit], value, zero=True)
+
+
+def finite(value: float) -> float:
+    """Return a number as a float; NaN and what no float can hold are refused."""
+    if not -sys.float_info.max <= value <= sys.float_info.max:
+        raise ValueError(f"'{str(value)[:40]}' is not a finite number")
+    return float(value)
 
 
 def _positive(number: float, shown: object, *, zero: bool = False) -> float:
-    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
-        raise ValueError(f"'{shown}' must be {'non-negative' if zero else 'positive'} and finite")
-    return number
+    if not 0 <= number <= sys.float_info.max or (number == 0 and not zero):
+        raise ValueError(f"'{str(shown)[:40]}' must be {'non-negative' if zero else 'positive'} and finite")
+    return float(number)
 
 
 _DECIMAL: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))

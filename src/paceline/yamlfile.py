@@ -53,14 +53,11 @@ def load(path: Path) -> Located:
 def read_text(path: Path) -> str:
     """Read a bounded UTF-8 text file, turning every failure into a ``UserError``."""
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise UserError(
-                f"the file is {size} bytes long",
-                where=str(path),
-                expected=f"at most {MAX_BYTES} bytes",
-            )
-        return path.read_bytes().decode("utf-8")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise UserError("the file is too large", where=str(path), expected=f"at most {MAX_BYTES} bytes")
+        return data.decode("utf-8")
     except FileNotFoundError as error:
         raise UserError("no such file", where=str(path)) from error
     except IsADirectoryError as error:
@@ -74,7 +71,7 @@ def read_text(path: Path) -> str:
 def parse(text: str, path: Path) -> Located:
     """Parse YAML text; ``path`` only names it in messages."""
     try:
-        _refuse_aliases(text, path)
+        _refuse_bombs(text, path)
         node = yaml.compose(text, Loader=yaml.CSafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -91,22 +88,25 @@ def parse(text: str, path: Path) -> Located:
     return Located(path=path, data=data, lines=lines)
 
 
-def _refuse_aliases(text: str, path: Path) -> None:
+def _refuse_bombs(text: str, path: Path) -> None:
+    """Stop at the first alias or at the first level too many: both cost the parser far more than the file is long."""
+    depth = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        anchored = isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None
-        if anchored:
+        where = f"{path}:{event.start_mark.line + 1 if event.start_mark else 1}"
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise UserError(
                 "anchors and aliases are not accepted: nested ones expand without bound",
-                where=f"{path}:{event.start_mark.line + 1 if event.start_mark else 1}",
+                where=where,
                 expected="the value written out",
             )
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise UserError("nested too deeply", where=where, expected=f"at most {MAX_DEPTH} levels")
 
 
 def _build(node: yaml.Node, key_path: KeyPath, lines: dict[KeyPath, int], path: Path) -> Any:
     line = node.start_mark.line + 1
     lines.setdefault(key_path, line)
-    if len(key_path) > MAX_DEPTH:
-        raise UserError("nested too deeply", where=f"{path}:{line}", expected=f"at most {MAX_DEPTH} levels")
     if isinstance(node, yaml.MappingNode):
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -126,12 +126,14 @@ def _build(node: yaml.Node, key_path: KeyPath, lines: dict[KeyPath, int], path: 
 
 def _scalar(node: yaml.Node, path: Path) -> Any:
     loader = yaml.CSafeLoader("")
+    where = f"{path}:{node.start_mark.line + 1}"
     try:
         value = loader.construct_object(node)
     except yaml.YAMLError as error:
-        raise UserError(
-            f"unknown YAML tag '{node.tag}'", where=f"{path}:{node.start_mark.line + 1}"
-        ) from error
+        raise UserError(f"unknown YAML tag '{node.tag}'", where=where) from error
+    except (ValueError, KeyError, AttributeError, OverflowError) as error:  # what PyYAML lets through
+        kind = node.tag.rpartition(":")[2]
+        raise UserError(f"'{node.value[:40]}' is not a legal {kind}", where=where) from error
     finally:
         loader.dispose()
     if isinstance(value, str | int | float | bool) or value is None:

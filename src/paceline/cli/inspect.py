@@ -12,7 +12,9 @@ from paceline import content
 from paceline.cli.options import default_results, json_option, print_json, published_results, results_option
 from paceline.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, expected_one_of
 from paceline.family import family_names, load_family
+from paceline.grammar import TIERS
 from paceline.papers import load_papers
+from paceline.plan import Selection, make_plan
 from paceline.profile import load_runner, runner_schema
 from paceline.suite import load_suite
 from paceline.technique import TechniqueSource
@@ -200,7 +202,7 @@ def validate(files: tuple[Path, ...], as_json: bool) -> None:
 def _checks(files: tuple[Path, ...]) -> list[tuple[Any, Path]]:
     if files:
         return [(_kind_of(path), path) for path in files]
-    checks: list[tuple[Any, Path]] = [(load_suite, p) for p in content.suite_files().values()]
+    checks: list[tuple[Any, Path]] = [(_check_suite, p) for p in content.suite_files().values()]
     checks += [(load_runner, p) for p in content.runner_files().values()]
     checks.append((load_papers, content.ledger_file()))
     for family in family_names():
@@ -214,7 +216,14 @@ def _kind_of(path: Path) -> Any:
         return _check_technique
     if path.name == "papers.yaml":
         return load_papers
-    return load_runner if path.resolve().parent.name == "runners" else load_suite
+    return load_runner if path.resolve().parent.name == "runners" else _check_suite
+
+
+def _check_suite(path: Path) -> None:
+    """Load a suite and plan each of its tiers, which finds parameters that an operation lacks or does not know."""
+    suite, runner = load_suite(path), load_runner(content.find_runner("local-cpu"))
+    for tier in TIERS:
+        make_plan([suite], runner, Selection(tier=tier))
 
 
 def _check_technique(path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from paceline import custody
 from paceline import store as records
 from paceline.cli.options import default_results, json_option, print_json, results_option
 from paceline.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE
@@ -61,7 +62,7 @@ def list_runs(partial: bool, results: Path | None, as_json: bool) -> None:
 def verify(results: Path | None, as_json: bool) -> None:
     """Check digests, seals and statistics of every record; find changed, missing and unknown files."""
     root = results or default_results()
-    problems = records.verify(root)
+    problems = custody.verify(root)
     total = len(records.record_paths(root))
     if as_json:
         print_json({"files": total, "problems": [{"path": p.path, "what": p.what} for p in problems]})
@@ -79,7 +80,7 @@ def merge(sources: tuple[Path, ...], results: Path | None) -> None:
     """Add the sealed records of other stores (a set union); what does not hold is refused with the reason."""
     root = results or default_results()
     records.check_writable(root)
-    added, problems = records.merge(root, sources)
+    added, problems = custody.merge(root, sources)
     for problem in problems:
         click.echo(f"refused: {problem.path}: {problem.what}", err=True)
     click.echo(f"{added} records added, {len(problems)} refused")
@@ -93,7 +94,7 @@ def compact(output: Path | None, results: Path | None) -> None:
     """Write all measurements to one Parquet file: a cache that can be deleted at any time."""
     root = results or default_results()
     target = output or root / "cache" / "measurements.parquet"
-    click.echo(f"{records.compact(root, target)} rows in {target}")
+    click.echo(f"{custody.compact(root, target)} rows in {target}")
 
 
 @store.command("retract")
@@ -104,7 +105,7 @@ def retract(run: str, reason: str, results: Path | None) -> None:
     """Withdraw a RUN: the record stays, no report shows it."""
     root = results or default_results()
     record = records.load([root]).find(run)
-    path = records.retract(root, record.run_id, reason)
+    path = custody.retract(root, record.run_id, reason)
     click.echo(f"retracted {record.run_id}; correction {path}")
 
 
@@ -121,5 +122,5 @@ def baseline(run: str, results: Path | None) -> None:
         "host_class": record.run.host_class,
         "runner": record.run.runner.get("name"),
     }
-    path = records.append_event(root, Event(kind="baseline_set", at=utc(), run_id=record.run_id, data=data))
+    path = custody.append_event(root, Event(kind="baseline_set", at=utc(), run_id=record.run_id, data=data))
     click.echo(f"baseline set to {record.run_id}; correction {path}")

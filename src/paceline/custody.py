@@ -1,0 +1,157 @@
+"""Custody of a store: checking what it holds, taking in other stores, correcting and compacting.
+
+Sealed files are never edited: a correction is an event in a file of its own, and merging only adds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from paceline import __version__
+from paceline.errors import UserError
+from paceline.record import Event, Run, new_run_id, utc
+from paceline.store import (
+    Problem,
+    RecordWriter,
+    RunRecord,
+    add_to_manifest,
+    load,
+    measurement_rows,
+    read_manifest,
+    read_record,
+    record_paths,
+    storage_errors,
+)
+
+MAX_LINE_BYTES = 16 << 20
+"""A longer line is refused when merging: raw samples of one launch stay far below it."""
+
+
+def verify(root: Path) -> list[Problem]:
+    """Check every sealed file against the manifest and its own seal; find changed, missing and unknown files."""
+    problems: list[Problem] = []
+    entries = read_manifest(root)
+    for name, entry in entries.items():
+        path = root / name
+        if not path.is_file():
+            problems.append(Problem(path=name, what="missing: the manifest lists it, the folder lacks it"))
+            continue
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        if digest != entry["sha256"]:
+            problems.append(Problem(path=name, what="changed since it was sealed (digest differs)"))
+    for path in record_paths(root):
+        name = str(path.relative_to(root))
+        if name not in entries:
+            problems.append(Problem(path=name, what="not in the manifest"))
+        try:
+            record = read_record(path)
+        except UserError as error:
+            problems.append(Problem(path=name, what=error.what))
+            continue
+        if not record.sealed:
+            problems.append(Problem(path=name, what="has no seal"))
+        problems += [Problem(path=name, what=text) for text in recompute(record)]
+    return problems
+
+
+def recompute(record: RunRecord) -> list[str]:
+    """Recompute every launch statistic from the raw samples and name the ones that differ."""
+    from paceline.stats import launch_statistic  # noqa: PLC0415 - numpy only when needed
+
+    wrong = []
+    for m in record.measurements:
+        if m.status == "ok":
+            value = launch_statistic(m.samples, m.metric.statistic)
+            if value != m.value:
+                wrong.append(
+                    f"{m.label} {m.metric.name} launch {m.launch}: {m.value} is not the {value} of its samples"
+                )
+    return wrong
+
+
+def merge(root: Path, sources: Iterable[Path]) -> tuple[int, list[Problem]]:
+    """Copy other stores' sealed records into this one: a set union, refusing what does not hold.
+
+    Returns:
+        The number of files added, and why others were refused.
+    """
+    added, problems = 0, []
+    present = {p.name: p for p in record_paths(root)}
+    for source in sources:
+        if not source.exists():
+            raise UserError("no such store or record", where=str(source))
+        for path in record_paths(source) if source.is_dir() else [source]:
+            reason = _merge_one(root, path, present)
+            if reason == "":
+                added += 1
+            elif reason is not None:
+                problems.append(Problem(path=str(path), what=reason))
+    return added, problems
+
+
+def _merge_one(root: Path, path: Path, present: dict[str, Path]) -> str | None:
+    """Return "" when the file was added, None when it is already there, else why it was refused."""
+    if path.is_symlink():
+        return "a symbolic link"
+    with path.open("rb") as file:
+        if any(len(line) > MAX_LINE_BYTES for line in file):
+            return f"a line is longer than {MAX_LINE_BYTES} bytes"
+    try:
+        record = read_record(path)
+    except UserError as error:
+        return error.what
+    if not record.sealed:
+        return "not sealed: the run is unfinished"
+    if path.name != f"{record.run_id}.jsonl":
+        return f"the file name does not fit its run id {record.run_id}"
+    wrong = recompute(record)
+    if wrong:
+        return wrong[0]
+    if path.name in present:
+        same = present[path.name].read_bytes() == path.read_bytes()
+        return None if same else "another file with the same run id is already in the store"
+    target = root / record.run.started[:4] / record.run.started[5:7] / path.name
+    with storage_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy = target.with_name(target.name + ".copy")
+        shutil.copyfile(path, copy)
+        os.link(copy, target)
+        copy.unlink()
+        add_to_manifest(root, target)
+    present[path.name] = target
+    return ""
+
+
+def append_event(root: Path, event: Event) -> Path:
+    """Record a correction (retraction, annotation, baseline …) as a file of its own."""
+    run = Run(run_id=new_run_id(), started=utc(), reason="correction", argv=[], tool_version=__version__)
+    writer = RecordWriter(root, run)
+    writer.write(event)
+    return writer.seal()
+
+
+def retract(root: Path, run_id: str, reason: str) -> Path:
+    """Withdraw a run: it stays in the store, and no report shows its numbers again."""
+    return append_event(
+        root,
+        Event(kind="retract", at=utc(), run_id=run_id, data={"run_id": run_id, "reason": reason}),
+    )
+
+
+def compact(root: Path, target: Path) -> int:
+    """Write one Parquet row for each measurement (a cache for fast reading); return the number of rows."""
+    import pyarrow as pa  # noqa: PLC0415 - heavy, and only needed here
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    rows = [row for record in load([root]).records for row in measurement_rows(record)]
+    table = pa.Table.from_pylist(rows)
+    with storage_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(target.name + ".tmp")
+        pq.write_table(table, temporary, compression="zstd")
+        temporary.replace(target)
+    return len(rows)
