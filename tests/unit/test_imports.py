@@ -397,6 +397,12 @@ NCCL_LINES = len(HEAD_TEXT.splitlines())
         ("pytest-benchmark", pytest_json(data=[1, "2"], rounds=2), r"data\[1\]"),
         ("pytest-benchmark", pytest_json(data=[-1.0], rounds=1), "a negative round_time"),
         ("pytest-benchmark", '{"benchmarks": ' + "[" * 100000, "not"),
+        ("pytest-benchmark", json.dumps(pytest_json()).replace("test_sum[10]", "\\ud800"), "a record cannot"),
+        (
+            "pytest-benchmark",
+            json.dumps(pytest_json()).replace('"scale": 0.5', '"scale": 1e999'),
+            "a record cannot",
+        ),
         ("pytest-benchmark", '{"a": ' + "9" * 5000 + ', "benchmarks": []}', "not acceptable JSON"),
     ],
 )

@@ -18,13 +18,14 @@ from paceline.record import (
     Measurement,
     MetricId,
     Run,
+    dump_line,
     new_run_id,
     record_id,
     series_key,
     utc,
 )
 from paceline.stats import launch_statistic
-from paceline.store import RecordWriter, RunRecord, read_record
+from paceline.store import MAX_LINE_BYTES, RecordWriter, RunRecord, read_record
 
 MAX_FILE_BYTES = 256 << 20
 UNVERIFIED = "imported: the tool's own number; nothing here computed a reference"
@@ -65,8 +66,15 @@ def import_file(
     foreign = parse(style, text, str(path), given or {})
     if not foreign.readings:
         raise UserError(f"the file holds no result of {foreign.tool}", where=str(path))
-    run = make_run(foreign, path.name, digest, style, argv)
-    lines = make_measurements(foreign, run)
+    try:
+        run = make_run(foreign, path.name, digest, style, argv)
+        lines = make_measurements(foreign, run)
+        longest = max(len(dump_line(line).encode()) for line in (run, *lines))
+    except ValueError as error:
+        first = str(error).splitlines()[0]
+        raise UserError(f"holds what a record cannot: {first[:200]}", where=str(path)) from error
+    if longest > MAX_LINE_BYTES:
+        raise UserError(f"one result takes more than {MAX_LINE_BYTES} bytes", where=str(path))
     writer = RecordWriter(root, run)
     writer.write(*lines)
     return read_record(writer.seal())

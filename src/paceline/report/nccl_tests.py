@@ -1,9 +1,9 @@
 """Collectives in the columns of nccl-tests, for scripts that read those columns.
 
-One table for each technique and set of parameters, a line for each size. The time is ours (median over launches of
-the launch's median, slowest rank), where nccl-tests prints an average. Operations of ours that work in place fill the
-in-place half, the others the out-of-place half; the half that was not measured holds N/A. ``#wrong`` is 0 where the
-oracle passed: a number without that is not kept in a record.
+One table for each technique and set of parameters, a line for each size. The time is ours (geometric mean over
+launches of the launch's median, slowest rank), where nccl-tests prints an average. Operations of ours that
+work in place fill the in-place half, the others the out-of-place half; the half that was not measured holds
+N/A. ``#wrong`` is 0 where the oracle passed: a number without that is not kept in a record.
 """
 
 from __future__ import annotations
