@@ -5,13 +5,16 @@ section 3.3: between edge devices the latency of a link, not its rate, bounds an
 
 Algorithm (hub = rank 0, or the root):
 1. All other ranks send their buffers to the hub at once.
-2. The hub adds them in rank order.
-3. The hub sends the sum to all other ranks at once.
+2. The hub adds them in rank order, or puts them in their places (all-gather).
+3. The hub sends the result, or each rank's share of it (reduce-scatter), to all other ranks at once.
 A broadcast is step 3, a reduction steps 1 and 2.
 
 Cost of an all-reduce of S bytes on n ranks: the hub sends (n − 1) · S, each other rank S; 2 dependent steps.
+All-gather: S/n to the hub and S from it; reduce-scatter: S to the hub and S/n from it, for each other rank.
+Memory: (n − 1) · S at the hub for sums.
 
-Difference from the paper: the hub is one of the tensor-parallel ranks, as in its implementation; no master process.
+Differences from the paper: the hub is one of the tensor-parallel ranks, as in its implementation; the paper has the
+all-reduce only.
 Limits: the hub's link carries everything, so long buffers on slow links belong to the ring.
 """
 
@@ -26,7 +29,7 @@ from paceline.families.collectives.problem import Comm, Cost, Problem
 @technique(
     name="star",
     family="collectives",
-    implements=("all_reduce", "broadcast", "reduce"),
+    implements=("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter"),
     summary="one hub adds everything and answers everyone",
     paper="tpi-llm",
     properties={"exact": True},
@@ -37,44 +40,76 @@ class Star:
     def __init__(self, problem: Problem, comm: Comm) -> None:
         self.problem = problem
         self.comm = comm
-        self.hub = problem.root if problem.operation != "all_reduce" else 0
+        self.hub = problem.root if problem.operation in ("broadcast", "reduce") else 0
         self.others = [r for r in range(problem.world_size) if r != self.hub]
-        adds = problem.rank == self.hub and problem.operation != "broadcast"
+        self.is_hub = problem.rank == self.hub
+        adds = self.is_hub and problem.operation in ("all_reduce", "reduce", "reduce_scatter")
         self.incoming = problem.empty(len(self.others) if adds else 0, problem.count)
+        self.total = problem.empty(problem.count if problem.operation == "reduce_scatter" and adds else 0)
 
-    def run(self, buffer: Tensor) -> None:
-        """Perform the problem's operation on ``buffer`` [count]."""
-        if self.problem.operation != "broadcast":
-            self._to_hub(buffer)
-        if self.problem.operation != "reduce":
-            self._from_hub(buffer)
+    def run(self, *buffers: Tensor) -> None:
+        """Perform the problem's operation."""
+        operation = self.problem.operation
+        if operation == "all_gather":
+            self._all_gather(*buffers)
+        elif operation == "reduce_scatter":
+            self._reduce_scatter(*buffers)
+        else:
+            if operation != "broadcast":
+                self._to_hub(buffers[0])
+            if operation != "reduce":
+                self._from_hub(buffers[0])
 
     def _to_hub(self, buffer: Tensor) -> None:
-        if self.problem.rank != self.hub:
+        if self.is_hub:
+            self._add_others(buffer)
+        else:
             self.comm.send(buffer, self.hub)
-            return
-        self.comm.start(receives=list(zip(self.incoming, self.others, strict=True))).wait()
-        for contribution in self.incoming:
-            buffer.add_(contribution)
 
     def _from_hub(self, buffer: Tensor) -> None:
-        if self.problem.rank != self.hub:
-            self.comm.receive(buffer, self.hub)
-        else:
+        if self.is_hub:
             self.comm.start(sends=[(buffer, other) for other in self.others]).wait()
+        else:
+            self.comm.receive(buffer, self.hub)
+
+    def _all_gather(self, send: Tensor, receive: Tensor) -> None:
+        if not self.is_hub:
+            self.comm.exchange(send, self.hub, receive, self.hub)
+            return
+        shares = receive.view(self.problem.world_size, self.problem.share)
+        arriving = self.comm.start(receives=[(shares[other], other) for other in self.others])
+        shares[self.hub].copy_(send)
+        arriving.wait()
+        self._from_hub(receive)
+
+    def _reduce_scatter(self, send: Tensor, receive: Tensor) -> None:
+        if not self.is_hub:
+            self.comm.exchange(send, self.hub, receive, self.hub)
+            return
+        self.total.copy_(send)
+        self._add_others(self.total)
+        shares = self.total.view(self.problem.world_size, self.problem.share)
+        leaving = self.comm.start(sends=[(shares[other], other) for other in self.others])
+        receive.copy_(shares[self.hub])
+        leaving.wait()
+
+    def _add_others(self, total: Tensor) -> None:
+        self.comm.start(receives=list(zip(self.incoming, self.others, strict=True))).wait()
+        for contribution in self.incoming:
+            total.add_(contribution)
 
 
 def cost(problem: Problem) -> Cost:
     """Return the closed forms of the header."""
-    n, size = problem.world_size, problem.count * problem.item_bytes
-    if n == 1:
+    others, item = problem.world_size - 1, problem.item_bytes
+    whole, share = problem.count * item, problem.share * item
+    to_hub = {"broadcast": 0, "all_gather": share}.get(problem.operation, whole)
+    from_hub = {"reduce": 0, "reduce_scatter": share}.get(problem.operation, whole)
+    if others == 0:
         return Cost(sent_bytes=0, messages=0, total_bytes=0, steps=0)
-    inwards = problem.operation != "broadcast"
-    outwards = problem.operation != "reduce"
-    messages = n - 1 if outwards else 1
     return Cost(
-        sent_bytes=messages * size,
-        messages=messages,
-        total_bytes=(inwards + outwards) * (n - 1) * size,
-        steps=inwards + outwards,
+        sent_bytes=max(to_hub, others * from_hub),
+        messages=others if from_hub else 1,
+        total_bytes=others * (to_hub + from_hub),
+        steps=(1 if to_hub else 0) + (1 if from_hub else 0),
     )

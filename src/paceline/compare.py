@@ -298,6 +298,9 @@ class RunComparison:
 
 def incomparable(left: Run, right: Run) -> str | None:
     """Say why two runs must not be compared, or None when they may."""
+    for run in (left, right):
+        if run.imported_from is not None:
+            return f"run {run.run_id} was imported: nothing here verified what it measured"
     if left.host_class != right.host_class:
         return f"host classes differ: '{left.host_class}' and '{right.host_class}'"
     if (left.container or {}).get("image_class") != (right.container or {}).get("image_class"):

@@ -19,6 +19,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 RECORD_FORMAT = 1
+IMPORTED = "imported"
+"""The family of other tools' numbers: kept as written, never passed by an oracle of ours."""
 
 Status = Literal[
     "ok",
@@ -191,7 +193,10 @@ class Measurement(Line):
             raise ValueError("a measurement with status ok needs samples and a value")
         if not all(math.isfinite(s) for s in self.samples) or not math.isfinite(self.value):
             raise ValueError("a sample is not a finite number")
-        if not (self.correctness or {}).get("passed"):
+        passed = (self.correctness or {}).get("passed")
+        if self.family == IMPORTED and passed is not None:
+            raise ValueError("an imported number cannot claim that an oracle passed")
+        if self.family != IMPORTED and not passed:
             raise ValueError("a number is only kept when the oracle passed")
         if self.metric.unit == "s" and min(self.samples) < 0:
             raise ValueError("a duration is negative")

@@ -77,6 +77,7 @@ def conformance(
     family: str = "collectives",
     operations: Sequence[str] = (),
     ranks: Sequence[int] = (),
+    brief: bool = False,
     folder: Path,
 ) -> list[ConformanceResult]:
     """Run techniques through their family's conformance points in real process groups.
@@ -86,6 +87,7 @@ def conformance(
         family: The family that they belong to.
         operations: Only these; empty means everything that the techniques implement.
         ranks: Numbers of ranks; empty means the family's own choice (1 to 4).
+        brief: Few points for each operation; the gate is the same.
         folder: An empty folder for suites, job and record.
 
     Raises:
@@ -101,7 +103,7 @@ def conformance(
     suites = []
     for operation in wanted:
         able = [s for s in chosen if operation in s.info.implements]
-        cases = points.points(operation)
+        cases = points.points(operation, brief=brief)
         if able and cases:
             suites.append(_write_suite(folder, family, operation, able, cases, tuple(ranks) or points.RANKS))
     record = run_suites(suites, folder=folder)

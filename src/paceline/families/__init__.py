@@ -1,1 +1,1 @@
-"""The five families (and the internal calibration family), each a plug-in package with a torch-free ``spec``."""
+"""The families (and two internal ones: calibration and imported), each a plug-in package with a torch-free ``spec``."""

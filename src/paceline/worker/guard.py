@@ -59,6 +59,28 @@ FORBIDDEN_PREFIXES = (
 FORBIDDEN_NAMES = frozenset(
     {"__import__", "eval", "exec", "compile", "globals", "breakpoint", "open", "input"}
 )
+FORBIDDEN_ATTRIBUTES = frozenset(
+    {
+        *(
+            "distributed",
+            "distributed_c10d",
+            "multiprocessing",
+            "threading",
+            "_thread",
+            "ctypeslib",
+            "memmap",
+        ),
+        *("os", "_os", "sys", "_sys", "socket", "subprocess"),
+        *("__globals__", "__builtins__", "__subclasses__", "__code__", "__closure__"),
+        *("tb_frame", "f_back", "f_locals", "f_globals", "gi_frame", "cr_frame", "ag_frame"),
+        *("from_file", "share_memory_", "_share_filename_cpu_", "_share_fd_cpu_"),
+        *("_new_shared_filename_cpu", "_new_shared_fd_cpu"),
+        *("counters", "_transport", "_pending", "_faults", "_muted", "_trace", "muted", "drop_pending"),
+        *("take_split", "begin_call", "arm_faults"),
+    }
+)
+"""Attributes that lead out of a technique's own objects: to the interpreter, to callers' frames, to memory that ranks
+share, or to the parts of the communicator that count."""
 REFUSED_EVENTS = (
     "socket.",
     "subprocess.Popen",
@@ -95,8 +117,9 @@ def source_problems(path: Path) -> list[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Attribute):
-            dotted = _dotted(node)
-            if dotted and dotted.startswith(FORBIDDEN_PREFIXES):
+            dotted = _dotted(node) or f"….{node.attr}"
+            own = isinstance(node.value, ast.Name) and node.value.id == "self"
+            if dotted.startswith(FORBIDDEN_PREFIXES) or (node.attr in FORBIDDEN_ATTRIBUTES and not own):
                 problems.append(f"line {node.lineno}: uses {dotted}")
         elif isinstance(node, ast.Name) and node.id in FORBIDDEN_NAMES:
             problems.append(f"line {node.lineno}: uses {node.id}")
@@ -108,6 +131,8 @@ def source_problems(path: Path) -> list[str]:
 
 
 def _forbidden(name: str) -> bool:
+    if name.rpartition(".")[2] in FORBIDDEN_ATTRIBUTES:
+        return True
     return any(name == p or name.startswith(p + ".") for p in FORBIDDEN_PREFIXES)
 
 
@@ -169,17 +194,25 @@ class Guard:
         finally:
             self._active.on = False
             breach = getattr(self._active, "breach", None)
+            replaced = self._restore()
         if breach is not None:
             raise ContractBreachError(breach)
-        for owner, name, original in self._originals:
-            if getattr(owner, name) is not original:
-                setattr(owner, name, original)
-                raise ContractBreachError(f"it replaced {getattr(owner, '__name__', owner)}.{name}")
+        if replaced:
+            raise ContractBreachError(f"it replaced {', '.join(replaced)}")
         if threading.active_count() > threads:
             raise ContractBreachError("it left a thread running after its call returned")
         changed = _changed(settings, _global_settings())
         if changed:
             raise ContractBreachError(f"it changed the global setting {changed}")
+
+    def _restore(self) -> list[str]:
+        """Put back every watched function, lest the next technique be blamed; return what had been replaced."""
+        replaced: list[str] = []
+        for owner, name, original in self._originals:
+            if getattr(owner, name) is not original:
+                setattr(owner, name, original)
+                replaced.append(f"{getattr(owner, '__name__', owner)}.{name}")
+        return replaced
 
     def close_distributed(self) -> None:
         """Replace the entry points of ``torch.distributed`` so that only the harness's own bindings work."""

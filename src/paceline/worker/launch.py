@@ -174,12 +174,16 @@ class Launcher:
             what = culprit.sentence() if culprit else "no rank answered"
             reason = f"no progress for {watchdog.hang.limit_s:g} s: {what}"
             context = culprit.context if culprit else "-|-|start"
-        elif raised:
+        elif raised and not killed_by_signal(dead, {e["rank"] for e in raised}):
             first = min(raised, key=lambda e: e["time_s"])
             status, context = first["status"], first["context"]
-            reason, detail = f"rank {first['rank']}: {first['reason']}", first["detail"]
+            doing = next(
+                (f"; last operation: {r.last_operation}" for r in reports if r.rank == first["rank"]), ""
+            )
+            reason, detail = f"rank {first['rank']}: {first['reason']}{doing}", first["detail"]
         else:
-            own = {r: c for r, c in dead.items() if c not in (-signal.SIGTERM,)} or dead
+            unasked = {r: c for r, c in dead.items() if c != -signal.SIGTERM}
+            own = killed_by_signal(dead, {e["rank"] for e in raised}) or unasked or dead
             culprit = guilty(reports, own)
             context = culprit.context if culprit else "-|-|start"
             code = own.get(culprit.rank, 0) if culprit else 0
@@ -236,6 +240,16 @@ class Launcher:
         )
         self.job.finished.add((launch, block, case["label"]))
         self.job.refresh()
+
+
+def killed_by_signal(dead: dict[int, int], raised: set[int]) -> dict[int, int]:
+    """Return the ranks that a signal ended before anybody asked them to end, with their exit codes.
+
+    What other ranks raise is then the echo of their lost connections. A rank that aborts after others raised may be an
+    echo itself.
+    """
+    echoes = {-signal.SIGTERM, -signal.SIGABRT} if raised else {-signal.SIGTERM}
+    return {r: c for r, c in dead.items() if c < 0 and c not in echoes and r not in raised}
 
 
 def start_group(

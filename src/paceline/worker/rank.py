@@ -60,6 +60,7 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
         techniques=load_techniques(work["blocks"], job, guard),
         interface=interface,
         interface_shared=interface == "lo",
+        control_interface=os.environ.get("PACELINE_CONTROL_INTERFACE") or None,
     )
     if rank == 0 and launch == 0:
         events.emit("host", group=group, **describe_host(device))

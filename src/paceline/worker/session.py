@@ -245,6 +245,8 @@ class Session:
     """Network interface whose kernel counters hold this rank's traffic; None when there is no such interface."""
     interface_shared: bool = True
     """True when the interface carries all ranks' traffic (loopback)."""
+    control_interface: str | None = None
+    """Interface of the harness's own messages; in a namespace its counters show what went around the communicator."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What families keep for the whole launch, such as calibrated ceilings."""
 

@@ -90,18 +90,26 @@ class Arm:
         self.checksums: list[float] = []
         self.sent: list[tuple[int, ...]] = []
         self.messages: list[tuple[int, ...]] = []
+        self.backend_calls: list[int] = []
         self.block = block
         self._input_seed = input_seed
         self._lateness_ns = 0
         self._flush = torch.empty(flush_bytes, dtype=torch.uint8) if flush_bytes else None
 
     def prepare(self) -> Workspace:
-        """Put fresh contents into the next set of buffers."""
+        """Put fresh contents into the next set of buffers, and clear what the technique keeps of earlier ones.
+
+        Draws are unrelated to each other: an error carried over from another draw would be an error of this call.
+        """
         workspace = self.workspaces[self.num_calls % len(self.workspaces)]
         scalable = workspace.operation.scalable and self.passed.lossy is None
         scales = SCALES if self.problem.dtype.is_floating_point else SCALES[:2]
         scale = self.rng.choice(scales) if scalable else 1.0
         workspace.fill(self.rng.randrange(len(workspace.variants)), scale)
+        reset = getattr(self.instance, "reset", None)
+        if reset is not None:
+            with self.session.guard.watch():
+                reset()
         if self._flush is not None:
             self._flush.add_(1)
         self.num_calls += 1
@@ -131,6 +139,11 @@ class Arm:
         """Return the latest start since the last call, in nanoseconds after the agreed instant."""
         lateness, self._lateness_ns = self._lateness_ns, 0
         return float(lateness)
+
+    @property
+    def exact(self) -> bool:
+        """True when every call must give the whole result."""
+        return self.passed.lossy is None
 
     def cost(self) -> Cost | None:
         """Return the technique's closed form for this problem, or None where it has none.
@@ -198,6 +211,7 @@ class Arm:
             self._note(f"clocks disagree: {duration_ns} ns timed, {wall_ns} ns passed", breached=True)
         self.sent.append(tuple(self.comm.counters.sent_bytes))
         self.messages.append(tuple(self.comm.counters.sent_messages))
+        self.backend_calls.append(self.comm.counters.backend_calls)
         if workspace.operation.name == "mix":
             self.checks.append(Check(passed=True))
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ import torch
 from paceline.families.collectives import ceilings, passes, scenarios
 from paceline.families.collectives.arm import Arm, MutedArm, make_instance
 from paceline.families.collectives.bare_loop import BareLoop
-from paceline.families.collectives.gate import Passed, gate
+from paceline.families.collectives.gate import LOSSY_COUNT, MIN_LOSSY_COUNT, Passed, gate, with_rule
 from paceline.families.collectives.operation import Instance, Operation
 from paceline.families.collectives.operations import TIMED_OPERATIONS
 from paceline.families.collectives.oracle import LossyRule, Workspace, blind_spots
@@ -30,7 +30,6 @@ _monotonic = time.monotonic
 OVERLAPPED = ("norm_layer", "linear_attention", "sequence_attention")
 """Operations with computation of their own, for which exposed communication is measured."""
 LARGE_BYTES = 4 << 20
-MAX_DRAWS = 6
 CACHE_BYTES_FALLBACK = 32 << 20
 
 
@@ -137,24 +136,16 @@ def _draw(
     num_variants: int,
     rules: Mapping[str, LossyRule | None],
 ) -> tuple[list[Instance], dict[str, str]]:
-    """Draw inputs on which the oracle sees every known mistake; also return what it would miss, for each technique.
-
-    By chance a single wrong element can lie within the bound of its true value (about one draw in a hundred in
-    bfloat16); such draws are drawn again.
-    """
-    for attempt in range(MAX_DRAWS):
-        first = seed + attempt * num_variants
-        variants = [operation.instance(problem, payload=payload, seed=first + i) for i in range(num_variants)]
-        if operation.name == "mix":
-            return variants, {}
-        missed: dict[LossyRule | None, str] = {}
-        for rule in dict.fromkeys(rules.values()):
-            found = ", ".join(blind_spots(operation, variants, rule))
-            text = session.control.first_problem(found or None)
-            if text is not None:
-                missed[rule] = text
-        if not missed:
-            break
+    """Draw the inputs of all calls; also return, for each technique, the known mistakes that its oracle would miss."""
+    variants = [operation.instance(problem, payload=payload, seed=seed + i) for i in range(num_variants)]
+    if operation.name == "mix":
+        return variants, {}
+    missed: dict[LossyRule | None, str] = {}
+    for rule in dict.fromkeys(rules.values()):
+        found = ", ".join(blind_spots(operation, variants, rule))
+        text = session.control.first_problem(found or None)
+        if text is not None:
+            missed[rule] = text
     return variants, {label: missed[rule] for label, rule in rules.items() if rule in missed}
 
 
@@ -167,18 +158,37 @@ def _gated(session: Session, block: Block, case: Case, operation: Operation, pro
     session.begin(block, case.label, "gate")
     loaded = session.loaded(case)
     assert loaded.info is not None
+    lossy = not loaded.info.properties.get("exact", True) and operation.name != "mix"
+    if lossy and problem.count < MIN_LOSSY_COUNT:
+        reason = f"a lossy call on {problem.count} elements cannot be told from a wrong one"
+        raise CaseError("unsupported", f"{reason}; it takes {MIN_LOSSY_COUNT}")
+    payload = str(block.params["payload"])
+
+    def make(point: Problem, comm: Any) -> Any:
+        return loaded.factory(point, comm, **case.options)
+
+    def prove() -> Passed:
+        assert loaded.info is not None
+        return gate(session, operation, problem, loaded.info, make, payload)
+
     fixed = {k: v for k, v in block.params.items() if k not in ("size_bytes", "payload", "root")}
     key = f"gate/{case.module}:{case.technique}/{sorted(case.options.items())}/{sorted(fixed.items())}"
     if key not in session.facts:
-        make_instance(session, block, case, problem)
+        make_instance(
+            session, block, case, problem
+        )  # support may depend on the size, which the gate does not see
+    passed = _remembered(session, key, prove)
+    if not lossy:
+        return passed
+    key = f"{key}/{payload}/{min(problem.count, LOSSY_COUNT)}"
+    return _remembered(session, key, lambda: with_rule(session, operation, problem, passed, make, payload))
 
-        def make(point: Problem, comm: Any) -> Any:
-            return loaded.factory(point, comm, **case.options)
 
+def _remembered(session: Session, key: str, prove: Callable[[], Passed]) -> Passed:
+    """Return or raise what ``prove`` did the first time in this launch."""
+    if key not in session.facts:
         try:
-            session.facts[key] = gate(
-                session, operation, problem, loaded.info, make, str(block.params["payload"])
-            )
+            session.facts[key] = prove()
         except CaseError as error:
             session.facts[key] = error
     found = session.facts[key]
@@ -246,7 +256,7 @@ def _result(session: Session, arm: Arm, item: Series, alone: Series | None) -> d
     """Judge an arm's timed calls and run the untimed passes over it.
 
     Raises:
-        CaseError: A timed output was wrong, or a sample is faster than the link allows.
+        CaseError: A timed output was wrong, a sample is faster than the link allows, or bytes went another way.
     """
     mistake = session.control.first_problem(arm.mistake)
     if mistake is not None:
@@ -266,7 +276,7 @@ def _result(session: Session, arm: Arm, item: Series, alone: Series | None) -> d
         metrics[name] = {"samples": values}
     metrics.update(passes.errors(session, arm, len(item.samples)))
     metrics.update(passes.split(session, arm))
-    metrics.update(passes.kernel_bytes(session, arm))
+    metrics.update(passes.kernel_bytes(session, arm, figures))
     if alone is not None:
         metrics["exposed_s"] = {
             "samples": [max(a - b, 0.0) for a, b in zip(item.samples, alone.samples, strict=True)]

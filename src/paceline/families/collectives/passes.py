@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from paceline.families.collectives import ceilings
 from paceline.families.collectives.arm import Arm
 from paceline.families.collectives.gate import mixing_matrix
 from paceline.families.collectives.oracle import check_mixing
@@ -15,6 +16,11 @@ from paceline.worker.session import CaseError, Session
 SPLIT_CALLS = 5
 KERNEL_REPEATS = 3
 MIX_CALLS = 16
+HEADERS_SHARE = 0.1
+"""Largest share of the payload that headers and acknowledgements take: 3 % at 1 MiB, more for small segments."""
+HEADERS_MESSAGE_BYTES = 1024
+HEADERS_CALL_BYTES = 8192
+"""The same for a message and for a call, whatever their size."""
 SPAN_METRICS = {
     "compress": "compress_s",
     "decompress": "decompress_s",
@@ -27,9 +33,12 @@ def bytes_and_messages(session: Session, arm: Arm) -> dict[str, list[float]]:
     """Gather every rank's counts of the timed calls and return the byte metrics of one call.
 
     Raises:
-        CaseError: The bytes of a call depend on which call it was, without the technique saying so.
+        CaseError: Results of other ranks arrived although the communicator did not carry them.
     """
-    used_backend = arm.comm.counters.backend_calls > 0
+    too_little = _too_little(session, arm)
+    if too_little is not None:
+        raise CaseError("refused", f"timed call: {too_little}")
+    used_backend = any(arm.backend_calls)
     everyone = session.control.gather_text("1" if used_backend else "0")
     if "1" in everyone:
         reason = "the backend's own collective moves them; only the kernel's counters can tell"
@@ -57,6 +66,29 @@ def bytes_and_messages(session: Session, arm: Arm) -> dict[str, list[float]]:
             for m in sent
         ]
     return {name: _collapse(values) for name, values in figures.items()}
+
+
+def _too_little(session: Session, arm: Arm) -> str | None:
+    """Say which call moved less than its result needs, so that the rest came another way; None when none did.
+
+    An exact result of random numbers needs ``least_bytes`` in every call; half of that is left to lossless compression.
+    Anything else needs one byte in some call. Calls of the backend's collectives carry bytes that only it knows.
+    """
+    if session.world_size == 1:
+        return None
+    exact = bool(arm.exact and arm.problem.operation != "mix")
+    dense = exact and arm.block.params.get("payload") == "gaussian"
+    needed = max(ceilings.least_bytes(arm.problem) // 2 if dense else 1, 1)
+    own = [[float(sum(s)) for s in arm.sent], [float(b) for b in arm.backend_calls]]
+    everyone = session.control.gather(own)
+    busiest = [max(r[0][i] for r in everyone) for i in range(len(arm.sent))]
+    known = [b for i, b in enumerate(busiest) if not any(r[1][i] for r in everyone)]
+    if not known or (len(known) < len(busiest) and not exact):
+        return None
+    found = min(known) if exact else max(known)
+    if found >= needed:
+        return None
+    return f"{found:.0f} bytes passed through the communicator on the busiest rank, the result needs {needed}"
 
 
 def _matrices(session: Session, calls: list[tuple[int, ...]]) -> list[list[list[float]]]:
@@ -126,8 +158,12 @@ def split(session: Session, arm: Arm) -> dict[str, Any]:
     return metrics
 
 
-def kernel_bytes(session: Session, arm: Arm) -> dict[str, Any]:
-    """Return bytes per call from the kernel's interface counters, headers included."""
+def kernel_bytes(session: Session, arm: Arm, figures: dict[str, list[float]]) -> dict[str, Any]:
+    """Return bytes per call from the kernel's interface counters, headers included.
+
+    Raises:
+        CaseError: The kernel carried more than the communicator counted.
+    """
     if session.interface is None or session.world_size == 1:
         arm.absent["kernel_bytes"] = "no network interface carries the ranks' traffic"
         return {}
@@ -135,28 +171,46 @@ def kernel_bytes(session: Session, arm: Arm) -> dict[str, Any]:
     if num_calls == 0:
         arm.absent["kernel_bytes"] = "the protocol leaves the kernel's counters out"
         return {}
-    own: list[float] = []
-    total: list[float] = []
+    watched = [session.interface]
+    if not session.interface_shared and session.control_interface:
+        watched.append(session.control_interface)
+    rows: list[list[list[float]]] = []
     for _ in range(KERNEL_REPEATS):
         session.control.barrier()
-        before = read_counters(session.interface).tx_bytes
+        before = [read_counters(name).tx_bytes for name in watched]
         session.control.barrier()
         for _ in range(num_calls):
             arm.run_untimed()
         session.control.barrier()
-        after = read_counters(session.interface).tx_bytes
+        after = [read_counters(name).tx_bytes for name in watched]
         session.control.barrier()
-        sent = [rank_rows[0][0] for rank_rows in session.control.gather([[(after - before) / num_calls]])]
-        own.append(max(sent))
-        total.append(max(sent) if session.interface_shared else sum(sent))
-    metrics: dict[str, Any] = {"kernel_bytes_total": {"samples": total, "source": session.interface}}
+        sent = [[(b - a) / num_calls for a, b in zip(before, after, strict=True)]]
+        rows.append([rank_rows[0] for rank_rows in session.control.gather(sent)])
+    own = [max(rank[0] for rank in row) for row in rows]
     if session.interface_shared:
         arm.absent["kernel_bytes"] = (
             "the ranks share the loopback; a network namespace a rank tells them apart"
         )
-    else:
-        metrics["kernel_bytes"] = {"samples": own, "source": session.interface}
-    return metrics
+        return {"kernel_bytes_total": {"samples": own, "source": session.interface}}
+    around = _unaccounted(min(sum(map(sum, row)) for row in rows), figures, session.world_size)
+    if around is not None:
+        raise CaseError("refused", around)
+    total = [sum(rank[0] for rank in row) for row in rows]
+    return {
+        "kernel_bytes": {"samples": own, "source": session.interface},
+        "kernel_bytes_total": {"samples": total, "source": session.interface},
+    }
+
+
+def _unaccounted(carried: float, figures: dict[str, list[float]], world_size: int) -> str | None:
+    """Say how many bytes the kernel carried that the communicator did not, or None when the two agree."""
+    if "wire_bytes_total" not in figures:
+        return None
+    counted = max(figures["wire_bytes_total"])
+    fixed = 2 * max(figures["messages"]) * HEADERS_MESSAGE_BYTES + HEADERS_CALL_BYTES
+    if carried <= counted * (1 + HEADERS_SHARE) + world_size * fixed:
+        return None
+    return f"the kernel carried {carried:.0f} bytes a call, the communicator {counted:.0f}"
 
 
 def special(session: Session, arm: Arm) -> dict[str, Any]:

@@ -86,7 +86,11 @@ class Cost:
 
 
 class Collective(Protocol):
-    """An instance of a technique."""
+    """An instance of a technique.
+
+    One that keeps state from call to call (error feedback) also has ``reset() -> None``, which forgets it. The gate
+    repeats calls without a reset to prove that the state does its work; each timed call follows a reset.
+    """
 
     def run(self, *buffers: Tensor) -> None:
         """Perform one call; outputs are written in place."""

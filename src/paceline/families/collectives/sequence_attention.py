@@ -29,7 +29,7 @@ def attend(q_TGD: Tensor, k_SHD: Tensor, v_SHD: Tensor) -> tuple[Tensor, Tensor]
     weights_HRTS = torch.exp(scores_HRTS - lse_HRT.unsqueeze(-1))
     out_THRD = torch.einsum("hrts,shd->thrd", weights_HRTS, v_SHD)
     lse_TG = lse_HRT.permute(2, 0, 1).reshape(tokens, query_heads)
-    return out_THRD.reshape(tokens, query_heads, width), lse_TG.contiguous()
+    return out_THRD.reshape(tokens, query_heads, width).contiguous(), lse_TG.contiguous()
 
 
 def merge(out_TGD: Tensor, lse_TG: Tensor, other_TGD: Tensor, other_lse_TG: Tensor) -> None:

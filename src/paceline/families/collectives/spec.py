@@ -186,6 +186,14 @@ def check(params: Params) -> list[str]:
             problems.append(
                 f"size_bytes {params['size_bytes']} holds less than one element a rank ({least} B)"
             )
+    if operation.name == "mix":
+        if str(params["dtype"]).startswith("int"):
+            problems.append(f"mix averages replicas: it needs a floating dtype, not {params['dtype']}")
+        elif element_count(params) < ranks:
+            problems.append(
+                f"size_bytes {params['size_bytes']} holds fewer elements than ranks ({ranks}): "
+                "the mixing weights could not be told apart"
+            )
     if "root" in params and _int(params, "root") >= ranks:
         problems.append(f"root {params['root']} is not one of {ranks} ranks")
     group = _int(params, "group_ranks") if params.get("group_ranks") else 0

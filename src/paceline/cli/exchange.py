@@ -1,0 +1,127 @@
+"""``paceline export`` and ``paceline import``: results to and from other tools' formats."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from paceline.cli.compare import load_stores
+from paceline.cli.options import default_results, json_option, print_json, results_option, split_names
+from paceline.errors import UserError, UserErrors
+from paceline.family import Scalar
+from paceline.imports import FORMATS as IMPORT_FORMATS
+from paceline.imports import import_file
+from paceline.provenance import redact_arguments
+from paceline.report.exports import BINARY, Choice, render, write
+from paceline.report.exports import FORMATS as EXPORT_FORMATS
+from paceline.store import RunRecord, check_writable, load
+
+
+def _formats(formats: dict[str, str]) -> str:
+    return "\b\n" + "\n".join(f"  {name:<17} {text}" for name, text in formats.items())
+
+
+@click.command("export", epilog="Formats:\n\n" + _formats(dict(EXPORT_FORMATS)))
+@click.argument("style", metavar="FORMAT", type=click.Choice(tuple(EXPORT_FORMATS)))
+@click.argument("runs", metavar="[RUN]...", nargs=-1)
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), default=None, help="File [default: standard output]."
+)
+@click.option("--metrics", multiple=True, help="Only these metrics.")
+@click.option("--techniques", multiple=True, help="Only these techniques.")
+@click.option("--force", is_flag=True, help="Replace the file when it exists.")
+@results_option
+def export(
+    style: str,
+    runs: tuple[str, ...],
+    output: Path | None,
+    metrics: tuple[str, ...],
+    techniques: tuple[str, ...],
+    force: bool,
+    results: Path | None,
+) -> None:
+    """Write RUNs (default: the latest) in another tool's FORMAT; records are never changed."""
+    if output is None and style in BINARY:
+        raise UserError(f"{style} is not text", where="--output", fix=f"--output results.{style}")
+    loaded = load_stores(results)
+    records: dict[str, RunRecord] = {}
+    for name in runs or ("latest",):
+        record = loaded.find(name)
+        records[record.run_id] = record
+    choice = Choice(metrics=split_names(metrics), techniques=split_names(techniques))
+    data = render(style, list(records.values()), choice)
+    if output is None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    else:
+        write(output, data, replace=force)
+        click.echo(f"{len(records)} runs in {output}", err=True)
+
+
+@click.command("import", epilog="Formats:\n\n" + _formats(dict(IMPORT_FORMATS)))
+@click.argument("style", metavar="FORMAT", type=click.Choice(tuple(IMPORT_FORMATS)))
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--op", default=None, help="The operation, where the file does not say it.")
+@click.option(
+    "--ranks", type=click.IntRange(min=1), default=None, help="The ranks, where the file is silent."
+)
+@click.option("--again", is_flag=True, help="Import a file although the store has it.")
+@results_option
+@json_option
+def import_(
+    style: str,
+    files: tuple[Path, ...],
+    op: str | None,
+    ranks: int | None,
+    again: bool,
+    results: Path | None,
+    as_json: bool,
+) -> None:
+    """Read FILEs of another tool into the store, one run for each.
+
+    The numbers are kept as written and marked as imported: evidence grade D, never verified, compared with other runs
+    only under --force.
+    """
+    root = results or default_results()
+    check_writable(root)
+    known = [] if again else load([root]).records
+    given: dict[str, Scalar] = {}
+    if op is not None:
+        given["op"] = op
+    if ranks is not None:
+        given["ranks"] = ranks
+    argv = redact_arguments(sys.argv)
+    rows, errors = [], []
+    for path in files:
+        try:
+            record = import_file(root, path, style, argv=argv, given=given, known=known)
+        except UserError as error:
+            errors.append(error)
+            continue
+        known.append(record)
+        failed = sum(m.status != "ok" for m in record.measurements)
+        rows.append(
+            {
+                "run_id": record.run_id,
+                "source": str(path),
+                "measurements": len(record.measurements),
+                "without_number": failed,
+                "file": str(record.path),
+            }
+        )
+    _report(rows, as_json)
+    if errors:
+        raise errors[0] if len(errors) == 1 else UserErrors(errors)
+
+
+def _report(rows: list[dict[str, object]], as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        missing = f", {row['without_number']} without a number" if row["without_number"] else ""
+        click.echo(
+            f"{row['run_id']}  {row['measurements']} measurements{missing}, imported from {row['source']}"
+        )

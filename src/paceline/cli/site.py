@@ -1,0 +1,101 @@
+"""``paceline site``: build or open the static leaderboard."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paceline import content
+from paceline.cli.claims import current_ledger
+from paceline.cli.compare import load_stores
+from paceline.cli.options import json_option, print_json, results_option
+from paceline.errors import UserError
+from paceline.provenance import suite_facts
+from paceline.suite import load_suite
+
+
+def default_output() -> Path:
+    """Return ``build/site`` of the checkout, or of this folder."""
+    return (content.checkout_root() or Path.cwd()) / "build" / "site"
+
+
+def output_option(command: Any) -> Any:
+    """Add ``--output DIR``."""
+    return click.option(
+        "--output",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=None,
+        help="Folder of the site [default: build/site].",
+    )(command)
+
+
+@click.group("site")
+def site() -> None:
+    """Build or open the static leaderboard: plain files that need no server."""
+
+
+@site.command("build")
+@output_option
+@click.option(
+    "--calibration",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Folder of calibration figures [default: results/calibration].",
+)
+@results_option
+@json_option
+def build(output: Path | None, calibration: Path | None, results: Path | None, as_json: bool) -> None:
+    """Write the site from all records; the same records give the same bytes."""
+    from paceline.report.site import SiteInput, render_site, write_site  # noqa: PLC0415 - jinja only here
+
+    target = (output or default_output()).resolve()
+    loaded = load_stores(results)
+    rows, _, _ = current_ledger(results)
+    suites = suite_facts(load_suite(path) for _, path in sorted(content.suite_files().items()))
+    given = SiteInput(
+        loaded=loaded,
+        ledger=rows,
+        suites=[s for s in suites if not s["suite"].startswith("calibration/")],
+        calibration=calibration_files(calibration),
+    )
+    count = write_site(render_site(given), target)
+    if as_json:
+        print_json({"site": str(target), "files": count, "runs": len(loaded.records)})
+    else:
+        click.echo(f"{count} files from {len(loaded.records)} records; open {target / 'index.html'}")
+        for problem in loaded.problems:
+            click.echo(f"not shown: {problem.path}: {problem.what}", err=True)
+
+
+@site.command("open")
+@output_option
+def open_site(output: Path | None) -> None:
+    """Open the site that was built in the web browser."""
+    page = (output or default_output()).resolve() / "index.html"
+    if not page.is_file():
+        raise UserError("there is no site yet", where=str(page), fix="paceline site build")
+    click.echo(page.as_uri())
+    click.launch(page.as_uri())
+
+
+def calibration_files(folder: Path | None) -> dict[str, Any]:
+    """Read every calibration file; one that is not JSON becomes a line that says so.
+
+    Raises:
+        UserError: A folder was given and does not exist.
+    """
+    place = folder or (content.checkout_root() or Path.cwd()) / "results" / "calibration"
+    if not place.is_dir():
+        if folder is not None:
+            raise UserError("no such folder", where=str(folder), fix="paceline calibrate")
+        return {}
+    found: dict[str, Any] = {}
+    for path in sorted(place.glob("*.json")):
+        try:
+            found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            found[path.stem] = f"the file cannot be read: {error}"
+    return found

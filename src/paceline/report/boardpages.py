@@ -1,0 +1,366 @@
+"""What the pages of boards and points show: tables with links, charts, samples, correctness, contracts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from paceline.compare import Comparison, Point, grade_of
+from paceline.family import load_family
+from paceline.report import charts
+from paceline.report.boards import Board
+from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid
+from paceline.report.tables import (
+    ABSENT,
+    board_table,
+    format_estimate,
+    format_param,
+    primary_metric,
+    varying_params,
+)
+from paceline.stats import Estimate, estimate_value
+from paceline.units import format_quantity
+
+MAX_SPAN = 32.0
+"""The interval glyphs end at this ratio; what lies beyond is drawn at their edge."""
+MAX_HISTORY = 50
+"""Earlier measurements of a point that its page lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One drawing with its heading."""
+
+    title: str
+    graphic: Markup
+
+
+def board_grid(
+    points: Sequence[Point], comparisons: Sequence[Comparison], hrefs: Mapping[int, str], title: str
+) -> Grid:
+    """Return ``report.tables.board_table`` with links and interval glyphs: a group of rows for each point.
+
+    Args:
+        points: Points of one board.
+        comparisons: Comparisons of (at least) these points.
+        hrefs: ``id`` of a point → its page; points without one are not linked.
+        title: Caption of the table.
+    """
+    table = board_table(points, comparisons)
+    num_keys = table.headers.index("technique")
+    kinds = ["text"] * num_keys + column_kinds(table.headers, table.rows)[num_keys:]
+    primary = primary_metric(points)
+    effects = {(id(c.point), c.label): c for c in comparisons if c.metric == primary}
+    span = _span(effects[key] for key in effects if key[0] in {id(p) for p in points})
+    groups, begin = [], 0
+    for point in points:
+        labels = table_labels(point)
+        rows = table.rows[begin : begin + len(labels)]
+        begin += len(labels)
+        group = []
+        for number, (label, row) in enumerate(zip(_order(rows, num_keys), rows, strict=True)):
+            keys = [
+                Cell(text=text, kind="text key", header=True, rows=len(rows))
+                for text in (row[:num_keys] if number == 0 else ())
+            ]
+            effect = effects.get((id(point), label))
+            cells = _row(table.headers, row, kinds, num_keys, hrefs.get(id(point)), effect, span)
+            group.append((*keys, *cells))
+        groups.append(tuple(group))
+    assert begin == len(table.rows)
+    headers = tuple(Cell(text=h, kind=kind) for h, kind in zip(table.headers, kinds, strict=True))
+    return Grid(title=title, headers=headers, groups=tuple(groups), notes=table.notes)
+
+
+def table_labels(point: Point) -> list[str]:
+    """Return the techniques of a point that have a row: those with numbers, then those that only failed."""
+    return [*point.labels, *(name for name in point.failures if name not in point.labels)]
+
+
+def _order(rows: Sequence[Sequence[str]], column: int) -> list[str]:
+    return [row[column] for row in rows]
+
+
+def _row(
+    headers: Sequence[str],
+    row: Sequence[str],
+    kinds: Sequence[str],
+    first: int,
+    href: str | None,
+    effect: Comparison | None,
+    span: float,
+) -> list[Cell]:
+    cells = [Cell(text=row[first], href=href, kind="text technique")]
+    columns = list(zip(headers, row, kinds, strict=True))[first + 1 :]
+    if row[-1] == "" and row[first + 1] == ABSENT:
+        rest = len(columns) - 1
+        return [
+            *cells,
+            Cell(text=ABSENT, kind=columns[0][2]),
+            Cell(text=row[first + 2], kind="text failure", columns=rest),
+        ]
+    for header, text, kind in columns:
+        graphic = None
+        if header == "× baseline" and effect is not None and effect.kind == "ratio":
+            e = effect.effect
+            if e.low and e.high and math.isfinite(e.value) and e.value > 0:
+                graphic = charts.interval_glyph(e.low, e.value, e.high, span)
+        cell = body_cell(header, text, kind)
+        cells.append(Cell(text=cell.text, kind=cell.kind, graphic=graphic))
+    return cells
+
+
+def _span(comparisons: Any) -> float:
+    """Return the ratio at which the glyphs of a board end: a power of two that holds most intervals."""
+    farthest = 1.5
+    for c in comparisons:
+        for end in (c.effect.low, c.effect.high):
+            if c.kind == "ratio" and end and math.isfinite(end):
+                farthest = max(farthest, end, 1 / end)
+    return float(min(MAX_SPAN, 2.0 ** math.ceil(math.log2(farthest * 1.05))))
+
+
+def point_name(point: Point, keys: Sequence[str]) -> str:
+    """Name a point by the parameters that tell it apart."""
+    shown = keys or [k for k in ("size_bytes", "dtype", "ranks") if k in point.params]
+    return ", ".join(f"{k} {format_param(k, point.params.get(k))}" for k in shown) or "the only point"
+
+
+def sweeps(board: Board) -> list[Chart]:
+    """Return charts of the primary metric over the size, or over another number that varies: one for each rest."""
+    points = [p for p in board.points if p.cells]
+    if not points:
+        return []
+    metric = primary_metric(points)
+    keys = varying_params(points)
+    swept = _swept_parameter(points, keys)
+    if swept is None:
+        return []
+    names = sorted({label for p in points for label in p.labels})
+    colour = charts.colours(names, points[0].baseline)
+    others = [k for k in keys if k != swept]
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        rest = ", ".join(f"{k} {format_param(k, point.params.get(k))}" for k in others)
+        groups.setdefault(rest, []).append(point)
+    found = []
+    for rest, group in groups.items():
+        series = [s for name in names if (s := _series(group, name, metric, swept, colour[name]))]
+        if not series or len({x for s in series for x, *_ in s.points}) < 2:
+            continue
+        unit = next(
+            p.cells[(s.name, metric)].unit for s in series for p in group if (s.name, metric) in p.cells
+        )
+        title = f"{metric} over {swept}" + (f" · {rest}" if rest else "")
+        graphic = charts.sweep_chart(
+            series,
+            title=f"{title}: value and 95 % interval of each technique",
+            x_name=swept,
+            y_name=metric,
+            x_format=lambda v: format_param(swept, int(v) if v == int(v) else v),
+            y_format=lambda v, unit=unit: format_quantity(v, unit),  # type: ignore[misc]
+        )
+        found.append(Chart(title=title, graphic=graphic))
+    return found
+
+
+def _swept_parameter(points: Sequence[Point], keys: Sequence[str]) -> str | None:
+    for key in keys:
+        values = [p.params.get(key) for p in points]
+        numbers = {v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and v > 0}
+        if len(numbers) >= (2 if key == "size_bytes" else 3) and len(numbers) == len(set(values)):
+            return key
+    return None
+
+
+def _series(points: Sequence[Point], label: str, metric: str, swept: str, colour: str) -> charts.Swept | None:
+    places = []
+    for point in points:
+        cell = point.cells.get((label, metric))
+        if cell is not None:
+            e = estimate(point, label, metric)
+            if e.value > 0 and math.isfinite(e.value):
+                places.append((float(point.params[swept]), e.value, e.low, e.high))
+    return charts.Swept(name=label, colour=colour, points=tuple(sorted(places))) if places else None
+
+
+def estimate(point: Point, label: str, metric: str) -> Estimate:
+    """Estimate a cell as the tables do."""
+    proportion = load_family(point.family).metric(metric).proportion
+    return estimate_value(point.cells[(label, metric)].launches, proportion=proportion)
+
+
+def distribution(point: Point, names: Sequence[str]) -> Chart | None:
+    """Return the chart of a point's raw samples, or None without numbers."""
+    if not point.cells:
+        return None
+    metric = primary_metric([point])
+    colour = charts.colours(names, point.baseline)
+    groups = []
+    for label in point.labels:
+        cell = point.cells.get((label, metric))
+        if cell is not None:
+            launches = tuple((n, tuple(cell.samples[n]), cell.values[n]) for n in sorted(cell.values))
+            groups.append(charts.Distribution(name=label, colour=colour[label], launches=launches))
+    if not groups:
+        return None
+    unit = point.cells[(groups[0].name, metric)].unit
+    graphic = charts.distribution_chart(
+        groups,
+        title=f"distribution of the raw samples of {metric}, by technique and launch",
+        x_name=metric,
+        x_format=lambda v: format_quantity(v, unit),
+    )
+    return Chart(title=f"Raw samples of {metric}", graphic=graphic)
+
+
+def launch_grid(point: Point) -> Grid:
+    """Return the statistic of every launch and technique, with the number of raw samples behind it."""
+    metric = primary_metric([point])
+    cells = {n: point.cells[(n, metric)] for n in point.labels if (n, metric) in point.cells}
+    launches = sorted({launch for cell in cells.values() for launch in cell.values})
+    statistic = load_family(point.family).metric(metric).statistic
+    rows = []
+    for launch in launches:
+        row = [str(launch)]
+        for cell in cells.values():
+            value = cell.values.get(launch)
+            text = ABSENT if value is None else format_quantity(value, cell.unit)
+            row += [text, str(len(cell.samples.get(launch, ())))]
+        rows.append(row)
+    total = ["all"]
+    for label, cell in cells.items():
+        total += [
+            format_estimate(estimate(point, label, metric), cell.unit),
+            str(sum(map(len, cell.samples.values()))),
+        ]
+    headers = ["launch", *(h for name in cells for h in (f"{name}: {statistic}", "samples"))]
+    return rows_grid(f"{metric}: {statistic} of each launch", headers, [*rows, total] if rows else [])
+
+
+def metric_grid(point: Point) -> Grid:
+    """Return every measured metric of every technique, and what the technique's closed form predicts."""
+    rows = []
+    for metric in point.metrics():
+        for label in point.labels:
+            cell = point.cells.get((label, metric))
+            if cell is None:
+                continue
+            predicted = next((m.predicted for m in cell.measurements if m.predicted is not None), None)
+            rows.append(
+                [
+                    metric,
+                    label,
+                    format_estimate(estimate(point, label, metric), cell.unit),
+                    ABSENT if predicted is None else format_quantity(predicted, cell.unit),
+                    str(len(cell.values)),
+                    str(sum(map(len, cell.samples.values()))),
+                    ", ".join(sorted(cell.flags)) or ABSENT,
+                ]
+            )
+    headers = ("metric", "technique", "value", "predicted", "launches", "samples", "flags")
+    return rows_grid("every metric", headers, rows)
+
+
+def evidence_grid(point: Point) -> Grid:
+    """Return what was checked before a number was kept, and how near the numbers are to the ceilings."""
+    metric = primary_metric([point])
+    rows = []
+    for label in point.labels:
+        cell = point.cells.get((label, metric))
+        if cell is None:
+            continue
+        first = cell.measurements[0]
+        correct = first.correctness or {}
+        ceiling = first.ceilings or {}
+        fraction = ceiling.get("fraction_of_calibrated")
+        reasons = dict.fromkeys(m.stop_reason for m in cell.measurements if m.stop_reason)
+        rows.append(
+            [
+                label,
+                str(correct.get("oracle") or ABSENT),
+                _number(correct.get("gate_checks")),
+                _number(correct.get("timed_calls_verified")),
+                _number(correct.get("max_relative_l2")),
+                f"{fraction:.1%}" if isinstance(fraction, float) and math.isfinite(fraction) else ABSENT,
+                str(ceiling.get("binding") or ABSENT),
+                ", ".join(reasons) or ABSENT,
+            ]
+        )
+    headers = (
+        "technique",
+        "oracle",
+        "gate checks",
+        "timed calls verified",
+        "relative error",
+        "of calibrated ceiling",
+        "bound by",
+        "sampling stopped by",
+    )
+    return rows_grid("checks and ceilings of the first launch", headers, rows)
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ABSENT
+    return str(value) if isinstance(value, int) else f"{value:.2g}"
+
+
+def contract_rows(point: Point) -> list[tuple[str, str]]:
+    """Return the primary metric's exact definition, when the record was made under the one known here."""
+    metric = load_family(point.family).metric(primary_metric([point]))
+    used = {c.contract_id for (_, name), c in point.cells.items() if name == metric.name}
+    if used != {metric.contract_id}:
+        return [
+            ("contract", f"{', '.join(sorted(used)) or ABSENT}: not the definition that this version has")
+        ]
+    facts = [("metric", metric.doc), ("statistic", metric.statistic), *metric.contract.items()]
+    return [*facts, ("contract id", metric.contract_id)]
+
+
+def failure_grid(points: Sequence[Point], keys: Sequence[str]) -> Grid:
+    """Return every measurement without a number, the same ones of several launches in one row."""
+    found: dict[tuple[str, ...], set[int]] = {}
+    details: dict[tuple[str, ...], str] = {}
+    for point in points:
+        where = [format_param(k, point.params.get(k)) for k in keys]
+        for label, failed in point.failures.items():
+            for m in failed:
+                key = (*where, label, m.status, m.reason or ABSENT)
+                found.setdefault(key, set()).add(m.launch)
+                details.setdefault(key, "")
+    rows = [[*key[:-2], key[-2], _launches(numbers), key[-1]] for key, numbers in found.items()]
+    return rows_grid("without a number", (*keys, "technique", "status", "launches", "reason"), rows)
+
+
+def _launches(numbers: set[int]) -> str:
+    return ", ".join(str(n) for n in sorted(numbers))
+
+
+def history_grid(points: Sequence[Point], run_hrefs: Mapping[str, str]) -> Grid:
+    """Return earlier and later measurements of one point, newest first."""
+    shown = list(points[:MAX_HISTORY])
+    names = sorted({label for p in shown for label in p.labels})
+    metric = primary_metric([p for p in shown if p.cells] or shown)
+    rows: list[list[Cell | str]] = []
+    for point in shown:
+        counts = [len(c.values) for (_, name), c in point.cells.items() if name == metric]
+        row: list[Cell | str] = [
+            Cell(
+                text=point.run.started[:16].replace("T", " "),
+                href=run_hrefs.get(point.run.run_id),
+                kind="text",
+            )
+        ]
+        for label in names:
+            cell = point.cells.get((label, metric))
+            row.append(format_estimate(estimate(point, label, metric), cell.unit) if cell else ABSENT)
+        count = min(counts, default=0)
+        rows.append([*row, str(count), grade_of(point.run, count)])
+    left_out = len(points) - len(shown)
+    notes = (f"{left_out} earlier runs are not listed",) if left_out else ()
+    return rows_grid(f"{metric} in every run", ("run", *names, "n", "grade"), rows, notes)

@@ -1,0 +1,142 @@
+"""Which results stand on the leaderboard: one board for each suite and hardware, one measurement of each point.
+
+A board holds a point as the best evidence gives it: the run of the better grade, and of those the newest. Points of
+another version of the suite or under another contract never stand beside it; they are counted, and stay on the pages
+of their runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from paceline.compare import LEADERBOARD_LAUNCHES, Point, compared, grade_of, points_of, sort_key
+from paceline.errors import UserError
+from paceline.family import load_family
+from paceline.record import Run
+from paceline.store import RunRecord
+
+OFF_BOARD_REASONS = frozenset({"calibrate", "correction"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """One suite on one hardware."""
+
+    suite: str
+    family: str
+    host_class: str
+    runner: str
+    image_class: str | None
+    why: str
+    points: tuple[Point, ...]
+    """One for each combination of parameters, in the order of the parameters."""
+    history: tuple[tuple[Point, ...], ...]
+    """For each point all its measurements, newest first."""
+    num_superseded: int
+    """Measured points that are left out: another version of the suite, or another contract."""
+
+    @property
+    def slug(self) -> str:
+        """File name of the board's page."""
+        return slug(self.suite, self.runner, self.host_class, self.image_class or "")
+
+    def point_slug(self, point: Point) -> str:
+        """File name of a point's page: stays the same when it is measured again."""
+        return slug(self.suite, self.runner, self.host_class, self.image_class or "", params_key(point))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """All boards, and why other results are on none."""
+
+    boards: tuple[Board, ...]
+    problems: tuple[str, ...]
+
+
+def slug(name: str, *parts: str) -> str:
+    """Return a safe file name: a readable beginning and a digest of everything."""
+    digest = hashlib.sha256(json.dumps([name, *parts]).encode()).hexdigest()[:10]
+    readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60]
+    return f"{readable}-{digest}" if readable else digest
+
+
+def params_key(point: Point) -> str:
+    """Return a point's parameters as canonical text."""
+    return json.dumps(dict(point.params), sort_keys=True)
+
+
+def image_class(run: Run) -> str | None:
+    """Return the class of the container image; None outside a container."""
+    found = (run.container or {}).get("image_class")
+    return None if found is None else str(found)
+
+
+def select(records: Iterable[RunRecord]) -> Selection:
+    """Group the points of all runs into boards; the work grows with the number of measurements."""
+    groups: dict[tuple[str, str, str, str | None], list[Point]] = {}
+    problems: dict[str, None] = {}
+    for record in sorted(records, key=lambda r: r.run_id):
+        if record.run.reason in OFF_BOARD_REASONS:
+            continue
+        for point in points_of(record):
+            problem = unusable(point)
+            if problem == "":
+                groups.setdefault((*point.board, image_class(point.run)), []).append(point)
+            elif problem is not None:
+                problems[f"run {record.run_id}: {problem}"] = None
+    keys = sorted(groups, key=lambda k: tuple(str(part) for part in k))
+    return Selection(boards=tuple(_board(groups[k]) for k in keys), problems=tuple(problems))
+
+
+def unusable(point: Point) -> str | None:
+    """Return "" when a point can stand on a board, None when it is internal, else what is unknown here."""
+    try:
+        family = load_family(point.family)
+        for name in compared(point.run, point.suite):
+            family.metric(name)
+    except UserError as error:
+        return f"{point.suite}: {error.what}"
+    return None if family.internal else ""
+
+
+def _board(points: Sequence[Point]) -> Board:
+    """Choose among the measurements of one suite on one hardware; ``points`` are oldest first."""
+    newest = points[-1]
+    contracts: dict[str, str] = {}
+    for point in reversed(points):
+        if point.suite_version == newest.suite_version:
+            for (_, metric), cell in point.cells.items():
+                contracts.setdefault(metric, cell.contract_id)
+    versions: dict[str, list[Point]] = {}
+    for point in reversed(points):
+        if point.suite_version == newest.suite_version and _under(point, contracts):
+            versions.setdefault(params_key(point), []).append(point)
+    chosen = sorted((max(v, key=evidence) for v in versions.values()), key=lambda p: sort_key(p.params))
+    facts = next((s for s in newest.run.suites if s["suite"] == newest.suite), {})
+    return Board(
+        suite=newest.suite,
+        family=newest.family,
+        host_class=newest.board[1],
+        runner=newest.board[2],
+        image_class=image_class(newest.run),
+        why=str(facts.get("why", "")),
+        points=tuple(chosen),
+        history=tuple(tuple(versions[params_key(p)]) for p in chosen),
+        num_superseded=len(points) - sum(len(v) for v in versions.values()),
+    )
+
+
+def _under(point: Point, contracts: dict[str, str]) -> bool:
+    return all(contracts[metric] == cell.contract_id for (_, metric), cell in point.cells.items())
+
+
+def evidence(point: Point) -> tuple[int, str]:
+    """Return what decides between two measurements of a point: the grade of what was tried, then the time."""
+    tried = {m.launch for found in point.failures.values() for m in found}
+    for cell in point.cells.values():
+        tried.update(cell.values)
+    return "DCBA".index(grade_of(point.run, min(len(tried), LEADERBOARD_LAUNCHES))), point.run.run_id

@@ -1,0 +1,237 @@
+"""Charts as static SVG: plain text, coloured by the page's style sheet, readable without scripts.
+
+Every function returns markup whose texts are escaped. Coordinates are rounded to a tenth of a pixel, so the same
+numbers give the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+NUM_COLOURS = 8
+"""Colours that the style sheet defines (classes ``s0`` … ``s7``); ``base`` is the baseline's."""
+WIDTH = 760
+TICKS = 7
+"""About this many ticks on an axis."""
+
+Format = Callable[[float], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """One technique over a sweep."""
+
+    name: str
+    colour: str
+    """Class of the style sheet."""
+    points: tuple[tuple[float, float, float | None, float | None], ...]
+    """x, value, low end, high end; sorted by x, all positive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """The raw samples of one technique at one point."""
+
+    name: str
+    colour: str
+    launches: tuple[tuple[int, tuple[float, ...], float], ...]
+    """Launch number, samples, the launch's statistic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A mapping from values to pixels."""
+
+    low: float
+    high: float
+    begin: float
+    end: float
+    log: bool
+
+    def at(self, value: float) -> float:
+        """Return the pixel of a value."""
+        low, high, v = (math.log(x) if self.log else x for x in (self.low, self.high, value))
+        share = (v - low) / (high - low) if high > low else 0.5
+        return self.begin + share * (self.end - self.begin)
+
+    def ticks(self) -> list[float]:
+        """Return round values inside the axis."""
+        return _log_ticks(self.low, self.high) if self.log else _linear_ticks(self.low, self.high)
+
+
+def colours(names: Sequence[str], baseline: str) -> dict[str, str]:
+    """Give each technique a colour class that depends on its place among all names, the baseline its own."""
+    others = [name for name in sorted(set(names)) if name != baseline]
+    found = {name: f"s{i % NUM_COLOURS} d{i // NUM_COLOURS % 3}" for i, name in enumerate(others)}
+    return {**found, baseline: "base"}
+
+
+def sweep_chart(
+    series: Sequence[Swept], *, title: str, x_name: str, y_name: str, x_format: Format, y_format: Format
+) -> Markup:
+    """Draw values with interval bands over a swept parameter, both axes logarithmic, names at the line ends."""
+    xs = sorted({x for s in series for x, *_ in s.points})
+    ys = [v for s in series for _, *values in s.points for v in values if v is not None and v > 0]
+    longest = max(len(s.name) for s in series)
+    right = WIDTH - min(240, 24 + 7 * longest)
+    bottom = 330.0
+    x_axis = Axis(low=xs[0], high=xs[-1], begin=72, end=right, log=True)
+    y_axis = Axis(low=min(ys) / 1.15, high=max(ys) * 1.15, begin=bottom, end=34, log=True)
+    parts = [_y_grid(y_axis, 72, right, y_format), _x_marks(x_axis, _thin(xs, TICKS + 2), bottom, x_format)]
+    parts += [_text(72, 16, y_name, "axis-name"), _text(right, bottom + 40, x_name, "axis-name", "end")]
+    parts += [_band(s, x_axis, y_axis) for s in series]
+    for s in series:
+        places = [(x_axis.at(x), y_axis.at(y)) for x, y, *_ in s.points]
+        parts.append(f'<path class="line {s.colour}" d="{_polyline(places)}"/>')
+        parts += [f'<circle class="dot {s.colour}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in places]
+    ends = {i: y_axis.at(s.points[-1][1]) for i, s in enumerate(series)}
+    for i, y in _spread(ends, 15, 34, bottom).items():
+        x = x_axis.at(series[i].points[-1][0])
+        parts.append(_text(x + 10, y + 4, series[i].name, f"label {series[i].colour}"))
+    return _svg(title, 380, parts)
+
+
+def distribution_chart(
+    groups: Sequence[Distribution], *, title: str, x_name: str, x_format: Format
+) -> Markup:
+    """Draw the share of samples at or below a value, and under it every sample, a row for each launch."""
+    samples = [v for g in groups for _, drawn, _ in g.launches for v in drawn]
+    low, high = min(samples), max(samples)
+    log = low > 0 and high / low > 5
+    pad = (high / low) ** 0.02 if log else (high - low) * 0.02 or abs(low) * 0.02 or 1.0
+    left = 36.0 + 7 * min(24, max(len(g.name) for g in groups))
+    bounds = (low / pad, high * pad) if log else (low - pad, high + pad)
+    x_axis = Axis(low=bounds[0], high=bounds[1], begin=left, end=WIDTH - 16, log=log)
+    share = Axis(low=0, high=1, begin=210, end=30, log=False)
+    parts = [_text(left, 16, "share of samples at or below", "axis-name")]
+    parts.append(_y_grid(share, left, WIDTH - 16, lambda v: f"{v:.0%}", (0, 0.25, 0.5, 0.75, 1)))
+    parts += [f'<path class="line {g.colour}" d="{_steps(g, x_axis, share)}"/>' for g in groups]
+    y = 232.0
+    for g in groups:
+        rows = len(g.launches)
+        height = max(rows * 11.0, 14.0)
+        name = g.name if len(g.name) <= 24 else g.name[:23] + "…"
+        parts.append(_text(left - 12, y + height / 2 + 4, name, f"label {g.colour}", "end"))
+        for row, (_, drawn, middle) in enumerate(g.launches):
+            top = y + row * 11
+            parts.append(f'<path class="samples {g.colour}" d="{_marks(drawn, x_axis, top, 8)}"/>')
+            parts.append(f'<path class="middle" d="M{x_axis.at(middle):.1f} {top - 1:.1f}v10"/>')
+        y += height + 10
+    parts.append(_x_marks(x_axis, x_axis.ticks(), y, x_format))
+    parts.append(_text(WIDTH - 16, y + 40, x_name, "axis-name", "end"))
+    return _svg(title, y + 48, parts)
+
+
+def interval_glyph(low: float, value: float, high: float, span: float) -> Markup:
+    """Draw a ratio's interval beside the line of no change, on a logarithmic axis from 1/span to span."""
+    axis = Axis(low=1 / span, high=span, begin=3, end=93, log=True)
+    a, v, b = (axis.at(min(max(x, 1 / span), span)) for x in (low, value, high))
+    side = "good" if high < 1 else "bad" if low > 1 else "open"
+    return Markup(
+        '<svg class="glyph" viewBox="0 0 96 14" width="96" height="14" aria-hidden="true" focusable="false">'
+        f'<path class="none" d="M48 0v14"/><path class="whisker {side}" d="M{a:.1f} 7H{b:.1f}"/>'
+        f'<circle class="{side}" cx="{v:.1f}" cy="7" r="3"/></svg>'
+    )
+
+
+def _svg(title: str, height: float, parts: Sequence[str]) -> Markup:
+    return Markup(
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _y_grid(axis: Axis, left: float, right: float, form: Format, ticks: Sequence[float] | None = None) -> str:
+    parts = []
+    for tick in ticks or axis.ticks():
+        y = axis.at(tick)
+        parts.append(f'<path class="grid" d="M{left:.1f} {y:.1f}H{right:.1f}"/>')
+        parts.append(_text(left - 8, y + 4, form(tick), "tick", "end"))
+    return "".join(parts)
+
+
+def _x_marks(axis: Axis, ticks: Sequence[float], y: float, form: Format) -> str:
+    parts = [f'<path class="axis" d="M{axis.begin:.1f} {y:.1f}H{axis.end:.1f}"/>']
+    for tick in ticks:
+        x = axis.at(tick)
+        parts.append(f'<path class="axis" d="M{x:.1f} {y:.1f}v5"/>')
+        parts.append(_text(x, y + 19, form(tick), "tick", "middle"))
+    return "".join(parts)
+
+
+def _band(series: Swept, x_axis: Axis, y_axis: Axis) -> str:
+    """Fill between the interval's ends where both are known."""
+    known = [(x, low, high) for x, _, low, high in series.points if low and high and low > 0]
+    if not known:
+        return ""
+    upper = [(x_axis.at(x), y_axis.at(high)) for x, _, high in known]
+    lower = [(x_axis.at(x), y_axis.at(low)) for x, low, _ in reversed(known)]
+    return f'<path class="band {series.colour}" d="{_polyline([*upper, *lower])}Z"/>'
+
+
+def _polyline(places: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+
+
+def _steps(group: Distribution, x_axis: Axis, y_axis: Axis) -> str:
+    """Return the empirical distribution as a stair; of samples on one pixel only the last is drawn."""
+    values = sorted(v for _, drawn, _ in group.launches for v in drawn)
+    places: dict[str, float] = {}
+    for i, value in enumerate(values, start=1):
+        places[f"{x_axis.at(value):.0f}"] = i / len(values)
+    path = [f"M{next(iter(places))} {y_axis.at(0):.1f}"]
+    path += [f"H{x}V{y_axis.at(share):.1f}" for x, share in places.items()]
+    return "".join([*path, f"H{x_axis.end:.0f}"])
+
+
+def _marks(samples: Sequence[float], axis: Axis, top: float, height: int) -> str:
+    """Return a mark for each sample; samples on one pixel share theirs."""
+    pixels = sorted({round(axis.at(v)) for v in samples})
+    return "".join(f"M{x} {top:.0f}v{height}" for x in pixels)
+
+
+def _thin(values: Sequence[float], count: int) -> list[float]:
+    step = max(1, math.ceil(len(values) / count))
+    return list(values[::step])
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Return 1, 2, 5 steps over few decades, whole decades over many, and finer steps inside one decade."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        ticks = [s * 10.0**d for d in decades for s in steps if low <= s * 10.0**d <= high]
+        if len(ticks) >= 4:
+            return _thin(ticks, TICKS + 2)
+    return _linear_ticks(low, high)
+
+
+def _linear_ticks(low: float, high: float) -> list[float]:
+    if high <= low:
+        return [low]
+    raw = (high - low) / (TICKS - 2)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(s * power for s in (1, 2, 5, 10) if s * power >= raw * (1 - 1e-9))
+    first = math.ceil(low / step)
+    ticks = [float(f"{i * step:.12g}") for i in range(first, first + 2 * TICKS) if i * step <= high]
+    return ticks
+
+
+def _spread(wanted: Mapping[int, float], gap: float, top: float, bottom: float) -> dict[int, float]:
+    """Move labels apart until each has room, keeping their order."""
+    order = sorted(wanted, key=lambda i: (wanted[i], i))
+    placed: dict[int, float] = {}
+    edge = top - gap
+    for i in order:
+        placed[i] = edge = max(wanted[i], edge + gap)
+    limit = bottom + gap
+    for i in reversed(order):
+        placed[i] = limit = min(placed[i], limit - gap)
+    return placed

@@ -1,0 +1,127 @@
+"""HTML from templates: the environment that escapes everything, tables as marked-up cells, and one-page reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from paceline import __version__, content
+from paceline.report.tables import Table
+
+STYLE = "style.css"
+VERDICT_CLASSES = {
+    "faster": "good",
+    "better": "good",
+    "reproduced": "good",
+    "slower": "bad",
+    "worse": "bad",
+    "not reproduced": "bad",
+    "incomparable": "bad",
+    "invalid": "bad",
+    "equivalent": "even",
+    "partly": "even",
+}
+"""Class of the style sheet for each verdict; the rest stays quiet."""
+TEXT_COLUMNS = frozenset(
+    {"technique", "verdict", "suite", "metric", "what", "why", "reason", "status", "paper", "run", "file"}
+)
+"""Columns that stay on the left even when a text begins with a digit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One cell of an HTML table; its text is escaped by the template."""
+
+    text: str
+    href: str | None = None
+    kind: str = ""
+    """Classes of the style sheet."""
+    graphic: Markup | None = None
+    header: bool = False
+    rows: int = 1
+    columns: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A table for the template: groups of rows of cells."""
+
+    title: str
+    headers: tuple[Cell, ...]
+    groups: tuple[tuple[tuple[Cell, ...], ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+def environment() -> Environment:
+    """Return the template environment; every value is escaped, a missing one is an error."""
+    made = Environment(
+        loader=FileSystemLoader(content.report_templates() / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals["version"] = __version__
+    return made
+
+
+def style_sheet() -> str:
+    """Return the text of the one style sheet."""
+    return (content.report_templates() / STYLE).read_text(encoding="utf-8")
+
+
+def page_of_tables(title: str, tables: Sequence[Table]) -> str:
+    """Return one self-contained HTML page of tables, style sheet included."""
+    grids = [plain_grid(table) for table in tables]
+    template = environment().get_template("tables.html")
+    return template.render(title=title, grids=grids, style=Markup(style_sheet()))
+
+
+def plain_grid(table: Table) -> Grid:
+    """Mark up a table cell by cell: numbers to the right, verdicts in their colours."""
+    return rows_grid(table.title, table.headers, table.rows, table.notes)
+
+
+def rows_grid(
+    title: str, headers: Sequence[str], rows: Sequence[Sequence[Cell | str]], notes: Sequence[str] = ()
+) -> Grid:
+    """Make a grid of one group of rows from texts and cells."""
+    kinds = column_kinds(headers, [[c.text if isinstance(c, Cell) else c for c in row] for row in rows])
+    cells = tuple(
+        tuple(
+            c if isinstance(c, Cell) else body_cell(h, c, kind)
+            for h, c, kind in zip(headers, row, kinds, strict=True)
+        )
+        for row in rows
+    )
+    return Grid(
+        title=title,
+        headers=tuple(Cell(text=h, kind=kind) for h, kind in zip(headers, kinds, strict=True)),
+        groups=(cells,) if cells else (),
+        notes=tuple(notes),
+    )
+
+
+def column_kinds(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return ``num`` for columns that hold numbers, else ``text``."""
+    numeric = [any(_begins_with_digit(row[i]) for row in rows) for i in range(len(headers))]
+    return ["num" if n and h not in TEXT_COLUMNS else "text" for h, n in zip(headers, numeric, strict=True)]
+
+
+def _begins_with_digit(text: str) -> bool:
+    return text.lstrip("-−[")[:1].isdigit()
+
+
+def body_cell(header: str, text: str, kind: str) -> Cell:
+    """Mark up one text below a header."""
+    if header in ("verdict", "status"):
+        return Cell(text=text, kind=f"{kind} verdict {verdict_class(text)}")
+    return Cell(text=text, kind=kind)
+
+
+def verdict_class(text: str) -> str:
+    """Return the class of a verdict such as ``inconclusive (≈ 40 launches)``."""
+    return VERDICT_CLASSES.get(text.partition(" (")[0], "quiet")

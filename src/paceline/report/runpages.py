@@ -1,0 +1,216 @@
+"""What the pages of runs, claims and calibration show."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paceline.claims import ClaimResult, LedgerRow
+from paceline.record import STATUSES, Run
+from paceline.report.boards import slug
+from paceline.report.html import Cell, Grid, rows_grid, verdict_class
+from paceline.report.tables import ABSENT, format_effect, format_estimate, format_param
+from paceline.store import RunRecord
+
+SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Code", ("tool_version", "code", "techniques", "suites", "plan_sha256")),
+    ("Runner and container", ("runner", "container")),
+    ("Host and device", ("host_class", "host", "device", "telemetry")),
+    ("Environment", ("environment", "flags", "seeds")),
+)
+"""Provenance by heading; packages, the plan and the request have places of their own."""
+ELSEWHERE = frozenset({"diff", "claims", "freeze", "why"})
+MAX_TEXT = 2000
+
+
+def run_slug(run_id: str) -> str:
+    """Return the file name of a run's page: its id when that is safe."""
+    return run_id if re.fullmatch(r"[0-9a-f-]{8,64}", run_id) else slug("run", run_id)
+
+
+def reproduce_command(run: Run) -> str | None:
+    """Return the one command that measures a run again; None for imported ones."""
+    if run.imported_from is not None:
+        return None
+    return f"paceline reproduce {shlex.quote(run.run_id)}"
+
+
+def provenance(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return headings with flat name and value pairs; an absent fact says so."""
+    data = run.model_dump(mode="json")
+    found = []
+    for heading, keys in SECTIONS:
+        rows = [pair for key in keys for pair in flat(key, data[key])]
+        found.append((heading, rows))
+    return found
+
+
+def flat(name: str, value: Any) -> list[tuple[str, str]]:
+    """Flatten nested data to dotted names, for tables."""
+    if isinstance(value, Mapping):
+        if not value:
+            return [(name, ABSENT)]
+        return [
+            pair
+            for key, part in value.items()
+            if key not in ELSEWHERE
+            for pair in flat(f"{name}.{key}", part)
+        ]
+    if isinstance(value, list):
+        if value and all(isinstance(v, Mapping) for v in value):
+            return [pair for i, part in enumerate(value) for pair in flat(f"{name}.{i}", part)]
+        return [(name, ", ".join(map(str, value))[:MAX_TEXT] or ABSENT)]
+    if value is None:
+        return [(name, ABSENT)]
+    key = name.rpartition(".")[2]
+    return [(name, format_param(key, value) if key.endswith("_bytes") else str(value)[:MAX_TEXT])]
+
+
+def packages(run: Run) -> list[str]:
+    """Return the frozen packages of the ranks."""
+    freeze = (run.packages or {}).get("freeze")
+    return [str(line) for line in freeze] if isinstance(freeze, list) else []
+
+
+def run_counts(record: RunRecord) -> Counter[str]:
+    """Count the cases and launches of a run by status; the metrics of one are one."""
+    seen = {(m.suite, m.block, m.label, m.launch): m.status for m in record.measurements}
+    return Counter(seen.values())
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Write counts by status, ``ok`` first."""
+    ordered = sorted(counts, key=lambda s: list(STATUSES).index(s))
+    return ", ".join(f"{counts[s]} {s}" for s in ordered) or "nothing measured"
+
+
+def run_list(records: Sequence[RunRecord]) -> Grid:
+    """List runs, newest first."""
+    rows: list[list[Cell | str]] = []
+    for record in sorted(records, key=lambda r: r.run_id, reverse=True):
+        run = record.run
+        rows.append(
+            [
+                Cell(
+                    text=run.started[:16].replace("T", " "),
+                    href=f"runs/{run_slug(run.run_id)}.html",
+                    kind="text",
+                ),
+                Cell(text=run.run_id[:13], kind="text mono"),
+                run.reason,
+                ", ".join(str(s.get("suite")) for s in run.suites) or ABSENT,
+                str(run.runner.get("name") or ABSENT),
+                run.host_class or ABSENT,
+                counts_text(run_counts(record)),
+                "yes" if record.sealed else "no",
+            ]
+        )
+    headers = ("run", "id", "why", "suite", "runner", "hardware", "results", "sealed")
+    return rows_grid("all runs, newest first", headers, rows)
+
+
+def skipped_grid(run: Run) -> Grid:
+    """Return the cases that the plan left out, each with its reason."""
+    rows = [
+        [
+            str(s.get("suite")),
+            ", ".join(f"{k} {format_param(k, v)}" for k, v in (s.get("params") or {}).items()) or ABSENT,
+            str(s.get("label") or ABSENT),
+            str(s.get("reason")),
+        ]
+        for s in (run.plan or {}).get("skipped", ())
+    ]
+    return rows_grid("not planned", ("suite", "point", "technique", "reason"), rows)
+
+
+def claim_grid(results: Sequence[ClaimResult], run_hrefs: Mapping[str, str]) -> Grid:
+    """Return claims: what is expected, what was found, by which run."""
+    rows: list[list[Cell | str]] = []
+    for c in results:
+        link = run_hrefs.get(c.run_id or "")
+        found = measured(c)
+        rows.append(
+            [
+                Cell(text=f"{c.suite} · {c.claim_id}", kind="text"),
+                Cell(text=f"“{c.quote}” ({c.scope})", kind="text prose"),
+                f"{c.metric} of {c.technique}" + (f" against {c.versus}" if c.versus else ""),
+                c.expectation,
+                Cell(text=found, href=link if c.worst is not None else None, kind="text"),
+                c.verdict,
+                Cell(text=c.reason or "", kind="text prose"),
+            ]
+        )
+    headers = ("claim", "the paper says", "measure", "expected", "found", "verdict", "why")
+    return rows_grid("claims", headers, rows)
+
+
+def measured(claim: ClaimResult) -> str:
+    """Write the estimate that decided a claim."""
+    if claim.worst is None:
+        return ABSENT
+    if claim.versus:
+        return format_effect(claim.worst, "ratio" if "ratio" in claim.expectation else "")
+    return format_estimate(claim.worst, "")
+
+
+def ledger_families(rows: Sequence[LedgerRow]) -> list[tuple[str, list[LedgerRow]]]:
+    """Group papers by family: those inside first, in the order of the ledger."""
+    found: dict[str, list[LedgerRow]] = {}
+    for row in rows:
+        found.setdefault(row.paper.family, []).append(row)
+    return sorted(found.items(), key=lambda item: item[0] == "outside")
+
+
+def verdict_counts(rows: Sequence[LedgerRow]) -> list[tuple[str, int, str]]:
+    """Return (verdict, number, class) of some papers."""
+    counts = Counter(row.verdict for row in rows)
+    order = ["reproduced", "partly", "not reproduced", "inconclusive", "not run", "outside"]
+    names = sorted(counts, key=lambda v: order.index(v) if v in order else len(order))
+    return [(name, counts[name], verdict_class(name)) for name in names]
+
+
+def calibration_grids(name: str, document: Any) -> tuple[list[tuple[str, str]], list[Grid]]:
+    """Return the facts and tables of one calibration file, whatever its shape."""
+    if isinstance(document, list):
+        return [], [_any_grid(name, document)]
+    if not isinstance(document, Mapping):
+        return [("value", str(document))], []
+    facts, grids = [], []
+    for key, value in document.items():
+        if isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
+            grids.append(_any_grid(key, value))
+        elif value not in (None, [], {}):
+            facts += flat(key, value)
+    return facts, grids
+
+
+FIGURE_COLUMNS = ("name", "what", "value", "rate", "low", "high", "interval", "hits", "alarms", "trials")
+HIDDEN_COLUMNS = frozenset({"details", "unit"})
+
+
+def _any_grid(title: str, items: Sequence[Any]) -> Grid:
+    plain = [item if isinstance(item, Mapping) else {"value": item} for item in items]
+    present = dict.fromkeys(str(k) for item in plain for k in item if k not in HIDDEN_COLUMNS)
+    keys = sorted(present, key=lambda k: FIGURE_COLUMNS.index(k) if k in FIGURE_COLUMNS else 99)
+    rows = [[figure_text(item.get(k), item) for k in keys] for item in plain]
+    return rows_grid(title, keys, rows)
+
+
+def figure_text(value: Any, item: Mapping[str, Any]) -> str:
+    """Write one value of a calibration figure: shares as percentages, times with their unit."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    if isinstance(value, list):
+        return f"[{', '.join(figure_text(v, item) for v in value)}]"
+    if isinstance(value, float):
+        share = any(item.get(k) is not None for k in ("hits", "alarms"))
+        if item.get("unit") == "s":
+            return f"{value * 1e3:.3g} ms"
+        return f"{value:.2%}" if share and 0 <= value <= 1 else f"{value:.4g}"
+    return json.dumps(value, sort_keys=True) if isinstance(value, Mapping) else str(value)

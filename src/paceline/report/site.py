@@ -1,0 +1,266 @@
+"""The static site: leaderboard, points, runs, claims and calibration as files that need no server and no script.
+
+The same records give the same bytes: nothing of the time, the machine or the folder that builds it enters a page.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment
+
+from paceline.claims import ClaimResult, LedgerRow
+from paceline.compare import GRADES, Comparison, compare_points, points_of
+from paceline.errors import UserError
+from paceline.record import STATUSES
+from paceline.report import boardpages as pages
+from paceline.report import runpages as runs
+from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, unusable
+from paceline.report.html import STYLE, Grid, environment, style_sheet
+from paceline.report.tables import primary_metric, varying_params
+from paceline.store import Loaded, RunRecord
+
+MARKER = ".paceline-site"
+"""A file that says that a folder is a site, and may be replaced by the next one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteInput:
+    """Everything that a site shows."""
+
+    loaded: Loaded
+    ledger: Sequence[LedgerRow] = ()
+    suites: Sequence[Mapping[str, Any]] = ()
+    """Facts of the suites known here (``provenance.suite_facts``): those without results are named."""
+    calibration: Mapping[str, Any] = field(default_factory=dict)
+    """Name → content of each calibration file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardView:
+    """A board with its table and what the templates need beside it."""
+
+    board: Board
+    grid: Grid
+    failures: Grid
+    num_runs: int
+    num_techniques: int
+    primary: str
+    baseline: str
+
+
+def render_site(given: SiteInput) -> Iterator[tuple[str, str]]:
+    """Return every file of the site as (path, text)."""
+    return _Site(given).files()
+
+
+class _Site:
+    """One rendering: the boards, their comparisons, and the templates that show them."""
+
+    def __init__(self, given: SiteInput) -> None:
+        self.given = given
+        self.records = sorted(given.loaded.records, key=lambda r: r.run_id)
+        self.runs = [r for r in self.records if r.run.reason != "correction"]
+        self.selection: Selection = select(self.records)
+        everything = [p for board in self.selection.boards for p in board.points]
+        self.comparisons: dict[int, list[Comparison]] = {}
+        for comparison in compare_points(everything):
+            self.comparisons.setdefault(id(comparison.point), []).append(comparison)
+        self.environment: Environment = environment()
+        newest = max((r.run.started for r in self.runs), default="")
+        self.environment.globals["newest"] = newest[:10]
+        self.run_hrefs = {r.run_id: f"../runs/{runs.run_slug(r.run_id)}.html" for r in self.runs}
+        self.claims = [c for row in given.ledger for c in row.results]
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        yield MARKER, "made by `paceline site build`; the next build replaces this folder\n"
+        yield STYLE, style_sheet()
+        yield "index.html", self.index()
+        yield "claims.html", self.claims_page()
+        yield "calibration.html", self.calibration_page()
+        yield "runs.html", self.runs_page()
+        for board in self.selection.boards:
+            yield f"boards/{board.slug}.html", self.board_page(board)
+            for number in range(len(board.points)):
+                slug = board.point_slug(board.points[number])
+                yield f"cases/{slug}.html", self.point_page(board, number)
+        point_hrefs = {
+            id_: href for board in self.selection.boards for id_, href in self.places(board).items()
+        }
+        for record in self.runs:
+            yield f"runs/{runs.run_slug(record.run_id)}.html", self.run_page(record, point_hrefs)
+
+    def render(self, template: str, **values: Any) -> str:
+        return self.environment.get_template(template).render(**values)
+
+    def of(self, board: Board) -> list[Comparison]:
+        return [c for p in board.points for c in self.comparisons.get(id(p), ())]
+
+    def places(self, board: Board) -> dict[tuple[str, str, str], str]:
+        """Return (run, suite, block) → page of each point that stands on a board."""
+        return {(p.run.run_id, p.suite, p.block): f"cases/{board.point_slug(p)}.html" for p in board.points}
+
+    def view(self, board: Board, root: str) -> BoardView:
+        hrefs = {id(p): f"{root}cases/{board.point_slug(p)}.html" for p in board.points}
+        title = f"{board.suite} on {board.host_class}"
+        return BoardView(
+            board=board,
+            grid=pages.board_grid(board.points, self.of(board), hrefs, title),
+            failures=pages.failure_grid(board.points, varying_params(board.points)),
+            num_runs=len({p.run.run_id for p in board.points}),
+            num_techniques=len({name for p in board.points for name in pages.table_labels(p)}),
+            primary=primary_metric(board.points),
+            baseline=board.points[0].baseline,
+        )
+
+    def index(self) -> str:
+        measured = {board.suite for board in self.selection.boards}
+        return self.render(
+            "index.html",
+            root="",
+            views=[self.view(board, "") for board in self.selection.boards],
+            empty=[s for s in self.given.suites if s["suite"] not in measured],
+            problems=[*self.selection.problems, *self.problems()],
+            grades=GRADES,
+            statuses=STATUSES,
+            num_runs=len(self.runs),
+            verdicts=runs.verdict_counts(self.given.ledger),
+            calibration=sorted(self.given.calibration),
+        )
+
+    def problems(self) -> list[str]:
+        return [f"{Path(p.path).name}: {p.what}" for p in self.given.loaded.problems]
+
+    def board_page(self, board: Board) -> str:
+        claims = [c for c in self.claims if c.suite == board.suite]
+        return self.render(
+            "board.html",
+            root="../",
+            view=self.view(board, "../"),
+            charts=pages.sweeps(board),
+            claims=self.claim_grid(claims),
+        )
+
+    def claim_grid(self, claims: Sequence[ClaimResult]) -> Grid:
+        return runs.claim_grid(claims, self.run_hrefs)
+
+    def point_page(self, board: Board, number: int) -> str:
+        point = board.points[number]
+        keys = varying_params(board.points)
+        names = sorted({name for p in board.points for name in p.labels})
+        return self.render(
+            "point.html",
+            root="../",
+            board=board,
+            point=point,
+            name=pages.point_name(point, keys),
+            params=[(k, runs.format_param(k, v)) for k, v in point.params.items()],
+            run_href=self.run_hrefs[point.run.run_id],
+            grid=pages.board_grid([point], self.comparisons.get(id(point), []), {}, "at this point"),
+            chart=pages.distribution(point, names),
+            launches=pages.launch_grid(point),
+            metrics=pages.metric_grid(point),
+            evidence=pages.evidence_grid(point),
+            contract=pages.contract_rows(point),
+            failures=pages.failure_grid([point], ()),
+            history=pages.history_grid(board.history[number], self.run_hrefs),
+        )
+
+    def runs_page(self) -> str:
+        retracted = sorted(self.given.loaded.retracted.items())
+        return self.render(
+            "runs.html",
+            root="",
+            grid=runs.run_list(self.runs),
+            retracted=retracted,
+            problems=self.problems(),
+        )
+
+    def run_page(self, record: RunRecord, point_hrefs: Mapping[tuple[str, str, str], str]) -> str:
+        grids, failures = [], []
+        if record.run.reason not in OFF_BOARD_REASONS:
+            points = [p for p in points_of(record) if unusable(p) == ""]
+            comparisons = compare_points(points)
+            for suite in dict.fromkeys(p.suite for p in points):
+                own = [p for p in points if p.suite == suite]
+                places = {id(p): point_hrefs.get((p.run.run_id, p.suite, p.block)) for p in own}
+                hrefs = {key: f"../{href}" for key, href in places.items() if href}
+                grids.append(pages.board_grid(own, comparisons, hrefs, suite))
+                failures.append(pages.failure_grid(own, varying_params(own)))
+        return self.render(
+            "run.html",
+            root="../",
+            run=record.run,
+            file=record.path.name,
+            sealed=record.sealed,
+            counts=runs.counts_text(runs.run_counts(record)),
+            command=runs.reproduce_command(record.run),
+            provenance=runs.provenance(record.run),
+            packages=runs.packages(record.run),
+            python=(record.run.packages or {}).get("python"),
+            skipped=runs.skipped_grid(record.run),
+            grids=grids,
+            failures=[f for f in failures if f.groups],
+        )
+
+    def claims_page(self) -> str:
+        families = [
+            (name, rows, runs.verdict_counts(rows)) for name, rows in runs.ledger_families(self.given.ledger)
+        ]
+        hrefs = {run_id: href.removeprefix("../") for run_id, href in self.run_hrefs.items()}
+        grids = {
+            row.paper.slug: runs.claim_grid(row.results, hrefs) for row in self.given.ledger if row.results
+        }
+        return self.render(
+            "claims.html",
+            root="",
+            families=families,
+            verdicts=runs.verdict_counts(self.given.ledger),
+            num_papers=len(self.given.ledger),
+            grids=grids,
+            verdict_class=runs.verdict_class,
+        )
+
+    def calibration_page(self) -> str:
+        figures = [
+            (name, *runs.calibration_grids(name, document))
+            for name, document in sorted(self.given.calibration.items())
+        ]
+        return self.render("calibration.html", root="", figures=figures)
+
+
+def write_site(files: Iterator[tuple[str, str]], target: Path) -> int:
+    """Write a site beside its place, then put it there; an earlier site goes. Return the number of files.
+
+    Raises:
+        UserError: The folder holds something that is not a site.
+    """
+    if target.exists() and not (target / MARKER).is_file() and (not target.is_dir() or any(target.iterdir())):
+        raise UserError(
+            "the output folder holds something that is not a site",
+            where=str(target),
+            expected=f"an empty or new folder, or an earlier site (with {MARKER})",
+            fix="--output DIR",
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        count = 0
+        for name, text in files:
+            path = fresh / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+            count += 1
+        fresh.chmod(0o755)
+        if target.exists():
+            shutil.rmtree(target)
+        fresh.rename(target)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return count

@@ -1,0 +1,59 @@
+"""Every shipped collectives technique conforms at one to four ranks; no technique brings a test of its own.
+
+One job of real process groups serves all techniques of a number of ranks.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from paceline import content
+from paceline.families.collectives.conformance import points
+from paceline.testing import ConformanceResult, conformance
+
+FAMILY = "collectives"
+RANKS = (1, 2, 3, 4)
+FULL_RANKS = (3,)
+"""Where every size, dtype and payload is measured: with three ranks nothing divides evenly."""
+TECHNIQUES = sorted(
+    name
+    for name, source in content.techniques(FAMILY).items()
+    if any(points(operation) for operation in source.info.implements)
+)
+"""Those with timed operations; scenarios (churn, localisation) have tests of their own."""
+MIN_HONEST_CASES = 15
+"""Operations × points × techniques that pass at each number of ranks."""
+
+
+@pytest.fixture(scope="module")
+def results_at(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """Return a function that gives the results at a number of ranks, measured once."""
+
+    @cache
+    def run(ranks: int) -> list[ConformanceResult]:
+        folder: Path = tmp_path_factory.mktemp(f"ranks-{ranks}")
+        brief = ranks not in FULL_RANKS
+        return conformance(TECHNIQUES, family=FAMILY, ranks=(ranks,), brief=brief, folder=folder)
+
+    return run
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("technique", TECHNIQUES)
+def test_a_technique_conforms(technique: str, ranks: int, results_at: object) -> None:
+    assert callable(results_at)
+    found = [r for r in results_at(ranks) if r.technique == technique]
+    assert not [r.problem for r in found if r.problem]
+    if ranks in (2, 4):
+        assert any(r.status == "ok" for r in found), "it ran nowhere"
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_many_honest_cases_pass_the_gate(ranks: int, results_at: object) -> None:
+    assert callable(results_at)
+    passed = [r for r in results_at(ranks) if r.status == "ok"]
+    assert len(passed) >= MIN_HONEST_CASES
+    assert all(r.measured for r in passed)

@@ -1,0 +1,230 @@
+"""What a faulty technique, a killed controller or Ctrl-C costs: its own case, and nothing that had finished.
+
+Real runs of the command line over ``tests/distributed/faulty``, whose techniques fail on rank 1 in the fifth call.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+import paceline
+from paceline.errors import EXIT_INFRASTRUCTURE, EXIT_OK
+from paceline.store import RunRecord, read_record
+from paceline.worker.netns import supported
+
+CONTENT = Path(__file__).parent / "faulty"
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": str(Path(paceline.__file__).parents[1]),
+    "PACELINE_CONTENT": str(CONTENT),
+}
+RUN_LIMIT_S = 180
+GONE_WITHIN_S = 10
+MEASUREMENT = '{"line":"measurement"'
+NUM_SLOW_RESULTS = 2 * 2 * 2
+"""Launches × sizes × techniques of the suite ``slow``."""
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "paceline", *map(str, arguments)]
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command(*arguments),
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def processes_of(store: Path) -> list[str]:
+    """Return the launchers and ranks of a store's jobs, and what else was started from there."""
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline", "status"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if str(store) in line and process.pid != os.getpid():
+            found.append(f"{process.pid} {process.info['status']} {line}")
+    return found
+
+
+def assert_nothing_left(store: Path) -> None:
+    deadline_s = time.monotonic() + GONE_WITHIN_S
+    while (left := processes_of(store)) and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    assert not left
+
+
+def record_of(store: Path) -> RunRecord:
+    (path,) = store.glob("20*/*/*.jsonl")
+    return read_record(path)
+
+
+def endings(record: RunRecord) -> dict[str, tuple[str, str]]:
+    return {m.label: (m.status, m.reason or "") for m in record.measurements}
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    store = tmp_path_factory.mktemp("faulty")
+    run = start("run", "collectives/faulty", "--runner", "faulty-cpu", "--results", store, "--quiet")
+    output, _ = run.communicate(timeout=RUN_LIMIT_S)
+    assert run.returncode == EXIT_INFRASTRUCTURE, output
+    assert_nothing_left(store)
+    return record_of(store)
+
+
+OPERATION = r"last operation: \w+( with rank \d)?, \d+ B, number \d+"
+FAULTS = {
+    "kills-itself": ("crashed", rf"rank 1 was killed by signal 9; {OPERATION}, in progress"),
+    "stops-itself": (
+        "timeout",
+        rf"no progress for 5 s: rank 1 stopped by a signal; {OPERATION}, in progress",
+    ),
+    "hangs": ("timeout", rf"no progress for 5 s: rank 1 \w+; {OPERATION}, finished"),
+    "raises": ("crashed", rf"rank 1: ZeroDivisionError: the fifth call.*; {OPERATION}, in progress"),
+    "devours-memory": ("out_of_memory", rf"rank 1: .*allocate memory.*; {OPERATION}, in progress"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_ends_in_a_reason_that_names_the_rank_and_its_last_operation(
+    name: str, faulty: RunRecord
+) -> None:
+    status, pattern = FAULTS[name]
+    found, reason = endings(faulty)[name]
+    assert found == status, reason
+    assert re.search(pattern, reason), reason
+
+
+def test_a_hang_is_reported_with_what_every_rank_was_doing(faulty: RunRecord) -> None:
+    for name in ("stops-itself", "hangs"):
+        (failed,) = [m for m in faulty.measurements if m.label == name]
+        assert isinstance(failed.detail, list)
+        assert [report["rank"] for report in failed.detail] == [0, 1, 2]
+        assert all(report["last_operation"] and report["context"] for report in failed.detail)
+
+
+def test_other_cases_of_the_same_block_finish(faulty: RunRecord) -> None:
+    ended = endings(faulty)
+    assert {ended["native"][0], ended["ring"][0]} == {"ok"}
+    assert set(ended) == {"native", "ring", *FAULTS}
+
+
+@pytest.mark.root
+@pytest.mark.skipif((reason := supported()) is not None, reason=reason or "shaped links work")
+def test_no_namespace_outlives_a_run_with_faults(tmp_path: Path) -> None:
+    before = namespaces()
+    run = start(
+        *("run", "collectives/faulty", "--techniques", "native,kills-itself,stops-itself"),
+        *("--runner", "faulty-netns", "--results", tmp_path, "--quiet"),
+    )
+    output, _ = run.communicate(timeout=RUN_LIMIT_S)
+    assert run.returncode == EXIT_INFRASTRUCTURE, output
+    assert_nothing_left(tmp_path)
+    wait_until(lambda: not namespaces() - before)
+    assert not namespaces() - before
+    ended = endings(record_of(tmp_path))
+    assert ended["native"][0] == "ok"
+    for name in ("kills-itself", "stops-itself"):
+        assert re.search(FAULTS[name][1], ended[name][1]), ended[name]
+
+
+@pytest.mark.root
+@pytest.mark.skipif((reason := supported()) is not None, reason=reason or "shaped links work")
+def test_no_namespace_outlives_a_killed_controller(tmp_path: Path) -> None:
+    before = namespaces()
+    run = start("run", "collectives/slow", "--runner", "faulty-netns", "--results", tmp_path, "--quiet")
+    wait_until(lambda: len(namespaces() - before) >= 3, limit_s=60)
+    run.kill()
+    run.communicate()
+    assert_nothing_left(tmp_path)
+    wait_until(lambda: not namespaces() - before)
+    assert not namespaces() - before
+
+
+def namespaces() -> set[str]:
+    """Return the network namespaces in which a process lives: a holder, a delay program or a rank."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            found.add(str((process / "ns/net").readlink()))
+        except OSError:
+            continue
+    return found
+
+
+def wait_until(happened: Callable[[], bool], limit_s: float = GONE_WITHIN_S) -> None:
+    deadline_s = time.monotonic() + limit_s
+    while not happened() and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+
+
+def partial(store: Path) -> Path | None:
+    return next(iter(store.glob("20*/*/*.jsonl.partial")), None)
+
+
+def finished_lines(store: Path) -> int:
+    path = partial(store)
+    return path.read_text().count(MEASUREMENT) if path else 0
+
+
+def interrupt(store: Path, number: signal.Signals) -> tuple[subprocess.Popen[str], str]:
+    """Start the slow suite, send the controller a signal once something has finished, and return its output."""
+    run = start("run", "collectives/slow", "--results", store, "--quiet")
+    wait_until(lambda: finished_lines(store) > 0 or run.poll() is not None, limit_s=90)
+    assert run.poll() is None, run.communicate()[0]
+    run.send_signal(number)
+    output, _ = run.communicate(timeout=60)
+    assert_nothing_left(store)
+    return run, output
+
+
+def resume(store: Path) -> RunRecord:
+    (job,) = (store / "jobs").iterdir()
+    kept = partial(store)
+    assert kept is not None
+    lines = [line for line in kept.read_text().splitlines() if MEASUREMENT in line]
+    assert lines
+    run = start("run", "--resume", job.name, "--results", store, "--quiet")
+    output, _ = run.communicate(timeout=RUN_LIMIT_S)
+    assert run.returncode == EXIT_OK, output
+    record = record_of(store)
+    assert partial(store) is None
+    text = record.path.read_text()
+    assert all(text.count(line) == 1 for line in lines), "what had finished was lost, changed or doubled"
+    return record
+
+
+def assert_complete(record: RunRecord) -> None:
+    results = {(m.launch, m.block, m.label) for m in record.measurements}
+    assert len(results) == NUM_SLOW_RESULTS
+    assert all(m.status == "ok" for m in record.measurements)
+    ids = [m.record_id for m in record.measurements]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_killed_controller_leaves_no_ranks_and_its_run_can_be_resumed(tmp_path: Path) -> None:
+    run, _ = interrupt(tmp_path, signal.SIGKILL)
+    assert run.returncode == -signal.SIGKILL
+    assert_complete(resume(tmp_path))
+
+
+def test_ctrl_c_keeps_what_finished_and_says_how_to_go_on(tmp_path: Path) -> None:
+    run, output = interrupt(tmp_path, signal.SIGINT)
+    assert run.returncode == EXIT_INFRASTRUCTURE
+    (job,) = (tmp_path / "jobs").iterdir()
+    assert f"go on with: paceline run --resume {job.name}" in output
+    assert re.search(r"\d+ results are missing, the rest is kept", output)
+    assert_complete(resume(tmp_path))

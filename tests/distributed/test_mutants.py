@@ -1,0 +1,157 @@
+"""Known-wrong techniques are refused, each for its own reason; the shipped ones pass beside them.
+
+Every file of ``tests/mutants/collectives`` is one exploit. All of them run in one job of real process groups, next to
+the native technique, so that what one of them does to the others would show.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paceline import content
+from paceline.drivers.measure import measure
+from paceline.plan import Selection, make_plan
+from paceline.profile import load_runner
+from paceline.store import read_record
+from paceline.suite import load_suite
+from paceline.technique import read_source
+from paceline.testing import ConformanceResult, results_of
+
+MUTANTS = Path(__file__).parents[1] / "mutants" / "collectives"
+FILES = sorted(MUTANTS.glob("*.py"))
+RANKS = 3
+NUM_OPERATIONS = 6
+"""Operations that some mutant implements."""
+PROTOCOL = {
+    "launches": 1,
+    "warmup": "none",
+    "min_samples": 80,
+    "max_samples": 80,
+    "max_seconds": 5,
+    "kernel_calls": 0,
+    "timeout": "60s",
+}
+"""Enough timed calls for inputs to come again: 4 draws, 6 scales."""
+
+NEEDS_NAMESPACES = {"hides-behind-noise"}
+"""Only the kernel's counters tell; tests/netns has them."""
+DIFFER = r"elements differ, first at"
+EXPECTED: Mapping[str, tuple[str, str]] = {
+    "zeros": ("incorrect", DIFFER),
+    "identity": ("incorrect", DIFFER),
+    "constant": ("incorrect", DIFFER),
+    "nan": ("incorrect", DIFFER + r".* nan instead of"),
+    "dropped-tail": ("incorrect", DIFFER),
+    "odd-count": ("incorrect", DIFFER),
+    "swapped-ranks": ("incorrect", DIFFER),
+    "swapped-shares": ("incorrect", DIFFER),
+    "wrong-root": ("incorrect", r"root 1, call 1: .*" + DIFFER),
+    "wrong-root-reduce": ("incorrect", r"root 0, call 1: .*" + DIFFER),
+    "skipped-rank": ("incorrect", DIFFER),
+    "double-reduction": ("incorrect", DIFFER),
+    "reduced-precision": ("incorrect", DIFFER),
+    "tiny-rank-difference": ("incorrect", r"rank 1: .*" + DIFFER),
+    "corrupted-input": ("incorrect", r"the input 'send' was changed"),
+    "replaced-buffer": ("incorrect", r"a buffer was resized or replaced"),
+    "previous-output": ("incorrect", r"call 2: .*" + DIFFER),
+    "cached-output": ("incorrect", r"call 2: .*" + DIFFER),
+    "cached-by-address": ("incorrect", r"call 2: .*" + DIFFER),
+    "cached-by-content": ("refused", r"timed call: .* bytes passed through the communicator"),
+    "right-at-first": ("incorrect", r"timed call: "),
+    "right-at-one-magnitude": ("incorrect", r"gaussian × (0\.001|1000)|elements of integers"),
+    "right-at-even-counts": ("incorrect", r"\b(1|3|7) elements of integers"),
+    "patched-clock": ("refused", r"it replaced time\.perf_counter_ns"),
+    "patched-clock-at-import": ("refused", r"while imported: it replaced time\."),
+    "patched-oracle": ("refused", r"it replaced torch\.equal"),
+    "changed-threads": ("refused", r"it changed the global setting torch\.get_num_threads"),
+    "reads-the-oracle": ("refused", r"line \d+: uses .*\.(tb_frame|f_back|f_locals)"),
+    "imports-distributed": ("refused", r"line \d+: imports torch\.distributed"),
+    "finds-distributed": ("refused", r"it called torch\.distributed\.all_reduce instead of its communicator"),
+    "finds-distributed-inside": ("refused", r"timed call: 0 bytes passed through the communicator"),
+    "hides-behind-one-byte": ("refused", r"timed call: 4 bytes passed through the communicator"),
+    "uses-the-carrier": ("refused", r"line \d+: uses .*\._transport"),
+    "resets-counters": ("refused", r"line \d+: uses .*\.counters"),
+    "imports-socket": ("refused", r"line \d+: imports socket"),
+    "writes-files": ("refused", r"it opened .* for writing"),
+    "shares-memory": ("refused", r"line \d+: uses torch\.from_file"),
+    "imports-threading": ("refused", r"line \d+: imports threading"),
+    "leaves-a-thread": ("refused", r"it left a thread running after its call returned"),
+    "leaves-a-transfer": ("incorrect", r"1 transfers were not waited for"),
+    "lies-about-cost": ("ok", r"wire_bytes is \d+\.\d, formula \d+"),
+    "hides-behind-noise": ("refused", r"the kernel carried \d+ bytes a call, the communicator \d+"),
+    "undeclared-loss": ("refused", r"a lossy technique declares error"),
+    "lossy-skips-rank": ("incorrect", r"the mean of 64 calls does not approach the truth"),
+    "lossy-is-biased": ("incorrect", r"the mean of 64 calls does not approach the truth"),
+    "lossy-ranks-disagree": ("incorrect", r"ranks end with different results"),
+}
+"""Status and reason of each; a lie about cost is a good result that does not conform."""
+
+
+def write_suite(folder: Path, operation: str, techniques: list[str]) -> Path:
+    document: dict[str, Any] = {
+        "suite": f"collectives/mutants-{operation.replace('_', '-')}",
+        "version": 1,
+        "family": "collectives",
+        "why": "The gate must refuse what is known to be wrong.",
+        "workload": {"op": operation, "payload": "gaussian"},
+        "baseline": "native",
+        "techniques": ["native", *techniques],
+        "matrix": {"size_bytes": [12_300], "ranks": [RANKS]},
+        "protocol": PROTOCOL,
+    }
+    path = folder / f"{operation}.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[ConformanceResult]]:
+    """Run all mutants and return the results by technique."""
+    folder = tmp_path_factory.mktemp("mutants")
+    operations: dict[str, list[str]] = {}
+    for path in FILES:
+        for source in read_source(path, module=f"user:{path.stem}"):
+            for operation in source.info.implements:
+                if source.info.name not in NEEDS_NAMESPACES:
+                    operations.setdefault(operation, []).append(source.info.name)
+    suites = [
+        load_suite(write_suite(folder, operation, names), extra=FILES)
+        for operation, names in operations.items()
+    ]
+    plan = make_plan(suites, load_runner(content.find_runner("local-cpu")), Selection())
+    outcome = measure(plan, suites, folder / "results")
+    assert outcome.path is not None
+    found: dict[str, list[ConformanceResult]] = {}
+    for result in results_of(read_record(outcome.path), "collectives"):
+        found.setdefault(result.technique, []).append(result)
+    return found
+
+
+def test_every_mutant_has_an_expected_end() -> None:
+    names = {s.info.name for p in FILES for s in read_source(p, module=f"user:{p.stem}")}
+    assert names == set(EXPECTED)
+    assert len(names) >= 18
+
+
+@pytest.mark.parametrize("name", sorted(set(EXPECTED) - NEEDS_NAMESPACES))
+def test_a_mutant_is_refused_for_its_own_reason(
+    name: str, results: dict[str, list[ConformanceResult]]
+) -> None:
+
+    status, reason = EXPECTED[name]
+    for result in results[name]:
+        said = result.problem if status == "ok" else result.reason
+        assert result.status == status, said
+        assert said is not None
+        assert re.search(reason, said), said
+
+
+def test_an_honest_technique_beside_them_passes(results: dict[str, list[ConformanceResult]]) -> None:
+    assert len(results["native"]) == NUM_OPERATIONS
+    assert not [r.problem for r in results["native"] if r.problem]

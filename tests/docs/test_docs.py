@@ -1,0 +1,69 @@
+"""The documents say what the program does: links resolve, every metric and option is there, the tree is true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from paceline import content
+from paceline.cli.reference import PAGES
+from paceline.family import family_names, load_family
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES_WITH_LINKS = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/*.md"),
+    *ROOT.glob("suites/**/*.md"),
+    *ROOT.glob("results/*.md"),
+]
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_a_reference_page_is_what_the_program_says(name: str) -> None:
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == PAGES[name](), "make docs"
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_LINKS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_relative_links_resolve(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+        if not target.startswith(("http:", "https:", "mailto:")):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+@pytest.mark.parametrize("family", sorted(family_names()))
+def test_every_metric_is_documented(family: str) -> None:
+    text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    missing = [m.name for m in load_family(family).metrics if f"`{m.name}`" not in text]
+    assert not missing
+
+
+def test_every_suite_is_listed_with_what_it_asks() -> None:
+    text = "".join(p.read_text(encoding="utf-8") for p in ROOT.glob("suites/**/README.md"))
+    missing = [name for name in content.suite_files() if f"`{name.rpartition('/')[2]}`" not in text]
+    assert not missing
+
+
+def test_every_folder_of_the_tree_exists() -> None:
+    tree = (ROOT / "README.md").read_text(encoding="utf-8").split("## The tree")[1].split("```")[1]
+    for line in tree.strip().splitlines():
+        if line.startswith(" "):
+            continue
+        assert (ROOT / line.split()[0]).exists(), line
+
+
+def test_modules_named_in_the_tree_exist() -> None:
+    tree = (ROOT / "README.md").read_text(encoding="utf-8").split("src/paceline/ ")[1].split("```")[0]
+    engine = ROOT / "src" / "paceline"
+    folder = engine
+    for line in tree.splitlines()[1:]:
+        names = re.split(r"\s{2,}", line.strip())[0]
+        depth = len(line) - len(line.lstrip())
+        if depth == 2:
+            folder = engine
+        for name in names.replace("…", "").split():
+            path = (folder if depth > 2 else engine) / name.rstrip("/")
+            assert path.is_dir() or path.with_suffix(".py").exists(), f"{name} in: {line}"
+            if name.endswith("/"):
+                folder = path

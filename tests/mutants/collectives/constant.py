@@ -1,0 +1,33 @@
+"""Returns a constant."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.collectives.problem import Comm, Cost, Problem
+
+
+@technique(
+    name="constant",
+    family="collectives",
+    implements=("all_reduce",),
+    summary="returns a constant",
+    properties={"exact": True},
+)
+class Constant:
+    """Returns a constant."""
+
+    def __init__(self, problem: Problem, comm: Comm) -> None:
+        self.problem = problem
+        self.comm = comm
+
+    def run(self, buffer: Tensor) -> None:
+        """Give a wrong result, or a right one by forbidden means."""
+        self.comm.backend.all_reduce(buffer)
+        buffer.fill_(1)
+
+
+def cost(problem: Problem) -> Cost | None:
+    """State no closed form."""
+    return None

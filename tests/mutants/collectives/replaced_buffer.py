@@ -1,0 +1,33 @@
+"""Makes its buffer point at other memory."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.collectives.problem import Comm, Cost, Problem
+
+
+@technique(
+    name="replaced-buffer",
+    family="collectives",
+    implements=("all_reduce",),
+    summary="makes its buffer point at other memory",
+    properties={"exact": True},
+)
+class ReplacedBuffer:
+    """Makes its buffer point at other memory."""
+
+    def __init__(self, problem: Problem, comm: Comm) -> None:
+        self.problem = problem
+        self.comm = comm
+
+    def run(self, buffer: Tensor) -> None:
+        """Give a wrong result, or a right one by forbidden means."""
+        self.comm.backend.all_reduce(buffer)
+        buffer.set_(buffer.clone())
+
+
+def cost(problem: Problem) -> Cost | None:
+    """State no closed form."""
+    return None
