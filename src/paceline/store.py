@@ -27,6 +27,8 @@ from paceline.record import Event, Line, Measurement, Run, dump_line, new_run_id
 
 MANIFEST = "MANIFEST.jsonl"
 PARTIAL = ".partial"
+MAX_LINE_BYTES = 16 << 20
+"""A longer line is refused when merging: raw samples of one launch stay far below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
