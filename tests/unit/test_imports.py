@@ -13,12 +13,13 @@ from pydantic import ValidationError
 
 from paceline.cli import application
 from paceline.compare import grade_of
+from paceline.custody import verify
 from paceline.errors import UserError
 from paceline.family import load_family
 from paceline.imports import import_file
 from paceline.imports.reading import GIGA, MICRO, number
 from paceline.record import IMPORTED, Measurement, parse_line
-from paceline.store import RunRecord, verify
+from paceline.store import RunRecord
 
 NCCL_TEXT = """\
 # nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809

@@ -9,7 +9,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from paceline.compare import Cell, Comparison, Point, RunComparison, compared, grade_of, ranks
+from paceline.compare import GRADES, Cell, Comparison, Point, RunComparison, compared, grade_of, ranks
 from paceline.family import load_family
 from paceline.stats import Estimate, estimate_value
 from paceline.units import format_quantity, format_size
@@ -217,8 +217,8 @@ def _cell_text(point: Point, cell: Cell | None) -> str:
 def _notes(points: Sequence[Point]) -> list[str]:
     counts = [len(c.values) for p in points for c in p.cells.values()]
     notes = []
-    if counts and min(counts) < 5:
-        notes.append("grade C: exploratory (fewer than five launches, or uncommitted code)")
+    grades = {grade_of(p.run, len(c.values)) for p in points for c in p.cells.values()}
+    notes += [f"grade {grade}: {GRADES[grade]}" for grade in ("C", "D") if grade in grades]
     flagged = sum(1 for p in points for c in p.cells.values() if "bimodal" in c.flags)
     if flagged:
         notes.append(
