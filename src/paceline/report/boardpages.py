@@ -109,7 +109,8 @@ def _row(
             e = effect.effect
             if e.low and e.high and math.isfinite(e.value) and e.value > 0:
                 graphic = charts.interval_glyph(e.low, e.value, e.high, span)
-        cell = body_cell(header, text, kind)
+        aside = " aside" if header == "× baseline" and graphic is None and text else ""
+        cell = body_cell(header, text, kind + aside)
         cells.append(Cell(text=cell.text, kind=cell.kind, graphic=graphic))
     return cells
 

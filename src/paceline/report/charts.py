@@ -113,13 +113,13 @@ def distribution_chart(
     y = 232.0
     for g in groups:
         rows = len(g.launches)
-        height = max(rows * 11.0, 14.0)
+        height = max(rows * 13.0, 14.0)
         name = g.name if len(g.name) <= 24 else g.name[:23] + "…"
         parts.append(_text(left - 12, y + height / 2 + 4, name, f"label {g.colour}", "end"))
         for row, (_, drawn, middle) in enumerate(g.launches):
-            top = y + row * 11
+            top = y + row * 13
             parts.append(f'<path class="samples {g.colour}" d="{_marks(drawn, x_axis, top, 8)}"/>')
-            parts.append(f'<path class="middle" d="M{x_axis.at(middle):.1f} {top - 1:.1f}v10"/>')
+            parts.append(f'<path class="middle" d="M{x_axis.at(middle):.1f} {top - 2:.1f}v12"/>')
         y += height + 10
     parts.append(_x_marks(x_axis, x_axis.ticks(), y, x_format))
     parts.append(_text(WIDTH - 16, y + 40, x_name, "axis-name", "end"))

@@ -201,6 +201,7 @@ class _Site:
             counts=runs.counts_text(runs.run_counts(record)),
             command=runs.reproduce_command(record.run),
             provenance=runs.provenance(record.run),
+            sources=runs.source_grids(record.run),
             packages=runs.packages(record.run),
             python=(record.run.packages or {}).get("python"),
             skipped=runs.skipped_grid(record.run),
