@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from paceline.compare import Comparison, Point, grade_of
+from paceline.compare import Comparison, Point, compared, grade_of
 from paceline.family import load_family
 from paceline.report import charts
 from paceline.report.boards import Board
@@ -109,7 +109,8 @@ def _row(
             e = effect.effect
             if e.low and e.high and math.isfinite(e.value) and e.value > 0:
                 graphic = charts.interval_glyph(e.low, e.value, e.high, span)
-        cell = body_cell(header, text, kind)
+        aside = " aside" if header == "× baseline" and graphic is None and text else ""
+        cell = body_cell(header, text, kind + aside)
         cells.append(Cell(text=cell.text, kind=cell.kind, graphic=graphic))
     return cells
 
@@ -163,6 +164,7 @@ def sweeps(board: Board) -> list[Chart]:
             y_name=metric,
             x_format=lambda v: format_param(swept, int(v) if v == int(v) else v),
             y_format=lambda v, unit=unit: format_quantity(v, unit),  # type: ignore[misc]
+            binary=unit == "B",
         )
         found.append(Chart(title=title, graphic=graphic))
     return found
@@ -194,52 +196,54 @@ def estimate(point: Point, label: str, metric: str) -> Estimate:
     return estimate_value(point.cells[(label, metric)].launches, proportion=proportion)
 
 
-def distribution(point: Point, names: Sequence[str]) -> Chart | None:
-    """Return the chart of a point's raw samples, or None without numbers."""
-    if not point.cells:
-        return None
-    metric = primary_metric([point])
+def distributions(point: Point, names: Sequence[str]) -> list[Chart]:
+    """Return a chart of the raw samples of each metric that is compared and whose samples differ."""
+    wanted = [*compared(point.run, point.suite), *load_family(point.family).default_metrics]
+    found = (_distribution(point, metric, names) for metric in dict.fromkeys(wanted))
+    return [chart for chart in found if chart is not None]
+
+
+def _distribution(point: Point, metric: str, names: Sequence[str]) -> Chart | None:
     colour = charts.colours(names, point.baseline)
-    groups = []
-    for label in point.labels:
-        cell = point.cells.get((label, metric))
-        if cell is not None:
-            launches = tuple((n, tuple(cell.samples[n]), cell.values[n]) for n in sorted(cell.values))
-            groups.append(charts.Distribution(name=label, colour=colour[label], launches=launches))
-    if not groups:
+    cells = {n: point.cells[(n, metric)] for n in point.labels if (n, metric) in point.cells}
+    if all(len({v for drawn in cell.samples.values() for v in drawn}) == 1 for cell in cells.values()):
         return None
-    unit = point.cells[(groups[0].name, metric)].unit
+    groups = [
+        charts.Distribution(
+            name=label,
+            colour=colour[label],
+            launches=tuple((n, tuple(cell.samples[n]), cell.values[n]) for n in sorted(cell.values)),
+        )
+        for label, cell in cells.items()
+    ]
+    unit = next(iter(cells.values())).unit
     graphic = charts.distribution_chart(
         groups,
         title=f"distribution of the raw samples of {metric}, by technique and launch",
         x_name=metric,
         x_format=lambda v: format_quantity(v, unit),
+        binary=unit == "B",
     )
     return Chart(title=f"Raw samples of {metric}", graphic=graphic)
 
 
 def launch_grid(point: Point) -> Grid:
-    """Return the statistic of every launch and technique, with the number of raw samples behind it."""
+    """Return the primary metric's statistic of every launch, with the number of raw samples behind it."""
     metric = primary_metric([point])
     cells = {n: point.cells[(n, metric)] for n in point.labels if (n, metric) in point.cells}
     launches = sorted({launch for cell in cells.values() for launch in cell.values})
     statistic = load_family(point.family).metric(metric).statistic
     rows = []
-    for launch in launches:
-        row = [str(launch)]
-        for cell in cells.values():
-            value = cell.values.get(launch)
-            text = ABSENT if value is None else format_quantity(value, cell.unit)
-            row += [text, str(len(cell.samples.get(launch, ())))]
-        rows.append(row)
-    total = ["all"]
     for label, cell in cells.items():
-        total += [
-            format_estimate(estimate(point, label, metric), cell.unit),
-            str(sum(map(len, cell.samples.values()))),
-        ]
-    headers = ["launch", *(h for name in cells for h in (f"{name}: {statistic}", "samples"))]
-    return rows_grid(f"{metric}: {statistic} of each launch", headers, [*rows, total] if rows else [])
+        row = [label]
+        for launch in launches:
+            value = cell.values.get(launch)
+            count = len(cell.samples.get(launch, ()))
+            row.append(ABSENT if value is None else f"{format_quantity(value, cell.unit)} ({count})")
+        total = sum(map(len, cell.samples.values()))
+        rows.append([*row, format_estimate(estimate(point, label, metric), cell.unit), str(total)])
+    headers = ("technique", *(f"launch {n}" for n in launches), "all launches", "samples")
+    return rows_grid(f"{metric}: {statistic} of each launch (raw samples)", headers, rows)
 
 
 def metric_grid(point: Point) -> Grid:

@@ -65,8 +65,11 @@ def slug(name: str, *parts: str) -> str:
 
 
 def params_key(point: Point) -> str:
-    """Return a point's parameters as canonical text."""
-    return json.dumps(dict(point.params), sort_keys=True)
+    """Return a point's parameters as canonical text; one that did not exist yet has its default."""
+    family = load_family(point.family)
+    operation = str(point.params.get(family.operation_key, ""))
+    defaults = {p.name: p.default for p in family.parameters_for(operation) if not p.required}
+    return json.dumps({**defaults, **point.params}, sort_keys=True)
 
 
 def image_class(run: Run) -> str | None:

@@ -101,10 +101,8 @@ def format_rank(interval: tuple[int, int] | None) -> str:
 
 def varying_params(points: Sequence[Point]) -> list[str]:
     """Return the parameters that tell the points of a board apart, most important first."""
-    names: dict[str, set[str]] = {}
-    for point in points:
-        for key, value in point.params.items():
-            names.setdefault(key, set()).add(str(value))
+    known = dict.fromkeys(key for point in points for key in point.params)
+    names = {key: {str(point.params.get(key)) for point in points} for key in known}
     first = ("size_bytes", "ranks", "link", "dtype")
     varying = [k for k, v in names.items() if len(v) > 1 and k not in HIDDEN_PARAMS]
     return sorted(varying, key=lambda k: (first.index(k) if k in first else len(first), k))
