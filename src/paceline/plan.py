@@ -135,6 +135,7 @@ def _plan_suite(
         entries = [e for e in entries if e.label in wanted or e.label == model.baseline]
     rules = [*model.exclude, *(tier.exclude if tier else [])]
     contracts = {m.name: m.contract_id for m in suite.family.metrics}
+    taken = {b["block"] for b in blocks}
     for params in _points(suite, tier, runner):
         if not _matches(params, suite.name, selection.filters):
             continue
@@ -152,10 +153,15 @@ def _plan_suite(
                 cases.append(case)
         if not cases:
             continue
-        if all(c["role"] != "baseline" for c in cases) and model.baseline in {e.label for e in entries}:
-            for case in cases:
-                case["note"] = "the baseline cannot run this point"
-        blocks.append(_block(suite, params, protocol, runner, cases))
+        block = _block(suite, params, protocol, runner, cases)
+        if block["block"] in taken:
+            raise UserError(
+                f"the same point occurs twice: {canonical(params)}",
+                where=suite.located.where(("matrix",)),
+                expected="values that differ once units are resolved, and suites of different names",
+            )
+        taken.add(block["block"])
+        blocks.append(block)
 
 
 def _block(
@@ -175,7 +181,7 @@ def _block(
         "link": link,
         "protocol": protocol,
         "baseline": suite.model.baseline,
-        "cases": [{k: v for k, v in c.items() if k != "note"} for c in cases],
+        "cases": cases,
     }
 
 
@@ -372,10 +378,9 @@ def _estimate(data: Mapping[str, Any], observation_s: Mapping[str, Any]) -> dict
             timed += warm_up + PASS_CALLS * every
         likely += protocol["launches"] * timed
         most += protocol["launches"] * len(block["cases"]) * protocol["timeout_s"]
+    launches_of = {b["block"]: b["protocol"]["launches"] for b in data["blocks"]}
     for group in data["groups"]:
-        launches = max(
-            b["protocol"]["launches"] for b in data["blocks"] if b["block"] in set(group["blocks"])
-        )
+        launches = max(launches_of[name] for name in group["blocks"])
         likely += launches * (START_S + 0.5 * group["ranks"])
         most += launches * data["runner"]["limits"]["launch_s"]
     return {"likely_s": round(likely, 1), "most_s": round(most, 1)}

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from paceline.errors import UserError, expected_one_of
 from paceline.models import FileModel, validate
+from paceline.redaction import names_a_secret
 from paceline.technique import valid_name
 from paceline.units import parse_duration, parse_rate, parse_size
 from paceline.yamlfile import Located, load
@@ -125,6 +126,20 @@ def load_runner(path: Path) -> RunnerProfile:
             expected="lower-case letters, digits and '-'",
         )
     _check_units(model, located)
+    for name in model.links:
+        if not valid_name(name) or "/" in name:
+            raise UserError(
+                f"'{name}' is not a link name",
+                where=located.where(("links", name)),
+                expected="lower-case letters, digits and '-' (names become file paths)",
+            )
+    for name in model.env:
+        if names_a_secret(name):
+            raise UserError(
+                f"the variable '{name}' looks like a secret, and profiles are copied into every record",
+                where=located.where(("env", name)),
+                fix=f"export {name} in the shell: ranks inherit it, records never hold it",
+            )
     if model.links and model.network == "host":
         shaped = [n for n, link in model.links.items() if link.rate or parse_duration(link.delay)]
         if shaped:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from paceline import content
 from paceline.suite import Suite
 
 MAX_DIFF_BYTES = 256 << 10
-_SECRET_OPTION = re.compile(r"(?i)(token|secret|pass|key|cred|auth)[^=]*=")
 
 
 def code_state(root: Path | None = None) -> dict[str, Any]:
@@ -44,21 +42,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
     command = ["git", "-C", str(folder), *arguments]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     return result.stdout.strip("\n") if result.returncode == 0 else None
-
-
-def redact_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return a command line without home paths, credentials in URLs, or values of options that name a secret."""
-    home = str(Path.home())
-    cleaned: list[str] = []
-    hide_next = False
-    for argument in arguments:
-        text = "…" if hide_next else argument
-        hide_next = bool(re.fullmatch(r"--?[\w-]*(token|secret|password|api-key)", argument, re.IGNORECASE))
-        if _SECRET_OPTION.match(text.lstrip("-")):
-            text = text.split("=", 1)[0] + "=…"
-        text = re.sub(r"(\w+://)[^/\s@]+@", r"\1…@", text)
-        cleaned.append(text.replace(home, "~") if len(home) > 1 else text)
-    return cleaned
 
 
 def suite_facts(suites: Iterable[Suite]) -> list[dict[str, Any]]:

@@ -25,7 +25,15 @@ from paceline.store import storage_errors
 from paceline.suite import Suite
 from paceline.technique import TechniqueSource
 
-ENGINE_FILES = ("__init__.py", "errors.py", "units.py", "technique.py", "family.py", "eventfile.py")
+ENGINE_FILES = (
+    "__init__.py",
+    "errors.py",
+    "units.py",
+    "redaction.py",
+    "technique.py",
+    "family.py",
+    "eventfile.py",
+)
 ENGINE_FOLDERS = ("worker", "families", "baselines")
 
 RUN_SCRIPT = """#!/bin/sh

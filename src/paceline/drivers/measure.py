@@ -12,8 +12,9 @@ from paceline.drivers.driver import open_driver
 from paceline.drivers.execute import JOBS, Outcome, execute
 from paceline.drivers.job import build_job
 from paceline.plan import Plan
-from paceline.provenance import code_state, redact_arguments, suite_facts, technique_facts
+from paceline.provenance import code_state, suite_facts, technique_facts
 from paceline.record import new_run_id, utc
+from paceline.redaction import redact_arguments
 from paceline.store import check_writable
 from paceline.suite import Suite
 

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from paceline.redaction import names_a_secret, redact
 from paceline.worker.device import Device, cpu_model
 
 ENVIRONMENT_PREFIXES = (
@@ -39,7 +40,6 @@ ENVIRONMENT_NAMES = (
     "SLURM_NTASKS",
     "TZ",
 )
-_SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CRED|AUTH|COOKIE|SIGNATURE", re.IGNORECASE)
 _GIBIBYTE = 1 << 30
 
 
@@ -48,17 +48,9 @@ def allowed_environment(environment: dict[str, str]) -> dict[str, str]:
     kept = {}
     for name, value in sorted(environment.items()):
         named = name in ENVIRONMENT_NAMES or name.startswith(ENVIRONMENT_PREFIXES)
-        if named and not _SECRET.search(name):
+        if named and not names_a_secret(name):
             kept[name] = redact(value)
     return kept
-
-
-def redact(text: str) -> str:
-    """Replace the home folder and credentials inside URLs."""
-    home = str(Path.home())
-    if len(home) > 1:
-        text = text.replace(home, "~")
-    return re.sub(r"(\w+://)[^/\s@]+@", r"\1…@", text)
 
 
 def describe_host(device: Device) -> dict[str, Any]:
