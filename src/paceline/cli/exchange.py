@@ -13,7 +13,7 @@ from paceline.errors import UserError, UserErrors
 from paceline.family import Scalar
 from paceline.imports import FORMATS as IMPORT_FORMATS
 from paceline.imports import import_file
-from paceline.provenance import redact_arguments
+from paceline.redaction import redact_arguments
 from paceline.report.exports import BINARY, Choice, render, write
 from paceline.report.exports import FORMATS as EXPORT_FORMATS
 from paceline.store import RunRecord, check_writable, load
