@@ -219,7 +219,7 @@ def test_the_numbers_on_the_board_are_those_of_the_tables() -> None:
     table = board_table(points, compare_points(points))
     for name in ("index.html", next(n for n in files if n.startswith("boards/"))):
         rows = [row for row in Page(files[name]).rows if any("ms" in c or "µs" in c for c in row)]
-        expected = [[c for c in row[1:]] for row in table.rows if row[2] != "–"]
+        expected = [list(row[1:]) for row in table.rows if row[2] != "–"]
         shown = [row[-len(table.headers) + 1 :] for row in rows]
         assert shown == expected
 
@@ -228,7 +228,7 @@ def test_a_board_holds_the_newest_run_of_the_best_grade() -> None:
     old, newest, exploratory = record(1), record(2), record(3, launches=2)
     (board,) = select([old, newest, exploratory]).boards
     assert {p.run.run_id for p in board.points} == {newest.run_id}
-    assert [[p.run.run_id for p in h] for h in board.history][0] == [
+    assert [p.run.run_id for p in board.history[0]] == [
         exploratory.run_id,
         newest.run_id,
         old.run_id,

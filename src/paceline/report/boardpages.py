@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -69,11 +70,21 @@ def board_grid(
             ]
             effect = effects.get((id(point), label))
             cells = _row(table.headers, row, kinds, num_keys, hrefs.get(id(point)), effect, span)
+            cells[0] = replace(cells[0], graphic=_lost_launches(point, label))
             group.append((*keys, *cells))
         groups.append(tuple(group))
     assert begin == len(table.rows)
     headers = tuple(Cell(text=h, kind=kind) for h, kind in zip(table.headers, kinds, strict=True))
     return Grid(title=title, headers=headers, groups=tuple(groups), notes=table.notes)
+
+
+def _lost_launches(point: Point, label: str) -> Markup | None:
+    """Say beside a technique with numbers that some of its launches gave none."""
+    if label not in point.labels or label not in point.failures:
+        return None
+    counts = Counter({m.launch: m.status for m in point.failures[label]}.values())
+    text = ", ".join(f"{n} {status}" for status, n in sorted(counts.items()))
+    return Markup('<span class="flag">{}</span>').format(text)
 
 
 def table_labels(point: Point) -> list[str]:
@@ -326,19 +337,20 @@ def contract_rows(point: Point) -> list[tuple[str, str]]:
     return [*facts, ("contract id", metric.contract_id)]
 
 
-def failure_grid(points: Sequence[Point], keys: Sequence[str]) -> Grid:
+def failure_grid(points: Sequence[Point], keys: Sequence[str], title: str = "without a number") -> Grid:
     """Return every measurement without a number, the same ones of several launches in one row."""
     found: dict[tuple[str, ...], set[int]] = {}
-    details: dict[tuple[str, ...], str] = {}
     for point in points:
         where = [format_param(k, point.params.get(k)) for k in keys]
         for label, failed in point.failures.items():
             for m in failed:
                 key = (*where, label, m.status, m.reason or ABSENT)
                 found.setdefault(key, set()).add(m.launch)
-                details.setdefault(key, "")
-    rows = [[*key[:-2], key[-2], _launches(numbers), key[-1]] for key, numbers in found.items()]
-    return rows_grid("without a number", (*keys, "technique", "status", "launches", "reason"), rows)
+    rows: list[list[Cell | str]] = [
+        [*key[:-1], _launches(numbers), Cell(text=key[-1], kind="text prose")]
+        for key, numbers in found.items()
+    ]
+    return rows_grid(title, (*keys, "technique", "status", "launches", "reason"), rows)
 
 
 def _launches(numbers: set[int]) -> str:
