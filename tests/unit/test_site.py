@@ -393,6 +393,8 @@ def test_a_failing_build_leaves_the_earlier_site_as_it_was(tmp_path: Path) -> No
     with pytest.raises(RuntimeError):
         write_site(broken(), target)
     assert (target / "index.html").read_text() == "old"
+    write_site(iter([(MARKER, ""), ("other.html", "new")]), target)
+    assert sorted(p.name for p in target.iterdir()) == [MARKER, "other.html"]
     assert [p.name for p in tmp_path.iterdir()] == ["site"]
 
 
@@ -403,7 +405,7 @@ def test_the_command_builds_the_same_site_twice(tmp_path: Path) -> None:
     writer.seal()
     assert len(load([tmp_path / "res"]).records) == 1
     contents = []
-    for name in ("a", "b", "a"):
+    for name in ("a", "b"):
         target = tmp_path / name
         options = ["site", "build", "--results", str(tmp_path / "res"), "--output", str(target), "--json"]
         result = CliRunner().invoke(application, options, catch_exceptions=False)
@@ -411,7 +413,7 @@ def test_the_command_builds_the_same_site_twice(tmp_path: Path) -> None:
         assert json.loads(result.output)["runs"] == 1
         files = sorted(p for p in target.rglob("*") if p.is_file())
         contents.append({str(p.relative_to(target)): p.read_bytes() for p in files})
-    assert contents[0] == contents[1] == contents[2]
+    assert contents[0] == contents[1]
     assert not [name for name, data in contents[0].items() if str(tmp_path).encode() in data]
 
 
@@ -424,5 +426,5 @@ def test_the_time_of_a_build_grows_with_the_number_of_runs_not_its_square() -> N
         return time.process_time() - begin
 
     seconds(5)
-    few, many = seconds(25), seconds(200)
-    assert many < 8 * few * 2.5
+    few, many = seconds(15), seconds(90)
+    assert many < 6 * few * 2.5

@@ -116,7 +116,7 @@ def _row(
         ]
     for header, text, kind in columns:
         graphic = None
-        if header == "× baseline" and effect is not None and effect.kind == "ratio":
+        if header.endswith(" baseline") and effect is not None and effect.kind == "ratio":
             e = effect.effect
             if e.low and e.high and math.isfinite(e.value) and e.value > 0:
                 graphic = charts.interval_glyph(e.low, e.value, e.high, span)
