@@ -224,6 +224,16 @@ def test_the_numbers_on_the_board_are_those_of_the_tables() -> None:
         assert shown == expected
 
 
+def test_an_interval_has_the_colour_of_its_verdict() -> None:
+    text = render(record(1, launches=2))["index.html"]
+    rows = re.findall(r"<tr.*?</tr>", text, flags=re.DOTALL)
+    drawn = [row for row in rows if "<circle" in row]
+    assert drawn
+    for row in drawn:
+        expected = "bad" if ">slower<" in row else "good" if ">faster<" in row else "open"
+        assert f'<circle class="{expected}"' in row
+
+
 def test_a_board_holds_the_newest_run_of_the_best_grade() -> None:
     old, newest, exploratory = record(1), record(2), record(3, launches=2)
     (board,) = select([old, newest, exploratory]).boards

@@ -14,7 +14,7 @@ from paceline.compare import Comparison, Point, compared, grade_of
 from paceline.family import load_family
 from paceline.report import charts
 from paceline.report.boards import Board
-from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid
+from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid, verdict_class
 from paceline.report.tables import (
     ABSENT,
     board_table,
@@ -119,7 +119,9 @@ def _row(
         if header.endswith(" baseline") and effect is not None and effect.kind == "ratio":
             e = effect.effect
             if e.low and e.high and math.isfinite(e.value) and e.value > 0:
-                graphic = charts.interval_glyph(e.low, e.value, e.high, span)
+                kind_of = verdict_class(effect.verdict.name)
+                colour = kind_of if kind_of in ("good", "bad") else "open"
+                graphic = charts.interval_glyph(e.low, e.value, e.high, span, colour)
         aside = " aside" if header == "× baseline" and graphic is None and text else ""
         cell = body_cell(header, text, kind + aside)
         cells.append(Cell(text=cell.text, kind=cell.kind, graphic=graphic))
