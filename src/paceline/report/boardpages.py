@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -13,7 +14,7 @@ from paceline.compare import Comparison, Point, compared, grade_of
 from paceline.family import load_family
 from paceline.report import charts
 from paceline.report.boards import Board
-from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid
+from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid, verdict_class
 from paceline.report.tables import (
     ABSENT,
     board_table,
@@ -69,11 +70,21 @@ def board_grid(
             ]
             effect = effects.get((id(point), label))
             cells = _row(table.headers, row, kinds, num_keys, hrefs.get(id(point)), effect, span)
+            cells[0] = replace(cells[0], graphic=_lost_launches(point, label))
             group.append((*keys, *cells))
         groups.append(tuple(group))
     assert begin == len(table.rows)
     headers = tuple(Cell(text=h, kind=kind) for h, kind in zip(table.headers, kinds, strict=True))
     return Grid(title=title, headers=headers, groups=tuple(groups), notes=table.notes)
+
+
+def _lost_launches(point: Point, label: str) -> Markup | None:
+    """Say beside a technique with numbers that some of its launches gave none."""
+    if label not in point.labels or label not in point.failures:
+        return None
+    counts = Counter({m.launch: m.status for m in point.failures[label]}.values())
+    text = ", ".join(f"{n} {status}" for status, n in sorted(counts.items()))
+    return Markup('<span class="flag">{}</span>').format(text)
 
 
 def table_labels(point: Point) -> list[str]:
@@ -105,10 +116,12 @@ def _row(
         ]
     for header, text, kind in columns:
         graphic = None
-        if header == "× baseline" and effect is not None and effect.kind == "ratio":
+        if header.endswith(" baseline") and effect is not None and effect.kind == "ratio":
             e = effect.effect
             if e.low and e.high and math.isfinite(e.value) and e.value > 0:
-                graphic = charts.interval_glyph(e.low, e.value, e.high, span)
+                kind_of = verdict_class(effect.verdict.name)
+                colour = kind_of if kind_of in ("good", "bad") else "open"
+                graphic = charts.interval_glyph(e.low, e.value, e.high, span, colour)
         aside = " aside" if header == "× baseline" and graphic is None and text else ""
         cell = body_cell(header, text, kind + aside)
         cells.append(Cell(text=cell.text, kind=cell.kind, graphic=graphic))
@@ -326,19 +339,20 @@ def contract_rows(point: Point) -> list[tuple[str, str]]:
     return [*facts, ("contract id", metric.contract_id)]
 
 
-def failure_grid(points: Sequence[Point], keys: Sequence[str]) -> Grid:
+def failure_grid(points: Sequence[Point], keys: Sequence[str], title: str = "without a number") -> Grid:
     """Return every measurement without a number, the same ones of several launches in one row."""
     found: dict[tuple[str, ...], set[int]] = {}
-    details: dict[tuple[str, ...], str] = {}
     for point in points:
         where = [format_param(k, point.params.get(k)) for k in keys]
         for label, failed in point.failures.items():
             for m in failed:
                 key = (*where, label, m.status, m.reason or ABSENT)
                 found.setdefault(key, set()).add(m.launch)
-                details.setdefault(key, "")
-    rows = [[*key[:-2], key[-2], _launches(numbers), key[-1]] for key, numbers in found.items()]
-    return rows_grid("without a number", (*keys, "technique", "status", "launches", "reason"), rows)
+    rows: list[list[Cell | str]] = [
+        [*key[:-1], _launches(numbers), Cell(text=key[-1], kind="text prose")]
+        for key, numbers in found.items()
+    ]
+    return rows_grid(title, (*keys, "technique", "status", "launches", "reason"), rows)
 
 
 def _launches(numbers: set[int]) -> str:

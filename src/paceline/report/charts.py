@@ -142,15 +142,17 @@ def distribution_chart(
     return _svg(title, y + 48, parts)
 
 
-def interval_glyph(low: float, value: float, high: float, span: float) -> Markup:
-    """Draw a ratio's interval beside the line of no change, on a logarithmic axis from 1/span to span."""
+def interval_glyph(low: float, value: float, high: float, span: float, colour: str) -> Markup:
+    """Draw a ratio's interval beside the line of no change, on a logarithmic axis from 1/span to span.
+
+    The colour is a class of the style sheet: ``good``, ``bad`` or ``open``, as the verdict is, not as the side is.
+    """
     axis = Axis(low=1 / span, high=span, begin=3, end=93, log=True)
     a, v, b = (axis.at(min(max(x, 1 / span), span)) for x in (low, value, high))
-    side = "good" if high < 1 else "bad" if low > 1 else "open"
     return Markup(
         '<svg class="glyph" viewBox="0 0 96 14" width="96" height="14" aria-hidden="true" focusable="false">'
-        f'<path class="none" d="M48 0v14"/><path class="whisker {side}" d="M{a:.1f} 7H{b:.1f}"/>'
-        f'<circle class="{side}" cx="{v:.1f}" cy="7" r="3"/></svg>'
+        f'<path class="none" d="M48 0v14"/><path class="whisker {colour}" d="M{a:.1f} 7H{b:.1f}"/>'
+        f'<circle class="{colour}" cx="{v:.1f}" cy="7" r="3"/></svg>'
     )
 
 

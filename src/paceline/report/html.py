@@ -27,22 +27,8 @@ VERDICT_CLASSES = {
 }
 """Class of the style sheet for each verdict; the rest stays quiet."""
 TEXT_COLUMNS = frozenset(
-    {
-        "technique",
-        "verdict",
-        "suite",
-        "metric",
-        "what",
-        "why",
-        "reason",
-        "status",
-        "paper",
-        "run",
-        "file",
-        "claim",
-        "found",
-    }
-)
+    ("technique", "verdict", "suite", "metric", "what", "why", "reason", "status", "paper", "run", "file")
+) | frozenset(("claim", "found", "id", "results", "sha256"))
 """Columns that stay on the left even when a text begins with a digit."""
 
 

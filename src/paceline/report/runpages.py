@@ -165,9 +165,9 @@ def claim_grid(results: Sequence[ClaimResult], run_hrefs: Mapping[str, str]) -> 
         found = measured(c)
         rows.append(
             [
-                Cell(text=f"{c.suite} · {c.claim_id}", kind="text"),
+                Cell(text=f"{c.suite} · {c.claim_id}", kind="text broken"),
                 Cell(text=f"“{c.quote}” ({c.scope})", kind="text prose"),
-                f"{c.metric} of {c.technique}" + (f" against {c.versus}" if c.versus else ""),
+                Cell(text=_measure(c), kind="text broken"),
                 c.expectation,
                 Cell(text=found, href=link if c.worst is not None else None, kind="text"),
                 c.verdict,
@@ -176,6 +176,11 @@ def claim_grid(results: Sequence[ClaimResult], run_hrefs: Mapping[str, str]) -> 
         )
     headers = ("claim", "the paper says", "measure", "expected", "found", "verdict", "why")
     return rows_grid("claims", headers, rows)
+
+
+def _measure(claim: ClaimResult) -> str:
+    against = f" against {claim.versus}" if claim.versus else ""
+    return f"{claim.metric} of {claim.technique}{against}"
 
 
 def measured(claim: ClaimResult) -> str:

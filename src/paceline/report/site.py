@@ -191,7 +191,7 @@ class _Site:
                 places = {id(p): point_hrefs.get((p.run.run_id, p.suite, p.block)) for p in own}
                 hrefs = {key: f"../{href}" for key, href in places.items() if href}
                 grids.append(pages.board_grid(own, comparisons, hrefs, suite))
-                failures.append(pages.failure_grid(own, varying_params(own)))
+                failures.append(pages.failure_grid(own, varying_params(own), suite))
         return self.render(
             "run.html",
             root="../",

@@ -51,6 +51,8 @@ def format_estimate(estimate: Estimate, unit: str) -> str:
         return text
     if estimate.low == estimate.high:
         return text
+    if estimate.method == "Wilson":
+        return f"{text} [{format_quantity(estimate.low, unit)}, {format_quantity(estimate.high, unit)}]"
     if estimate.value > 0:
         half = (estimate.high - estimate.low) / 2 / estimate.value
         if half > 1:
@@ -124,7 +126,7 @@ def board_table(points: Sequence[Point], comparisons: Iterable[Comparison]) -> T
         "technique",
         "rank",
         primary,
-        "× baseline",
+        effect_header(points),
         "verdict",
         *secondary,
         "n",
@@ -162,6 +164,12 @@ def primary_metric(points: Sequence[Point]) -> str:
     """Return the metric that a board is ranked by: the first that the suite compares and that was measured."""
     shown = _metrics_shown(points)
     return shown[0] if shown else load_family(points[0].family).default_metrics[0]
+
+
+def effect_header(points: Sequence[Point]) -> str:
+    """Return the heading of a board's effects: ratios or differences, as the primary metric is compared."""
+    metric = load_family(points[0].family).metric(primary_metric(points))
+    return "× baseline" if metric.compared_by == "ratio" else "− baseline"
 
 
 def _metrics_shown(points: Sequence[Point]) -> list[str]:
