@@ -15,6 +15,7 @@ from paceline import __version__
 from paceline.errors import UserError
 from paceline.record import Event, Run, new_run_id, utc
 from paceline.store import (
+    MAX_LINE_BYTES,
     Problem,
     RecordWriter,
     RunRecord,
@@ -26,9 +27,6 @@ from paceline.store import (
     record_paths,
     storage_errors,
 )
-
-MAX_LINE_BYTES = 16 << 20
-"""A longer line is refused when merging: raw samples of one launch stay far below it."""
 
 
 def verify(root: Path) -> list[Problem]:

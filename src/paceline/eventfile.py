@@ -6,6 +6,7 @@ Shared by the controller, which follows a run, and the launcher, which finds out
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,17 @@ def read_events(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]
     events: list[dict[str, Any]] = []
     for line in data[:end].splitlines():
         try:
-            event = json.loads(line)
+            event = json.loads(line, parse_constant=_number, parse_float=_number)
         except ValueError:
             event = {"event": "unreadable", "text": line[:200].decode("utf-8", "replace")}
         if isinstance(event, dict):
             events.append(event)
     return events, offset + end
+
+
+def _number(text: str) -> float:
+    """Read a number that a record can hold; NaN, infinities and what overflows make the line unreadable."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not a finite number")
+    return value

@@ -72,7 +72,7 @@ EventKind = Literal[
 class Line(BaseModel):
     """Base of every line of a record file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Run(Line):
@@ -80,8 +80,12 @@ class Run(Line):
 
     line: Literal["run"] = "run"
     format: int = Field(RECORD_FORMAT, description="Version of this format.")
-    run_id: str = Field(description="UUID version 7: sorts by time.")
-    started: str = Field(description="Begin in UTC, ISO 8601.")
+    run_id: str = Field(
+        pattern=r"^[0-9a-z][0-9a-z-]{0,63}$", description="UUID version 7: sorts by time; names the file."
+    )
+    started: str = Field(
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T", description="Begin in UTC, ISO 8601; names the folder."
+    )
     reason: Literal[
         "manual", "nightly", "pr", "confirm", "calibrate", "import", "reproduce", "correction"
     ] = Field(description="Why the file was written; a correction holds events only.")
@@ -240,7 +244,10 @@ def dump_line(line: Line) -> str:
     data = line.model_dump(mode="json", exclude_defaults=False)
     optional = {n for n, f in type(line).model_fields.items() if f.default is None}
     kept = {k: v for k, v in data.items() if not (v is None and k in optional)}
-    return json.dumps(kept, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(kept, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace").decode(
+        "utf-8"
+    )  # a lone surrogate becomes its JSON escape
 
 
 def record_schema() -> dict[str, Any]:

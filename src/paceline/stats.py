@@ -6,6 +6,7 @@ are noise that the launch's own statistic has already absorbed. docs/protocol.md
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -176,7 +177,7 @@ def _constant_sides(pairs: Sequence[tuple[float, float]]) -> bool:
     return len({a for a, _ in pairs}) == 1 and len({b for _, b in pairs}) == 1
 
 
-def _ratio_with_zeros(pairs: Sequence[tuple[float, float]]) -> Estimate:
+def _ratio_with_zeros(pairs: Sequence[tuple[float, float]], warnings: tuple[str, ...] = ()) -> Estimate:
     equal = all(a == b for a, b in pairs)
     value = 1.0 if equal else (math.inf if all(b == 0 for _, b in pairs) else 0.0)
     bounds = (1.0, 1.0) if equal else (None, None)
@@ -187,6 +188,7 @@ def _ratio_with_zeros(pairs: Sequence[tuple[float, float]]) -> Estimate:
         method="constant" if equal else "undefined: a side is zero",
         num_launches=len(pairs),
         p_value=1.0 if equal else None,
+        warnings=warnings,
     )
 
 
@@ -227,6 +229,9 @@ def compare_unpaired(left: Launches, right: Launches) -> Estimate:
     The two sides saw different moments of the machine, which the interval cannot know: the warning travels along.
     """
     warning = "not interleaved: the sides were measured at different times"
+    if any(v <= 0 for v in (*left.values.values(), *right.values.values())):
+        everything = list(itertools.product(left.values.values(), right.values.values()))
+        return _ratio_with_zeros(everything, (warning,))
     a = np.log(np.array(list(left.values.values())))
     b = np.log(np.array(list(right.values.values())))
     centre = float(np.exp(a.mean() - b.mean())) if a.size and b.size else math.nan

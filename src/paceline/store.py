@@ -27,6 +27,8 @@ from paceline.record import Event, Line, Measurement, Run, dump_line, new_run_id
 
 MANIFEST = "MANIFEST.jsonl"
 PARTIAL = ".partial"
+MAX_LINE_BYTES = 16 << 20
+"""A longer line is refused when merging: raw samples of one launch stay far below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +111,8 @@ class RecordWriter:
         end = data.rfind(b"\n") + 1
         if end < len(data):
             os.truncate(self.partial, end)
-        for text in data[:end].decode().splitlines():
-            line = parse_line(text)
+        for raw in data[:end].splitlines():
+            line = parse_line(raw.decode())
             if isinstance(line, Measurement):
                 self.seen.add(line.record_id)
 
@@ -252,6 +254,7 @@ def read_record(path: Path) -> RunRecord:
     run: Run | None = None
     measurements: list[Measurement] = []
     events: list[Event] = []
+    seen: set[str] = set()
     sealed = False
     offset = 0
     for number, raw in enumerate(data.splitlines(keepends=True), start=1):
@@ -262,9 +265,13 @@ def read_record(path: Path) -> RunRecord:
                 break
             first = str(error).splitlines()[0]
             raise UserError(f"not a legal record line: {first}", where=f"{path}:{number}") from error
+        misplaced = _misplaced(line, run, seen, sealed)
+        if misplaced is not None:
+            raise UserError(misplaced, where=f"{path}:{number}")
         if isinstance(line, Run):
             run = line
         elif isinstance(line, Measurement):
+            seen.add(line.record_id)
             measurements.append(line)
         else:
             if line.kind == "seal":
@@ -278,6 +285,22 @@ def read_record(path: Path) -> RunRecord:
     return RunRecord(
         path=path, run=run, measurements=tuple(measurements), events=tuple(events), sealed=sealed
     )
+
+
+def _misplaced(line: Line, run: Run | None, seen: set[str], sealed: bool) -> str | None:
+    """Say why a legal line must not stand where it does, or None."""
+    if sealed:
+        return "a line follows the seal"
+    if isinstance(line, Run):
+        return None if run is None else "a second run line"
+    if run is None:
+        return "the file does not begin with its run line"
+    if isinstance(line, Measurement):
+        if line.run_id != run.run_id:
+            return f"a measurement of another run, {line.run_id}"
+        if line.record_id in seen:
+            return f"the measurement {line.record_id} occurs twice"
+    return None
 
 
 def load(roots: Sequence[Path], *, partial: bool = False) -> Loaded:

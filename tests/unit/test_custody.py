@@ -1,0 +1,139 @@
+"""Custody: statistics recomputed byte for byte, merging as a set union, corrections that hide and never delete."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import record_factory as factory
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.custody import compact, merge, recompute, retract, verify
+from paceline.errors import UserError
+from paceline.record import dump_line, parse_line
+from paceline.stats import launch_statistic
+from paceline.store import MAX_LINE_BYTES, load, read_record
+
+STATISTICS = ("median", "mean", "max", "sum")
+
+
+@given(st.lists(st.floats(0, 1e12), min_size=1, max_size=200), st.sampled_from(STATISTICS))
+def test_a_statistic_is_recomputed_from_its_text_byte_for_byte(samples: list[float], statistic: str) -> None:
+    run = factory.make_run()
+    line = factory.measurement(run, "ring", 0, samples)
+    line = line.model_copy(
+        update={
+            "metric": line.metric.model_copy(update={"statistic": statistic}),
+            "value": launch_statistic(samples, statistic),
+        }
+    )
+    read = parse_line(dump_line(line))
+    assert recompute(factory.in_memory(run, [read])) == []  # type: ignore[list-item]
+    for wrong in (line.value * (1 + 1e-15) + 5e-324, line.value + 1):  # type: ignore[operator]
+        changed = line.model_copy(update={"value": wrong})
+        assert len(recompute(factory.in_memory(run, [changed]))) == 1
+
+
+def test_a_number_that_is_not_that_of_its_samples_is_found_and_not_merged(tmp_path: Path) -> None:
+    run = factory.make_run()
+    line = factory.measurement(run, "ring", 0, [1.0, 2.0, 3.0], value=1.9)
+    path = factory.write(tmp_path / "theirs", run, [line])
+    said = "ring latency launch 0: 1.9 is not the 2.0 of its samples"
+    assert [p.what for p in verify(tmp_path / "theirs")] == [said]
+    added, problems = merge(tmp_path / "ours", [path])
+    assert (added, [p.what for p in problems]) == (0, [said])
+
+
+def test_merging_is_a_set_union(tmp_path: Path) -> None:
+    a, b, c = (tmp_path / name for name in "abc")
+    paths = [factory.simple(a), factory.simple(b), factory.simple(b)]
+    shutil.copytree(a, c)
+    assert merge(c, [b]) == (2, [])
+    assert merge(c, [a, b, paths[0]]) == (0, [])
+    assert {r.run_id for r in load([c]).records} == {p.stem for p in paths}
+    assert verify(c) == []
+    assert merge(a, [b]) == (2, [])
+    assert sorted(p.read_bytes() for p in a.rglob("*-*.jsonl")) == sorted(
+        p.read_bytes() for p in c.rglob("*-*.jsonl")
+    )
+
+
+def test_merging_refuses_what_does_not_hold_and_takes_the_rest(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    good, changed, renamed, linked, cut, twin = (factory.simple(theirs) for _ in range(6))
+    changed.write_bytes(changed.read_bytes().replace(b"1.01", b"1.02", 1))
+    renamed.rename(renamed.with_name("another.jsonl"))
+    target = linked.rename(tmp_path / "elsewhere")
+    linked.symlink_to(target)
+    cut.write_bytes(b"".join(cut.read_bytes().splitlines(keepends=True)[:-1]))
+    factory.simple(ours, run_id=twin.stem, argv=["other"])
+    long = theirs / "long.jsonl"
+    with long.open("wb") as file:
+        file.truncate(MAX_LINE_BYTES + 1)
+    added, problems = merge(ours, [theirs])
+    said = {Path(p.path).name: p.what for p in problems}
+    assert added == 1
+    assert said == {
+        changed.name: "the content does not fit the seal",
+        "another.jsonl": f"the file name does not fit its run id {renamed.stem}",
+        linked.name: "a symbolic link",
+        cut.name: "not sealed: the run is unfinished",
+        twin.name: "another file with the same run id is already in the store",
+        "long.jsonl": f"a line is longer than {MAX_LINE_BYTES} bytes",
+    }
+    assert {r.run_id for r in load([ours]).records} == {good.stem, twin.stem}
+    with pytest.raises(UserError, match="no such store or record"):
+        merge(ours, [tmp_path / "nowhere"])
+
+
+def test_a_foreign_record_cannot_leave_the_store(tmp_path: Path) -> None:
+    path = factory.simple(tmp_path / "theirs")
+    lines = path.read_text().splitlines(keepends=True)
+    run = json.loads(lines[0]) | {"started": "..//../../x"}
+    path.write_text(json.dumps(run) + "\n" + "".join(lines[1:]))
+    added, problems = merge(tmp_path / "ours" / "deep", [path])
+    assert added == 0
+    assert "not a legal record line" in problems[0].what
+
+
+def test_a_retracted_run_stays_in_the_store_and_out_of_every_report(tmp_path: Path) -> None:
+    bad, good = factory.simple(tmp_path), factory.simple(tmp_path)
+    before = bad.read_bytes()
+    correction = retract(tmp_path, bad.stem, "wrong clock")
+    loaded = load([tmp_path])
+    assert {r.run_id for r in loaded.records} == {good.stem, correction.stem}
+    assert loaded.retracted == {bad.stem: "wrong clock"}
+    assert bad.read_bytes() == before
+    assert read_record(correction).run.reason == "correction"
+    assert verify(tmp_path) == []
+    with pytest.raises(UserError, match="has no run"):
+        loaded.find(bad.stem)
+
+
+def test_a_retraction_also_holds_in_a_store_that_it_is_merged_into(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    bad = factory.simple(theirs)
+    merge(ours, [theirs])
+    retract(theirs, bad.stem, "wrong clock")
+    merge(ours, [theirs])
+    assert [r.run.reason for r in load([ours]).records] == ["correction"]
+
+
+def test_the_compacted_table_holds_every_measurement_and_can_be_rebuilt(tmp_path: Path) -> None:
+    paths = [factory.simple(tmp_path) for _ in range(2)]
+    target = tmp_path / "cache" / "all.parquet"
+    assert compact(tmp_path, target) == 8
+    first = pq.read_table(target).to_pylist()
+    measurements = [m for p in paths for m in read_record(p).measurements]
+    assert {(r["record_id"], r["value"], tuple(r["samples"])) for r in first} == {
+        (m.record_id, m.value, tuple(m.samples)) for m in measurements
+    }
+    target.unlink()
+    compact(tmp_path, target)
+    assert pq.read_table(target).to_pylist() == first
+    assert verify(tmp_path) == []
+    assert compact(tmp_path / "empty", tmp_path / "empty.parquet") == 0

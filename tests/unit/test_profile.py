@@ -1,0 +1,91 @@
+"""Runner profiles: base units, safe names, no secrets, and errors at their line and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from paceline import content
+from paceline.errors import UserError
+from paceline.profile import RunnerProfile, load_runner, runner_schema
+
+LEGAL = """\
+runner: example
+why: An example.
+driver: local
+network: namespaces
+default_link: fast
+links:
+  fast: {rate: 100mbit}
+  far: {delay: 5ms}
+env:
+  OMP_NUM_THREADS: "1"
+limits:
+  launch_seconds: 90s
+  rank_memory: 2GiB
+"""
+
+
+def load(folder: Path, *changes: tuple[str, str]) -> RunnerProfile:
+    text = LEGAL
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    path = folder / "example.yaml"
+    path.write_text(text)
+    return load_runner(path)
+
+
+def test_everything_is_resolved_to_base_units(tmp_path: Path) -> None:
+    settings = load(tmp_path).resolved()
+    assert settings["links"]["fast"] == {"name": "fast", "rate_bytes_per_s": 12.5e6, "delay_s": 0.0}
+    assert settings["links"]["far"] == {"name": "far", "rate_bytes_per_s": None, "delay_s": 0.005}
+    assert settings["limits"] == {"launch_s": 90.0, "rank_memory_bytes": 2 << 30, "run_s": None}
+    assert load(tmp_path).link("slow") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "said"),
+    [
+        ("why:", "wy:", "2:wy", "unknown key 'wy'"),
+        ("driver: local", "driver: lokal", "3:driver", "'lokal' is not valid"),
+        ("runner: example", "runner: ../example", "1:runner", "is not a runner name"),
+        ("  far:", "  ../../far:", "8:links.../../far", "'../../far' is not a link name"),
+        ("rate: 100mbit", "rate: 100MB", "7:links.fast.rate", "unknown unit 'MB'"),
+        ("delay: 5ms", "delay: -1", "8:links.far.delay", "must be non-negative"),
+        ("rank_memory: 2GiB", "rank_memory: 2 gb", "13:limits.rank_memory", "unknown unit 'gb'"),
+        ("default_link: fast", "default_link: fats", "5:default_link", "'fats' is not among the links"),
+        ("network: namespaces", "network: host", "7:links.fast", "share the host's network"),
+        ("OMP_NUM_THREADS:", "HF_TOKEN:", "10:env.HF_TOKEN", "looks like a secret"),
+        ("driver: local", "driver: local\nmax_ranks: 0", "4:max_ranks", "greater than or equal to 1"),
+    ],
+)
+def test_a_mistake_is_named_with_file_line_and_key(
+    tmp_path: Path, old: str, new: str, place: str, said: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, (old, new))
+    errors = getattr(caught.value, "errors", (caught.value,))
+    assert [(e.where, said in e.what) for e in errors if said in e.what] == [
+        (f"{tmp_path / 'example.yaml'}:{place}", True)
+    ], str(caught.value)
+
+
+@pytest.mark.parametrize("path", [pytest.param(p, id=n) for n, p in content.runner_files().items()])
+def test_the_json_schema_accepts_every_shipped_runner(path: Path) -> None:
+    jsonschema.validate(yaml.safe_load(path.read_text()), runner_schema(), jsonschema.Draft202012Validator)
+    assert load_runner(path).name == path.stem
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("why:", "wy:"), ("driver: local", "driver: lokal"), ("{rate: 100mbit}", "[1]"), ('"1"', "{a: 1}")],
+)
+def test_the_json_schema_rejects_what_the_grammar_rejects(old: str, new: str) -> None:
+    assert old in LEGAL
+    jsonschema.validate(yaml.safe_load(LEGAL), runner_schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(yaml.safe_load(LEGAL.replace(old, new, 1)), runner_schema())

@@ -1,0 +1,251 @@
+"""Statistics against scipy, against closed forms, and against their promise: the coverage of the intervals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from paceline.stats import (
+    BOOTSTRAP_FROM,
+    Launches,
+    compare_difference,
+    compare_ratio,
+    compare_unpaired,
+    estimate_value,
+    launch_statistic,
+    wilson,
+)
+
+POSITIVE = st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=9)
+PAIRS = st.lists(st.tuples(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3)), min_size=2, max_size=9)
+
+
+def side(values: Sequence[float], samples: Sequence[Sequence[float]] = ()) -> Launches:
+    return Launches(values=dict(enumerate(values)), samples=dict(enumerate(samples)))
+
+
+@given(POSITIVE)
+def test_a_positive_value_has_the_t_interval_of_its_logarithms(values: list[float]) -> None:
+    logs = np.log(values)
+    assume(np.ptp(logs) > 1e-6)
+    found = estimate_value(side(values))
+    low, high = scipy_stats.t.interval(0.95, len(logs) - 1, loc=logs.mean(), scale=scipy_stats.sem(logs))
+    assert (found.low, found.value, found.high) == pytest.approx(
+        (math.exp(low), math.exp(logs.mean()), math.exp(high)), rel=1e-9
+    )
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=9))
+def test_a_value_of_any_sign_has_the_t_interval_of_itself(values: list[float]) -> None:
+    assume(min(values) <= 0 and np.ptp(values) > 1e-6)
+    found = estimate_value(side(values))
+    low, high = scipy_stats.t.interval(
+        0.95, len(values) - 1, loc=np.mean(values), scale=scipy_stats.sem(values)
+    )
+    assert (found.low, found.value, found.high) == pytest.approx(
+        (low, np.mean(values), high), rel=1e-9, abs=1e-9
+    )
+
+
+@given(PAIRS)
+def test_a_ratio_has_the_paired_t_interval_and_p_value_of_scipy(pairs: list[tuple[float, float]]) -> None:
+    a, b = (np.log(x) for x in zip(*pairs, strict=True))
+    assume(np.ptp(a - b) > 1e-6)
+    found = compare_ratio(side([x for x, _ in pairs]), side([y for _, y in pairs]))
+    test = scipy_stats.ttest_rel(a, b)
+    interval = test.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx(
+        (math.exp(interval.low), math.exp(interval.high)), rel=1e-8
+    )
+    assert found.p_value == pytest.approx(test.pvalue, rel=1e-6, abs=1e-12)
+    assert found.method == "t on paired log-ratios"
+
+
+@given(PAIRS)
+def test_a_difference_has_the_paired_t_interval_and_p_value_of_scipy(
+    pairs: list[tuple[float, float]],
+) -> None:
+    a, b = (np.array(x) for x in zip(*pairs, strict=True))
+    assume(np.ptp(a - b) > 1e-6)
+    found = compare_difference(side(list(a)), side(list(b)))
+    test = scipy_stats.ttest_rel(a, b)
+    interval = test.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-7, abs=1e-9)
+    assert found.p_value == pytest.approx(test.pvalue, rel=1e-6, abs=1e-12)
+
+
+@given(POSITIVE, POSITIVE)
+def test_two_runs_are_compared_by_welch_and_say_that_they_were_not_interleaved(
+    left: list[float], right: list[float]
+) -> None:
+    a, b = np.log(left), np.log(right)
+    assume(np.ptp(a) > 1e-6 and np.ptp(b) > 1e-6)
+    found = compare_unpaired(side(left), side(right))
+    test = scipy_stats.ttest_ind(a, b, equal_var=False)
+    interval = test.confidence_interval(0.95)
+    assert (math.log(found.low or 0), math.log(found.high or 0)) == pytest.approx(
+        (interval.low, interval.high), rel=1e-6, abs=1e-9
+    )
+    assert found.p_value == pytest.approx(test.pvalue, rel=1e-6, abs=1e-12)
+    assert "not interleaved" in found.warnings[0]
+
+
+@given(PAIRS)
+def test_swapping_the_sides_inverts_the_ratio(pairs: list[tuple[float, float]]) -> None:
+    a, b = side([x for x, _ in pairs]), side([y for _, y in pairs])
+    forth, back = compare_ratio(a, b), compare_ratio(b, a)
+    assert forth.value * back.value == pytest.approx(1)
+    if forth.low is not None and back.high is not None:
+        assert forth.low * back.high == pytest.approx(1)
+
+
+@given(st.integers(0, 300), st.integers(1, 300), st.sampled_from([0.8, 0.95, 0.99]))
+def test_wilson_is_that_of_scipy_and_stays_within_zero_and_one(
+    successes: int, total: int, confidence: float
+) -> None:
+    assume(successes <= total)
+    expected = scipy_stats.binomtest(successes, total).proportion_ci(confidence, method="wilson")
+    assert wilson(successes, total, confidence) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_a_proportion_counts_the_samples_of_all_launches() -> None:
+    found = estimate_value(side([1.0, 0.5], [[1, 1, 1, 1], [1, 0, 1, 0]]), proportion=True)
+    expected = scipy_stats.binomtest(6, 8).proportion_ci(method="wilson")
+    assert found.value == 0.75
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_only_shared_launches_are_paired() -> None:
+    a = Launches(values={0: 2.0, 1: 2.2, 2: 9.0})
+    b = Launches(values={0: 1.0, 1: 1.0, 3: 9.0})
+    assert compare_ratio(a, b).num_launches == compare_difference(a, b).num_launches == 2
+    nothing = compare_ratio(a, Launches(values={7: 1.0}))
+    assert (nothing.low, nothing.high, nothing.num_launches) == (None, None, 0)
+    assert math.isnan(nothing.value)
+
+
+def test_one_launch_gives_a_value_and_no_interval() -> None:
+    one = side([2.0])
+    for found in (
+        estimate_value(one),
+        compare_ratio(one, side([1.0])),
+        compare_difference(one, side([1.0])),
+        compare_unpaired(one, side([1.0])),
+    ):
+        assert (found.low, found.high, found.method) == (None, None, "one launch")
+
+
+def test_what_never_varies_is_a_constant_and_no_test() -> None:
+    ratio = compare_ratio(side([8.0] * 3), side([4.0] * 3))
+    assert (ratio.value, ratio.low, ratio.high, ratio.method) == (2.0, 2.0, 2.0, "constant")
+    same = compare_ratio(side([8.0] * 3), side([8.0] * 3))
+    assert (same.value, same.p_value) == (1.0, 1.0)
+    bytes_ = compare_ratio(side([8.0], [[8.0, 8.0]]), side([4.0], [[4.0, 4.0]]))
+    assert (bytes_.value, bytes_.low, bytes_.high) == (2.0, 2.0, 2.0)
+    assert compare_difference(side([3.0, 3.0]), side([1.0, 1.0])).low == 2.0
+
+
+def test_a_side_of_zero_has_no_ratio() -> None:
+    assert compare_ratio(side([0.0, 0.0]), side([0.0, 0.0])).value == 1.0
+    undefined = compare_ratio(side([1.0, 1.0]), side([0.0, 0.0]))
+    assert (undefined.value, undefined.low) == (math.inf, None)
+    for left, right in (([0.0, 1.0], [1.0, 1.0]), ([1.0, 1.0], [0.0, 1.0])):
+        for compare in (compare_ratio, compare_unpaired):
+            found = compare(side(left), side(right))
+            assert (found.low, found.high, found.p_value) == (None, None, None)
+            assert "zero" in found.method
+
+
+@pytest.mark.parametrize(
+    ("statistic", "value"), [("median", 2.5), ("mean", 4.0), ("max", 10.0), ("sum", 16.0)]
+)
+def test_a_launch_is_reduced_by_its_metrics_statistic(statistic: str, value: float) -> None:
+    assert launch_statistic([1.0, 2.0, 3.0, 10.0], statistic) == value
+
+
+@pytest.mark.parametrize(
+    ("samples", "statistic"),
+    [([], "median"), ([1.0, math.nan], "mean"), ([math.inf], "max"), ([1.0], "mode")],
+)
+def test_what_cannot_be_reduced_is_refused(samples: list[float], statistic: str) -> None:
+    with pytest.raises(ValueError, match=r"empty or not finite|unknown statistic"):
+        launch_statistic(samples, statistic)
+
+
+def simulate(
+    rng: np.random.Generator,
+    launches: int,
+    effect: float,
+    *,
+    launch_sd: float = 0.01,
+    sample_sd: float = 0.01,
+) -> tuple[Launches, Launches]:
+    sides = []
+    for shift in (math.log(effect), 0.0):
+        centres = shift + rng.normal(0, launch_sd, size=(launches, 1))
+        samples = np.exp(centres + rng.normal(0, sample_sd, size=(launches, 15)))
+        sides.append(side([float(np.median(s)) for s in samples], [list(s) for s in samples]))
+    return sides[0], sides[1]
+
+
+def coverage(launches: int, trials: int, effect: float) -> tuple[int, str]:
+    rng = np.random.default_rng(20261121)
+    hits, method = 0, ""
+    for _ in range(trials):
+        found = compare_ratio(*simulate(rng, launches, effect))
+        assert found.low is not None
+        assert found.high is not None
+        hits += found.low <= effect <= found.high
+        method = found.method
+    return hits, method
+
+
+@pytest.mark.parametrize(("launches", "trials"), [(5, 800), (12, 200), (20, 120)])
+def test_the_interval_of_a_ratio_covers_the_truth_as_often_as_it_says(
+    monkeypatch: pytest.MonkeyPatch, launches: int, trials: int
+) -> None:
+    monkeypatch.setattr(
+        "paceline.stats.BOOTSTRAP_DRAWS", 500
+    )  # enough for a coverage, and eight times as fast
+    hits, method = coverage(launches, trials, effect=1.03)
+    assert ("bootstrap" in method) == (launches >= BOOTSTRAP_FROM)
+    low, high = wilson(hits, trials, 0.999)
+    assert low <= 0.95 <= high, f"{hits} of {trials}"
+
+
+def test_the_bootstrap_is_repeatable_and_resamples_launches() -> None:
+    a, b = simulate(np.random.default_rng(1), 12, 1.02, launch_sd=0.05, sample_sd=0.001)
+    first, second, other = compare_ratio(a, b), compare_ratio(a, b), compare_ratio(a, b, seed=1)
+    assert first == second != other
+    assert first.low is not None
+    assert first.high is not None
+    spread = math.log(first.high / first.low) / (2 * 1.96)
+    expected = float(np.std([math.log(a.values[k] / b.values[k]) for k in a.values], ddof=1)) / math.sqrt(12)
+    assert spread == pytest.approx(expected, rel=0.2)
+
+
+@given(st.permutations(range(6)), st.floats(0.1, 10))
+def test_order_and_unit_of_the_launches_do_not_matter(order: list[int], scale: float) -> None:
+    a = {0: 1.0, 1: 1.2, 2: 0.9, 3: 1.1, 4: 1.3, 5: 1.0}
+    b = {0: 1.1, 1: 1.0, 2: 1.0, 3: 0.9, 4: 1.2, 5: 1.1}
+    base = compare_ratio(Launches(values=a), Launches(values=b))
+    mixed = compare_ratio(
+        Launches(values={k: a[k] * scale for k in order}), Launches(values={k: b[k] * scale for k in order})
+    )
+    assert (mixed.low, mixed.value, mixed.high) == pytest.approx((base.low, base.value, base.high))
+
+
+def test_a_drift_cancels_in_pairs() -> None:
+    drift = [1.0, 1.2, 1.5, 1.9, 2.4]
+    noise = itertools.cycle([1.0, 1.001, 0.999])
+    found = compare_ratio(side([1.05 * d * next(noise) for d in drift]), side(drift))
+    assert found.low is not None
+    assert 1.04 < found.low < 1.05 < (found.high or 0) < 1.06
