@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from paceline import __version__
-from paceline.custody import MAX_LINE_BYTES
 from paceline.errors import UserError
 from paceline.family import Scalar, load_family
 from paceline.imports.formats import parse
@@ -26,7 +25,7 @@ from paceline.record import (
     utc,
 )
 from paceline.stats import launch_statistic
-from paceline.store import RecordWriter, RunRecord, read_record
+from paceline.store import MAX_LINE_BYTES, RecordWriter, RunRecord, read_record
 
 MAX_FILE_BYTES = 256 << 20
 UNVERIFIED = "imported: the tool's own number; nothing here computed a reference"
