@@ -37,7 +37,7 @@ class AllReduceNorm:
         self.comm = comm
         self.bounds = chunk_bounds(problem.integer("tokens"), problem.world_size)
         hidden = problem.integer("hidden")
-        self.scratch = problem.empty((self.bounds[0][1] - self.bounds[0][0]) * hidden)
+        self.scratch = problem.empty(2 * (self.bounds[0][1] - self.bounds[0][0]) * hidden)
 
     def run(self, x_TH: Tensor, weights_LKH: Tensor, gains_LH: Tensor, out_TH: Tensor) -> None:
         """Run all layers; ``out_TH`` receives the last one's result."""

@@ -6,16 +6,19 @@ arXiv 2412.20501, 2024, section 3.2.
 Algorithm (n ranks, T tokens each; keys and values stay where they are):
 1. Attend to the own keys with the own queries; meanwhile pass the queries to the next rank.
 2. For n − 1 steps attend with the queries that have arrived, while they travel on; send the partial output with its
-   log-sum-exp straight to the queries' owner, against the direction of the ring.
-3. Merge the partial results that arrive.
+   log-sum-exp straight to the queries' owner, against the direction of the ring, during the next step.
+3. Merge the partial results that have arrived.
+With ``direct_last`` the queries skip their last hop: rank r + n − 1 is rank r − 1, so the owner sends its queries there
+itself, against the direction of the others.
 
 Cost: (n − 1)·T·G·D elements of queries to the next rank and (n − 1)·T·G·(D + 1) of results to the owners, G query heads
 of width D. The busiest directed pair carries the queries and one result: n·T·G·D + T·G, against 2(n − 1)·T·H·D of ring
-attention with H key/value heads.
+attention with H key/value heads; with ``direct_last`` (n − 1)·T·G·D + T·G from three ranks on. Memory: 2(n − 1) partial
+results and two blocks of queries.
 
 Differences from the paper: no causal mask and so no zigzag order; the result of the last step shares its pair of ranks
-with the queries, since on a full mesh the owner is then the next rank.
-Limits: with grouped queries, H < G, ring attention sends less.
+with the queries, since on a full mesh the owner is then the next rank; ``direct_last`` is not in the paper.
+Limits: with grouped queries, H < G, ring attention sends less; two ranks have one neighbour only, and nothing to gain.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import Comm, Cost, Problem
+from paceline.families.collectives.problem import Comm, Cost, Problem, Transfer
 from paceline.families.collectives.sequence_attention import attend, merge
 
 
@@ -33,48 +36,76 @@ from paceline.families.collectives.sequence_attention import attend, merge
     implements=("sequence_attention",),
     summary="queries go one way, partial results the other",
     paper="token-ring",
+    options={"direct_last": False},
     properties={"exact": True},
 )
 class BidirectionalRing:
-    """TokenRing's transport. T tokens, G query heads, H key/value heads, D width."""
+    """Rotates queries and returns partial outputs to their owners."""
 
-    def __init__(self, problem: Problem, comm: Comm) -> None:
+    def __init__(self, problem: Problem, comm: Comm, direct_last: bool = False) -> None:
         self.problem = problem
         self.comm = comm
-        tokens, heads, width = (problem.integer(k) for k in ("tokens", "heads", "head_dim"))
-        self.held, self.coming = problem.empty(tokens, heads, width), problem.empty(tokens, heads, width)
-        # A partial result travels as one message: the output, and the log-sum-exp as one column more.
-        self.outgoing = problem.empty(tokens, heads, width + 1)
-        self.returned = problem.empty(tokens, heads, width + 1)
+        self.direct_last = direct_last
+        tokens, heads = problem.integer("tokens"), problem.integer("heads")
+        width = problem.integer("head_dim")
+        self.rows = tokens * heads
+        self.queries_TGD = [problem.empty(tokens, heads, width) for _ in range(2)]
+        parts = max(problem.world_size - 1, 0)
+        self.outgoing = [problem.empty(self.rows * (width + 1)) for _ in range(parts)]
+        self.incoming = [problem.empty(self.rows * (width + 1)) for _ in range(parts)]
+        """Partial results of step s at index s − 1: first the output, then the log-sum-exp."""
 
     def run(self, q_TGD: Tensor, k_THD: Tensor, v_THD: Tensor, out_TGD: Tensor, lse_TG: Tensor) -> None:
         """Attend to the keys of all ranks."""
         rank, size = self.problem.rank, self.problem.world_size
-        held, coming = self.held, self.coming
-        held.copy_(q_TGD)
+        held_TGD = q_TGD
+        returned: list[Transfer] = []
         for step in range(size):
-            queries = None
-            if step < size - 1:
-                sends, receives = [(held, (rank + 1) % size)], [(coming, (rank - 1) % size)]
-                queries = self.comm.start(sends=sends, receives=receives)
-            part_TGD, part_lse_TG = attend(held, k_THD, v_THD)
+            arriving_TGD = self.queries_TGD[step % 2]
+            passed_on = self._pass_on(step, q_TGD, held_TGD, arriving_TGD)
+            part_TGD, part_lse_TG = attend(held_TGD, k_THD, v_THD)
             if step == 0:
                 out_TGD.copy_(part_TGD)
                 lse_TG.copy_(part_lse_TG)
             else:
-                self.outgoing[..., :-1], self.outgoing[..., -1] = part_TGD, part_lse_TG
-                owner, helper = (rank - step) % size, (rank + step) % size
-                self.comm.exchange(self.outgoing, owner, self.returned, helper)
-                merge(out_TGD, lse_TG, self.returned[..., :-1], self.returned[..., -1])
-            if queries is not None:
-                queries.wait()
-                held, coming = coming, held
+                reply_TGD, reply_lse_TG = self._split(self.outgoing[step - 1], q_TGD)
+                reply_TGD.copy_(part_TGD)
+                reply_lse_TG.copy_(part_lse_TG)
+                sends = [(self.outgoing[step - 1], (rank - step) % size)]
+                receives = [(self.incoming[step - 1], (rank + step) % size)]
+                returned.append(self.comm.start(sends=sends, receives=receives))
+            if passed_on is not None:
+                passed_on.wait()
+            held_TGD = arriving_TGD
+        for transfer, part in zip(returned, self.incoming, strict=True):
+            transfer.wait()
+            merge(out_TGD, lse_TG, *self._split(part, q_TGD))
+
+    def _pass_on(self, step: int, own_TGD: Tensor, held_TGD: Tensor, arriving_TGD: Tensor) -> Transfer | None:
+        """Begin to move queries so that this rank holds those of rank − step − 1 in the next step."""
+        rank, size = self.problem.rank, self.problem.world_size
+        following, previous = (rank + 1) % size, (rank - 1) % size
+        if step == size - 1:
+            return None
+        if step == size - 2 and self.direct_last:
+            return self.comm.start(sends=[(own_TGD, previous)], receives=[(arriving_TGD, following)])
+        return self.comm.start(sends=[(held_TGD, following)], receives=[(arriving_TGD, previous)])
+
+    def _split(self, part: Tensor, like_TGD: Tensor) -> tuple[Tensor, Tensor]:
+        """View a partial result as output and log-sum-exp."""
+        size = like_TGD.numel()
+        return part[:size].view_as(like_TGD), part[size:].view(like_TGD.shape[:2])
 
 
-def cost(problem: Problem) -> Cost:
-    """Return the closed forms of the header."""
-    n, item = problem.world_size, problem.item_bytes
+def cost(problem: Problem, direct_last: bool = False) -> Cost:
+    """Return the header's formula; the longest chain is the way of the queries and one answer."""
+    hops = problem.world_size - 1
     rows = problem.integer("tokens") * problem.integer("heads")
-    width = problem.integer("head_dim")
-    sent = (n - 1) * rows * (2 * width + 1) * item
-    return Cost(sent_bytes=sent, messages=2 * (n - 1), total_bytes=sent * n, steps=2 * (n - 1))
+    sent = hops * rows * (2 * problem.integer("head_dim") + 1) * problem.item_bytes
+    chain = max(hops - 1, 1) if direct_last else hops
+    return Cost(
+        sent_bytes=sent,
+        messages=2 * hops,
+        total_bytes=sent * problem.world_size,
+        steps=chain + 1 if hops else 0,
+    )

@@ -45,7 +45,7 @@ class Hierarchical:
         self.levels = _levels(problem, inner, middle)
         chunk = -(-problem.count // self.levels[0])
         row = problem.share * (problem.world_size // self.levels[0])
-        self.incoming = problem.empty(max(chunk, row))
+        self.incoming = problem.empty(2 * max(chunk, row))
         staged = problem.count if problem.operation != "all_reduce" else 0
         self.stage = problem.empty(staged)
 

@@ -7,6 +7,7 @@ Algorithm (n ranks, buffer cut into n chunks):
 2. Each rank then holds one chunk of the sum: this is the reduce-scatter.
 3. For n − 1 steps pass the finished chunks on around the ring: this is the all-gather.
 4. A broadcast passes chunks down the chain behind each other; an all-to-all shifts by 1, 2, … n − 1.
+Receives are posted a step ahead, so that no step waits for the receiver to announce itself.
 
 Cost of an all-reduce of S bytes: 2(n−1)/n · S sent by each rank in 2(n−1) messages, 2(n−1) dependent steps; all-gather
 and reduce-scatter half of it; broadcast S from each but the last rank of the chain.
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from paceline import technique
 from paceline.families.collectives.problem import Comm, Cost, Problem, chunk_bounds
+from paceline.families.collectives.rings import all_gather, finish, reduce_scatter, sent
 
 BROADCAST_CHUNKS = 4
 
@@ -38,8 +40,10 @@ class Ring:
     def __init__(self, problem: Problem, comm: Comm) -> None:
         self.problem = problem
         self.comm = comm
-        self.next = (problem.rank + 1) % problem.world_size
-        self.previous = (problem.rank - 1) % problem.world_size
+        self.members = list(range(problem.world_size))
+        self.scratch = problem.empty(2 * -(-problem.count // problem.world_size))
+        needs_sums = problem.operation in ("reduce_scatter", "reduce")
+        self.sums = problem.empty(problem.count if needs_sums else 0)
         self._run = getattr(self, f"_{problem.operation}")
 
     def run(self, *buffers: Tensor) -> None:
@@ -52,71 +56,63 @@ class Ring:
 
     def _all_reduce(self, buffer: Tensor) -> None:
         chunks = _split(buffer, self.problem.world_size)
-        self._reduce_chunks(chunks)
-        self._gather_chunks(chunks, first=self.problem.rank + 1)
+        finish(reduce_scatter(self.comm, chunks, self.members, self.problem.rank, self.scratch))
+        finish(all_gather(self.comm, chunks, self.members, self.problem.rank))
 
     def _reduce_scatter(self, send: Tensor, receive: Tensor) -> None:
         size, rank, share = self.problem.world_size, self.problem.rank, self.problem.share
-        parts = send.view(size, share)
-        incoming, outgoing = self.problem.empty(share), self.problem.empty(share)
-        for step in range(size - 1):
-            index = (rank - step - 1) % size
-            source = parts[index] if step == 0 else outgoing
-            self.comm.exchange(source, self.next, incoming, self.previous)
-            target = receive if step == size - 2 else outgoing
-            target.copy_(incoming).add_(parts[(index - 1) % size])
+        self.sums.copy_(send)  # the input must not change
+        rows = list(self.sums.view(size, share))
+        finish(reduce_scatter(self.comm, rows, self.members, rank, self.scratch))
+        receive.copy_(rows[rank])
 
     def _all_gather(self, send: Tensor, receive: Tensor) -> None:
         chunks = list(receive.view(self.problem.world_size, self.problem.share))
         chunks[self.problem.rank].copy_(send)
-        self._gather_chunks(chunks, first=self.problem.rank)
+        finish(all_gather(self.comm, chunks, self.members, self.problem.rank))
 
     def _all_to_all(self, send: Tensor, receive: Tensor) -> None:
         size, rank = self.problem.world_size, self.problem.rank
         outgoing, incoming = send.view(size, -1), receive.view(size, -1)
         incoming[rank].copy_(outgoing[rank])
-        for shift in range(1, size):
-            to, source = (rank + shift) % size, (rank - shift) % size
-            self.comm.exchange(outgoing[to], to, incoming[source], source)
+        sources = [(rank - shift) % size for shift in range(1, size)]
+        arrivals = [self.comm.start(receives=[(incoming[source], source)]) for source in sources]
+        for shift, arrival in enumerate(arrivals, start=1):
+            to = (rank + shift) % size
+            self.comm.send(outgoing[to], to)
+            arrival.wait()
 
     def _broadcast(self, buffer: Tensor) -> None:
-        position = (self.problem.rank - self.problem.root) % self.problem.world_size
+        size = self.problem.world_size
+        position = (self.problem.rank - self.problem.root) % size
+        chunks = _split(buffer, BROADCAST_CHUNKS)
+        after, before = (self.problem.rank + 1) % size, (self.problem.rank - 1) % size
+        arrivals = [self.comm.start(receives=[(c, before)]) for c in chunks] if position > 0 else []
         pending = []
-        for chunk in _split(buffer, BROADCAST_CHUNKS):
+        for index, chunk in enumerate(chunks):
             if position > 0:
-                self.comm.receive(chunk, self.previous)
-            if position < self.problem.world_size - 1:
-                pending.append(self.comm.start(sends=[(chunk, self.next)]))
+                arrivals[index].wait()
+            if position < size - 1:
+                pending.append(self.comm.start(sends=[(chunk, after)]))
         for transfer in pending:
             transfer.wait()
 
     def _reduce(self, buffer: Tensor) -> None:
-        position = (self.problem.rank - self.problem.root) % self.problem.world_size
+        size = self.problem.world_size
+        position = (self.problem.rank - self.problem.root) % size
+        chunks, landing = _split(buffer, BROADCAST_CHUNKS), _split(self.sums, BROADCAST_CHUNKS)
+        after, before = (self.problem.rank + 1) % size, (self.problem.rank - 1) % size
+        last = position == size - 1
+        arrivals = [self.comm.start(receives=[(c, after)]) for c in landing] if not last else []
         pending = []
-        for chunk in _split(buffer, BROADCAST_CHUNKS):
-            if position < self.problem.world_size - 1:
-                incoming = self.problem.empty(chunk.numel())
-                self.comm.receive(incoming, self.next)
-                chunk.add_(incoming)
+        for index, chunk in enumerate(chunks):
+            if not last:
+                arrivals[index].wait()
+                chunk.add_(landing[index])
             if position > 0:
-                pending.append(self.comm.start(sends=[(chunk, self.previous)]))
+                pending.append(self.comm.start(sends=[(chunk, before)]))
         for transfer in pending:
             transfer.wait()
-
-    def _reduce_chunks(self, chunks: list[Tensor]) -> None:
-        size, rank = self.problem.world_size, self.problem.rank
-        incoming = self.problem.empty(chunks[0].numel())
-        for step in range(size - 1):
-            send, receive = (rank - step) % size, (rank - step - 1) % size
-            target = incoming[: chunks[receive].numel()]
-            self.comm.exchange(chunks[send], self.next, target, self.previous)
-            chunks[receive].add_(target)
-
-    def _gather_chunks(self, chunks: list[Tensor], first: int) -> None:
-        size = self.problem.world_size
-        for step in range(size - 1):
-            send, receive = (first - step) % size, (first - step - 1) % size
-            self.comm.exchange(chunks[send], self.next, chunks[receive], self.previous)
 
 
 def _split(buffer: Tensor, num_chunks: int) -> list[Tensor]:
@@ -130,16 +126,11 @@ def cost(problem: Problem) -> Cost:
         return Cost(sent_bytes=0, messages=0, total_bytes=0, steps=0)
     if problem.operation == "all_reduce":
         sizes = [stop - start for start, stop in chunk_bounds(problem.count, n)]
-        sent = [2 * problem.count - sizes[(r + 1) % n] - sizes[(r + 2) % n] for r in range(n)]
-        live = [
-            sum(1 for s in range(n - 1) if sizes[(r - s) % n])
-            + sum(1 for s in range(n - 1) if sizes[(r + 1 - s) % n])
-            for r in range(n)
-        ]
+        leaving = [sent(sizes, place) for place in range(n)]
         return Cost(
-            sent_bytes=max(sent) * item,
-            messages=max(live),
-            total_bytes=sum(sent) * item,
+            sent_bytes=max(elements for elements, _ in leaving) * item,
+            messages=max(messages for _, messages in leaving),
+            total_bytes=sum(elements for elements, _ in leaving) * item,
             steps=2 * (n - 1),
         )
     if problem.operation in ("broadcast", "reduce"):

@@ -45,7 +45,7 @@ class ReduceScatterNormAllGather:
         self.comm = comm
         self.parts = chunk_bounds(problem.integer("tokens"), split)
         longest = -(-max(b - a for a, b in self.parts) // problem.world_size)
-        self.scratch = [problem.empty(longest * problem.integer("hidden")) for _ in self.parts]
+        self.scratch = [problem.empty(2 * longest * problem.integer("hidden")) for _ in self.parts]
 
     def run(self, x_TH: Tensor, weights_LKH: Tensor, gains_LH: Tensor, out_TH: Tensor) -> None:
         """Run all layers; the parts take turns whenever one has started a message."""

@@ -45,6 +45,8 @@ class Star:
         self.is_hub = problem.rank == self.hub
         adds = self.is_hub and problem.operation in ("all_reduce", "reduce", "reduce_scatter")
         self.incoming = problem.empty(len(self.others) if adds else 0, problem.count)
+        asks = not self.is_hub and problem.operation in ("all_reduce", "broadcast")
+        self.answer = problem.empty(problem.count if asks else 0)
         self.total = problem.empty(problem.count if problem.operation == "reduce_scatter" and adds else 0)
 
     def run(self, *buffers: Tensor) -> None:
@@ -55,22 +57,26 @@ class Star:
         elif operation == "reduce_scatter":
             self._reduce_scatter(*buffers)
         else:
-            if operation != "broadcast":
-                self._to_hub(buffers[0])
-            if operation != "reduce":
-                self._from_hub(buffers[0])
+            self._through_hub(buffers[0])
 
-    def _to_hub(self, buffer: Tensor) -> None:
+    def _through_hub(self, buffer: Tensor) -> None:
+        inwards, outwards = self.problem.operation != "broadcast", self.problem.operation != "reduce"
         if self.is_hub:
-            self._add_others(buffer)
-        else:
+            if inwards:
+                self._add_others(buffer)
+            if outwards:
+                self._from_hub(buffer)
+            return
+        # The answer is asked for before the question is sent, so that the hub need not wait for the asking.
+        answer = self.comm.start(receives=[(self.answer, self.hub)]) if outwards else None
+        if inwards:
             self.comm.send(buffer, self.hub)
+        if answer is not None:
+            answer.wait()
+            buffer.copy_(self.answer)
 
     def _from_hub(self, buffer: Tensor) -> None:
-        if self.is_hub:
-            self.comm.start(sends=[(buffer, other) for other in self.others]).wait()
-        else:
-            self.comm.receive(buffer, self.hub)
+        self.comm.start(sends=[(buffer, other) for other in self.others]).wait()
 
     def _all_gather(self, send: Tensor, receive: Tensor) -> None:
         if not self.is_hub:

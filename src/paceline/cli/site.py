@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from paceline import content
-from paceline.cli.claims import current_ledger
+from paceline.claims import LedgerRow, evaluate, ledger
 from paceline.cli.compare import load_stores
 from paceline.cli.options import json_option, print_json, results_option
 from paceline.errors import UserError
+from paceline.papers import load_papers
 from paceline.provenance import suite_facts
+from paceline.store import RunRecord
 from paceline.suite import load_suite
 
 
@@ -53,11 +56,10 @@ def build(output: Path | None, calibration: Path | None, results: Path | None, a
 
     target = (output or default_output()).resolve()
     loaded = load_stores(results)
-    rows, _, _ = current_ledger(results)
     suites = suite_facts(load_suite(path) for _, path in sorted(content.suite_files().items()))
     given = SiteInput(
         loaded=loaded,
-        ledger=rows,
+        ledger=ledger_rows(loaded.records, suites),
         suites=[s for s in suites if not s["suite"].startswith("calibration/")],
         calibration=calibration_files(calibration),
     )
@@ -79,6 +81,16 @@ def open_site(output: Path | None) -> None:
         raise UserError("there is no site yet", where=str(page), fix="paceline site build")
     click.echo(page.as_uri())
     click.launch(page.as_uri())
+
+
+def ledger_rows(records: Sequence[RunRecord], suites: Sequence[dict[str, Any]]) -> list[LedgerRow]:
+    """Give every paper its row; each suite's claims look only at the runs that measured the suite."""
+    by_suite: dict[str, list[RunRecord]] = {}
+    for record in records:
+        for name in {m.suite for m in record.measurements}:
+            by_suite.setdefault(name, []).append(record)
+    found = [c for facts in suites for c in evaluate(by_suite.get(facts["suite"], ()), [facts])]
+    return ledger(load_papers(), found).rows
 
 
 def calibration_files(folder: Path | None) -> dict[str, Any]:

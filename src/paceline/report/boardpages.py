@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
 
-from paceline.compare import Comparison, Point, grade_of
+from paceline.compare import Comparison, Point, compared, grade_of
 from paceline.family import load_family
 from paceline.report import charts
 from paceline.report.boards import Board
-from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid
+from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid, verdict_class
 from paceline.report.tables import (
     ABSENT,
     board_table,
@@ -69,11 +70,21 @@ def board_grid(
             ]
             effect = effects.get((id(point), label))
             cells = _row(table.headers, row, kinds, num_keys, hrefs.get(id(point)), effect, span)
+            cells[0] = replace(cells[0], graphic=_lost_launches(point, label))
             group.append((*keys, *cells))
         groups.append(tuple(group))
     assert begin == len(table.rows)
     headers = tuple(Cell(text=h, kind=kind) for h, kind in zip(table.headers, kinds, strict=True))
     return Grid(title=title, headers=headers, groups=tuple(groups), notes=table.notes)
+
+
+def _lost_launches(point: Point, label: str) -> Markup | None:
+    """Say beside a technique with numbers that some of its launches gave none."""
+    if label not in point.labels or label not in point.failures:
+        return None
+    counts = Counter({m.launch: m.status for m in point.failures[label]}.values())
+    text = ", ".join(f"{n} {status}" for status, n in sorted(counts.items()))
+    return Markup('<span class="flag">{}</span>').format(text)
 
 
 def table_labels(point: Point) -> list[str]:
@@ -105,11 +116,14 @@ def _row(
         ]
     for header, text, kind in columns:
         graphic = None
-        if header == "× baseline" and effect is not None and effect.kind == "ratio":
+        if header.endswith(" baseline") and effect is not None and effect.kind == "ratio":
             e = effect.effect
             if e.low and e.high and math.isfinite(e.value) and e.value > 0:
-                graphic = charts.interval_glyph(e.low, e.value, e.high, span)
-        cell = body_cell(header, text, kind)
+                kind_of = verdict_class(effect.verdict.name)
+                colour = kind_of if kind_of in ("good", "bad") else "open"
+                graphic = charts.interval_glyph(e.low, e.value, e.high, span, colour)
+        aside = " aside" if header == "× baseline" and graphic is None and text else ""
+        cell = body_cell(header, text, kind + aside)
         cells.append(Cell(text=cell.text, kind=cell.kind, graphic=graphic))
     return cells
 
@@ -163,6 +177,7 @@ def sweeps(board: Board) -> list[Chart]:
             y_name=metric,
             x_format=lambda v: format_param(swept, int(v) if v == int(v) else v),
             y_format=lambda v, unit=unit: format_quantity(v, unit),  # type: ignore[misc]
+            binary=unit == "B",
         )
         found.append(Chart(title=title, graphic=graphic))
     return found
@@ -194,52 +209,54 @@ def estimate(point: Point, label: str, metric: str) -> Estimate:
     return estimate_value(point.cells[(label, metric)].launches, proportion=proportion)
 
 
-def distribution(point: Point, names: Sequence[str]) -> Chart | None:
-    """Return the chart of a point's raw samples, or None without numbers."""
-    if not point.cells:
-        return None
-    metric = primary_metric([point])
+def distributions(point: Point, names: Sequence[str]) -> list[Chart]:
+    """Return a chart of the raw samples of each metric that is compared and whose samples differ."""
+    wanted = [*compared(point.run, point.suite), *load_family(point.family).default_metrics]
+    found = (_distribution(point, metric, names) for metric in dict.fromkeys(wanted))
+    return [chart for chart in found if chart is not None]
+
+
+def _distribution(point: Point, metric: str, names: Sequence[str]) -> Chart | None:
     colour = charts.colours(names, point.baseline)
-    groups = []
-    for label in point.labels:
-        cell = point.cells.get((label, metric))
-        if cell is not None:
-            launches = tuple((n, tuple(cell.samples[n]), cell.values[n]) for n in sorted(cell.values))
-            groups.append(charts.Distribution(name=label, colour=colour[label], launches=launches))
-    if not groups:
+    cells = {n: point.cells[(n, metric)] for n in point.labels if (n, metric) in point.cells}
+    if all(len({v for drawn in cell.samples.values() for v in drawn}) == 1 for cell in cells.values()):
         return None
-    unit = point.cells[(groups[0].name, metric)].unit
+    groups = [
+        charts.Distribution(
+            name=label,
+            colour=colour[label],
+            launches=tuple((n, tuple(cell.samples[n]), cell.values[n]) for n in sorted(cell.values)),
+        )
+        for label, cell in cells.items()
+    ]
+    unit = next(iter(cells.values())).unit
     graphic = charts.distribution_chart(
         groups,
         title=f"distribution of the raw samples of {metric}, by technique and launch",
         x_name=metric,
         x_format=lambda v: format_quantity(v, unit),
+        binary=unit == "B",
     )
     return Chart(title=f"Raw samples of {metric}", graphic=graphic)
 
 
 def launch_grid(point: Point) -> Grid:
-    """Return the statistic of every launch and technique, with the number of raw samples behind it."""
+    """Return the primary metric's statistic of every launch, with the number of raw samples behind it."""
     metric = primary_metric([point])
     cells = {n: point.cells[(n, metric)] for n in point.labels if (n, metric) in point.cells}
     launches = sorted({launch for cell in cells.values() for launch in cell.values})
     statistic = load_family(point.family).metric(metric).statistic
     rows = []
-    for launch in launches:
-        row = [str(launch)]
-        for cell in cells.values():
-            value = cell.values.get(launch)
-            text = ABSENT if value is None else format_quantity(value, cell.unit)
-            row += [text, str(len(cell.samples.get(launch, ())))]
-        rows.append(row)
-    total = ["all"]
     for label, cell in cells.items():
-        total += [
-            format_estimate(estimate(point, label, metric), cell.unit),
-            str(sum(map(len, cell.samples.values()))),
-        ]
-    headers = ["launch", *(h for name in cells for h in (f"{name}: {statistic}", "samples"))]
-    return rows_grid(f"{metric}: {statistic} of each launch", headers, [*rows, total] if rows else [])
+        row = [label]
+        for launch in launches:
+            value = cell.values.get(launch)
+            count = len(cell.samples.get(launch, ()))
+            row.append(ABSENT if value is None else f"{format_quantity(value, cell.unit)} ({count})")
+        total = sum(map(len, cell.samples.values()))
+        rows.append([*row, format_estimate(estimate(point, label, metric), cell.unit), str(total)])
+    headers = ("technique", *(f"launch {n}" for n in launches), "all launches", "samples")
+    return rows_grid(f"{metric}: {statistic} of each launch (raw samples)", headers, rows)
 
 
 def metric_grid(point: Point) -> Grid:
@@ -322,19 +339,20 @@ def contract_rows(point: Point) -> list[tuple[str, str]]:
     return [*facts, ("contract id", metric.contract_id)]
 
 
-def failure_grid(points: Sequence[Point], keys: Sequence[str]) -> Grid:
+def failure_grid(points: Sequence[Point], keys: Sequence[str], title: str = "without a number") -> Grid:
     """Return every measurement without a number, the same ones of several launches in one row."""
     found: dict[tuple[str, ...], set[int]] = {}
-    details: dict[tuple[str, ...], str] = {}
     for point in points:
         where = [format_param(k, point.params.get(k)) for k in keys]
         for label, failed in point.failures.items():
             for m in failed:
                 key = (*where, label, m.status, m.reason or ABSENT)
                 found.setdefault(key, set()).add(m.launch)
-                details.setdefault(key, "")
-    rows = [[*key[:-2], key[-2], _launches(numbers), key[-1]] for key, numbers in found.items()]
-    return rows_grid("without a number", (*keys, "technique", "status", "launches", "reason"), rows)
+    rows: list[list[Cell | str]] = [
+        [*key[:-1], _launches(numbers), Cell(text=key[-1], kind="text prose")]
+        for key, numbers in found.items()
+    ]
+    return rows_grid(title, (*keys, "technique", "status", "launches", "reason"), rows)
 
 
 def _launches(numbers: set[int]) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paceline.compare import LEADERBOARD_LAUNCHES, Point, compared, grade_of, points_of, sort_key
 from paceline.errors import UserError
@@ -69,6 +69,14 @@ def params_key(point: Point) -> str:
     return json.dumps(dict(point.params), sort_keys=True)
 
 
+def with_defaults(point: Point) -> Point:
+    """Return a point with every parameter: one that did not exist when it was measured has its default."""
+    family = load_family(point.family)
+    operation = str(point.params.get(family.operation_key, ""))
+    defaults = {p.name: p.default for p in family.parameters_for(operation) if not p.required}
+    return replace(point, params={**defaults, **point.params})
+
+
 def image_class(run: Run) -> str | None:
     """Return the class of the container image; None outside a container."""
     found = (run.container or {}).get("image_class")
@@ -85,7 +93,8 @@ def select(records: Iterable[RunRecord]) -> Selection:
         for point in points_of(record):
             problem = unusable(point)
             if problem == "":
-                groups.setdefault((*point.board, image_class(point.run)), []).append(point)
+                key = (*point.board, image_class(point.run))
+                groups.setdefault(key, []).append(with_defaults(point))
             elif problem is not None:
                 problems[f"run {record.run_id}: {problem}"] = None
     keys = sorted(groups, key=lambda k: tuple(str(part) for part in k))

@@ -51,6 +51,8 @@ class Axis:
     begin: float
     end: float
     log: bool
+    binary: bool = False
+    """Ticks at powers of two, for sizes."""
 
     def at(self, value: float) -> float:
         """Return the pixel of a value."""
@@ -60,6 +62,8 @@ class Axis:
 
     def ticks(self) -> list[float]:
         """Return round values inside the axis."""
+        if self.log and self.binary:
+            return _binary_ticks(self.low, self.high)
         return _log_ticks(self.low, self.high) if self.log else _linear_ticks(self.low, self.high)
 
 
@@ -71,7 +75,14 @@ def colours(names: Sequence[str], baseline: str) -> dict[str, str]:
 
 
 def sweep_chart(
-    series: Sequence[Swept], *, title: str, x_name: str, y_name: str, x_format: Format, y_format: Format
+    series: Sequence[Swept],
+    *,
+    title: str,
+    x_name: str,
+    y_name: str,
+    x_format: Format,
+    y_format: Format,
+    binary: bool = False,
 ) -> Markup:
     """Draw values with interval bands over a swept parameter, both axes logarithmic, names at the line ends."""
     xs = sorted({x for s in series for x, *_ in s.points})
@@ -80,7 +91,7 @@ def sweep_chart(
     right = WIDTH - min(240, 24 + 7 * longest)
     bottom = 330.0
     x_axis = Axis(low=xs[0], high=xs[-1], begin=72, end=right, log=True)
-    y_axis = Axis(low=min(ys) / 1.15, high=max(ys) * 1.15, begin=bottom, end=34, log=True)
+    y_axis = Axis(low=min(ys) / 1.15, high=max(ys) * 1.15, begin=bottom, end=34, log=True, binary=binary)
     parts = [_y_grid(y_axis, 72, right, y_format), _x_marks(x_axis, _thin(xs, TICKS + 2), bottom, x_format)]
     parts += [_text(72, 16, y_name, "axis-name"), _text(right, bottom + 40, x_name, "axis-name", "end")]
     parts += [_band(s, x_axis, y_axis) for s in series]
@@ -96,7 +107,12 @@ def sweep_chart(
 
 
 def distribution_chart(
-    groups: Sequence[Distribution], *, title: str, x_name: str, x_format: Format
+    groups: Sequence[Distribution],
+    *,
+    title: str,
+    x_name: str,
+    x_format: Format,
+    binary: bool = False,
 ) -> Markup:
     """Draw the share of samples at or below a value, and under it every sample, a row for each launch."""
     samples = [v for g in groups for _, drawn, _ in g.launches for v in drawn]
@@ -105,7 +121,7 @@ def distribution_chart(
     pad = (high / low) ** 0.02 if log else (high - low) * 0.02 or abs(low) * 0.02 or 1.0
     left = 36.0 + 7 * min(24, max(len(g.name) for g in groups))
     bounds = (low / pad, high * pad) if log else (low - pad, high + pad)
-    x_axis = Axis(low=bounds[0], high=bounds[1], begin=left, end=WIDTH - 16, log=log)
+    x_axis = Axis(low=bounds[0], high=bounds[1], begin=left, end=WIDTH - 16, log=log, binary=binary)
     share = Axis(low=0, high=1, begin=210, end=30, log=False)
     parts = [_text(left, 16, "share of samples at or below", "axis-name")]
     parts.append(_y_grid(share, left, WIDTH - 16, lambda v: f"{v:.0%}", (0, 0.25, 0.5, 0.75, 1)))
@@ -113,28 +129,30 @@ def distribution_chart(
     y = 232.0
     for g in groups:
         rows = len(g.launches)
-        height = max(rows * 11.0, 14.0)
+        height = max(rows * 13.0, 14.0)
         name = g.name if len(g.name) <= 24 else g.name[:23] + "…"
         parts.append(_text(left - 12, y + height / 2 + 4, name, f"label {g.colour}", "end"))
         for row, (_, drawn, middle) in enumerate(g.launches):
-            top = y + row * 11
+            top = y + row * 13
             parts.append(f'<path class="samples {g.colour}" d="{_marks(drawn, x_axis, top, 8)}"/>')
-            parts.append(f'<path class="middle" d="M{x_axis.at(middle):.1f} {top - 1:.1f}v10"/>')
+            parts.append(f'<path class="middle" d="M{x_axis.at(middle):.1f} {top - 2:.1f}v12"/>')
         y += height + 10
     parts.append(_x_marks(x_axis, x_axis.ticks(), y, x_format))
     parts.append(_text(WIDTH - 16, y + 40, x_name, "axis-name", "end"))
     return _svg(title, y + 48, parts)
 
 
-def interval_glyph(low: float, value: float, high: float, span: float) -> Markup:
-    """Draw a ratio's interval beside the line of no change, on a logarithmic axis from 1/span to span."""
+def interval_glyph(low: float, value: float, high: float, span: float, colour: str) -> Markup:
+    """Draw a ratio's interval beside the line of no change, on a logarithmic axis from 1/span to span.
+
+    The colour is a class of the style sheet: ``good``, ``bad`` or ``open``, as the verdict is, not as the side is.
+    """
     axis = Axis(low=1 / span, high=span, begin=3, end=93, log=True)
     a, v, b = (axis.at(min(max(x, 1 / span), span)) for x in (low, value, high))
-    side = "good" if high < 1 else "bad" if low > 1 else "open"
     return Markup(
         '<svg class="glyph" viewBox="0 0 96 14" width="96" height="14" aria-hidden="true" focusable="false">'
-        f'<path class="none" d="M48 0v14"/><path class="whisker {side}" d="M{a:.1f} 7H{b:.1f}"/>'
-        f'<circle class="{side}" cx="{v:.1f}" cy="7" r="3"/></svg>'
+        f'<path class="none" d="M48 0v14"/><path class="whisker {colour}" d="M{a:.1f} 7H{b:.1f}"/>'
+        f'<circle class="{colour}" cx="{v:.1f}" cy="7" r="3"/></svg>'
     )
 
 
@@ -211,6 +229,12 @@ def _log_ticks(low: float, high: float) -> list[float]:
         if len(ticks) >= 4:
             return _thin(ticks, TICKS + 2)
     return _linear_ticks(low, high)
+
+
+def _binary_ticks(low: float, high: float) -> list[float]:
+    """Return powers of two, as many as there is room for; inside one octave the linear steps."""
+    ticks = [2.0**e for e in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
+    return _thin(ticks, TICKS + 2) if len(ticks) >= 2 else _linear_ticks(low, high)
 
 
 def _linear_ticks(low: float, high: float) -> list[float]:

@@ -21,13 +21,14 @@ VERDICT_CLASSES = {
     "not reproduced": "bad",
     "incomparable": "bad",
     "invalid": "bad",
+    "NO": "bad",
     "equivalent": "even",
     "partly": "even",
 }
 """Class of the style sheet for each verdict; the rest stays quiet."""
 TEXT_COLUMNS = frozenset(
-    {"technique", "verdict", "suite", "metric", "what", "why", "reason", "status", "paper", "run", "file"}
-)
+    ("technique", "verdict", "suite", "metric", "what", "why", "reason", "status", "paper", "run", "file")
+) | frozenset(("claim", "found", "id", "results", "sha256"))
 """Columns that stay on the left even when a text begins with a digit."""
 
 
@@ -117,7 +118,7 @@ def _begins_with_digit(text: str) -> bool:
 
 def body_cell(header: str, text: str, kind: str) -> Cell:
     """Mark up one text below a header."""
-    if header in ("verdict", "status"):
+    if header in ("verdict", "status", "reached"):
         return Cell(text=text, kind=f"{kind} verdict {verdict_class(text)}")
     return Cell(text=text, kind=kind)
 

@@ -17,13 +17,17 @@ from paceline.report.tables import ABSENT, format_effect, format_estimate, forma
 from paceline.store import RunRecord
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Code", ("tool_version", "code", "techniques", "suites", "plan_sha256")),
-    ("Runner and container", ("runner", "container")),
-    ("Host and device", ("host_class", "host", "device", "telemetry")),
-    ("Environment", ("environment", "flags", "seeds")),
+    ("Code", ("code",)),
+    ("Runner", ("runner",)),
+    ("Container", ("container",)),
+    ("Host", ("host",)),
+    ("Device", ("device",)),
+    ("Load when it began", ("telemetry",)),
+    ("Environment", ("environment",)),
+    ("Settings and seeds", ("flags", "seeds")),
 )
-"""Provenance by heading; packages, the plan and the request have places of their own."""
-ELSEWHERE = frozenset({"diff", "claims", "freeze", "why"})
+"""Provenance by heading; suites, techniques, packages and the request have places of their own."""
+ELSEWHERE = frozenset({"diff", "freeze"})
 MAX_TEXT = 2000
 
 
@@ -40,13 +44,39 @@ def reproduce_command(run: Run) -> str | None:
 
 
 def provenance(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return headings with flat name and value pairs; an absent fact says so."""
+    """Return headings with flat name and value pairs; a heading without facts has none."""
     data = run.model_dump(mode="json")
     found = []
     for heading, keys in SECTIONS:
-        rows = [pair for key in keys for pair in flat(key, data[key])]
+        facts = [item for key in keys for item in (data[key] or {}).items() if item[0] not in ELSEWHERE]
+        rows = [pair for name, part in facts for pair in flat(name, part)]
         found.append((heading, rows))
     return found
+
+
+def source_grids(run: Run) -> list[Grid]:
+    """Return the suites and technique files of a run with their digests."""
+    suites: list[list[Cell | str]] = [
+        [str(s.get("suite")), str(s.get("version")), str(s.get("baseline")), str(s.get("file")), _digest(s)]
+        for s in run.suites
+    ]
+    techniques: list[list[Cell | str]] = [
+        [
+            name,
+            str(facts.get("paper") or ABSENT),
+            str(facts.get("module") or facts.get("file")),
+            _digest(facts),
+        ]
+        for name, facts in sorted(run.techniques.items())
+    ]
+    return [
+        rows_grid("suites", ("suite", "version", "baseline", "file", "sha256"), suites),
+        rows_grid("techniques", ("technique", "paper", "source", "sha256"), techniques),
+    ]
+
+
+def _digest(facts: Mapping[str, Any]) -> Cell:
+    return Cell(text=str(facts.get("sha256") or ABSENT)[:16], kind="text mono")
 
 
 def flat(name: str, value: Any) -> list[tuple[str, str]]:
@@ -135,9 +165,9 @@ def claim_grid(results: Sequence[ClaimResult], run_hrefs: Mapping[str, str]) -> 
         found = measured(c)
         rows.append(
             [
-                Cell(text=f"{c.suite} · {c.claim_id}", kind="text"),
+                Cell(text=f"{c.suite} · {c.claim_id}", kind="text broken"),
                 Cell(text=f"“{c.quote}” ({c.scope})", kind="text prose"),
-                f"{c.metric} of {c.technique}" + (f" against {c.versus}" if c.versus else ""),
+                Cell(text=_measure(c), kind="text broken"),
                 c.expectation,
                 Cell(text=found, href=link if c.worst is not None else None, kind="text"),
                 c.verdict,
@@ -146,6 +176,11 @@ def claim_grid(results: Sequence[ClaimResult], run_hrefs: Mapping[str, str]) -> 
         )
     headers = ("claim", "the paper says", "measure", "expected", "found", "verdict", "why")
     return rows_grid("claims", headers, rows)
+
+
+def _measure(claim: ClaimResult) -> str:
+    against = f" against {claim.versus}" if claim.versus else ""
+    return f"{claim.metric} of {claim.technique}{against}"
 
 
 def measured(claim: ClaimResult) -> str:

@@ -21,8 +21,8 @@ from paceline.record import STATUSES
 from paceline.report import boardpages as pages
 from paceline.report import runpages as runs
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, unusable
-from paceline.report.html import STYLE, Grid, environment, style_sheet
-from paceline.report.tables import primary_metric, varying_params
+from paceline.report.html import STYLE, Grid, environment, style_sheet, verdict_class
+from paceline.report.tables import format_param, primary_metric, varying_params
 from paceline.store import Loaded, RunRecord
 
 MARKER = ".paceline-site"
@@ -159,10 +159,10 @@ class _Site:
             board=board,
             point=point,
             name=pages.point_name(point, keys),
-            params=[(k, runs.format_param(k, v)) for k, v in point.params.items()],
+            params=[(k, format_param(k, v)) for k, v in point.params.items()],
             run_href=self.run_hrefs[point.run.run_id],
             grid=pages.board_grid([point], self.comparisons.get(id(point), []), {}, "at this point"),
-            chart=pages.distribution(point, names),
+            charts=pages.distributions(point, names),
             launches=pages.launch_grid(point),
             metrics=pages.metric_grid(point),
             evidence=pages.evidence_grid(point),
@@ -191,7 +191,7 @@ class _Site:
                 places = {id(p): point_hrefs.get((p.run.run_id, p.suite, p.block)) for p in own}
                 hrefs = {key: f"../{href}" for key, href in places.items() if href}
                 grids.append(pages.board_grid(own, comparisons, hrefs, suite))
-                failures.append(pages.failure_grid(own, varying_params(own)))
+                failures.append(pages.failure_grid(own, varying_params(own), suite))
         return self.render(
             "run.html",
             root="../",
@@ -201,6 +201,7 @@ class _Site:
             counts=runs.counts_text(runs.run_counts(record)),
             command=runs.reproduce_command(record.run),
             provenance=runs.provenance(record.run),
+            sources=runs.source_grids(record.run),
             packages=runs.packages(record.run),
             python=(record.run.packages or {}).get("python"),
             skipped=runs.skipped_grid(record.run),
@@ -223,7 +224,7 @@ class _Site:
             verdicts=runs.verdict_counts(self.given.ledger),
             num_papers=len(self.given.ledger),
             grids=grids,
-            verdict_class=runs.verdict_class,
+            verdict_class=verdict_class,
         )
 
     def calibration_page(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from paceline.compare import Cell, Comparison, Point, RunComparison, compared, grade_of, ranks
+from paceline.compare import GRADES, Cell, Comparison, Point, RunComparison, compared, grade_of, ranks
 from paceline.family import load_family
 from paceline.stats import Estimate, estimate_value
 from paceline.units import format_quantity, format_size
@@ -51,6 +51,8 @@ def format_estimate(estimate: Estimate, unit: str) -> str:
         return text
     if estimate.low == estimate.high:
         return text
+    if estimate.method == "Wilson":
+        return f"{text} [{format_quantity(estimate.low, unit)}, {format_quantity(estimate.high, unit)}]"
     if estimate.value > 0:
         half = (estimate.high - estimate.low) / 2 / estimate.value
         if half > 1:
@@ -101,10 +103,8 @@ def format_rank(interval: tuple[int, int] | None) -> str:
 
 def varying_params(points: Sequence[Point]) -> list[str]:
     """Return the parameters that tell the points of a board apart, most important first."""
-    names: dict[str, set[str]] = {}
-    for point in points:
-        for key, value in point.params.items():
-            names.setdefault(key, set()).add(str(value))
+    known = dict.fromkeys(key for point in points for key in point.params)
+    names = {key: {str(point.params.get(key)) for point in points} for key in known}
     first = ("size_bytes", "ranks", "link", "dtype")
     varying = [k for k, v in names.items() if len(v) > 1 and k not in HIDDEN_PARAMS]
     return sorted(varying, key=lambda k: (first.index(k) if k in first else len(first), k))
@@ -126,7 +126,7 @@ def board_table(points: Sequence[Point], comparisons: Iterable[Comparison]) -> T
         "technique",
         "rank",
         primary,
-        "× baseline",
+        effect_header(points),
         "verdict",
         *secondary,
         "n",
@@ -164,6 +164,12 @@ def primary_metric(points: Sequence[Point]) -> str:
     """Return the metric that a board is ranked by: the first that the suite compares and that was measured."""
     shown = _metrics_shown(points)
     return shown[0] if shown else load_family(points[0].family).default_metrics[0]
+
+
+def effect_header(points: Sequence[Point]) -> str:
+    """Return the heading of a board's effects: ratios or differences, as the primary metric is compared."""
+    metric = load_family(points[0].family).metric(primary_metric(points))
+    return "× baseline" if metric.compared_by == "ratio" else "− baseline"
 
 
 def _metrics_shown(points: Sequence[Point]) -> list[str]:
@@ -217,8 +223,8 @@ def _cell_text(point: Point, cell: Cell | None) -> str:
 def _notes(points: Sequence[Point]) -> list[str]:
     counts = [len(c.values) for p in points for c in p.cells.values()]
     notes = []
-    if counts and min(counts) < 5:
-        notes.append("grade C: exploratory (fewer than five launches, or uncommitted code)")
+    grades = {grade_of(p.run, len(c.values)) for p in points for c in p.cells.values()}
+    notes += [f"grade {grade}: {GRADES[grade]}" for grade in ("C", "D") if grade in grades]
     flagged = sum(1 for p in points for c in p.cells.values() if "bimodal" in c.flags)
     if flagged:
         notes.append(

@@ -142,6 +142,7 @@ class ThreadHub:
         self.timeout_s = timeout_s
         self.condition = threading.Condition()
         self.mail: dict[tuple[int, int], deque[Tensor]] = defaultdict(deque)
+        self.expected: dict[tuple[int, int], deque[_Receive]] = defaultdict(deque)
         self.meeting = threading.Barrier(world_size, timeout=timeout_s)
         self.board: dict[int, Tensor] = {}
 
@@ -152,13 +153,19 @@ class _Sent:
 
 
 class _Receive:
+    """A receive that takes its message when waited for, after the earlier receives from the same rank took theirs."""
+
     def __init__(self, hub: ThreadHub, source: int, rank: int, tensor: Tensor) -> None:
         self._hub, self._key, self._tensor, self._done = hub, (source, rank), tensor, False
+        hub.expected[self._key].append(self)
 
     def wait(self) -> None:
-        if self._done:
-            return
+        while not self._done:
+            self._hub.expected[self._key].popleft()._take()
+
+    def _take(self) -> None:
         hub = self._hub
+        self._done = True
         with hub.condition:
             if not hub.condition.wait_for(lambda: bool(hub.mail[self._key]), timeout=hub.timeout_s):
                 raise TimeoutError(f"no message from rank {self._key[0]} within {hub.timeout_s} s")
@@ -169,7 +176,6 @@ class _Receive:
                 f"{self._key[0]}, which sent {message.numel()} × {message.dtype}"
             )
         self._tensor.copy_(message.view(self._tensor.shape))
-        self._done = True
 
 
 class ThreadTransport:

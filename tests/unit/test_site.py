@@ -1,0 +1,440 @@
+"""The static site: what its pages say is what the records hold, whoever wrote them."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from click.testing import CliRunner
+
+from paceline.claims import ledger
+from paceline.cli import application
+from paceline.compare import compare_points, points_of
+from paceline.errors import UserError
+from paceline.papers import load_papers
+from paceline.record import Measurement, MetricId, Run
+from paceline.report.boards import select
+from paceline.report.html import page_of_tables
+from paceline.report.site import MARKER, SiteInput, render_site, write_site
+from paceline.report.tables import Table, board_table
+from paceline.stats import launch_statistic
+from paceline.store import Loaded, RecordWriter, RunRecord, load
+
+EVIL = "<script>alert(1)</script>\"'&"
+CONTRACT = "c0ffee"
+SUITE = {
+    "suite": "collectives/all-reduce",
+    "version": 1,
+    "family": "collectives",
+    "file": "all-reduce.yaml",
+    "sha256": "00",
+    "why": "Because.",
+    "baseline": "native",
+    "metrics": {"latency": 0.02, "wire_bytes": 0.0},
+    "claims": [],
+}
+
+
+def run_line(number: int, **changes: Any) -> Run:
+    facts: dict[str, Any] = {
+        "run_id": f"0193{number:04x}-0000-7000-8000-000000000000",
+        "started": f"2026-11-{1 + number % 27:02d}T10:00:00.000Z",
+        "reason": "manual",
+        "argv": ["paceline", "run", "collectives/all-reduce"],
+        "tool_version": "0.1.0",
+        "suites": [SUITE],
+        "runner": {"name": "local-cpu"},
+        "code": {"commit": "a" * 40, "dirty": False},
+        "techniques": {"collectives/ring": {"file": "ring.py", "sha256": "11", "paper": None}},
+        "packages": {"python": "3.11", "freeze": ["numpy==2.0"]},
+        "host": {"cpu": "Test CPU", "caches": {}},
+        "host_class": "Test CPU, 2 cores",
+        "environment": {"OMP_NUM_THREADS": "1"},
+    }
+    return Run(**{**facts, **changes})
+
+
+def measurement(
+    run: Run, label: str, size: int, launch: int, metric: str = "latency", **changes: Any
+) -> Measurement:
+    unit, statistic = {"latency": ("s", "median"), "wire_bytes": ("B", "median")}[metric]
+    scale = {"native": 1.0, "ring": 1.5}.get(label, 0.7)
+    base = 1e-4 * scale * (size / 4096) ** 0.5 * (1 + 0.01 * launch)
+    samples = [base * (1 + 0.02 * i) for i in range(7)] if metric == "latency" else [float(size)]
+    facts: dict[str, Any] = {
+        "record_id": f"{run.run_id}{label}{size}{launch}{metric}",
+        "run_id": run.run_id,
+        "suite": "collectives/all-reduce",
+        "suite_version": 1,
+        "family": "collectives",
+        "block": f"block-{size}",
+        "case_id": f"{label}-{size}",
+        "series_key": f"{label}-{size}-{metric}",
+        "launch": launch,
+        "params": {
+            "op": "all_reduce",
+            "size_bytes": size,
+            "dtype": "float32",
+            "ranks": 2,
+            "link": "loopback",
+        },
+        "technique": label,
+        "label": label,
+        "role": "baseline" if label == "native" else "technique",
+        "scale": {"nodes": 1, "ranks": 2},
+        "metric": MetricId(name=metric, unit=unit, better="lower", statistic=statistic, contract_id=CONTRACT),
+        "samples": samples,
+        "value": launch_statistic(samples, statistic),
+        "n": len(samples),
+        "status": "ok",
+        "correctness": {"passed": True, "oracle": "exact"},
+    }
+    return Measurement(**{**facts, **changes})
+
+
+def failed(run: Run, label: str, size: int, launch: int, reason: str, status: str = "crashed") -> Measurement:
+    nothing = {"samples": [], "value": None, "n": 0, "correctness": None}
+    return measurement(run, label, size, launch, status=status, reason=reason, **nothing)
+
+
+def record(
+    number: int = 1, *, launches: int = 5, sizes: tuple[int, ...] = (4096, 65536), **changes: Any
+) -> RunRecord:
+    run = run_line(number, **changes)
+    lines = [
+        measurement(run, label, size, launch, metric)
+        for size in sizes
+        for launch in range(launches)
+        for label in ("native", "ring", "tree")
+        for metric in ("latency", "wire_bytes")
+    ]
+    lines.append(failed(run, "broken", sizes[0], 0, "rank 1: ZeroDivisionError"))
+    return RunRecord(
+        path=Path(f"{run.run_id}.jsonl"), run=run, measurements=tuple(lines), events=(), sealed=True
+    )
+
+
+def render(*records: RunRecord, **extra: Any) -> dict[str, str]:
+    return dict(render_site(SiteInput(loaded=Loaded(records=list(records)), **extra)))
+
+
+class Page(HTMLParser):
+    """Links, ids, rows, headings and scripts of one page; every opened element must be closed."""
+
+    VOID = frozenset({"meta", "link", "br", "path", "circle"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+        self.rows: list[list[str]] = []
+        self.attributes: dict[str, dict[str, str | None]] = {}
+        self.open: list[str] = []
+        self.titles = ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.tags.append(tag)
+        self.attributes.setdefault(tag, found)
+        self.links += [v for k in ("href", "src") if (v := found.get(k)) is not None]
+        self.ids += [v for v in [found.get("id")] if v is not None]
+        assert not [k for k in found if k.startswith("on")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "title" in self.open:
+            self.titles += data
+        if self.open and any(t in self.open for t in ("td", "th")) and "tr" in self.open:
+            self.rows[-1][-1] += data
+
+
+def html_pages(files: dict[str, str]) -> Iterator[tuple[str, Page]]:
+    for name, text in files.items():
+        if name.endswith(".html"):
+            yield name, Page(text)
+
+
+def test_every_link_of_every_page_leads_to_a_file_and_an_anchor_of_the_site() -> None:
+    papers = ledger(load_papers(), []).rows
+    files = render(record(1), record(2, sizes=(4096,)), ledger=papers, suites=[SUITE])
+    ids = {name: set(page.ids) for name, page in html_pages(files)}
+    for name, page in html_pages(files):
+        for link in page.links:
+            parts = urlsplit(link)
+            if link == "data:,":
+                continue
+            assert not parts.scheme and not parts.netloc, link
+            target = name if not parts.path else str(Path(name).parent / unquote(parts.path))
+            target = re.sub(r"[^/]+/\.\./", "", target)
+            assert target in files, (name, link)
+            assert not parts.fragment or parts.fragment in ids[target], (name, link)
+
+
+def test_every_page_has_a_language_one_heading_of_its_own_and_no_script() -> None:
+    titles = {}
+    for name, page in html_pages(render(record(1), calibration={"fake": []})):
+        assert page.attributes["html"]["lang"] == "en"
+        assert page.tags.count("h1") == 1, name
+        assert page.tags.count("main") == 1
+        assert "script" not in page.tags
+        assert len(page.ids) == len(set(page.ids))
+        titles[name] = page.titles
+    assert all(titles.values())
+    assert len({t for n, t in titles.items() if "/" not in n}) == 4
+
+
+def test_the_same_records_give_the_same_bytes_in_any_order() -> None:
+    first = render(record(1), record(2), record(3, sizes=(8,)))
+    second = render(record(3, sizes=(8,)), record(2), record(1))
+    assert first == second
+
+
+def test_the_numbers_on_the_board_are_those_of_the_tables() -> None:
+    given = record(1)
+    files = render(given)
+    points = points_of(given)
+    table = board_table(points, compare_points(points))
+    for name in ("index.html", next(n for n in files if n.startswith("boards/"))):
+        rows = [row for row in Page(files[name]).rows if any("ms" in c or "µs" in c for c in row)]
+        expected = [list(row[1:]) for row in table.rows if row[2] != "–"]
+        shown = [row[-len(table.headers) + 1 :] for row in rows]
+        assert shown == expected
+
+
+def test_an_interval_has_the_colour_of_its_verdict() -> None:
+    text = render(record(1, launches=2))["index.html"]
+    rows = re.findall(r"<tr.*?</tr>", text, flags=re.DOTALL)
+    drawn = [row for row in rows if "<circle" in row]
+    assert drawn
+    for row in drawn:
+        expected = "bad" if ">slower<" in row else "good" if ">faster<" in row else "open"
+        assert f'<circle class="{expected}"' in row
+
+
+def test_a_board_holds_the_newest_run_of_the_best_grade() -> None:
+    old, newest, exploratory = record(1), record(2), record(3, launches=2)
+    (board,) = select([old, newest, exploratory]).boards
+    assert {p.run.run_id for p in board.points} == {newest.run_id}
+    assert [p.run.run_id for p in board.history[0]] == [
+        exploratory.run_id,
+        newest.run_id,
+        old.run_id,
+    ]
+
+
+def test_runs_on_other_hardware_or_in_another_image_stand_on_boards_of_their_own() -> None:
+    other = record(2, host_class="Another CPU")
+    image = record(3, container={"image_class": "cuda"})
+    boards = select([record(1), other, image]).boards
+    assert len(boards) == 3
+    assert len({b.slug for b in boards}) == 3
+
+
+def test_a_point_under_an_older_contract_is_counted_and_not_shown() -> None:
+    old = record(1)
+    metric = MetricId(name="latency", unit="s", better="lower", statistic="median", contract_id="older")
+    lines = tuple(
+        m.model_copy(update={"metric": metric}) if m.metric.name == "latency" else m for m in old.measurements
+    )
+    old = RunRecord(path=old.path, run=old.run, measurements=lines, events=(), sealed=True)
+    (board,) = select([old, record(2, sizes=(8,))]).boards
+    assert [p.params["size_bytes"] for p in board.points] == [8]
+    assert board.num_superseded == 2
+
+
+def test_calibration_runs_stay_off_the_leaderboard() -> None:
+    assert select([record(1, reason="calibrate")]).boards == ()
+
+
+def test_a_record_of_an_unknown_family_is_named_and_breaks_nothing() -> None:
+    given = record(1)
+    lines = tuple(m.model_copy(update={"family": "alchemy"}) for m in given.measurements)
+    strange = RunRecord(path=given.path, run=given.run, measurements=lines, events=(), sealed=True)
+    files = render(strange)
+    assert "alchemy" in files["index.html"]
+    assert "No results yet" in files["index.html"]
+
+
+def test_failures_stand_with_their_reasons_on_board_point_and_run() -> None:
+    files = render(record(1))
+    for folder in ("boards/", "runs/"):
+        assert any("ZeroDivisionError" in text for name, text in files.items() if name.startswith(folder))
+    assert sum("ZeroDivisionError" in text for name, text in files.items() if name.startswith("cases/")) == 1
+
+
+def test_a_technique_that_lost_a_launch_says_so_beside_its_name() -> None:
+    given = record(1)
+    lines = [m for m in given.measurements if not (m.label == "ring" and m.launch == 2)]
+    lines.append(failed(given.run, "ring", 4096, 2, "wrong sum", status="incorrect"))
+    partly = RunRecord(path=given.path, run=given.run, measurements=tuple(lines), events=(), sealed=True)
+    assert "1 incorrect" in render(partly)["index.html"]
+
+
+def test_nothing_that_a_record_says_becomes_markup() -> None:
+    run = run_line(
+        1,
+        host_class=EVIL,
+        runner={"name": EVIL, EVIL: EVIL},
+        argv=[EVIL],
+        suites=[{**SUITE, "why": EVIL, "file": EVIL}],
+        techniques={EVIL: {"file": EVIL}},
+        packages={"python": EVIL, "freeze": [EVIL]},
+        request=EVIL,
+        linked_run=EVIL,
+        environment={EVIL: EVIL},
+        code={"commit": EVIL, "dirty": True, "changed_files": [EVIL], "diff": EVIL},
+        plan={"skipped": [{"suite": EVIL, "params": {EVIL: EVIL}, "label": EVIL, "reason": EVIL}]},
+    )
+    lines = [
+        measurement(
+            run,
+            label,
+            size,
+            launch,
+            flags=[EVIL],
+            stop_reason=EVIL,
+            correctness={"passed": True, "oracle": EVIL},
+        )
+        for label in ("native", EVIL)
+        for size in (8, 4096)
+        for launch in range(2)
+    ]
+    lines.append(failed(run, EVIL + "2", 8, 0, EVIL))
+    evil = RunRecord(path=Path(f"{EVIL}.jsonl"), run=run, measurements=tuple(lines), events=(), sealed=True)
+    papers = {
+        p.slug: p.model_copy(update={"title": EVIL, "claim": EVIL}) for p in list(load_papers().values())[:3]
+    }
+    loaded = Loaded(records=[evil], retracted={EVIL: EVIL})
+    files = dict(
+        render_site(
+            SiteInput(
+                loaded=loaded,
+                ledger=ledger(papers, []).rows,
+                suites=[{**SUITE, "suite": EVIL, "why": EVIL}],
+                calibration={EVIL: {"figures": [{EVIL: EVIL, "value": EVIL}], EVIL: EVIL}},
+            )
+        )
+    )
+    for name, text in files.items():
+        assert re.fullmatch(r"[A-Za-z0-9._/-]+", name), name
+        assert "<script" not in text, name
+    pages = dict(html_pages(files))
+    assert all("script" not in page.tags for page in pages.values())
+    assert any(EVIL in cell for row in pages["index.html"].rows for cell in row)
+
+
+def test_a_page_of_tables_is_escaped_and_needs_no_other_file() -> None:
+    table = Table(title=EVIL, headers=("technique", "verdict"), rows=((EVIL, "faster"),), notes=(EVIL,))
+    page = Page(page_of_tables("Comparison", [table]))
+    assert page.rows == [["technique", "verdict"], [EVIL, "faster"]]
+    assert page.links == ["data:,"]
+    assert "script" not in page.tags
+
+
+def test_a_store_without_runs_gives_honest_empty_pages() -> None:
+    files = render(suites=[SUITE])
+    assert "No results yet" in files["index.html"]
+    assert "Not measured yet" in files["calibration.html"]
+    assert "collectives/all-reduce" in files["index.html"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [{"name": "false-alarms", "trials": 200, "alarms": 7, "rate": 0.035, "interval": [0.017, 0.07]}],
+        {"figures": [{"name": "false-alarms", "value": 0.035, "hits": 7, "trials": 200, "reached": True}]},
+        {"rate": 0.035, "nested": {"trials": 200}},
+        ["odd", 3],
+        "not a table",
+    ],
+)
+def test_calibration_figures_of_any_shape_are_shown(document: Any) -> None:
+    text = render(calibration={"fake": document})["calibration.html"]
+    Page(text)
+    leaf = "3.50%" if isinstance(document, list) and isinstance(document[0], dict) else ""
+    assert leaf in text and "Not measured yet" not in text
+
+
+def test_every_paper_of_the_ledger_stands_on_the_claims_page() -> None:
+    papers = load_papers()
+    text = render(ledger=ledger(papers, []).rows)["claims.html"]
+    page = Page(text)
+    assert set(papers) <= set(page.ids)
+
+
+def test_a_folder_that_is_not_a_site_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(UserError, match="not a site"):
+        write_site(iter([("index.html", "")]), tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_a_failing_build_leaves_the_earlier_site_as_it_was(tmp_path: Path) -> None:
+    target = tmp_path / "site"
+    write_site(iter([(MARKER, ""), ("index.html", "old")]), target)
+
+    def broken() -> Iterator[tuple[str, str]]:
+        yield "index.html", "new"
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        write_site(broken(), target)
+    assert (target / "index.html").read_text() == "old"
+    write_site(iter([(MARKER, ""), ("other.html", "new")]), target)
+    assert sorted(p.name for p in target.iterdir()) == [MARKER, "other.html"]
+    assert [p.name for p in tmp_path.iterdir()] == ["site"]
+
+
+def test_the_command_builds_the_same_site_twice(tmp_path: Path) -> None:
+    given = record(1)
+    writer = RecordWriter(tmp_path / "res", given.run)
+    writer.write(*given.measurements)
+    writer.seal()
+    assert len(load([tmp_path / "res"]).records) == 1
+    contents = []
+    for name in ("a", "b"):
+        target = tmp_path / name
+        options = ["site", "build", "--results", str(tmp_path / "res"), "--output", str(target), "--json"]
+        result = CliRunner().invoke(application, options, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.output)["runs"] == 1
+        files = sorted(p for p in target.rglob("*") if p.is_file())
+        contents.append({str(p.relative_to(target)): p.read_bytes() for p in files})
+    assert contents[0] == contents[1]
+    assert not [name for name, data in contents[0].items() if str(tmp_path).encode() in data]
+
+
+def test_the_time_of_a_build_grows_with_the_number_of_runs_not_its_square() -> None:
+    def seconds(count: int) -> float:
+        records = [record(n, launches=2, sizes=(4096,)) for n in range(count)]
+        begin = time.process_time()
+        for _ in render_site(SiteInput(loaded=Loaded(records=records))):
+            pass
+        return time.process_time() - begin
+
+    seconds(5)
+    few, many = seconds(15), seconds(90)
+    assert many < 6 * few * 2.5
