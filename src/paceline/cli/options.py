@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -51,8 +52,35 @@ def json_option(command: Command) -> Command:
 
 
 def print_json(data: Any) -> None:
-    """Print plain data as indented JSON with sorted keys."""
-    click.echo(json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, default=str))
+    """Print plain data as indented JSON with sorted keys; what is not a finite number is null."""
+    text = json.dumps(
+        _plain(data), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False, default=str
+    )
+    click.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, dict):
+        return {key: _plain(value) for key, value in data.items()}
+    return [_plain(value) for value in data] if isinstance(data, list | tuple) else data
+
+
+class Margin(click.ParamType):
+    """A margin: a finite number that is not negative."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number, or fail with what is accepted."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not 0 <= number < math.inf:
+            self.fail(f"'{value}' is not a number of at least 0, such as 0.02", param, ctx)
+        return number
 
 
 def expand_suites(names: Sequence[str], extra: Sequence[Path] = ()) -> list[Suite]:

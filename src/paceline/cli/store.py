@@ -12,7 +12,7 @@ import click
 from paceline import custody
 from paceline import store as records
 from paceline.cli.options import default_results, json_option, print_json, results_option
-from paceline.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE
+from paceline.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE, UserError
 from paceline.record import Event, utc
 
 
@@ -21,13 +21,21 @@ def store() -> None:
     """List, verify, merge, compact or retract records."""
 
 
+def _opened(results: Path | None) -> Path:
+    """Return a store to read; the default one may not exist yet, one that was named must."""
+    if results is not None and not results.is_dir():
+        raise UserError("no such store", where=str(results), expected="a folder of records")
+    return results or default_results()
+
+
 @store.command("ls")
 @click.option("--partial", is_flag=True, help="Also interrupted runs.")
 @results_option
 @json_option
 def list_runs(partial: bool, results: Path | None, as_json: bool) -> None:
     """List runs, oldest first."""
-    loaded = records.load([results or default_results()], partial=partial)
+    root = _opened(results)
+    loaded = records.load([root] if root.is_dir() else [], partial=partial)
     rows: list[dict[str, Any]] = []
     for record in loaded.records:
         if record.run.reason == "correction":
@@ -61,7 +69,7 @@ def list_runs(partial: bool, results: Path | None, as_json: bool) -> None:
 @json_option
 def verify(results: Path | None, as_json: bool) -> None:
     """Check digests, seals and statistics of every record; find changed, missing and unknown files."""
-    root = results or default_results()
+    root = _opened(results)
     problems = custody.verify(root)
     total = len(records.record_paths(root))
     if as_json:
@@ -92,7 +100,7 @@ def merge(sources: tuple[Path, ...], results: Path | None) -> None:
 @results_option
 def compact(output: Path | None, results: Path | None) -> None:
     """Write all measurements to one Parquet file: a cache that can be deleted at any time."""
-    root = results or default_results()
+    root = _opened(results)
     target = output or root / "cache" / "measurements.parquet"
     click.echo(f"{custody.compact(root, target)} rows in {target}")
 
@@ -103,7 +111,7 @@ def compact(output: Path | None, results: Path | None) -> None:
 @results_option
 def retract(run: str, reason: str, results: Path | None) -> None:
     """Withdraw a RUN: the record stays, no report shows it."""
-    root = results or default_results()
+    root = _opened(results)
     record = records.load([root]).find(run)
     path = custody.retract(root, record.run_id, reason)
     click.echo(f"retracted {record.run_id}; correction {path}")
@@ -114,7 +122,7 @@ def retract(run: str, reason: str, results: Path | None) -> None:
 @results_option
 def baseline(run: str, results: Path | None) -> None:
     """Make a RUN the one that `gate` compares with, for its suites, runner and host class."""
-    root = results or default_results()
+    root = _opened(results)
     record = records.load([root]).find(run)
     data = {
         "run_id": record.run_id,
