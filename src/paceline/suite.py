@@ -16,6 +16,7 @@ from paceline import content
 from paceline.errors import UserError, UserErrors, expected_one_of
 from paceline.family import Family, Parameter, Scalar, load_family
 from paceline.grammar import (
+    Claim,
     Protocol,
     RawScalar,
     SuiteModel,
@@ -277,40 +278,44 @@ def _claim_errors(suite: Suite, labels: list[str]) -> Iterator[UserError]:
                 where=suite.located.where((*at, "paper")),
                 expected=expected_one_of(claim.paper, suite.papers),
             )
-        measure = claim.measure
-        if measure.metric not in {m.name for m in suite.family.metrics}:
-            yield UserError(
-                f"the {suite.family.name} family has no metric '{measure.metric}'",
-                where=suite.located.where((*at, "measure", "metric")),
-                expected=expected_one_of(measure.metric, (m.name for m in suite.family.metrics)),
-            )
-        versus = Versus(technique=measure.versus) if isinstance(measure.versus, str) else measure.versus
-        for name, key in (
-            (measure.technique, "technique"),
-            (versus and versus.technique, "versus"),
-        ):
-            if name and name not in labels:
-                yield UserError(
-                    f"the suite has no technique '{name}'",
-                    where=suite.located.where((*at, "measure", key)),
-                    expected=expected_one_of(name, labels),
-                )
-        needs_other_side = not claim.expect.kind.startswith("value")
-        if needs_other_side and versus is None:
-            yield UserError(
-                f"'{claim.expect.kind}' compares two sides",
-                where=suite.located.where((*at, "measure")),
-                expected="a 'versus' technique, or value_at_most / value_at_least",
-            )
-        yield from _parameter_errors(
-            suite, (*at, "measure", "where"), {k: [v] for k, v in measure.where.items()}
+        yield from _measure_errors(suite, (*at, "measure"), claim, labels)
+
+
+def _measure_errors(
+    suite: Suite, at: tuple[str | int, ...], claim: Claim, labels: list[str]
+) -> Iterator[UserError]:
+    measure = claim.measure
+    if measure.metric not in {m.name for m in suite.family.metrics}:
+        yield UserError(
+            f"the {suite.family.name} family has no metric '{measure.metric}'",
+            where=suite.located.where((*at, "metric")),
+            expected=expected_one_of(measure.metric, (m.name for m in suite.family.metrics)),
         )
-        if versus is not None:
-            yield from _parameter_errors(
-                suite,
-                (*at, "measure", "versus", "where"),
-                {k: [v] for k, v in versus.where.items()},
+    versus = Versus(technique=measure.versus) if isinstance(measure.versus, str) else measure.versus
+    for name, key in (
+        (measure.technique, "technique"),
+        (versus and versus.technique, "versus"),
+    ):
+        if name and name not in labels:
+            yield UserError(
+                f"the suite has no technique '{name}'",
+                where=suite.located.where((*at, key)),
+                expected=expected_one_of(name, labels),
             )
+    needs_other_side = not claim.expect.kind.startswith("value")
+    if needs_other_side and versus is None:
+        yield UserError(
+            f"'{claim.expect.kind}' compares two sides",
+            where=suite.located.where(at),
+            expected="a 'versus' technique, or value_at_most / value_at_least",
+        )
+    yield from _parameter_errors(suite, (*at, "where"), {k: [v] for k, v in measure.where.items()})
+    if versus is not None:
+        yield from _parameter_errors(
+            suite,
+            (*at, "versus", "where"),
+            {k: [v] for k, v in versus.where.items()},
+        )
 
 
 def _unknown_parameter(suite: Suite, at: tuple[str | int, ...], key: str) -> UserError:

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from paceline.cli.options import (
-    Margin,
     default_results,
     json_option,
+    margin_option,
     print_json,
     published_results,
     results_option,
@@ -55,7 +55,7 @@ def load_stores(results: Path | None) -> Loaded:
 @click.option("--by", type=click.Choice(("technique", "run")), default=None, help="What A and B are.")
 @click.option("--run", "run_name", default="latest", show_default=True, help="The run, with --by technique.")
 @click.option("--metrics", multiple=True, help="Metrics to compare; default: those that suites name.")
-@click.option("--margin", type=Margin(), default=None, help="Equivalence margin for every metric.")
+@margin_option("Equivalence margin for every metric.")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--force", is_flag=True, help="Compare runs that should not be compared; marked in the output.")
 @results_option
@@ -196,7 +196,7 @@ def _plain_run(c: RunComparison) -> dict[str, Any]:
 @click.command("gate")
 @click.argument("run", default="latest")
 @click.option("--against", default=None, help="Baseline run; default: the one set by `store baseline`.")
-@click.option("--margin", type=Margin(), default=None, help="Tolerated relative change of every metric.")
+@margin_option("Tolerated relative change of every metric.")
 @click.option("--strict", is_flag=True, help="Inconclusive series fail with exit code 4.")
 @results_option
 @json_option

@@ -67,20 +67,15 @@ def _plain(data: Any) -> Any:
     return [_plain(value) for value in data] if isinstance(data, list | tuple) else data
 
 
-class Margin(click.ParamType):
-    """A margin: a finite number that is not negative."""
+def margin_option(text: str) -> Callable[[Command], Command]:
+    """Add ``--margin NUMBER``, finite and not negative."""
 
-    name = "number"
+    def check(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+        if value is not None and not 0 <= value < math.inf:
+            raise click.BadParameter(f"'{value:g}' is not a number of at least 0, such as 0.02")
+        return value
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number, or fail with what is accepted."""
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not 0 <= number < math.inf:
-            self.fail(f"'{value}' is not a number of at least 0, such as 0.02", param, ctx)
-        return number
+    return click.option("--margin", type=float, default=None, callback=check, help=text)
 
 
 def expand_suites(names: Sequence[str], extra: Sequence[Path] = ()) -> list[Suite]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -200,15 +201,7 @@ def _remembered(session: Session, key: str, prove: Callable[[], Passed]) -> Pass
 
 def _measure(session: Session, block: Block, arms: list[Arm], began: float, gate_s: float) -> None:
     protocol = block.protocol
-    limits = Limits(
-        order=protocol["order"],
-        ci_target=protocol["ci_target"],
-        max_seconds=protocol["max_seconds"],
-        min_samples=protocol["min_samples"],
-        max_samples=protocol["max_samples"],
-        warmup=protocol["warmup"],
-        warmup_seconds=protocol["warmup_seconds"],
-    )
+    limits = Limits(**{f.name: protocol[f.name] for f in fields(Limits)})
     rng = random.Random(session.draw_seed("order", block.block))
     for arm in arms:
         arm.rng = random.Random(rng.random())

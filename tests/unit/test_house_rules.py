@@ -1,0 +1,84 @@
+"""Rules of this code that neither ruff nor mypy knows."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import paceline
+from paceline.content import shipped_root
+
+ROOT = shipped_root()
+ENGINE = sorted((ROOT / "src" / "paceline").rglob("*.py"))
+BASELINES = sorted((ROOT / "baselines").rglob("*.py"))
+MAX_LINES = 600
+EXPLAINED_FROM = 400
+MAX_BASELINE_LINES = 300
+MAX_FUNCTION_LINES = 50
+"""Of statements: signature and docstring do not count."""
+VAGUE = {"utils", "util", "helpers", "helper", "misc", "common"}
+
+
+def over_long(files: list[Path], limit: int) -> list[str]:
+    counts = {p: len(p.read_text().splitlines()) for p in files}
+    return [f"{p.relative_to(ROOT)}: {n} lines, at most {limit}" for p, n in counts.items() if n > limit]
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count the lines of a function's statements, without signature and docstring."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(path.read_text())
+    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def test_modules_are_short_enough_to_be_read() -> None:
+    assert over_long(ENGINE, MAX_LINES) == []
+    assert over_long(BASELINES, MAX_BASELINE_LINES) == []
+
+
+def test_a_long_module_explains_itself() -> None:
+    long = [p for p in ENGINE if len(p.read_text().splitlines()) > EXPLAINED_FROM]
+    texts = {p: ast.get_docstring(ast.parse(p.read_text())) or "" for p in long}
+    assert [str(p) for p, text in texts.items() if len(text.splitlines()) < 3] == []
+
+
+def test_functions_are_short() -> None:
+    long = [
+        f"{p.relative_to(ROOT)}:{f.lineno} {f.name}: {body_lines(f)} lines"
+        for p in (*ENGINE, *BASELINES)
+        for f in functions(p)
+        if body_lines(f) > MAX_FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def test_lines_are_counted_without_signature_and_docstring() -> None:
+    (function,) = ast.parse(
+        'def f(\n    a,\n):\n    """Doc\n    string."""\n    b = a\n    return (\n        b\n    )\n'
+    ).body
+    assert isinstance(function, ast.FunctionDef)
+    assert body_lines(function) == 4
+
+
+def test_every_module_begins_with_what_it_is() -> None:
+    assert [str(p) for p in (*ENGINE, *BASELINES) if not ast.get_docstring(ast.parse(p.read_text()))] == []
+
+
+def test_modules_are_named_by_a_noun_and_not_by_their_place() -> None:
+    assert [str(p) for p in ENGINE if p.stem in VAGUE or p.parent.name in VAGUE] == []
+
+
+@pytest.mark.parametrize("name", sorted(paceline.__all__))
+def test_the_public_names_exist(name: str) -> None:
+    assert getattr(paceline, name) is not None
+
+
+def test_the_public_interface_is_small_and_stated() -> None:
+    assert len(paceline.__all__) == len(set(paceline.__all__)) <= 20
+    assert paceline.__all__ == sorted(paceline.__all__)
