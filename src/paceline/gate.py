@@ -24,6 +24,8 @@ class Decision:
     """What the gate found, sorted by verdict; improvements are counted beside regressions."""
 
     wrong: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    """What the baseline run measured and this run could not: crashes, timeouts, memory."""
     worse: list[RunComparison] = field(default_factory=list)
     better: list[RunComparison] = field(default_factory=list)
     equivalent: list[RunComparison] = field(default_factory=list)
@@ -34,7 +36,7 @@ class Decision:
         """Return the gate's exit code: wrong results first, then regressions, then doubt."""
         if self.wrong:
             return EXIT_INCORRECT
-        if self.worse or self.refuted:
+        if self.worse or self.lost or self.refuted:
             return EXIT_REGRESSION
         if strict and self.inconclusive:
             return EXIT_INCONCLUSIVE
@@ -76,11 +78,15 @@ def judge_run(record: RunRecord, base: RunRecord, *, margin: float | None = None
     if reason is not None:
         raise IncomparableError(reason)
     decision = Decision()
+    measured = {(m.suite, m.block, m.label) for m in base.measurements if m.status == "ok"}
     for m in record.measurements:
+        text = f"{m.suite} {m.label} launch {m.launch}: {m.status}: {m.reason}"
         if m.status in WRONG:
-            decision.wrong.append(f"{m.suite} {m.label} launch {m.launch}: {m.status}: {m.reason}")
+            decision.wrong.append(text)
+        elif m.status != "ok" and (m.suite, m.block, m.label) in measured:
+            decision.lost.append(text)
     comparisons = compare_runs(record, base, margin=margin)
-    if not comparisons and not decision.wrong:
+    if not comparisons and not decision.wrong and not decision.lost:
         raise IncomparableError(f"runs {record.run_id} and {base.run_id} share no series")
     bins = {
         "slower": decision.worse,

@@ -207,7 +207,8 @@ def gate(
     results: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare RUN with the baseline run; exit 0 when nothing got worse, 1 on a regression or a refuted claim.
+    """Compare RUN with the baseline run; exit 0 when nothing got worse, 1 on a regression, a
+    technique that now crashes, or a refuted claim.
 
     4: inconclusive (with --strict), 5: a technique gave a wrong result, 6: the runs cannot be compared.
     """
@@ -224,6 +225,7 @@ def gate(
                 "baseline": base.run_id,
                 "exit_code": decision.exit_code(strict=strict),
                 "wrong": decision.wrong,
+                "lost": decision.lost,
                 "worse": [_plain_run(c) for c in decision.worse],
                 "better": [_plain_run(c) for c in decision.better],
                 "inconclusive": len(decision.inconclusive),
@@ -237,6 +239,8 @@ def gate(
             click.echo(run_comparison_table(shown, record.run_id[:8], base.run_id[:8]).render())
         for text in decision.wrong:
             click.echo(f"wrong: {text}")
+        for text in decision.lost:
+            click.echo(f"lost: {text}")
         for claim in decision.refuted:
             click.echo(f"claim refuted: {claim.suite} {claim.claim_id}: {claim.expectation}")
         click.echo(

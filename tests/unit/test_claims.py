@@ -1,0 +1,159 @@
+"""Claims: the table of verdicts, which points and which run decide, and what the ledger says of a paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import record_factory as factory
+
+from paceline.claims import ClaimResult, evaluate, expectation_text, ledger
+from paceline.papers import Paper
+from paceline.store import RunRecord
+
+WOBBLE = [1.0, 1.004, 0.996, 1.002, 0.998]
+
+
+def claim(expect: dict[str, float], **measure: Any) -> dict[str, Any]:
+    return {
+        "id": "one",
+        "paper": "pccl",
+        "quote": "a statement",
+        "scope": "qualitative",
+        "measure": {"metric": "latency", "technique": "ring", "versus": "native", **measure},
+        "expect": expect,
+    }
+
+
+def facts(*claims: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"suite": "collectives/example", "family": "collectives", "claims": list(claims)}]
+
+
+def record(ratio: float, *, launches: int = 5, noise: float = 1.0, **params: Any) -> RunRecord:
+    run = factory.make_run()
+    values = [1 + (w - 1) * noise for w in WOBBLE][:launches]
+    lines = factory.launches(run, "native", [1.0] * launches, params=params)
+    return factory.in_memory(
+        run, lines + factory.launches(run, "ring", [ratio * v for v in values], params=params)
+    )
+
+
+def verdict(expect: dict[str, float], found: RunRecord, **measure: Any) -> ClaimResult:
+    (result,) = evaluate([found], facts(claim(expect, **measure)))
+    return result
+
+
+@pytest.mark.parametrize(
+    ("expect", "ratio", "noise", "name"),
+    [
+        ({"ratio_at_most": 0.8}, 0.7, 1, "reproduced"),
+        ({"ratio_at_most": 0.8}, 0.9, 1, "partly"),  # faster, but not by as much
+        ({"ratio_at_most": 0.8}, 1.2, 1, "not reproduced"),
+        ({"ratio_at_most": 0.8}, 0.8, 1, "inconclusive"),
+        ({"ratio_at_most": 0.8}, 0.7, 90, "inconclusive"),
+        ({"ratio_at_most": 1.5}, 1.6, 1, "not reproduced"),
+        ({"ratio_at_least": 1.5}, 1.6, 1, "reproduced"),
+        ({"ratio_at_least": 1.5}, 1.2, 1, "partly"),
+        ({"ratio_at_least": 1.5}, 0.9, 1, "not reproduced"),
+        ({"ratio_at_least": 0.5}, 0.4, 1, "not reproduced"),
+        ({"equal_within": 0.05}, 1.0, 1, "reproduced"),
+        ({"equal_within": 0.05}, 1.2, 1, "not reproduced"),
+        ({"equal_within": 0.05}, 0.8, 1, "not reproduced"),
+        ({"equal_within": 0.05}, 1.05, 1, "inconclusive"),
+        ({"difference_at_most": 0.3}, 1.2, 1, "reproduced"),
+        ({"difference_at_most": 0.3}, 1.5, 1, "not reproduced"),
+        ({"value_at_most": 1.3}, 1.2, 1, "reproduced"),
+        ({"value_at_most": 1.3}, 1.4, 1, "not reproduced"),
+        ({"value_at_least": 1.3}, 1.4, 1, "reproduced"),
+        ({"value_at_least": 1.3}, 1.2, 1, "not reproduced"),
+    ],
+)
+def test_the_whole_interval_decides(expect: dict[str, float], ratio: float, noise: float, name: str) -> None:
+    assert verdict(expect, record(ratio, noise=noise)).verdict == name
+
+
+def test_one_launch_reproduces_nothing() -> None:
+    found = verdict({"ratio_at_most": 0.8}, record(0.5, launches=1))
+    assert (found.verdict, found.reason) == ("inconclusive", "one launch gives no interval")
+
+
+def test_the_worst_point_decides() -> None:
+    good, bad = record(0.5), record(1.5, size_bytes=8)
+    both = factory.in_memory(
+        good.run,
+        [*good.measurements, *(m.model_copy(update={"run_id": good.run_id}) for m in bad.measurements)],
+    )
+    found = verdict({"ratio_at_most": 0.8}, both)
+    assert found.verdict == "not reproduced"
+    assert len(found.points) == 2
+    assert verdict({"ratio_at_most": 0.8}, both, where={"size_bytes": "4KiB"}).verdict == "reproduced"
+
+
+def test_the_other_side_may_be_another_point_of_the_same_run() -> None:
+    near, far = record(1.0), record(3.0, link="delay-5ms")
+    both = factory.in_memory(near.run, [*near.measurements, *far.measurements])
+    found = verdict(
+        {"ratio_at_least": 2.5}, both, where={"link": "delay-5ms"}, versus={"where": {"link": "loopback"}}
+    )
+    assert (found.verdict, found.versus) == ("reproduced", "ring at link = loopback")
+
+
+def test_the_latest_run_that_measured_it_decides() -> None:
+    older, newer, unrelated = record(1.5), record(0.5), record(0.5, size_bytes=8)
+    (found,) = evaluate(
+        [unrelated, newer, older], facts(claim({"ratio_at_most": 0.8}, where={"size_bytes": 4096}))
+    )
+    assert (found.verdict, found.run_id) == ("reproduced", newer.run_id)
+
+
+def test_a_claim_that_nobody_measured_says_what_it_needs() -> None:
+    for where, runner in (({}, "local-cpu"), ({"link": "delay-1ms"}, "netns-cpu")):
+        (found,) = evaluate([], facts(claim({"ratio_at_most": 0.8}, where=where)))
+        assert (found.verdict, found.reason) == (
+            "not run",
+            f"needs: paceline run collectives/example --runner {runner}",
+        )
+
+
+@pytest.mark.parametrize(
+    ("expect", "text"),
+    [
+        ({"ratio_at_most": 0.5}, "ratio ≤ 0.5"),
+        ({"equal_within": 0}, "equal"),
+        ({"value_at_least": 2}, "value ≥ 2"),
+    ],
+)
+def test_an_expectation_is_said_in_words(expect: dict[str, float], text: str) -> None:
+    assert expectation_text(expect) == text
+
+
+def paper(slug: str, **changes: Any) -> Paper:
+    given = {
+        "slug": slug, "title": slug, "family": "collectives", "group": "g", "tier": 1,
+        "method": "m", "claim": "c", "testable_claim": "t",
+    }  # fmt: skip
+    return Paper(**(given | changes))
+
+
+def test_every_paper_gets_its_worst_verdict_or_the_reason_why_it_has_none() -> None:
+    papers = {
+        p.slug: p
+        for p in (
+            paper("pccl"),
+            paper("later", needs=("2 GPUs",)),
+            paper("nothing", testable_claim="none: no number is given"),
+            paper("outside", family="outside", outside_reason="another field"),
+        )
+    }
+    good = verdict({"ratio_at_most": 0.8}, record(0.5))
+    bad = verdict({"ratio_at_most": 0.8}, record(1.5))
+    (missing,) = evaluate([], facts(claim({"ratio_at_most": 0.8})))
+    built = ledger(papers, [good, bad, missing])
+    assert {r.paper.slug: (r.verdict, r.reason) for r in built.rows} == {
+        "pccl": ("not reproduced", "1 further claims not run"),
+        "later": ("not run", "no suite yet; needs 2 GPUs"),
+        "nothing": ("not run", "no number is given"),
+        "outside": ("outside", "another field"),
+    }
+    assert built.counts() == {"not reproduced": 1, "not run": 2, "outside": 1}
+    assert ledger(papers, [good]).rows[0].verdict == "reproduced"

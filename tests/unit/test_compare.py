@@ -1,0 +1,131 @@
+"""Comparisons: within a run, between runs, and the ones that must not be made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import record_factory as factory
+
+from paceline.compare import compare_points, compare_runs, grade_of, incomparable, points_of, ranks
+from paceline.record import Run
+from paceline.store import RunRecord
+
+FAST, SLOW = [1.00, 1.01, 0.99, 1.02, 1.00], [1.50, 1.52, 1.49, 1.51, 1.50]
+NOISY = [1.4, 0.7, 1.1, 0.9, 1.2]
+
+
+def record(sides: dict[str, list[float]], **changes: Any) -> RunRecord:
+    run = factory.make_run(**changes)
+    return factory.in_memory(run, [m for label, v in sides.items() for m in factory.launches(run, label, v)])
+
+
+def verdicts(found: RunRecord, **options: Any) -> dict[str, str]:
+    return {c.label: c.verdict.name for c in compare_points(points_of(found), **options)}
+
+
+def test_each_technique_is_held_against_the_baseline_of_its_point() -> None:
+    near = [v * 1.004 for v in FAST]
+    found = record({"native": FAST, "ring": SLOW, "tree": [v / 2 for v in FAST], "star": NOISY, "twin": near})
+    assert verdicts(found) == {
+        "ring": "slower",
+        "tree": "faster",
+        "star": "inconclusive",
+        "twin": "equivalent",
+    }
+    assert set(verdicts(found, margin=10.0).values()) == {"equivalent"}
+
+
+def test_verdicts_carry_their_effect_grade_and_adjusted_p_value() -> None:
+    (comparison,) = compare_points(points_of(record({"native": FAST, "ring": SLOW})))
+    assert comparison.effect.value == pytest.approx(1.5, rel=0.01)
+    assert (comparison.grade, comparison.margin, comparison.kind) == ("B", 0.02, "ratio")
+    assert comparison.q_value == comparison.effect.p_value
+
+
+def test_many_comparisons_raise_the_bar_for_each() -> None:
+    weak = [1.02, 1.10, 1.04, 1.12, 1.05]
+    alone = record({"native": [1.0] * 5, "ring": weak})
+    assert verdicts(alone, margin=0.0) == {"ring": "slower"}
+    crowd = record(
+        {"native": [1.0] * 5, "ring": weak, **{f"t{i}": [*NOISY[i:], *NOISY[:i]] for i in range(5)}}
+    )
+    assert verdicts(crowd, margin=0.0)["ring"] == "inconclusive"
+
+
+def test_failures_stand_beside_the_numbers_and_enter_none() -> None:
+    run = factory.make_run()
+    lines = factory.launches(run, "native", FAST) + [
+        factory.measurement(run, "ring", i, []) for i in range(5)
+    ]
+    (point,) = points_of(factory.in_memory(run, lines))
+    assert point.labels == ["native"]
+    assert [m.status for m in point.failures["ring"]] == ["crashed"] * 5
+    assert compare_points([point]) == []
+
+
+def test_points_of_other_parameters_never_meet() -> None:
+    run = factory.make_run()
+    lines = factory.launches(run, "native", FAST) + factory.launches(
+        run, "ring", SLOW, params={"size_bytes": 8}
+    )
+    points = points_of(factory.in_memory(run, lines))
+    assert [p.params["size_bytes"] for p in points] == [8, 4096]
+    assert compare_points(points) == []
+
+
+def test_techniques_that_cannot_be_told_apart_share_ranks() -> None:
+    (point,) = points_of(record({"native": FAST, "ring": SLOW, "twin": FAST, "tree": [v / 2 for v in FAST]}))
+    assert ranks(point, "latency") == {"tree": (1, 1), "native": (2, 3), "twin": (2, 3), "ring": (4, 4)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "launches", "confirmed", "grade"),
+    [
+        ({}, 5, False, "B"),
+        ({}, 5, True, "A"),
+        ({}, 4, True, "C"),
+        ({"code": {"commit": "c0ffee", "dirty": True}}, 5, True, "C"),
+        ({"code": {"commit": None, "reason": "a wheel"}}, 5, True, "C"),
+        ({"imported_from": {"format": "csv"}}, 9, True, "D"),
+    ],
+)
+def test_evidence_is_graded(changes: dict[str, Any], launches: int, confirmed: bool, grade: str) -> None:
+    assert grade_of(factory.make_run(**changes), launches, confirmed) == grade
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"host_class": "Another CPU, 64 cores, 256 GiB"}, "host classes differ"),
+        ({"container": {"image_class": "cuda-12"}}, "container image classes differ"),
+        ({"code": {"commit": "other", "dirty": True}}, None),
+        ({"runner": {"name": "netns-cpu"}}, None),
+    ],
+)
+def test_hardware_and_image_make_runs_incomparable_and_code_does_not(
+    changes: dict[str, Any], reason: str | None
+) -> None:
+    left: Run = factory.make_run()
+    for pair in ((left, factory.make_run(**changes)), (factory.make_run(**changes), left)):
+        found = incomparable(*pair)
+        assert found is None if reason is None else reason in (found or "")
+
+
+def test_runs_are_compared_series_by_series() -> None:
+    before, after = record({"native": FAST, "ring": FAST}), record({"native": FAST, "ring": SLOW})
+    found = {c.label: c for c in compare_runs(after, before, margin=0.05)}
+    assert {label: c.verdict.name for label, c in found.items()} == {"native": "equivalent", "ring": "slower"}
+    assert found["ring"].effect.value == pytest.approx(1.5, rel=0.01)
+    assert "not interleaved" in found["ring"].effect.warnings[0]
+    back = {c.label: c.verdict.name for c in compare_runs(before, after, margin=0.05)}
+    assert back["ring"] == "faster"
+
+
+def test_series_of_another_contract_or_point_are_not_compared() -> None:
+    left = record({"native": FAST})
+    run = factory.make_run()
+    other_contract = factory.in_memory(run, factory.launches(run, "native", SLOW, contract_id="other"))
+    other_point = factory.in_memory(run, factory.launches(run, "native", SLOW, params={"ranks": 4}))
+    assert compare_runs(left, other_contract) == compare_runs(left, other_point) == []
+    assert len(compare_runs(left, record({"native": SLOW}))) == 1
