@@ -112,7 +112,7 @@ def _evaluate_one(
         "versus": _versus_text(measure["technique"], versus_map) if versus_map else None,
         "why": claim.get("why", ""),
     }
-    found: list[tuple[RunRecord, Sequence[tuple[Mapping[str, Any], Estimate]]]] = []
+    found: list[tuple[RunRecord, list[tuple[Mapping[str, Any], Estimate]]]] = []
     for record, candidates in points:
         own = [p for p in candidates if p.suite == suite and _selected(p, measure.get("where", {}), family)]
         estimates = _estimates(own, candidates, measure, versus_map, family, next(iter(expect)))
