@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from paceline.compare import Cell, Point, points_of
+from paceline.compare import LEADERBOARD_LAUNCHES, Cell, Point, points_of
 from paceline.family import Family, load_family
 from paceline.papers import Paper
 from paceline.stats import (
@@ -75,7 +75,7 @@ def expectation_text(expect: Mapping[str, float]) -> str:
 
 
 def evaluate(records: Iterable[RunRecord], suites: Sequence[Mapping[str, Any]]) -> list[ClaimResult]:
-    """Evaluate every claim of some suites on the latest run that measured it.
+    """Evaluate every claim of some suites on the latest run that measured it with enough launches, else the latest.
 
     Args:
         records: Runs, in any order.
@@ -112,22 +112,29 @@ def _evaluate_one(
         "versus": _versus_text(measure["technique"], versus_map) if versus_map else None,
         "why": claim.get("why", ""),
     }
+    found: list[tuple[RunRecord, list[tuple[Mapping[str, Any], Estimate]]]] = []
     for record, candidates in points:
         own = [p for p in candidates if p.suite == suite and _selected(p, measure.get("where", {}), family)]
         estimates = _estimates(own, candidates, measure, versus_map, family, next(iter(expect)))
         if estimates:
-            decided = [(params, e, _decide(expect, e)) for params, e in estimates]
-            order = ["not reproduced", "inconclusive", "partly", "reproduced"]
-            worst = min(decided, key=lambda d: order.index(d[2]))
-            return ClaimResult(
-                **common,
-                verdict=worst[2],
-                reason=_few_launches(worst[1]),
-                worst=worst[1],
-                points=tuple((params, e) for params, e, _ in decided),
-                run_id=record.run_id,
-                host_class=record.run.host_class,
-            )
+            found.append((record, estimates))
+        if estimates and all(e.num_launches >= LEADERBOARD_LAUNCHES for _, e in estimates):
+            found = found[-1:]
+            break
+    if found:
+        record, estimates = found[0]
+        decided = [(params, e, _decide(expect, e)) for params, e in estimates]
+        order = ["not reproduced", "inconclusive", "partly", "reproduced"]
+        worst = min(decided, key=lambda d: order.index(d[2]))
+        return ClaimResult(
+            **common,
+            verdict=worst[2],
+            reason=_few_launches(worst[1]),
+            worst=worst[1],
+            points=tuple((params, e) for params, e, _ in decided),
+            run_id=record.run_id,
+            host_class=record.run.host_class,
+        )
     return ClaimResult(**common, verdict="not run", reason=_why_not_run(claim, suite))
 
 

@@ -15,6 +15,8 @@ from scipy.special import stdtrit
 from paceline.stats import CONFIDENCE, Estimate
 
 POWER = 0.8
+MANY_LAUNCHES = 1000
+"""Where the search for the launches that would settle a comparison stops."""
 VerdictName = Literal["faster", "slower", "equivalent", "inconclusive", "incomparable", "invalid"]
 
 
@@ -99,12 +101,12 @@ def _what_would_settle(estimate: Estimate, margin: float, kind: str) -> tuple[fl
     if target <= 0:
         return detectable, None
     needed = count
-    while needed < 1000:
+    while needed < MANY_LAUNCHES:
         half = float(stdtrit(needed - 1, 0.5 + CONFIDENCE / 2)) * spread / math.sqrt(needed)
         if half <= target:
             break
         needed += max(1, needed // 10)
-    return detectable, needed
+    return detectable, min(needed, MANY_LAUNCHES)
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:

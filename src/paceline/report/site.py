@@ -19,6 +19,7 @@ from paceline.compare import GRADES, Comparison, compare_points, points_of
 from paceline.errors import UserError
 from paceline.record import STATUSES
 from paceline.report import boardpages as pages
+from paceline.report import pointpages
 from paceline.report import runpages as runs
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, unusable
 from paceline.report.html import STYLE, Grid, environment, style_sheet, verdict_class
@@ -162,13 +163,13 @@ class _Site:
             params=[(k, format_param(k, v)) for k, v in point.params.items()],
             run_href=self.run_hrefs[point.run.run_id],
             grid=pages.board_grid([point], self.comparisons.get(id(point), []), {}, "at this point"),
-            charts=pages.distributions(point, names),
-            launches=pages.launch_grid(point),
-            metrics=pages.metric_grid(point),
-            evidence=pages.evidence_grid(point),
-            contract=pages.contract_rows(point),
+            charts=pointpages.distributions(point, names),
+            launches=pointpages.launch_grid(point),
+            metrics=pointpages.metric_grid(point),
+            evidence=pointpages.evidence_grid(point),
+            contract=pointpages.contract_rows(point),
             failures=pages.failure_grid([point], ()),
-            history=pages.history_grid(board.history[number], self.run_hrefs),
+            history=pointpages.history_grid(board.history[number], self.run_hrefs),
         )
 
     def runs_page(self) -> str:

@@ -13,6 +13,7 @@ from paceline.compare import GRADES, Cell, Comparison, Point, RunComparison, com
 from paceline.family import load_family
 from paceline.stats import Estimate, estimate_value
 from paceline.units import format_quantity, format_size
+from paceline.verdict import MANY_LAUNCHES
 
 HIDDEN_PARAMS = ("op",)
 ABSENT = "–"
@@ -199,7 +200,8 @@ def _row(
         effect = format_effect(comparison.effect, comparison.kind)
         verdict = format_verdict(comparison.verdict.name, comparison.unit)
         if verdict == "inconclusive" and comparison.verdict.launches_needed:
-            verdict += f" (≈ {comparison.verdict.launches_needed} launches)"
+            needed = comparison.verdict.launches_needed
+            verdict += f" ({'≥' if needed >= MANY_LAUNCHES else '≈'} {needed} launches)"
     return (
         *shown,
         label,
