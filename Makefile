@@ -11,7 +11,7 @@ RUNNER ?= local-cpu
 RUN ?= latest
 TESTS ?= tests
 
-.PHONY: setup bench test check format smoke nightly site gate calibrate clean
+.PHONY: setup bench test check format docs smoke nightly site gate calibrate clean
 
 setup: $(READY)
 
@@ -38,6 +38,9 @@ check: setup
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: setup
+	$(BIN)/python -m paceline.cli.reference docs
 
 smoke: setup
 	$(BIN)/paceline run collectives/all-reduce --tier quick --launches 1 --filter size_bytes=4KiB
