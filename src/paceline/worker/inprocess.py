@@ -67,6 +67,7 @@ def _run_group(job: Job, ranks: int, launch: int, blocks: list[dict[str, Any]], 
 
     if ranks == 1:
         body(0)
+        _fail_missing(job, launch, blocks)
         return
     threads = [threading.Thread(target=body, args=(r,), name=f"rank {r}") for r in range(ranks)]
     for thread in threads:

@@ -186,6 +186,7 @@ def _source(module: str, job: Path) -> Path:
 
 
 def _import(module: str, path: Path) -> None:
+    sys.dont_write_bytecode = True  # a technique may not write files, and its cached bytecode would be one
     if not module.startswith("user:"):
         importlib.import_module(module)
         return
