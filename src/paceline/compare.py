@@ -32,6 +32,8 @@ GRADES: Mapping[str, str] = {
     "D": "imported: the raw samples or the provenance are not ours",
 }
 """Evidence grades, best first."""
+WRONG = frozenset({"incorrect", "refused"})
+"""Statuses that cast doubt on a technique's other launches."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,6 +74,8 @@ class Point:
     """(label, metric) → cell."""
     failures: dict[str, list[Measurement]] = field(default_factory=dict)
     """Label → measurements without a number."""
+    confirmed: set[tuple[str, str]] = field(default_factory=set)
+    """(label, metric) of the numbers with which another run agrees."""
 
     @property
     def labels(self) -> list[str]:
@@ -82,6 +86,11 @@ class Point:
     def metrics(self) -> list[str]:
         """Metrics with at least one number."""
         return sorted({metric for _, metric in self.cells})
+
+    def grade(self, label: str, metric: str) -> str:
+        """Return the evidence grade of one number (see ``GRADES``)."""
+        cell = self.cells.get((label, metric))
+        return grade_of(self.run, len(cell.values) if cell else 0, (label, metric) in self.confirmed)
 
     @property
     def board(self) -> tuple[str, str, str]:
@@ -113,7 +122,11 @@ class Comparison:
 
 
 def points_of(record: RunRecord) -> list[Point]:
-    """Group a record's measurements into points, in the order of the plan."""
+    """Group a record's measurements into points, in the order of the plan.
+
+    A technique whose result was wrong in one launch has no number at that point: nobody knows how often it was right
+    by chance. Its measurements stay in the record.
+    """
     baselines = {s["suite"]: s.get("baseline", "") for s in record.run.suites}
     points: dict[tuple[str, str], Point] = {}
     for m in record.measurements:
@@ -148,6 +161,9 @@ def points_of(record: RunRecord) -> list[Point]:
         cell.samples[m.launch] = m.samples
         cell.flags.update(m.flags)
         cell.measurements.append(m)
+    for point in points.values():
+        wrong = {label for label, failed in point.failures.items() if any(m.status in WRONG for m in failed)}
+        point.cells = {key: cell for key, cell in point.cells.items() if key[0] not in wrong}
     return sorted(points.values(), key=lambda p: (p.suite, sort_key(p.params)))
 
 
@@ -182,7 +198,6 @@ def compare_points(
     *,
     metrics: Sequence[str] = (),
     margin: float | None = None,
-    confirmed: frozenset[str] = frozenset(),
 ) -> list[Comparison]:
     """Compare every technique with its baseline; q-values are taken over everything that is returned.
 
@@ -190,7 +205,6 @@ def compare_points(
         points: From one or more runs.
         metrics: Metrics to compare; empty means what each suite names.
         margin: Overrides every metric's margin.
-        confirmed: Ids of runs that a later run confirmed.
     """
     drafts: list[tuple[Point, Cell, Cell, float, Estimate, str]] = []
     for point in points:
@@ -234,11 +248,32 @@ def compare_points(
                 margin=limit,
                 q_value=q_value,
                 verdict=verdict,
-                grade=grade_of(point.run, effect.num_launches, point.run.run_id in confirmed),
+                grade=grade_of(point.run, effect.num_launches, (cell.label, cell.metric) in point.confirmed),
                 warnings=tuple(sorted(cell.flags | base.flags)) + effect.warnings,
             )
         )
     return comparisons
+
+
+def confirm(points: Sequence[Point]) -> None:
+    """Mark the numbers on which two measurements of the same point agree: what grade A asks for.
+
+    Two runs agree on a technique when the intervals of its effect against the baseline overlap, widened by the
+    metric's margin; the baseline is confirmed with the first technique that is. Only runs of grade B can confirm.
+    """
+    found: dict[tuple[str, str], list[tuple[Point, float, float]]] = {}
+    for point in points:
+        for comparison in compare_points([point]):
+            effect = comparison.effect
+            if comparison.grade in "AB" and effect.low is not None and effect.high is not None:
+                slack = comparison.margin * (effect.value if comparison.kind == "ratio" else 1.0)
+                ends = (point, effect.low - slack / 2, effect.high + slack / 2)
+                found.setdefault((comparison.label, comparison.metric), []).append(ends)
+    for (label, metric), measured in found.items():
+        for point, low, high in measured:
+            others = (m for m in measured if m[0].run.run_id != point.run.run_id)
+            if any(other_low <= high and low <= other_high for _, other_low, other_high in others):
+                point.confirmed |= {(label, metric), (point.baseline, metric)}
 
 
 def _adjusted(estimates: Sequence[Estimate]) -> list[float | None]:

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 import record_factory as factory
 
-from paceline.compare import compare_points, compare_runs, grade_of, incomparable, points_of, ranks
+from paceline.compare import (
+    Point,
+    compare_points,
+    compare_runs,
+    confirm,
+    grade_of,
+    incomparable,
+    points_of,
+    ranks,
+)
 from paceline.record import Run
 from paceline.store import RunRecord
 
@@ -62,6 +71,34 @@ def test_failures_stand_beside_the_numbers_and_enter_none() -> None:
     assert point.labels == ["native"]
     assert [m.status for m in point.failures["ring"]] == ["crashed"] * 5
     assert compare_points([point]) == []
+
+
+def test_a_technique_that_was_wrong_once_has_no_number() -> None:
+    run = factory.make_run()
+    wrong = factory.measurement(run, "ring", 4, [], status="incorrect", reason="an element differs")
+    lines = [*factory.launches(run, "native", FAST), *factory.launches(run, "ring", SLOW[:4]), wrong]
+    (point,) = points_of(factory.in_memory(run, lines))
+    assert point.labels == ["native"]
+    assert point.failures["ring"][0].reason == "an element differs"
+
+
+def twice(first: float, second: float, **second_run: Any) -> list[Point]:
+    runs = [{"native": FAST, "ring": [v * ratio for v in SLOW]} for ratio in (first, second)]
+    points = [points_of(record(runs[0]))[0], points_of(record(runs[1], **second_run))[0]]
+    confirm(points)
+    return points
+
+
+def test_two_runs_that_agree_confirm_each_other() -> None:
+    points = twice(1.0, 1.005)
+    assert {p.grade(name, "latency") for p in points for name in ("ring", "native")} == {"A"}
+
+
+@pytest.mark.parametrize(
+    ("ratio", "second_run"), [(1.3, {}), (1.0, {"code": {"commit": "c0ffee", "dirty": True}})]
+)
+def test_runs_that_disagree_or_are_weak_confirm_nothing(ratio: float, second_run: dict[str, Any]) -> None:
+    assert twice(1.0, ratio, **second_run)[0].grade("ring", "latency") == "B"
 
 
 def test_points_of_other_parameters_never_meet() -> None:

@@ -288,9 +288,9 @@ def test_failures_stand_with_their_reasons_on_board_point_and_run() -> None:
 def test_a_technique_that_lost_a_launch_says_so_beside_its_name() -> None:
     given = record(1)
     lines = [m for m in given.measurements if not (m.label == "ring" and m.launch == 2)]
-    lines.append(failed(given.run, "ring", 4096, 2, "wrong sum", status="incorrect"))
+    lines.append(failed(given.run, "ring", 4096, 2, "rank 1 died", status="crashed"))
     partly = RunRecord(path=given.path, run=given.run, measurements=tuple(lines), events=(), sealed=True)
-    assert "1 incorrect" in render(partly)["index.html"]
+    assert "1 crashed" in render(partly)["index.html"]
 
 
 def test_nothing_that_a_record_says_becomes_markup() -> None:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from paceline.compare import LEADERBOARD_LAUNCHES, Point, compared, grade_of, points_of, sort_key
+from paceline.compare import LEADERBOARD_LAUNCHES, Point, compared, confirm, grade_of, points_of, sort_key
 from paceline.errors import UserError
 from paceline.family import load_family
 from paceline.record import Run
@@ -124,6 +124,9 @@ def _board(points: Sequence[Point]) -> Board:
     for point in reversed(points):
         if point.suite_version == newest.suite_version and _under(point, contracts):
             versions.setdefault(params_key(point), []).append(point)
+    for measured in versions.values():
+        if len(measured) > 1:
+            confirm(measured)
     chosen = sorted((max(v, key=evidence) for v in versions.values()), key=lambda p: sort_key(p.params))
     facts = next((s for s in newest.run.suites if s["suite"] == newest.suite), {})
     return Board(

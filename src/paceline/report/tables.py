@@ -211,7 +211,7 @@ def _row(
         verdict,
         *others,
         str(count),
-        grade_of(point.run, count),
+        point.grade(label, primary),
     )
 
 
