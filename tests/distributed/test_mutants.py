@@ -86,6 +86,7 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "lies-about-cost": ("ok", r"wire_bytes is \d+\.\d, formula \d+"),
     "hides-behind-noise": ("refused", r"the kernel carried \d+ bytes a call, the communicator \d+"),
     "undeclared-loss": ("refused", r"a lossy technique declares error"),
+    "declares-any-loss": ("refused", r"bounded needs max_relative_l2 of at most 0\.25"),
     "lossy-skips-rank": ("incorrect", r"the mean of 64 calls does not approach the truth"),
     "lossy-is-biased": ("incorrect", r"the mean of 64 calls does not approach the truth"),
     "lossy-ranks-disagree": ("incorrect", r"ranks end with different results"),

@@ -153,6 +153,7 @@ MISTAKES = [
     (["plan", "collectives/all-reduce", "--launches", "0"], "0 is not in the range"),
     (["run"], "no suite given"),
     (["run", "collectives/all-reduce", "--filter", "ranks=77"], "nothing to run"),
+    (["plan", "collectives/all-reduce", "--filter", "ranks=77"], "nothing is left to run"),
     (["run", "--resume", "none", "--results", "{}"], "fits 0 interrupted runs"),
     (["compare", "none", "--results", "{}"], "has no run 'none'"),
     (["compare", "latest", "--margin", "nan", "--results", "{}"], "'nan' is not a number of at least 0"),

@@ -115,10 +115,9 @@ def plan_command(suites: tuple[str, ...], as_json: bool, **options: Any) -> None
     SUITES are files, names (collectives/all-reduce) or families (collectives).
     """
     plan, _ = resolve(suites, **options)
-    if as_json:
-        click.echo(plan.text)
-        return
-    click.echo(describe_plan(plan))
+    if not plan.num_cases and not plan.data["skipped"]:
+        raise UserError("nothing is left to run", where="--filter", fix="paceline plan SUITE without filters")
+    click.echo(plan.text if as_json else describe_plan(plan))
 
 
 def describe_plan(plan: Plan) -> str:

@@ -88,14 +88,15 @@ def _copy_techniques(folder: Path, plan: Plan, suites: Iterable[Suite]) -> dict[
     """Copy the files of the techniques in use (and their neighbours, which they may build on)."""
     used = {(b["family"], c["technique"]) for b in plan.blocks for c in b["cases"]}
     copied: dict[str, str] = {}
+    origin: dict[Path, Path] = {}
     for suite in suites:
         for name, source in suite.sources.items():
             if (suite.family.name, name) in used:
                 for path, target in _files_of(source, suite.family.name, folder):
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    if target.exists() and sha256_file(target) != sha256_file(path):
+                    if origin.setdefault(target, path) != path and sha256_file(target) != sha256_file(path):
                         raise UserError(
-                            f"two technique files are called {target.name}",
+                            f"two technique files are called {target.name}: {origin[target]} is another",
                             where=str(path),
                             expected="file names that are unique within a family",
                         )

@@ -6,6 +6,7 @@ technique was imported.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,6 +40,10 @@ ERROR_ON_OTHER_PAYLOADS = 1.0
 
 Heavy tails scatter so much that a few draws cannot set a closer limit; the cosine still has to hold.
 """
+MOST_DECLARED_ERROR = 0.25
+"""A technique may not declare more relative L2 error than this as its bound; sending nothing would have 1."""
+SAME_EVERYWHERE = ("all_reduce", "all_gather", "broadcast")
+"""Operations after which every rank holds the same result, which is what the proof of a codec compares."""
 ERROR_KINDS = ("bounded", "unbiased", "feedback")
 
 Make = Callable[[Problem, Comm], Collective]
@@ -202,6 +207,8 @@ def _one(runner: Runner, problem: Problem, payload: str, seed: int, magnitude: f
 
 def _gate_lossy(runner: Runner, seeds: tuple[int, ...], properties: Mapping[str, Any]) -> float:
     """Prove a codec on lossless payloads and on repeated calls; return the error of the mean over those calls."""
+    if runner.operation.name not in SAME_EVERYWHERE:
+        raise CaseError("unsupported", f"lossy techniques are proved on {', '.join(SAME_EVERYWHERE)} only")
     kind = properties.get("error")
     if kind not in ERROR_KINDS:
         raise CaseError("refused", f"a lossy technique declares error: one of {', '.join(ERROR_KINDS)}")
@@ -212,7 +219,11 @@ def _gate_lossy(runner: Runner, seeds: tuple[int, ...], properties: Mapping[str,
     calls = int(properties.get("convergence_calls", CONVERGENCE_CALLS[-1]))
     errors, early, late = _converge(runner, sized(runner.problem, LOSSY_COUNT), seeds[1], calls)
     if kind == "bounded":
-        limit = float(properties["max_relative_l2"])
+        limit = float(properties.get("max_relative_l2", math.inf))
+        if not 0 < limit <= MOST_DECLARED_ERROR:
+            raise CaseError(
+                "refused", f"error: bounded needs max_relative_l2 of at most {MOST_DECLARED_ERROR}"
+            )
         worst = max(errors)
         reason = None if worst <= limit else f"relative error {worst:.4g} exceeds the declared {limit:.4g}"
         runner.note("gaussian", reason)
