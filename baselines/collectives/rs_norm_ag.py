@@ -63,12 +63,13 @@ class ReduceScatterNormAllGather:
         rows, members = weights_LKH.shape[1], list(range(size))
         bounds = chunk_bounds(x_TH.shape[0], size)
         first, last = bounds[rank]
+        alone = len(self.parts) == 1
         for weight_KH, gain_H in zip(weights_LKH, gains_LH, strict=True):
             partial_TH = x_TH[:, rank * rows : (rank + 1) * rows] @ weight_KH
             chunks = [partial_TH[a:b].view(-1) for a, b in bounds]
-            yield from reduce_scatter(self.comm, chunks, members, rank, scratch)
+            yield from reduce_scatter(self.comm, chunks, members, rank, scratch, ahead=alone)
             partial_TH[first:last] = problem.rms_norm(partial_TH[first:last], gain_H)
-            yield from all_gather(self.comm, chunks, members, rank)
+            yield from all_gather(self.comm, chunks, members, rank, ahead=alone)
             x_TH = partial_TH
         out_TH.copy_(x_TH)
 

@@ -28,7 +28,6 @@ from paceline.plan import Selection, make_plan
 from paceline.profile import load_runner
 from paceline.store import RunRecord, read_record
 from paceline.suite import load_suite
-from paceline.technique import TechniqueSource
 
 FORMULA_TOLERANCE = 0.01
 """Measured bytes and messages must fit the technique's closed form within this."""
@@ -78,6 +77,7 @@ def conformance(
     operations: Sequence[str] = (),
     ranks: Sequence[int] = (),
     brief: bool = False,
+    variants: Sequence[Mapping[str, Any]] = (),
     folder: Path,
 ) -> list[ConformanceResult]:
     """Run techniques through their family's conformance points in real process groups.
@@ -88,6 +88,7 @@ def conformance(
         operations: Only these; empty means everything that the techniques implement.
         ranks: Numbers of ranks; empty means the family's own choice (1 to 4).
         brief: Few points for each operation; the gate is the same.
+        variants: Techniques with options, as suites write them: ``{"technique": …, "as": …, "options": {…}}``.
         folder: An empty folder for suites, job and record.
 
     Raises:
@@ -105,7 +106,11 @@ def conformance(
         able = [s for s in chosen if operation in s.info.implements]
         cases = points.points(operation, brief=brief)
         if able and cases:
-            suites.append(_write_suite(folder, family, operation, able, cases, tuple(ranks) or points.RANKS))
+            names = [s.info.name for s in able]
+            entries = [*names, *(v for v in variants if v["technique"] in names)]
+            suites.append(
+                _write_suite(folder, family, operation, entries, cases, tuple(ranks) or points.RANKS)
+            )
     record = run_suites(suites, folder=folder)
     return results_of(record, family)
 
@@ -114,7 +119,7 @@ def _write_suite(
     folder: Path,
     family: str,
     operation: str,
-    able: Sequence[TechniqueSource],
+    entries: Sequence[str | Mapping[str, Any]],
     cases: Sequence[Mapping[str, Scalar]],
     ranks: Sequence[int],
 ) -> Path:
@@ -126,8 +131,8 @@ def _write_suite(
         "family": family,
         "why": "Every technique must conform.",
         "workload": {load_family(family).operation_key: operation},
-        "baseline": able[0].info.name,
-        "techniques": [s.info.name for s in able],
+        "baseline": entries[0],
+        "techniques": [e if isinstance(e, str) else dict(e) for e in entries],
         "matrix": {"ranks": list(ranks)},
         "zip": groups,
         "protocol": dict(CHECK_PROTOCOL),

@@ -12,6 +12,7 @@ import pytest
 
 from paceline import content
 from paceline.families.collectives.conformance import points
+from paceline.suite import load_suite
 from paceline.testing import ConformanceResult, conformance
 
 FAMILY = "collectives"
@@ -24,6 +25,20 @@ TECHNIQUES = sorted(
     if any(points(operation) for operation in source.info.implements)
 )
 """Those with timed operations; scenarios (churn, localisation) have tests of their own."""
+VARIANTS = {
+    entry["as"]: entry
+    for suite in (
+        load_suite(path) for name, path in content.suite_files().items() if name.startswith(f"{FAMILY}/")
+    )
+    for entry in (
+        e.model_dump(by_alias=True)
+        for given in (suite.model.techniques, *(t.techniques or [] for t in suite.model.tiers.values()))
+        for e in given
+        if not isinstance(e, str) and e.label
+    )
+    if entry["technique"] in TECHNIQUES
+}
+"""Techniques with options, from all shipped suites."""
 MIN_HONEST_CASES = 15
 """Operations × points × techniques that pass at each number of ranks."""
 
@@ -36,13 +51,20 @@ def results_at(tmp_path_factory: pytest.TempPathFactory) -> object:
     def run(ranks: int) -> list[ConformanceResult]:
         folder: Path = tmp_path_factory.mktemp(f"ranks-{ranks}")
         brief = ranks not in FULL_RANKS
-        return conformance(TECHNIQUES, family=FAMILY, ranks=(ranks,), brief=brief, folder=folder)
+        return conformance(
+            TECHNIQUES,
+            family=FAMILY,
+            ranks=(ranks,),
+            brief=brief,
+            variants=list(VARIANTS.values()),
+            folder=folder,
+        )
 
     return run
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("technique", TECHNIQUES)
+@pytest.mark.parametrize("technique", [*TECHNIQUES, *VARIANTS])
 def test_a_technique_conforms(technique: str, ranks: int, results_at: object) -> None:
     assert callable(results_at)
     found = [r for r in results_at(ranks) if r.technique == technique]

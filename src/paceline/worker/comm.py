@@ -173,6 +173,7 @@ class Comm:
     Attributes:
         rank: This rank, from 0.
         world_size: Number of ranks.
+        posts_ahead: Whether receives may be started long before their messages are sent.
         backend: The backend's own collectives.
     """
 
@@ -195,6 +196,7 @@ class Comm:
         self._muted = False
         self.rank = transport.rank
         self.world_size = transport.world_size
+        self.posts_ahead = transport.posts_ahead
         self.counters = Counters(transport.world_size)
         self.backend = Backend(self)
 

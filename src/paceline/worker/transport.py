@@ -38,6 +38,9 @@ class Transport(Protocol):
 
     rank: int
     world_size: int
+    posts_ahead: bool
+    """True when receives may be started long before their messages are sent, in any number. False for carriers that
+    execute operations in the order of their start, where a receive blocks what was started after it."""
 
     def post(self, sends: Sequence[Message], receives: Sequence[Message]) -> list[Waitable]:
         """Start sends and receives together; messages between a pair of ranks keep their order.
@@ -84,15 +87,21 @@ class TorchTransport:
         self.rank = dist.get_rank(group)
         self.world_size = dist.get_world_size(group)
         self._global = [dist.get_global_rank(group, r) for r in range(self.world_size)] if group else None
-        self._coalesce = dist.get_backend(group) != "gloo"
+        self.posts_ahead = dist.get_backend(group) == "gloo"
 
     def _peer(self, rank: int) -> int:
         return self._global[rank] if self._global else rank
 
     def post(self, sends: Sequence[Message], receives: Sequence[Message]) -> list[Waitable]:
-        """Start point-to-point messages; backends other than Gloo need them in one batch to avoid deadlock."""
-        if self._coalesce:
+        """Start point-to-point messages.
+
+        Where operations run in the order of their start, messages of one call go in one batch, and receives without a
+        send wait until somebody waits for them, so that they do not block the sends that their peers wait for.
+        """
+        if not self.posts_ahead:
             operations = [_p2p(_irecv, t, self._peer(p), self._group) for t, p in receives]
+            if not sends:
+                return [_Deferred([o]) for o in operations]
             operations += [_p2p(_isend, t, self._peer(p), self._group) for t, p in sends]
             return list(_batch(operations)) if operations else []
         waits: list[Any] = [_irecv(t, src=self._peer(p), group=self._group) for t, p in receives]
@@ -132,6 +141,17 @@ class TorchTransport:
     def barrier(self) -> None:
         """Call the backend's barrier."""
         _barrier(group=self._group)
+
+
+class _Deferred:
+    """Operations that start when they are waited for."""
+
+    def __init__(self, operations: list[Any]) -> None:
+        self._operations = operations
+
+    def wait(self) -> None:
+        for work in _batch(self._operations):
+            work.wait()
 
 
 class ThreadHub:
@@ -185,6 +205,7 @@ class ThreadTransport:
         self._hub = hub
         self.rank = rank
         self.world_size = hub.world_size
+        self.posts_ahead = True
 
     def post(self, sends: Sequence[Message], receives: Sequence[Message]) -> list[Waitable]:
         """Copy outgoing messages into mailboxes; receives take them when waited for."""

@@ -4,7 +4,9 @@ Each is a generator that yields once a step, after it has started the step's mes
 that a technique can compute meanwhile; ``finish`` runs one to its end. Bytes: every chunk but one leaves each rank.
 
 Receives are posted one step ahead. A carrier may send only once the receiver has announced itself (Gloo does), and on a
-link with a delay an announcement that comes late costs a whole delay in every step.
+link with a delay an announcement that comes late costs a whole delay in every step. Two rings that take turns on the
+same links must not (``ahead=False``): the second would receive what the first has yet to be sent, since messages
+between two ranks are matched in the order of their start. Nor may carriers that run operations in that order.
 """
 
 from __future__ import annotations
@@ -13,11 +15,17 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from paceline.families.collectives.problem import Comm, Transfer
+from paceline.families.collectives.problem import Comm
 
 
 def reduce_scatter(
-    comm: Comm, chunks: Sequence[Tensor], members: Sequence[int], place: int, scratch: Tensor
+    comm: Comm,
+    chunks: Sequence[Tensor],
+    members: Sequence[int],
+    place: int,
+    scratch: Tensor,
+    *,
+    ahead: bool = True,
 ) -> Iterator[None]:
     """Leave the members' sum of chunk ``place`` in it; the other chunks hold partial sums afterwards.
 
@@ -27,41 +35,51 @@ def reduce_scatter(
         members: Ranks of the ring, in its order.
         place: This rank's index in ``members``.
         scratch: At least twice as many elements as the largest chunk.
+        ahead: Post receives one step ahead.
     """
     size = len(members)
     after, before = members[(place + 1) % size], members[place - 1]
     half = scratch.numel() // 2
     halves = (scratch[:half], scratch[half:])
 
-    def expect(step: int) -> tuple[Transfer, Tensor, Tensor]:
-        chunk = chunks[(place - step - 2) % size]
-        landed = halves[step % 2][: chunk.numel()]
-        return comm.start(receives=[(landed, before)]), landed, chunk
+    def landing(step: int) -> Tensor:
+        return halves[step % 2][: chunks[(place - step - 2) % size].numel()]
 
-    coming = expect(0) if size > 1 else None
+    ahead = ahead and comm.posts_ahead
+    coming = comm.start(receives=[(landing(0), before)]) if ahead and size > 1 else None
     for step in range(size - 1):
-        assert coming is not None
-        arrival, landed, chunk = coming
-        coming = expect(step + 1) if step + 1 < size - 1 else None
-        departure = comm.start(sends=[(chunks[(place - step - 1) % size], after)])
+        departing = [(chunks[(place - step - 1) % size], after)]
+        if coming is None:
+            transfers = [comm.start(sends=departing, receives=[(landing(step), before)])]
+        else:
+            arrival = coming
+            if step + 1 < size - 1:
+                coming = comm.start(receives=[(landing(step + 1), before)])
+            transfers = [arrival, comm.start(sends=departing)]
         yield
-        arrival.wait()
-        chunk.add_(landed)
-        departure.wait()
+        transfers[0].wait()
+        chunks[(place - step - 2) % size].add_(landing(step))
+        transfers[-1].wait()
 
 
-def all_gather(comm: Comm, chunks: Sequence[Tensor], members: Sequence[int], place: int) -> Iterator[None]:
+def all_gather(
+    comm: Comm, chunks: Sequence[Tensor], members: Sequence[int], place: int, *, ahead: bool = True
+) -> Iterator[None]:
     """Give every member every chunk; member i starts with chunk i. Arguments as in ``reduce_scatter``."""
     size = len(members)
     after, before = members[(place + 1) % size], members[place - 1]
-    arrivals = [
-        comm.start(receives=[(chunks[(place - step - 1) % size], before)]) for step in range(size - 1)
-    ]
-    for step, arrival in enumerate(arrivals):
-        departure = comm.start(sends=[(chunks[(place - step) % size], after)])
+    landings = [(chunks[(place - step - 1) % size], before) for step in range(size - 1)]
+    ahead = ahead and comm.posts_ahead
+    arrivals = [comm.start(receives=[landing]) for landing in landings] if ahead else []
+    for step, landing in enumerate(landings):
+        departing = [(chunks[(place - step) % size], after)]
+        if ahead:
+            transfers = [arrivals[step], comm.start(sends=departing)]
+        else:
+            transfers = [comm.start(sends=departing, receives=[landing])]
         yield
-        arrival.wait()
-        departure.wait()
+        for transfer in transfers:
+            transfer.wait()
 
 
 def finish(steps: Iterator[None]) -> None:
