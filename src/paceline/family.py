@@ -147,6 +147,8 @@ class Family:
     unsupported: Callable[[Params, Technique], str | None] = lambda params, technique: None
     """Why a technique cannot run a point beyond ``Requirements``, or None."""
     derived: tuple[DerivedMetric, ...] = ()
+    isolated: bool = False
+    """True when techniques run in processes of their own, which the family starts; the ranks never import them."""
     internal: bool = False
     """True for families that exist for the harness itself and stay off the leaderboard."""
 

@@ -107,7 +107,10 @@ def conformance(
         cases = points.points(operation, brief=brief)
         if able and cases:
             names = [s.info.name for s in able]
-            entries = [*names, *(v for v in variants if v["technique"] in names)]
+            entries: list[str | Mapping[str, Any]] = [
+                *names,
+                *(v for v in variants if v["technique"] in names),
+            ]
             suites.append(
                 _write_suite(folder, family, operation, entries, cases, tuple(ranks) or points.RANKS)
             )
@@ -133,7 +136,7 @@ def _write_suite(
         "workload": {load_family(family).operation_key: operation},
         "baseline": entries[0],
         "techniques": [e if isinstance(e, str) else dict(e) for e in entries],
-        "matrix": {"ranks": list(ranks)},
+        "matrix": {"ranks": list(ranks)} if load_family(family).parameter("ranks") else {},
         "zip": groups,
         "protocol": dict(CHECK_PROTOCOL),
     }

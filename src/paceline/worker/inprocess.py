@@ -11,7 +11,8 @@ from paceline.worker.events import EventLog
 from paceline.worker.guard import Guard
 from paceline.worker.host import describe_host
 from paceline.worker.launch import Job
-from paceline.worker.rank import load_techniques, run_blocks
+from paceline.worker.loading import load_techniques
+from paceline.worker.rank import run_blocks
 from paceline.worker.session import Control, Session
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import ThreadHub, ThreadTransport

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import os
-import sys
 import time
 import traceback
 from datetime import timedelta
@@ -16,12 +14,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from paceline.technique import REGISTRY
 from paceline.worker.device import FakeDevice, open_device
 from paceline.worker.events import EventLog
-from paceline.worker.guard import ContractBreachError, Guard, source_problems
+from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.host import describe_host
-from paceline.worker.session import Block, CaseError, Control, Loaded, Session, block_from_plan
+from paceline.worker.loading import load_techniques
+from paceline.worker.session import Block, CaseError, Control, Session, block_from_plan
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import TorchTransport, Transport
 
@@ -135,63 +133,3 @@ def _default_backend(device: str) -> str:
     accelerator = torch.accelerator.current_accelerator()
     assert accelerator is not None
     return dist.get_default_backend_for_device(accelerator.type)
-
-
-def load_techniques(blocks: list[dict[str, Any]], job: Path, guard: Guard) -> dict[str, Loaded]:
-    """Import every technique of an attempt, each judged by its source first."""
-    loaded: dict[str, Loaded] = {}
-    wanted = {(c["module"], c["technique"], b["family"]) for b in blocks for c in b["cases"]}
-    for module, name, family in sorted(wanted):
-        loaded[f"{module}:{name}"] = _load(module, name, family, job, guard)
-    return loaded
-
-
-def _load(module: str, name: str, family: str, job: Path, guard: Guard) -> Loaded:
-    try:
-        path = _source(module, job)
-        problems = source_problems(path)
-        if problems:
-            raise CaseError("refused", "; ".join(problems[:5]))
-        with guard.watch():
-            if module not in sys.modules:
-                _import(module, path)
-    except CaseError as refusal:
-        return Loaded(info=None, factory=None, refusal=refusal)
-    except ContractBreachError as breach:
-        return Loaded(info=None, factory=None, refusal=CaseError("refused", f"while imported: {breach}"))
-    except Exception as error:
-        failure = CaseError(
-            "crashed",
-            f"cannot be imported: {type(error).__name__}: {error}",
-            traceback.format_exc(limit=8),
-        )
-        return Loaded(info=None, factory=None, refusal=failure)
-    found = REGISTRY.get((family, name))
-    if found is None:
-        return Loaded(
-            info=None,
-            factory=None,
-            refusal=CaseError("crashed", f"the module {module} did not register '{name}'"),
-        )
-    return Loaded(info=found[0], factory=found[1])
-
-
-def _source(module: str, job: Path) -> Path:
-    if module.startswith("user:"):
-        return job / "user" / f"{module.removeprefix('user:')}.py"
-    specification = importlib.util.find_spec(module)
-    if specification is None or not specification.origin:
-        raise CaseError("crashed", f"the module {module} is not in the job folder")
-    return Path(specification.origin)
-
-
-def _import(module: str, path: Path) -> None:
-    sys.dont_write_bytecode = True  # a technique may not write files, and its cached bytecode would be one
-    if not module.startswith("user:"):
-        importlib.import_module(module)
-        return
-    specification = importlib.util.spec_from_file_location(module, path)
-    assert specification is not None and specification.loader is not None
-    created = importlib.util.module_from_spec(specification)
-    sys.modules[module] = created
-    specification.loader.exec_module(created)

@@ -24,7 +24,7 @@ from paceline.families.collectives.problem import Problem
 from paceline.families.collectives.scenarios.wire import PeerLostError, Wire
 from paceline.worker.comm import Comm, Fault
 from paceline.worker.guard import Guard
-from paceline.worker.rank import load_techniques
+from paceline.worker.loading import load_techniques
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import TorchTransport
 

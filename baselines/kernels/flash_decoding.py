@@ -1,0 +1,49 @@
+"""Decode attention with a fixed split: every sequence's cache is cut into the same number of parts.
+
+Dao, Haziza, Massa and Sizov, "Flash-Decoding for long-context inference", 2023 (the method's first description), which
+``lean-attention`` is compared with.
+
+Algorithm: cut each (sequence, key head) into ``splits`` parts of equal length, compute (maximum, sum, output) of each
+part, merge.
+
+Cost: the cache is read once; ``splits`` partial results for every head. With ragged contexts the parts of long
+sequences are long and those of short ones short, so some workers wait.
+Limits: the number of parts is one for all sequences.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.kernels.decode import attend_part, merge
+from paceline.families.kernels.problem import Problem
+
+
+@technique(
+    name="flash-decoding",
+    family="kernels",
+    implements=("attention_decode",),
+    summary="decode attention, every cache cut into the same number of parts",
+    options={"splits": 4},
+)
+class FlashDecoding:
+    """S cached tokens of all sequences, G key heads, H heads, D width."""
+
+    def __init__(self, problem: Problem, *, splits: int = 4) -> None:
+        self.splits = splits
+        self.groups = problem.integer("kv_heads")
+
+    def run(self, q_BHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, offsets: Tensor, out_BHD: Tensor) -> None:
+        """Attend."""
+        width = q_BHD.shape[-1]
+        for sequence, (begin, end) in enumerate(pairwise(offsets.tolist())):
+            size = -(-(end - begin) // self.splits)
+            q_GRD = q_BHD[sequence].view(self.groups, -1, width)
+            out_GRD = out_BHD[sequence].view(self.groups, -1, width)
+            for group in range(self.groups):
+                cuts = [(a, min(a + size, end)) for a in range(begin, end, size)]
+                parts = [attend_part(q_GRD[group], k_SGD[a:b, group], v_SGD[a:b, group]) for a, b in cuts]
+                out_GRD[group].copy_(merge(parts))

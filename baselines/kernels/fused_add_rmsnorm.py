@@ -1,0 +1,46 @@
+"""Residual addition and RMSNorm in one pass over memory.
+
+Algorithm: take a few rows at a time: add, take the mean square, scale, write both results while the rows are still in
+the cache. On accelerators one Triton program holds one row in registers.
+
+Cost: x and residual are read once, s and y written once: 4 · tokens · hidden elements, against about 10 for separate
+operators.
+Differences between devices: on CPUs blocks of rows that fit into half of a second-level cache stand for the fusion.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.kernels.problem import Problem
+
+BLOCK_BYTES = 256 << 10
+
+
+@technique(
+    name="fused-add-rmsnorm",
+    family="kernels",
+    implements=("add_rmsnorm",),
+    summary="residual addition and RMSNorm in one pass over memory",
+)
+class FusedAddRmsNorm:
+    """T tokens, H hidden."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.wide = torch.promote_types(problem.dtype, torch.float32)
+        self.rows = max(BLOCK_BYTES // (problem.integer("hidden") * self.wide.itemsize), 1)
+
+    def run(self, x_TH: Tensor, residual_TH: Tensor, weight_H: Tensor, y_TH: Tensor, s_TH: Tensor) -> None:
+        """Add and normalise, some rows at a time."""
+        weight_H = weight_H.to(self.wide)
+        for begin in range(0, x_TH.shape[0], self.rows):
+            rows = slice(begin, begin + self.rows)
+            s_RH = torch.add(x_TH[rows], residual_TH[rows], out=s_TH[rows]).to(self.wide)
+            norm_R1 = torch.linalg.vector_norm(s_RH, dim=-1, keepdim=True)
+            scale_R1 = torch.rsqrt(norm_R1.square_().div_(s_RH.shape[-1]).add_(1e-6))
+            if y_TH.dtype == self.wide:
+                torch.mul(s_RH, scale_R1, out=y_TH[rows]).mul_(weight_H)
+            else:
+                y_TH[rows] = (s_RH * scale_R1).mul_(weight_H)

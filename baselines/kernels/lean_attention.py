@@ -1,0 +1,65 @@
+"""Decode attention on a stream-K schedule: all cached tiles are dealt out equally, whatever sequence they belong to.
+
+Sanovar, Bharadwaj, St. Amant, Rühle and Rajmohan, "Lean Attention: Hardware-Aware Scalable Attention Mechanism for the
+Decode-Phase of Transformers", arXiv 2405.10480, sections III (softmax re-scaling as an associative reduction) and IV
+(stream-K decomposition).
+
+Algorithm:
+1. Every (sequence, key head) is a job of ⌈context / tile⌉ tiles; all jobs lie one after another.
+2. Worker w of W takes the w-th of W equal shares, which may begin and end inside jobs.
+3. For its part of a job a worker computes maximum m, sum l = Σ exp(s − m), and output o = Σ exp(s − m) v.
+4. Parts of one job are merged: m = max mᵢ, l = Σ lᵢ exp(mᵢ − m), o = Σ oᵢ exp(mᵢ − m) / l.
+
+Cost: the cache is read once; at most W − 1 jobs are shared, each costs its parts' (m, l, o) once more.
+Differences from the paper: on CPUs workers take turns in one thread, so that only the schedule and the reduction are
+exercised; on accelerators one Triton program is one worker and a second kernel merges.
+Limits: tiles are equal except each job's last.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.kernels.decode import Part, attend_part, merge
+from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.schedules import stream_k
+
+
+@technique(
+    name="lean-attention",
+    family="kernels",
+    implements=("attention_decode",),
+    summary="decode attention, all cached tiles dealt out equally (stream-K)",
+    paper="lean-attention",
+    options={"tile": 128, "workers": 8},
+)
+class LeanAttention:
+    """S cached tokens of all sequences, G key heads, H heads, D width."""
+
+    def __init__(self, problem: Problem, *, tile: int = 128, workers: int = 8) -> None:
+        self.tile = tile
+        self.workers = workers
+        self.groups = problem.integer("kv_heads")
+
+    def run(self, q_BHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, offsets: Tensor, out_BHD: Tensor) -> None:
+        """Attend."""
+        bounds = offsets.tolist()
+        tiles = [-(-(b - a) // self.tile) for a, b in pairwise(bounds)]
+        schedule = stream_k([t for t in tiles for _ in range(self.groups)], self.workers)
+        parts: dict[int, list[Part]] = {}
+        for spans in schedule:
+            for span in spans:
+                sequence, group = divmod(span.job, self.groups)
+                first = bounds[sequence] + span.begin * self.tile
+                last = min(bounds[sequence] + span.end * self.tile, bounds[sequence + 1])
+                q_RD = q_BHD[sequence].view(self.groups, -1, q_BHD.shape[-1])[group]
+                parts.setdefault(span.job, []).append(
+                    attend_part(q_RD, k_SGD[first:last, group], v_SGD[first:last, group])
+                )
+        out_BGRD = out_BHD.view(out_BHD.shape[0], self.groups, -1, out_BHD.shape[-1])
+        for job, found in parts.items():
+            sequence, group = divmod(job, self.groups)
+            out_BGRD[sequence, group].copy_(merge(found))

@@ -1,0 +1,44 @@
+"""GEMM with the reduction cut into equal parts that are summed at the end.
+
+Algorithm: C = Σᵢ A[:, kᵢ] · B[kᵢ, :] over ``splits`` slices kᵢ of the reduction; partial products in float32.
+
+Cost: more workers when m·n gives few tiles; ``splits`` partial results of m·n elements are written and read.
+Limits: without a lack of output tiles it only adds traffic.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.kernels.problem import Problem
+
+
+@technique(
+    name="split-k",
+    family="kernels",
+    implements=("gemm",),
+    summary="the reduction cut into equal parts",
+    options={"splits": 4},
+)
+class SplitK:
+    """C (M, N) = A (M, K) · B (K, N)."""
+
+    def __init__(self, problem: Problem, *, splits: int = 4) -> None:
+        self.size = max(-(-problem.integer("k") // splits), 1)
+        self.wide = torch.promote_types(problem.dtype, torch.float32)
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Multiply."""
+        total_MN = c_MN if c_MN.dtype == self.wide else torch.empty_like(c_MN, dtype=self.wide)
+        for begin in range(0, a_MK.shape[1], self.size):
+            a, b = a_MK[:, begin : begin + self.size], b_KN[begin : begin + self.size]
+            if self.wide != a.dtype:
+                a, b = a.to(self.wide), b.to(self.wide)
+            if begin == 0:
+                torch.mm(a, b, out=total_MN)
+            else:
+                total_MN.addmm_(a, b)
+        if total_MN is not c_MN:
+            c_MN.copy_(total_MN)

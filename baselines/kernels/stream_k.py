@@ -1,0 +1,60 @@
+"""GEMM on a stream-K schedule: the multiply-accumulate steps of all output tiles are dealt out equally.
+
+Osama, Merrill, Cecka, Garland and Owens, "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix
+Multiplication on the GPU", arXiv 2301.03598, section 4.
+
+Algorithm:
+1. Every output tile (tile_m × tile_n) is a job of ⌈K / tile_k⌉ steps; all jobs lie one after another.
+2. Worker w of W takes the w-th of W equal shares, which may begin and end inside jobs.
+3. A tile that several workers share is the sum of their partial tiles.
+
+Cost: no quantisation to whole waves of tiles; at most W − 1 tiles are summed from parts.
+Differences from the paper: on CPUs workers take turns in one thread and add into the tile directly.
+Limits: small tiles pay for Python's loop on CPUs.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.schedules import stream_k
+
+
+@technique(
+    name="stream-k",
+    family="kernels",
+    implements=("gemm",),
+    summary="the steps of all output tiles dealt out equally",
+    options={"tile_m": 256, "tile_n": 256, "tile_k": 256, "workers": 8},
+)
+class StreamK:
+    """C (M, N) = A (M, K) · B (K, N)."""
+
+    def __init__(
+        self, problem: Problem, *, tile_m: int = 256, tile_n: int = 256, tile_k: int = 256, workers: int = 8
+    ) -> None:
+        m, n, k = (problem.integer(name) for name in "mnk")
+        self.wide = torch.promote_types(problem.dtype, torch.float32)
+        tiles = [(i, j) for i in range(0, m, tile_m) for j in range(0, n, tile_n)]
+        steps = -(-k // tile_k)
+        self.spans = [
+            (slice(i, i + tile_m), slice(j, j + tile_n), slice(span.begin * tile_k, span.end * tile_k))
+            for worker in stream_k([steps] * len(tiles), workers)
+            for span in worker
+            for i, j in (tiles[span.job],)
+        ]
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Multiply."""
+        total_MN = c_MN if c_MN.dtype == self.wide else torch.empty_like(c_MN, dtype=self.wide)
+        for rows, columns, depth in self.spans:
+            a, b = a_MK[rows, depth].to(self.wide), b_KN[depth, columns].to(self.wide)
+            if depth.start == 0:
+                total_MN[rows, columns] = a @ b
+            else:
+                total_MN[rows, columns].addmm_(a, b)
+        if total_MN is not c_MN:
+            c_MN.copy_(total_MN)

@@ -1,0 +1,340 @@
+"""One point and one technique at it: draws, calls through the cell, verification of every timed output."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from paceline.families.kernels.cells import DTYPE_NAMES, Cell, Region
+from paceline.families.kernels.operation import (
+    Draw,
+    Operation,
+    TensorSpec,
+    Variation,
+    expected_of,
+    num_variations,
+    variation,
+)
+from paceline.families.kernels.oracle import Check, judge
+from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.timing import Series, median
+
+CLOCK_SHARE = 0.2
+"""A pass may take this much longer on the judge's clock than on the cell's, beyond what messages cost."""
+LEAST_ALLOWANCE_NS = 500_000
+MEMORY_CALLS = 2
+
+
+@dataclass(slots=True, kw_only=True)
+class Places:
+    """Where a point's outputs arrive."""
+
+    region: Region
+    outputs: list[list[dict[str, Any]]]
+    """For each working set: the place of each output."""
+    weight_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One operation at one point."""
+
+    operation: Operation
+    params: Mapping[str, Any]
+    dtype: torch.dtype
+    device: str
+    timeout_s: float
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def specs(self) -> tuple[list[TensorSpec], list[TensorSpec]]:
+        """Specifications of inputs and outputs."""
+        return self.operation.tensors(self.params, self.dtype)
+
+    @cached_property
+    def num_variations(self) -> int:
+        """Different inputs that one draw gives."""
+        return num_variations(self.operation, self.params, self.dtype)
+
+    def draw_one(self, seed: int, magnitude: float = 1.0) -> Draw:
+        """Draw inputs and compute their results."""
+        return self.operation.draw(
+            self.params, self.dtype, seed=seed, magnitude=magnitude, device=self.device
+        )
+
+    def draw(self, seeds: Sequence[int]) -> list[Draw]:
+        """Draw once for each seed."""
+        return [self.draw_one(s) for s in seeds]
+
+    def shape_facts(self) -> dict[str, Any]:
+        """Return the parameters that name the point in a reason."""
+        return {k: v for k, v in self.params.items() if k not in ("op", "threads")}
+
+    def make(self, cell: Cell, draws: Sequence[Draw], num_sets: int) -> Places:
+        """Let a cell make an instance for this point, with the draws' inputs and some working sets."""
+        inputs, outputs = self.specs
+        needed = len(draws) * Region.bytes_for(inputs) + num_sets * Region.bytes_for(outputs)
+        region = Region(needed)
+        variants = []
+        for draw in draws:
+            places = [region.place(s.shape, s.dtype) for s in inputs]
+            for place, tensor in zip(places, draw.inputs, strict=True):
+                region.view(place).copy_(tensor)
+            variants.append(places)
+        found = [[region.place(s.shape, s.dtype) for s in outputs] for _ in range(num_sets)]
+        reply = cell.ask(
+            {
+                "do": "make",
+                "operation": self.operation.name,
+                "dtype": DTYPE_NAMES[self.dtype],
+                "params": dict(self.params),
+                "variants": variants,
+                "num_weights": self.operation.num_weights,
+                "rolled": self.operation.rolled,
+                "region_bytes": region.size,
+            },
+            timeout_s=self.timeout_s,
+            descriptors=[region.descriptor],
+        )
+        shapes = [{"shape": list(s.shape), "dtype": DTYPE_NAMES[s.dtype]} for s in outputs]
+        cell.ask({"do": "sets", "count": num_sets, "outputs": shapes}, timeout_s=self.timeout_s)
+        return Places(region=region, outputs=found, weight_bytes=reply["weight_bytes"])
+
+    def change(self, number: int, index: int) -> tuple[dict[str, Any], Variation]:
+        """Return a variation of a draw as the cell needs it, and as the oracle does."""
+        changed = variation(self.operation, self.params, self.dtype, index)
+        return {"variant": number, "factors": list(changed.factors), "roll": changed.roll}, changed
+
+    def checked_call(
+        self, cell: Cell, places: Places, draws: Sequence[Draw], number: int, index: int
+    ) -> str | None:
+        """Run one untimed call and judge it; return what was wrong."""
+        change, changed = self.change(number, index)
+        cell.ask({"do": "prepare", "changes": [change]}, timeout_s=self.timeout_s)
+        cell.ask({"do": "run", "count": 1, "timed": False}, timeout_s=self.timeout_s)
+        fetched = cell.ask(
+            {"do": "fetch", "places": places.outputs[:1], "compare": [0]}, timeout_s=self.timeout_s
+        )
+        if fetched["changed_input"] is not None:
+            return f"the input '{self.specs[0][fetched['changed_input']].name}' was changed"
+        return self.judged(places, 0, draws[number], changed).reason
+
+    def judged(self, places: Places, number: int, draw: Draw, changed: Variation) -> Check:
+        """Judge the outputs of one working set."""
+        outputs = [places.region.view(p).to(self.device) for p in places.outputs[number]]
+        names = [s.name for s in self.specs[1]]
+        return judge(expected_of(self.operation, draw, changed), outputs, changed.output_factors, names)
+
+
+class Arm:
+    """A technique that passed its gate, ready to be timed against the others of its block."""
+
+    def __init__(
+        self,
+        *,
+        session: Session,
+        block: Block,
+        case: Case,
+        cell: Cell,
+        point: Point,
+        draws: Sequence[Draw],
+        rng: random.Random,
+        num_checks: int,
+    ) -> None:
+        self.session = session
+        self.block = block
+        self.case = case
+        self.label = case.label
+        self.cell = cell
+        self.point = point
+        self.draws = draws
+        self.rng = rng
+        self.num_checks = num_checks
+        self.flush_bytes = 0
+        self.num_sets = 1
+        self.places: Places | None = None
+        self.failure: CaseError | None = None
+        self.num_calls = 0
+        self.num_repeats = 0
+        self.worst_error = 0.0
+        self.unaccounted_ns: list[int] = []
+        self.pass_ns: list[int] = []
+        self._seen: set[tuple[int, int]] = set()
+        self.trial_s = self._trial()
+
+    def _trial(self) -> float:
+        """Return the time of one call, roughly."""
+        places = self.point.make(self.cell, self.draws[:1], num_sets=1)
+        change, _ = self.point.change(0, 0)
+        times = []
+        for _ in range(3):
+            self.cell.ask({"do": "prepare", "changes": [change]}, timeout_s=self.point.timeout_s)
+            reply = self.cell.ask({"do": "run", "count": 1, "timed": False}, timeout_s=self.point.timeout_s)
+            times.append(reply["elapsed_ns"] * 1e-9)
+        places.region.close()
+        return float(min(times))
+
+    def allocate(self, num_sets: int) -> None:
+        """Make the instance that is timed, with all draws and working sets.
+
+        Raises:
+            CaseError: The technique failed.
+        """
+        self.session.begin(self.block, self.label, "inputs")
+        self.num_sets = num_sets
+        self.places = self.point.make(self.cell, self.draws, num_sets)
+
+    def observe(self) -> tuple[float, int]:
+        """Time one pass and verify all of its outputs; return the seconds of one call and the pass's start."""
+        self.session.begin(self.block, self.label, "time")
+        if self.failure is not None:
+            return 1e-9, 0
+        try:
+            return self._observe()
+        except CaseError as error:
+            self.failure = error
+            return 1e-9, 0
+
+    def _observe(self) -> tuple[float, int]:
+        assert self.places is not None
+        limit = self.point.timeout_s
+        chosen = [self._next_variation() for _ in range(self.num_sets)]
+        changes = [self.point.change(number, index) for number, index in chosen]
+        self.cell.ask(
+            {"do": "prepare", "changes": [c for c, _ in changes], "flush_bytes": self.flush_bytes},
+            timeout_s=limit,
+        )
+        reply = self.cell.ask({"do": "run", "count": self.num_sets, "timed": True}, timeout_s=limit)
+        elapsed = int(reply["elapsed_ns"])
+        self.pass_ns.append(elapsed)
+        self.unaccounted_ns.append(int(reply["wall_ns"]) - elapsed)
+        if elapsed <= 0:
+            raise CaseError("refused", f"a pass took {elapsed} ns")
+        if int(reply["new_tasks"]) > 0:
+            raise CaseError("refused", "a call left a thread running")
+        compared = self.rng.randrange(self.num_sets)
+        fetched = self.cell.ask(
+            {"do": "fetch", "places": self.places.outputs, "compare": [compared]}, timeout_s=limit
+        )
+        if fetched["changed_input"] is not None:
+            name = self.point.specs[0][fetched["changed_input"]].name
+            raise CaseError("incorrect", f"timed call: the input '{name}' was changed")
+        for place, ((number, _), (_, changed)) in enumerate(zip(chosen, changes, strict=True)):
+            check = self.point.judged(self.places, place, self.draws[number], changed)
+            if not check.passed:
+                raise CaseError("incorrect", f"timed call: {check.reason}")
+            self.worst_error = max(self.worst_error, check.relative_error)
+        self.num_calls += self.num_sets
+        return elapsed * 1e-9 / self.num_sets, 0
+
+    def _next_variation(self) -> tuple[int, int]:
+        """Return a draw and a variation that no call of this technique had before, while there are any."""
+        total = len(self.draws) * self.point.num_variations
+        if len(self._seen) >= total:
+            self.num_repeats += 1
+            return self.rng.randrange(len(self.draws)), self.rng.randrange(self.point.num_variations)
+        while True:
+            found = (self.rng.randrange(len(self.draws)), self.rng.randrange(self.point.num_variations))
+            if found not in self._seen:
+                self._seen.add(found)
+                return found
+
+    def result(self, item: Series, allowance_ns: float, ceiling: Mapping[str, Any]) -> dict[str, Any]:
+        """Judge the series and measure memory.
+
+        Raises:
+            CaseError: The technique failed, or its clock does not account for the time that passed.
+        """
+        if self.failure is not None:
+            raise self.failure
+        allowed = allowance_ns + CLOCK_SHARE * median([float(ns) for ns in self.pass_ns])
+        missing = unaccounted_ns(self.pass_ns, self.unaccounted_ns)
+        if missing > allowed:
+            raise CaseError(
+                "refused",
+                f"clocks disagree: passes of {min(self.pass_ns) * 1e-6:.3g} ms and more on its own clock "
+                f"kept its judge waiting {missing * 1e-6:.3g} ms longer",
+            )
+        floor = ceiling.get("floor_s")
+        if floor and min(item.samples) < floor:
+            raise CaseError(
+                "invalid",
+                f"a sample of {min(item.samples):.3g} s is below the {floor:.3g} s that this device allows",
+            )
+        assert self.places is not None
+        metrics: dict[str, Any] = {"relative_error": {"samples": [self.worst_error]}}
+        absent: dict[str, str] = {}
+        if self.places.weight_bytes is not None:
+            metrics["weight_bytes"] = {"samples": [float(self.places.weight_bytes)]}
+        memory = self._memory()
+        if memory is None:
+            absent["extra_memory"] = "the kernel does not show the peak resident set"
+        else:
+            metrics["extra_memory"] = {"samples": [float(memory)]}
+        return {
+            "status": "ok",
+            "metrics": metrics,
+            "absent": absent,
+            "correctness": {
+                "passed": True,
+                "oracle": "float64, with a bound from a plain computation's own error",
+                "gate_checks": self.num_checks,
+                "timed_calls_verified": self.num_calls,
+                "inputs_seen_twice": self.num_repeats,
+                "max_relative_l2": self.worst_error,
+            },
+            "accounting": {
+                "requested": self.num_calls,
+                "ok": self.num_calls,
+                "failed": 0,
+                "dropped": 0,
+                "unaccounted_ns": missing,
+                "allowed_ns": allowed,
+            },
+        }
+
+    def _memory(self) -> int | None:
+        """Return what one call needs at the least beside inputs and outputs, and what the instance keeps."""
+        limit, found = self.point.timeout_s, []
+        for _ in range(MEMORY_CALLS):
+            change, _ = self.point.change(*self._next_variation())
+            self.cell.ask({"do": "prepare", "changes": [change]}, timeout_s=limit)
+            kept = int(self.cell.ask({"do": "trim"}, timeout_s=limit)["kept_bytes"])
+            if self.point.device == "cpu":
+                if not self.cell.reset_peak_memory():
+                    return None
+                before = self.cell.peak_memory_bytes()
+                self.cell.ask({"do": "run", "count": 1, "timed": False}, timeout_s=limit)
+                after = self.cell.peak_memory_bytes()
+                if before is None or after is None:
+                    return None
+                found.append(after - before + kept)
+            else:
+                self.cell.ask({"do": "run", "count": 1, "timed": False}, timeout_s=limit)
+                found.append(int(self.cell.ask({"do": "peak"}, timeout_s=limit)["peak_bytes"]) + kept)
+        return min(found)
+
+
+def unaccounted_ns(passes: Sequence[int], unaccounted: Sequence[int]) -> float:
+    """Return the time that a technique's clock does not account for: the lower quartile over its faster half of passes.
+
+    Waiting for messages and for a core adds to some passes of anybody. A clock that hides time moves the median only
+    by hiding it in most passes, and those then make up the faster half.
+    """
+    middle = sorted(passes)[(len(passes) - 1) // 2]
+    faster = sorted(u for p, u in zip(passes, unaccounted, strict=True) if p <= middle)
+    return float(faster[len(faster) // 4])
+
+
+def clock_allowance_ns(arms: Sequence[Arm]) -> float:
+    """Return how much longer than a pass its judge may wait: twice what messages cost the techniques of this block.
+
+    The least of all techniques is taken, so that one that hides time does not raise its own allowance.
+    """
+    found = [unaccounted_ns(arm.pass_ns, arm.unaccounted_ns) for arm in arms if arm.pass_ns]
+    return max(2.0 * min(found, default=0.0), LEAST_ALLOWANCE_NS)

@@ -1,0 +1,186 @@
+"""Measures one block of the kernels family: gate, interleaved passes, memory.
+
+This process draws inputs, knows the results, keeps the second clock and judges. Techniques compute in cells.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from paceline.families.kernels import ceilings
+from paceline.families.kernels.arm import Arm, Point, clock_allowance_ns
+from paceline.families.kernels.cells import Cell, Nursery
+from paceline.families.kernels.gate import gate
+from paceline.families.kernels.operations import OPERATIONS
+from paceline.families.kernels.oracle import blind_spots
+from paceline.families.kernels.problem import TORCH_DTYPES
+from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.timing import Limits, measure, median, summarise
+
+_monotonic = time.monotonic
+
+NUM_DRAWS = 3
+PASS_S = 0.002
+"""A pass of short calls should last about this long."""
+MAX_SETS = 64
+MAX_SET_BYTES = 512 << 20
+HOT_SHARE = 0.5
+"""Share of the second-level cache that the working sets of a hot pass may fill."""
+
+
+def run_block(session: Session, block: Block) -> None:
+    """Measure all techniques of a block and emit one ``result`` event for each."""
+    began = _monotonic()
+    nursery = session.facts.get("nursery")
+    if nursery is None:
+        nursery = session.facts["nursery"] = Nursery()
+    if "ceilings" not in session.facts:
+        session.begin(block, "-", "calibrate")
+        session.facts["ceilings"] = {}
+    point = make_point(session, block)
+    cells: dict[str, Cell] = {}
+    try:
+        _run(session, block, point, nursery, cells, began)
+    finally:
+        for cell in cells.values():
+            cell.end()
+
+
+def make_point(session: Session, block: Block) -> Point:
+    """Return a block's point with its operation and dtype."""
+    params = dict(block.params)
+    return Point(
+        operation=OPERATIONS[str(params["op"])],
+        params=params,
+        dtype=TORCH_DTYPES[str(params["dtype"])],
+        device=session.device.torch_type,
+        timeout_s=0.8 * float(block.protocol["timeout_s"]),
+    )
+
+
+def _run(
+    session: Session, block: Block, point: Point, nursery: Nursery, cells: dict[str, Cell], began: float
+) -> None:
+    seeds = [session.draw_seed("inputs", block.block, i) for i in range(NUM_DRAWS)]
+    arms: list[Arm] = []
+    draws = None
+    for case in block.cases:
+        session.begin(block, case.label, "gate")
+        try:
+            loaded = session.loaded(case)
+            assert loaded.refusal is None
+            threads = int(block.params["threads"])
+            log = Path("logs") / f"cell-{session.launch}-{block.block}-{case.label.replace('/', '.')}.log"
+            cell = nursery.start(case, device=point.device, threads=threads, log=log.absolute())
+            cells[case.label] = cell
+            cell.ask({"do": "load"}, timeout_s=point.timeout_s)
+            checks = gate(point, cell, seeds)
+            if draws is None:
+                draws = point.draw(seeds)
+                blind = blind_spots(point.operation, draws, point.specs[1])
+                if blind:
+                    reason = f"the oracle would accept known-wrong results for this point: {', '.join(blind)}"
+                    raise CaseError("invalid", reason)
+            rng = random.Random(session.draw_seed("variations", block.block, case.label))
+            arms.append(
+                Arm(
+                    session=session,
+                    block=block,
+                    case=case,
+                    cell=cell,
+                    point=point,
+                    draws=draws,
+                    rng=rng,
+                    num_checks=checks,
+                )
+            )
+        except CaseError as error:
+            _fail(session, block, case, error)
+    gate_s = _monotonic() - began
+    ready: list[Arm] = []
+    if not arms:
+        return
+    sets = _num_sets(block, point, arms)
+    for arm in arms:
+        try:
+            arm.allocate(sets)
+            ready.append(arm)
+        except CaseError as error:
+            _fail(session, block, arm.case, error)
+    if ready:
+        _measure(session, block, ready, sets, began, gate_s)
+
+
+def _num_sets(block: Block, point: Point, arms: Sequence[Arm]) -> int:
+    """Return R, the calls of one pass: enough for the clock, within the caches that the protocol asks for.
+
+    The fastest technique's trial call sets R, the same for all.
+    """
+    cache = str(block.protocol["cache"])
+    if cache == "cold-flush":
+        return 1
+    set_bytes = max(sum(s.num_bytes for s in (*point.specs[0], *point.specs[1])), 1)
+    fits = max(MAX_SET_BYTES // set_bytes, 1)
+    if cache == "cold-rotate":
+        return max(2, min(-(-2 * ceilings.last_level_cache_bytes() // set_bytes), MAX_SETS, fits))
+    quickest = min(arm.trial_s for arm in arms)
+    wanted = int(PASS_S / max(quickest, 1e-9)) + 1
+    hot = max(int(HOT_SHARE * ceilings.private_cache_bytes() // set_bytes), 1)
+    return max(1, min(wanted, MAX_SETS, hot, fits))
+
+
+def _measure(session: Session, block: Block, arms: list[Arm], sets: int, began: float, gate_s: float) -> None:
+    protocol = block.protocol
+    limits = Limits(
+        order=protocol["order"],
+        ci_target=protocol["ci_target"],
+        max_seconds=protocol["max_seconds"] * len(arms),
+        min_samples=protocol["min_samples"],
+        max_samples=protocol["max_samples"],
+        warmup=protocol["warmup"],
+        warmup_seconds=protocol["warmup_seconds"] * len(arms),
+    )
+    prepared = _monotonic()
+    flush = 2 * ceilings.last_level_cache_bytes() if protocol["cache"] == "cold-flush" else 0
+    for arm in arms:
+        arm.flush_bytes = flush
+    rng = random.Random(session.draw_seed("order", block.block))
+    series = measure(arms, limits, clock_ns=time.monotonic_ns, gather=session.control.gather, rng=rng)
+    timed = _monotonic()
+    allowance = clock_allowance_ns(arms)
+    ceiling = ceilings.of_block(session, block)
+    for arm, item in zip(arms, series, strict=True):
+        session.begin(block, arm.label, "passes")
+        try:
+            result = arm.result(item, allowance, ceiling)
+        except CaseError as error:
+            _fail(session, block, arm.case, error)
+            continue
+        result["metrics"]["latency"] = summarise(item)
+        result["ceilings"] = ceilings.describe(block.params, ceiling, median(item.samples))
+        result["timing"] = {
+            "prepare_s": prepared - began,
+            "measure_s": timed - prepared,
+            "timed_s": (sum(item.samples) + sum(item.warmup)) * sets,
+            "num_cases": len(arms),
+            "gate_s": gate_s,
+            "calls_per_sample": sets,
+        }
+        _emit(session, block, arm.case, result)
+
+
+def _fail(session: Session, block: Block, case: Case, error: CaseError) -> None:
+    _emit(
+        session,
+        block,
+        case,
+        {"status": error.status, "reason": error.reason, "detail": error.detail, "metrics": {}},
+    )
+
+
+def _emit(session: Session, block: Block, case: Case, result: dict[str, Any]) -> None:
+    session.events.emit("result", block=block.block, case_id=case.case_id, label=case.label, **result)

@@ -1,0 +1,130 @@
+"""What this device can do, measured in the launch itself, and how close a kernel comes.
+
+The calibrated ceilings are the best copy, triad and matrix product of this process with the block's number of
+threads. They name the binding term and give the time that no honest kernel can undercut.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from paceline.families.kernels.problem import TORCH_DTYPES
+from paceline.families.kernels.workloads import WORKLOADS
+from paceline.worker.session import Block, Session
+
+_perf_ns = time.perf_counter_ns
+
+CALIBRATION_S = 0.15
+CPU_GEMM_SIZE = 512
+ACCELERATOR_GEMM_SIZE = 8192
+COPY_SHARE_OF_CACHE = 4
+MAX_COPY_BYTES = 256 << 20
+SAFETY = 2.0
+"""A sample may beat the calibrated ceiling by this: calibration is short, and other processes disturb it."""
+CACHE_FALLBACK_BYTES = {"private": 1 << 20, "last": 32 << 20}
+
+
+@cache
+def _cache_sizes() -> dict[int, int]:
+    """Return the sizes of the first core's data caches by level, as the kernel tells them."""
+    sizes: dict[int, int] = {}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            if (folder / "type").read_text().strip() == "Instruction":
+                continue
+            level = int((folder / "level").read_text())
+            text = (folder / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        scale = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+        sizes[level] = int(text.rstrip("KM")) * scale
+    return sizes
+
+
+def private_cache_bytes() -> int:
+    """Return the size of the second-level cache, or a fallback."""
+    return _cache_sizes().get(2, CACHE_FALLBACK_BYTES["private"])
+
+
+def last_level_cache_bytes() -> int:
+    """Return the size of the largest cache, or a fallback."""
+    return max(_cache_sizes().values(), default=CACHE_FALLBACK_BYTES["last"])
+
+
+def of_block(session: Session, block: Block) -> dict[str, Any]:
+    """Return the ceilings for a block's dtype and threads, measured once in a launch."""
+    dtype, threads = str(block.params["dtype"]), int(block.params["threads"])
+    known = session.facts["ceilings"]
+    if (dtype, threads) not in known:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            known[(dtype, threads)] = _measure(session, TORCH_DTYPES[dtype])
+        finally:
+            torch.set_num_threads(before)
+    found = dict(known[(dtype, threads)])
+    workload = WORKLOADS[str(block.params["op"])]
+    compute = workload.flops(block.params) / (SAFETY * found["flops_per_s"])
+    cold = str(block.protocol["cache"]).startswith("cold")
+    memory = workload.traffic(block.params) / (SAFETY * found["bytes_per_s"]) if cold else 0.0
+    found["floor_s"] = max(compute, memory)
+    return found
+
+
+def _measure(session: Session, dtype: torch.dtype) -> dict[str, float]:
+    device = session.device.torch_type
+    rates = [_product_rate(session, d) for d in {dtype, torch.promote_types(dtype, torch.float32)}]
+    count = min(COPY_SHARE_OF_CACHE * last_level_cache_bytes(), MAX_COPY_BYTES)
+    if device != "cpu":
+        count = MAX_COPY_BYTES * 4
+    source, target = (torch.ones(count, dtype=torch.uint8, device=device) for _ in range(2))
+    copy_s = _best(lambda: target.copy_(source), session)
+    return {"flops_per_s": max(rates), "bytes_per_s": 2.0 * count / copy_s}
+
+
+def _product_rate(session: Session, dtype: torch.dtype) -> float:
+    """Return the rate of a square matrix product; narrow dtypes on CPUs may be slower than the wide ones."""
+    device = session.device.torch_type
+    size = CPU_GEMM_SIZE if device == "cpu" else ACCELERATOR_GEMM_SIZE
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    out = torch.empty_like(a)
+    return 2.0 * size**3 / _best(lambda: torch.mm(a, b, out=out), session)
+
+
+def _best(call: Callable[[], Any], session: Session) -> float:
+    """Return the seconds of the fastest of several calls after the first."""
+    call()
+    session.device.synchronize()
+    best, begin = float("inf"), _perf_ns()
+    while _perf_ns() - begin < CALIBRATION_S * 1e9:
+        start = _perf_ns()
+        call()
+        session.device.synchronize()
+        best = min(best, (_perf_ns() - start) * 1e-9)
+    return best
+
+
+def describe(params: Mapping[str, Any], ceiling: Mapping[str, Any], latency_s: float) -> dict[str, Any]:
+    """Return the ceilings of a measurement: calibrated rates, binding term, fraction."""
+    workload = WORKLOADS[str(params["op"])]
+    compute = workload.flops(params) / ceiling["flops_per_s"]
+    memory = workload.traffic(params) / ceiling["bytes_per_s"]
+    model = max(compute, memory)
+    return {
+        "calibrated": {
+            "flops_per_s": ceiling["flops_per_s"],
+            "bytes_per_s": ceiling["bytes_per_s"],
+        },
+        "model_s": model,
+        "model": "max(operations / calibrated matrix product, compulsory bytes / calibrated copy)",
+        "binding": "compute" if compute >= memory else "memory",
+        "fraction_of_calibrated": model / latency_s if latency_s > 0 else None,
+        "datasheet": None,
+        "datasheet_reason": "the device is not in the table of datasheets",
+    }

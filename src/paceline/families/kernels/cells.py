@@ -1,0 +1,213 @@
+"""The judging side of cells: starts them, talks to them under a time limit, and ends them whatever they did."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.families.kernels.channel import Channel, ChannelClosedError
+from paceline.families.kernels.operation import TensorSpec
+from paceline.worker.session import Case, CaseError
+
+_monotonic = time.monotonic
+_perf_ns = time.perf_counter_ns
+ALIGNMENT = 4096
+START_S = 120.0
+"""Time for the nursery to import torch."""
+DTYPE_NAMES = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.int64: "int64",
+    torch.uint8: "uint8",
+}
+
+
+class Region:
+    """Memory that a cell shares with its judge: inputs on the way in, outputs on the way out."""
+
+    def __init__(self, size: int) -> None:
+        self.size = max(size, ALIGNMENT)
+        self.descriptor = os.memfd_create("paceline-region")
+        os.ftruncate(self.descriptor, self.size)
+        self._map = mmap.mmap(self.descriptor, self.size)
+        self._next = 0
+
+    def place(self, shape: Sequence[int], dtype: torch.dtype) -> dict[str, Any]:
+        """Reserve room for a tensor."""
+        offset = self._next
+        num_bytes = torch.Size(shape).numel() * dtype.itemsize
+        self._next = -(-(offset + num_bytes) // ALIGNMENT) * ALIGNMENT
+        if self._next > self.size:
+            raise MemoryError("the shared region is too small")
+        return {"offset": offset, "shape": list(shape), "dtype": DTYPE_NAMES[dtype]}
+
+    def view(self, place: Mapping[str, Any]) -> Tensor:
+        """Return the tensor at a place."""
+        dtype = next(d for d, name in DTYPE_NAMES.items() if name == place["dtype"])
+        count = torch.Size(place["shape"]).numel()
+        flat = torch.frombuffer(self._map, dtype=dtype, count=count, offset=place["offset"])
+        return flat.view(place["shape"])
+
+    def close(self) -> None:
+        """Give the memory back once nobody maps it any more."""
+        os.close(self.descriptor)
+
+    @staticmethod
+    def bytes_for(specs: Sequence[TensorSpec]) -> int:
+        """Return the room that tensors need."""
+        return sum(-(-max(s.num_bytes, 1) // ALIGNMENT) * ALIGNMENT for s in specs)
+
+
+class Nursery:
+    """The process that cells are forked from; one for a launch."""
+
+    def __init__(self) -> None:
+        self._channel, theirs = Channel.pair()
+        environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "paceline.families.kernels.nursery", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env=environment,
+        )
+        theirs.close()
+
+    def start(self, case: Case, *, device: str, threads: int, log: Path) -> Cell:
+        """Start a cell for one technique.
+
+        Raises:
+            CaseError: No cell could be started.
+        """
+        mine, theirs = Channel.pair()
+        request = {
+            "do": "start",
+            "job": str(Path.cwd()),
+            "module": case.module,
+            "technique": case.technique,
+            "options": dict(case.options),
+            "device": device,
+            "threads": threads,
+            "log": str(log),
+            "memory": os.environ.get("PACELINE_RANK_MEMORY"),
+        }
+        try:
+            self._channel.send(request, [theirs.fileno()])
+            reply, _ = self._channel.receive(START_S)
+        except (ChannelClosedError, TimeoutError) as error:
+            raise CaseError("infrastructure", f"no cell could be started: {error}") from error
+        finally:
+            theirs.close()
+        return Cell(self, mine, int(reply["pid"]))
+
+    def end(self, pid: int) -> int | None:
+        """End a cell with all that it started; return its exit code, or minus the signal."""
+        try:
+            self._channel.send({"do": "end", "pid": pid})
+            reply, _ = self._channel.receive(START_S)
+        except (ChannelClosedError, TimeoutError):
+            return None
+        return int(reply["status"])
+
+    def close(self) -> None:
+        """End the nursery, and with it every cell."""
+        self._channel.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def queued_ns(pid: int | None) -> int:
+    """Return how long a process's first thread has waited for a core so far; 0 where the kernel does not tell."""
+    try:
+        return int(Path(f"/proc/{pid or 'self'}/schedstat").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+class Cell:
+    """One technique in its own process."""
+
+    def __init__(self, nursery: Nursery, channel: Channel, pid: int) -> None:
+        self._nursery = nursery
+        self._channel = channel
+        self.pid = pid
+        self.ended = False
+
+    def ask(
+        self, message: dict[str, Any], *, timeout_s: float, descriptors: Sequence[int] = ()
+    ) -> dict[str, Any]:
+        """Send a request and wait for the answer.
+
+        ``wall_ns`` in it is the time that passed here, without what either process spent waiting for a core.
+
+        Raises:
+            CaseError: The technique failed, died, or did not answer in time; then the cell is gone.
+        """
+        if self.ended:
+            raise CaseError("crashed", "its process has ended")
+        try:
+            waited_ns = queued_ns(self.pid) + queued_ns(None)
+            start = _perf_ns()
+            self._channel.send(message, descriptors)
+            reply, _ = self._channel.receive(timeout_s)
+            wall_ns = _perf_ns() - start
+            wall_ns -= queued_ns(self.pid) + queued_ns(None) - waited_ns
+        except TimeoutError as error:
+            self.end()
+            raise CaseError("timeout", f"no answer within {timeout_s:g} s to '{message['do']}'") from error
+        except (ChannelClosedError, json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise CaseError(*self._obituary(self.end(), message["do"])) from error
+        if not reply.get("ok"):
+            raise CaseError(str(reply["status"]), str(reply["reason"]), reply.get("detail"))
+        return {**reply, "wall_ns": wall_ns}
+
+    @staticmethod
+    def _obituary(status: int | None, doing: str) -> tuple[str, str]:
+        if status is None or status == -signal.SIGKILL:
+            return (
+                "crashed",
+                f"its process was killed (signal 9) at '{doing}'; the system may have run out of memory",
+            )
+        if status < 0:
+            return "crashed", f"its process died of {signal.Signals(-status).name} at '{doing}'"
+        return "crashed", f"its process left with exit code {status} at '{doing}'"
+
+    def peak_memory_bytes(self) -> int | None:
+        """Return the peak resident set of the cell, read from outside; None where the kernel does not tell."""
+        try:
+            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        except OSError:
+            return None
+        return None
+
+    def reset_peak_memory(self) -> bool:
+        """Set the peak resident set back to the present one."""
+        try:
+            Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+        except OSError:
+            return False
+        return True
+
+    def end(self) -> int | None:
+        """End the cell; its exit code, or None when it had ended before."""
+        if self.ended:
+            return None
+        self.ended = True
+        self._channel.close()
+        return self._nursery.end(self.pid)

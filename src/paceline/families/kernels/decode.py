@@ -1,0 +1,46 @@
+"""Parts of a softmax-weighted sum, and how they merge: what split decode attention rests on.
+
+The triple (m, l, o) of maximum, sum of exponentials and weighted sum, both relative to m, forms a commutative monoid:
+parts may be merged in any order. Source: Milakov and Gimelshein, arXiv 1805.02867, section 3.1; Sanovar et al.,
+arXiv 2405.10480, section III.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What some keys contribute to R queries of width D."""
+
+    m_R: Tensor
+    l_R: Tensor
+    o_RD: Tensor
+
+
+def attend_part(q_RD: Tensor, k_SD: Tensor, v_SD: Tensor) -> Part:
+    """Attend to some keys; scores are q·k / √D, taken in float32 or wider.
+
+    q_RD: (R, D); k_SD and v_SD: (S, D) with S at least 1.
+    """
+    wide = torch.promote_types(q_RD.dtype, torch.float32)
+    scores_RS = q_RD.to(wide) @ k_SD.to(wide).T * q_RD.shape[-1] ** -0.5
+    m_R = scores_RS.amax(dim=-1)
+    p_RS = torch.exp_(scores_RS.sub_(m_R[:, None]))
+    return Part(m_R, p_RS.sum(dim=-1), p_RS @ v_SD.to(wide))
+
+
+def merge(parts: Sequence[Part]) -> Tensor:
+    """Return the attention output (R, D) of all parts together."""
+    if len(parts) == 1:
+        return parts[0].o_RD / parts[0].l_R[:, None]
+    m_PR = torch.stack([p.m_R for p in parts])
+    weight_PR = torch.exp(m_PR - m_PR.amax(dim=0))
+    l_R = (weight_PR * torch.stack([p.l_R for p in parts])).sum(dim=0)
+    o_RD = (weight_PR[:, :, None] * torch.stack([p.o_RD for p in parts])).sum(dim=0)
+    return o_RD / l_R[:, None]

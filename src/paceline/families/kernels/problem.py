@@ -1,0 +1,61 @@
+"""What a kernel is given, and what it must offer.
+
+A technique of this family is a class or factory ``T(problem, **options)``. An instance has
+
+    run(*inputs, *outputs) -> None
+
+which fills the outputs in place; ``operations`` lists the tensors of each operation. One that keeps weights in a form
+of its own also has
+
+    pack(*weights) -> tuple[Tensor, ...]
+
+which is called untimed, once for each set of weights; ``run`` then gets the packed tensors where the weights stood.
+Everything lives in a process of its own, without the oracle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+__all__ = ["TORCH_DTYPES", "Kernel", "Problem", "Tensor"]
+
+TORCH_DTYPES: dict[str, torch.dtype] = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One operation at one point."""
+
+    operation: str
+    dtype: torch.dtype
+    device: torch.device
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """All parameters of the case in base units."""
+
+    def integer(self, name: str) -> int:
+        """Return an integer parameter of the case."""
+        value = self.params[name]
+        assert isinstance(value, int)
+        return value
+
+    def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """Return an uninitialised tensor on the problem's device."""
+        return torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
+
+
+class Kernel(Protocol):
+    """An instance of a technique."""
+
+    def run(self, *tensors: Tensor) -> None:
+        """Compute the outputs (the last arguments) from the inputs (the first ones)."""
+        ...

@@ -1,0 +1,36 @@
+"""Every shipped kernel is right at odd sizes, in every dtype and at every bit width that it supports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paceline import content
+from paceline.families.kernels.operations import OPERATIONS
+from paceline.testing import ConformanceResult, conformance
+
+FAMILY = "kernels"
+TECHNIQUES = sorted(
+    name for name, source in content.techniques(FAMILY).items() if not source.info.properties.get("compiles")
+)
+"""Those that compile take half a minute for each point; their suites gate them at every point as well."""
+MIN_HONEST_CASES = 40
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[ConformanceResult]:
+    return conformance(TECHNIQUES, family=FAMILY, folder=tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.mark.parametrize("technique", TECHNIQUES)
+def test_a_kernel_conforms(technique: str, results: list[ConformanceResult]) -> None:
+    found = [r for r in results if r.technique == technique]
+    assert not [r.problem for r in found if r.problem]
+    assert any(r.status == "ok" for r in found), "it ran nowhere"
+
+
+def test_every_operation_has_a_kernel_that_passed(results: list[ConformanceResult]) -> None:
+    passed = [r for r in results if r.status == "ok"]
+    assert {r.operation for r in passed} == set(OPERATIONS)
+    assert len(passed) >= MIN_HONEST_CASES

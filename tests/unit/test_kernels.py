@@ -1,0 +1,168 @@
+"""The kernels family by itself: inputs that never repeat, oracles that cannot be fooled, clocks that must agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from paceline.families.kernels.arm import unaccounted_ns
+from paceline.families.kernels.conformance import POINTS, points
+from paceline.families.kernels.operation import (
+    expected_of,
+    known_wrong,
+    num_variations,
+    variation,
+)
+from paceline.families.kernels.operations import OPERATIONS
+from paceline.families.kernels.oracle import blind_spots, judge
+from paceline.families.kernels.problem import TORCH_DTYPES
+from paceline.families.kernels.spec import FAMILY
+from paceline.families.kernels.workloads import WORKLOADS, context_lengths, expert_tokens
+
+CASES = [(name, dtype) for name in OPERATIONS for dtype in ("float32", "bfloat16", "float16", "float64")]
+
+
+def resolved(name: str, dtype: str = "float32", **changes: Any) -> dict[str, Any]:
+    """Return all parameters of an operation's conformance point."""
+    defaults = {p.name: p.default for p in FAMILY.parameters_for(name)}
+    return {**defaults, **POINTS[name], "op": name, "dtype": dtype, **changes}
+
+
+def applied(inputs: tuple[torch.Tensor, ...], change: Any, rolled: int | None) -> list[torch.Tensor]:
+    """Change inputs as a cell does."""
+    found = []
+    for index, (tensor, factor) in enumerate(zip(inputs, change.factors, strict=True)):
+        moved = tensor.roll(change.roll, 0) if index == rolled and change.roll else tensor
+        found.append(moved * factor if factor != 1.0 else moved)
+    return found
+
+
+def test_the_two_halves_know_the_same_operations() -> None:
+    assert set(OPERATIONS) == set(WORKLOADS) == set(POINTS)
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_varied_inputs_give_the_result_that_the_oracle_expects(name: str, dtype: str) -> None:
+    operation, torch_dtype, params = OPERATIONS[name], TORCH_DTYPES[dtype], resolved(name, dtype)
+    draw = operation.draw(params, torch_dtype, seed=5)
+    outputs = operation.tensors(params, torch_dtype)[1]
+    total = num_variations(operation, params, torch_dtype)
+    for index in {0, 1, total // 3, total - 1}:
+        change = variation(operation, params, torch_dtype, index)
+        inputs = applied(draw.inputs, change, operation.rolled)
+        again = reference(name, params, inputs, [tuple(e.value.shape) for e in draw.expected])
+        found = [v.to(s.dtype) for v, s in zip(again, outputs, strict=True)]
+        check = judge(
+            expected_of(operation, draw, change), found, change.output_factors, [s.name for s in outputs]
+        )
+        assert check.passed, (index, check.reason)
+
+
+def reference(
+    name: str, params: dict[str, Any], inputs: list[torch.Tensor], shapes: list[tuple[int, ...]]
+) -> list[torch.Tensor]:
+    """Compute an operation in float64 by PyTorch's operators, which the oracle does not use."""
+    from paceline.families.kernels.eager import Eager
+    from paceline.families.kernels.problem import Problem
+
+    wide = [t.double() if t.dtype.is_floating_point else t for t in inputs]
+    outputs = [torch.full(shape, float("nan"), dtype=torch.float64) for shape in shapes]
+    problem = Problem(operation=name, dtype=torch.float64, device=torch.device("cpu"), params=params)
+    Eager(problem).function(*wide, *outputs)
+    return outputs
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_no_two_variations_are_alike(name: str) -> None:
+    operation, params = OPERATIONS[name], resolved(name)
+    total = num_variations(operation, params, torch.float32)
+    seen = {
+        (v.factors, v.roll) for v in (variation(operation, params, torch.float32, i) for i in range(total))
+    }
+    assert len(seen) == total > 20
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_the_oracle_rejects_every_known_mistake(name: str, dtype: str) -> None:
+    operation, torch_dtype, params = OPERATIONS[name], TORCH_DTYPES[dtype], resolved(name, dtype)
+    draws = [operation.draw(params, torch_dtype, seed=s) for s in (1, 2)]
+    outputs = operation.tensors(params, torch_dtype)[1]
+    names = {n for n, _ in known_wrong(operation, draws[0], draws[1], outputs)}
+    assert {"zeros", "nan", "stale"} <= names
+    assert blind_spots(operation, draws, outputs) == []
+
+
+def test_a_tolerance_that_admits_a_mistake_is_noticed() -> None:
+    operation, params = OPERATIONS["gemm"], resolved("gemm")
+    draws = [operation.draw(params, torch.float32, seed=s) for s in (1, 2)]
+    for draw in draws:
+        expected = draw.expected[0]
+        object.__setattr__(expected, "bound", torch.full_like(expected.value, 1e-1))
+        object.__setattr__(expected, "max_relative_l2", 1.0)
+    spots = blind_spots(operation, draws, operation.tensors(params, torch.float32)[1])
+    assert "low-precision" in spots or "narrow-inputs" in spots
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_right_result_rounded_to_the_output_passes(name: str) -> None:
+    for dtype in TORCH_DTYPES.values():
+        operation, params = OPERATIONS[name], resolved(name)
+        draw = operation.draw(params, dtype, seed=9, magnitude=1.0)
+        outputs = operation.tensors(params, dtype)[1]
+        right = [e.value.to(s.dtype) for e, s in zip(draw.expected, outputs, strict=True)]
+        check = judge(draw.expected, right, [1.0] * len(right), [s.name for s in outputs])
+        assert check.passed, check.reason
+
+
+def test_conformance_has_every_width_and_dtype() -> None:
+    found = points("dequant_gemm")
+    assert {p["bits"] for p in found} == set(range(1, 9))
+    assert {p["dtype"] for p in points("gemm")} == set(TORCH_DTYPES)
+
+
+@pytest.mark.parametrize(
+    ("passes", "unaccounted", "expected"),
+    [
+        ([100] * 8, [5] * 8, 5),
+        ([100] * 8, [5, 5, 5, 5, 900, 900, 900, 900], 5),
+        ([10] * 8, [90] * 8, 90),
+        ([10, 10, 10, 10, 10, 10, 100, 100], [90, 90, 90, 90, 90, 90, 0, 0], 90),
+        ([10], [3], 3),
+    ],
+    ids=["honest", "a busy machine", "always hiding", "hiding in most passes", "one pass"],
+)
+def test_hidden_time_shows_and_a_busy_machine_does_not(
+    passes: list[int], unaccounted: list[int], expected: float
+) -> None:
+    assert unaccounted_ns(passes, unaccounted) == expected
+
+
+def test_contexts_and_experts_are_ragged_as_declared() -> None:
+    assert context_lengths({"batch": 4, "context": 100, "spread": "linear"}) == [25, 51, 75, 100]
+    assert context_lengths({"batch": 3, "context": 1600, "spread": "one-long"}) == [1600, 101, 101]
+    shares = expert_tokens({"tokens": 64, "experts": 8, "skew": "skewed"})
+    assert sum(shares) == 64 and shares == sorted(shares, reverse=True)
+    assert sum(expert_tokens({"tokens": 10, "experts": 4, "skew": "even"})) == 10
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        (resolved("attention_decode", heads=7, kv_heads=2), "not a multiple of kv_heads"),
+        (resolved("dequant_gemm", bits=9), "1 to 8 bits"),
+        (resolved("dequant_gemm", k=100, group=64), "not a multiple of group"),
+        (resolved("copy", size_bytes=6), "not a whole number"),
+        (resolved("strided_copy", columns=99), "rows would overlap"),
+    ],
+)
+def test_a_point_that_cannot_be_is_refused_in_words(params: dict[str, Any], problem: str) -> None:
+    assert any(problem in text for text in FAMILY.check(params))
+
+
+def test_rates_follow_from_formulas() -> None:
+    params = resolved("gemm", m=10, n=20, k=30)
+    derived = {d.name: d.compute(params, 0.5) for d in FAMILY.derived}
+    assert derived["arithmetic_rate"] == 2 * 10 * 20 * 30 / 0.5
+    assert derived["bandwidth"] == (300 + 600 + 200) * 4 / 0.5
