@@ -181,9 +181,9 @@ def _gate_exact(runner: Runner, seeds: tuple[int, ...], payload: str) -> None:
         _one(runner, point, "integers" if resizable else payload, seeds[index % len(seeds)], 1.0)
     if not problem.dtype.is_floating_point or payload == "integers":
         return
-    for seed in seeds:
-        for magnitude in MAGNITUDES:
-            point = sized(problem, 257) if resizable else problem
+    for index, seed in enumerate(seeds):
+        point = sized(problem, 257) if resizable else problem
+        for magnitude in MAGNITUDES if resizable else (MAGNITUDES[index % len(MAGNITUDES)],):
             _one(runner, point, payload, seed, magnitude)
 
 

@@ -231,13 +231,27 @@ def mixing_weights(output: Tensor, contributions: Sequence[Tensor]) -> tuple[lis
     """Recover the weights with which a rank's output mixes all ranks' inputs.
 
     Returns:
-        The weights in rank order (least squares over all elements), and the relative residual that they leave.
+        The weights in rank order (least squares over all elements, by the normal equations: random inputs are far from
+        dependent), and the relative residual that they leave.
     """
-    inputs = torch.stack([c.to(torch.float64).view(-1) for c in contributions], dim=1)
-    target = output.to(torch.float64).view(-1, 1)
-    weights = torch.linalg.lstsq(inputs, target).solution
-    residual = float((inputs @ weights - target).norm())
-    return [float(w) for w in weights.view(-1)], residual / max(float(target.norm()), 1e-300)
+    inputs = [c.to(torch.float64).view(-1) for c in contributions]
+    target = output.to(torch.float64).view(-1)
+    products = torch.stack([x @ target for x in inputs])
+    weights = torch.linalg.solve(gram(inputs), products)
+    rest = target.clone()
+    for weight, values in zip(weights.tolist(), inputs, strict=True):
+        rest.sub_(values, alpha=weight)
+    return [float(w) for w in weights], float(rest.norm()) / max(float(target.norm()), 1e-300)
+
+
+def gram(inputs: Sequence[Tensor]) -> Tensor:
+    """Return the matrix of scalar products of some float64 vectors."""
+    size = len(inputs)
+    matrix = torch.empty(size, size, dtype=torch.float64)
+    for i in range(size):
+        for j in range(i, size):
+            matrix[i, j] = matrix[j, i] = inputs[i] @ inputs[j]
+    return matrix
 
 
 def check_mixing(rows: Sequence[Sequence[float]], residual: float, dtype: torch.dtype) -> Check:

@@ -9,7 +9,7 @@ import torch
 from paceline.families.collectives import ceilings
 from paceline.families.collectives.arm import Arm
 from paceline.families.collectives.gate import mixing_matrix
-from paceline.families.collectives.oracle import check_mixing
+from paceline.families.collectives.oracle import check_mixing, gram
 from paceline.worker.namespace import read_counters
 from paceline.worker.session import CaseError, Session
 
@@ -243,8 +243,8 @@ def _spreads(session: Session, arm: Arm) -> list[float]:
             raise CaseError("incorrect", f"mixing: {check.reason}")
         expected = workspace.variants[workspace.current].expected[0]
         assert expected is not None
-        inputs = torch.stack([c.double() for c in expected.contributions])
-        centred = inputs - inputs.mean(dim=0)
-        mixed = torch.tensor(rows, dtype=torch.float64) @ centred
-        ratios.append(float(mixed.square().sum() / centred.square().sum()))
+        products = gram([c.double().view(-1) for c in expected.contributions])
+        centred = products - products.mean(dim=0) - products.mean(dim=1, keepdim=True) + products.mean()
+        weights = torch.tensor(rows, dtype=torch.float64)
+        ratios.append(float((weights @ centred @ weights.T).trace() / centred.trace()))
     return ratios
