@@ -22,6 +22,7 @@ from paceline.families.collectives.scenarios.feed import Alarm, TraceFeed
     implements=("fault_localisation",),
     summary="an alarm when nothing has moved for a fixed time; names nobody",
     options={"timeout_s": 5.0},
+    properties={"names_ranks": False},
 )
 class TimeoutWatchdog:
     """The watchdog; ``poll`` is called many times a second."""

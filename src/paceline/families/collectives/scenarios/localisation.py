@@ -145,6 +145,9 @@ class _Watcher:
 
     def __init__(self, session: Session, block: Block, case: Case, paths: list[Path]) -> None:
         self._feed = TraceFeed(paths)
+        info = session.loaded(case).info
+        assert info is not None
+        self.names_ranks = bool(info.properties.get("names_ranks", True))
         problem = Problem(
             operation="fault_localisation",
             rank=0,
@@ -194,16 +197,18 @@ def _segment(session: Session, peer: PeerProcess, name: str, steps: int, watcher
 
 
 def _strike(session: Session, peer: PeerProcess, watcher: _Watcher | None, *, quiet: bool) -> dict[str, Any]:
-    """Order the segment with the fault and watch until somebody is named or the time is over."""
+    """Order the segment with the fault; watch until the detector has said all that it can, or the time is over."""
     session.control.barrier()
     began = time.monotonic()
     peer.command({"segment": "faulty", "steps": QUIET_STEPS if quiet else 1 << 20})
-    limit = NAME_S if not quiet else READY_S
+    names = watcher is not None and watcher.names_ranks
+    limit = READY_S if quiet else NAME_S if names else DETECT_S
     outcome: dict[str, Any] = {}
     while session.rank == 0 and time.monotonic() - began < limit:
         assert watcher is not None
         watcher.poll()
-        if watcher.naming is not None or (quiet and peer.wait_for("segment", 0.001) is not None):
+        said = watcher.naming if names else watcher.alarm
+        if said is not None or (quiet and peer.wait_for("segment", 0.001) is not None):
             break
         time.sleep(POLL_S)
     if watcher is not None:
