@@ -30,8 +30,13 @@ FAKE_FALSE_ALARMS = 0.06
 REAL_FALSE_ALARMS = 0.08
 POWER = 0.90
 BARE_LOOP_RATIO = 1.03
+TIMER_AGREEMENT = 1.03
 OVERHEAD_S = 0.05
 """What the harness promises; docs/protocol.md gives the reasons."""
+
+
+HIDDEN = ("op", "threads", "beside", "dtype")
+"""Parameters that a figure's name leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +187,37 @@ def bare_loop_figures(
     overhead = _fixed_overhead(points_of(record))
     if overhead is not None:
         figures.append(overhead)
+    return figures
+
+
+def torch_benchmark_figures(
+    runner: str, store: Path, *, launches: int | None = None, quiet: bool = False
+) -> list[Figure]:
+    """Compare the harness's time of kernels with PyTorch's own timer, interleaved, and what each needed for it."""
+    record = run_suite(_suite("torch-benchmark"), runner, store, launches=launches, quiet=quiet)
+    figures: list[Figure] = []
+    for point in points_of(record):
+        timed = point.cells.get(("torch-eager", "latency"))
+        theirs = point.cells.get(("torch-eager", "torch_benchmark_s"))
+        if timed is None or theirs is None:
+            continue
+        effect = compare_ratio(timed.launches, theirs.launches)
+        size = ", ".join(f"{k} {v}" for k, v in point.params.items() if k not in HIDDEN)
+        spent = [(m.accounting or {}).get("seconds_to_one_percent") for m in timed.measurements]
+        figures.append(
+            Figure(
+                name=f"{point.params['op']} ({size})",
+                what="median by the harness over median by torch.utils.benchmark, interleaved in one process",
+                value=effect.value,
+                low=effect.low,
+                high=effect.high,
+                unit="ratio",
+                limit=TIMER_AGREEMENT,
+                reached=1 / TIMER_AGREEMENT <= effect.value <= TIMER_AGREEMENT,
+                trials=effect.num_launches,
+                details={"seconds_to_one_percent": spent, "run_id": record.run.run_id},
+            )
+        )
     return figures
 
 

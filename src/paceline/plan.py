@@ -228,6 +228,7 @@ def _points(suite: Suite, tier: Tier | None, runner: RunnerProfile) -> Iterator[
         raw = dict(workload)
         for part in combination:
             raw.update(part)
+        raw = {key: value for key, value in raw.items() if value is not None}
         yield _resolve(suite, raw, runner)
 
 

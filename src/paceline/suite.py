@@ -188,6 +188,8 @@ def _parameter_errors(
         if not items:
             yield UserError("the list is empty", where=suite.located.where((*at, key)))
         for i, item in enumerate(items):
+            if item is None and "zip" in at:
+                continue
             try:
                 parameter.parse(item)
             except ValueError as error:

@@ -17,24 +17,31 @@ from paceline.calibration import (
     bare_loop_figures,
     fake_figures,
     real_figures,
+    torch_benchmark_figures,
     write_figures,
 )
 from paceline.cli.options import default_results, json_option, print_json, results_option
 from paceline.errors import EXIT_OK, EXIT_REGRESSION
 from paceline.units import format_duration
 
+OTHERS = {"bare-loop": bare_loop_figures, "torch-benchmark": torch_benchmark_figures}
+
 
 @click.command("calibrate")
-@click.option("--runner", default="fake", show_default=True, help="fake, or a runner with real ranks.")
+@click.option(
+    "--runner",
+    default=None,
+    help="fake, or a runner with real ranks [default: fake; with --against a loop or timer: local-cpu].",
+)
 @click.option(
     "--trials", type=click.IntRange(10), default=4000, show_default=True, help="On the fake device."
 )
 @click.option(
     "--against",
-    type=click.Choice(["itself", "bare-loop"]),
+    type=click.Choice(["itself", *OTHERS]),
     default="itself",
     show_default=True,
-    help="On real ranks: a technique against itself, or against a loop without the harness.",
+    help="On real ranks: a technique against itself, a loop without the harness, or PyTorch's own timer.",
 )
 @click.option("--launches", type=click.IntRange(2), default=None, help="Launches of every point.")
 @click.option(
@@ -47,7 +54,7 @@ from paceline.units import format_duration
 @results_option
 @json_option
 def calibrate(
-    runner: str,
+    runner: str | None,
     trials: int,
     against: str,
     launches: int | None,
@@ -63,7 +70,8 @@ def calibrate(
     """
     store = results or default_results()
     silent = quiet or as_json
-    if runner == "fake":
+    runner = runner or ("fake" if against == "itself" else "local-cpu")
+    if runner == "fake" and against == "itself":
         with tempfile.TemporaryDirectory() as folder:
             figures = fake_figures(trials, Path(folder), quiet=silent)
         name = "fake"
@@ -71,8 +79,8 @@ def calibrate(
         figures = real_figures(runner, store, launches=launches, quiet=silent)
         name = runner
     else:
-        figures = bare_loop_figures(runner, store, launches=launches, quiet=silent)
-        name = f"{runner}-bare-loop"
+        figures = OTHERS[against](runner, store, launches=launches, quiet=silent)
+        name = f"{runner}-{against}"
     target = output or (content.checkout_root() or Path.cwd()) / "results" / "calibration"
     path = write_figures(target, name, figures, None)
     if as_json:

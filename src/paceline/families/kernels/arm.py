@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,12 +22,17 @@ from paceline.families.kernels.operation import (
     variation,
 )
 from paceline.families.kernels.oracle import Check, judge
+from paceline.families.kernels.problem import WAKE_NS
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.timing import Series, median
+
+_perf_ns = time.perf_counter_ns
 
 CLOCK_SHARE = 0.2
 """A pass may take this much longer on the judge's clock than on the cell's, beyond what messages cost."""
 LEAST_ALLOWANCE_NS = 500_000
+CLOCK_REPEATS, CLOCK_PASSES = 3, 8
+"""Passes that are made again when clocks disagree."""
 MEMORY_CALLS = 2
 
 
@@ -115,7 +121,7 @@ class Point:
     ) -> str | None:
         """Run one untimed call and judge it; return what was wrong."""
         change, changed = self.change(number, index)
-        cell.ask({"do": "prepare", "changes": [change]}, timeout_s=self.timeout_s)
+        cell.ask({"do": "prepare", "changes": [change, change]}, timeout_s=self.timeout_s)
         cell.ask({"do": "run", "count": 1, "timed": False}, timeout_s=self.timeout_s)
         fetched = cell.ask(
             {"do": "fetch", "places": places.outputs[:1], "compare": [0]}, timeout_s=self.timeout_s
@@ -164,6 +170,8 @@ class Arm:
         self.worst_error = 0.0
         self.unaccounted_ns: list[int] = []
         self.pass_ns: list[int] = []
+        self.costs_s: list[float] = []
+        """Seconds that each observation took with preparation and verification."""
         self._seen: set[tuple[int, int]] = set()
         self.trial_s = self._trial()
 
@@ -173,7 +181,7 @@ class Arm:
         change, _ = self.point.change(0, 0)
         times = []
         for _ in range(3):
-            self.cell.ask({"do": "prepare", "changes": [change]}, timeout_s=self.point.timeout_s)
+            self.cell.ask({"do": "prepare", "changes": [change, change]}, timeout_s=self.point.timeout_s)
             reply = self.cell.ask({"do": "run", "count": 1, "timed": False}, timeout_s=self.point.timeout_s)
             times.append(reply["elapsed_ns"] * 1e-9)
         places.region.close()
@@ -194,8 +202,11 @@ class Arm:
         self.session.begin(self.block, self.label, "time")
         if self.failure is not None:
             return 1e-9, 0
+        start = _perf_ns()
         try:
-            return self._observe()
+            observed = self._observe()
+            self.costs_s.append((_perf_ns() - start) * 1e-9)
+            return observed
         except CaseError as error:
             self.failure = error
             return 1e-9, 0
@@ -205,14 +216,14 @@ class Arm:
         limit = self.point.timeout_s
         chosen = [self._next_variation() for _ in range(self.num_sets)]
         changes = [self.point.change(number, index) for number, index in chosen]
-        self.cell.ask(
-            {"do": "prepare", "changes": [c for c, _ in changes], "flush_bytes": self.flush_bytes},
-            timeout_s=limit,
-        )
+        before, _ = self.point.change(*self._next_variation())
+        asked = [*(c for c, _ in changes), before]
+        self.cell.ask({"do": "prepare", "changes": asked, "flush_bytes": self.flush_bytes}, timeout_s=limit)
         reply = self.cell.ask({"do": "run", "count": self.num_sets, "timed": True}, timeout_s=limit)
         elapsed = int(reply["elapsed_ns"])
         self.pass_ns.append(elapsed)
-        self.unaccounted_ns.append(int(reply["wall_ns"]) - elapsed)
+        awake = min(int(reply["wake_ns"]), WAKE_NS + 2 * elapsed // self.num_sets)
+        self.unaccounted_ns.append(int(reply["wall_ns"]) - elapsed - awake)
         if elapsed <= 0:
             raise CaseError("refused", f"a pass took {elapsed} ns")
         if int(reply["new_tasks"]) > 0:
@@ -252,14 +263,7 @@ class Arm:
         """
         if self.failure is not None:
             raise self.failure
-        allowed = allowance_ns + CLOCK_SHARE * median([float(ns) for ns in self.pass_ns])
-        missing = unaccounted_ns(self.pass_ns, self.unaccounted_ns)
-        if missing > allowed:
-            raise CaseError(
-                "refused",
-                f"clocks disagree: passes of {min(self.pass_ns) * 1e-6:.3g} ms and more on its own clock "
-                f"kept its judge waiting {missing * 1e-6:.3g} ms longer",
-            )
+        missing, allowed = self._accounted(allowance_ns)
         floor = ceiling.get("floor_s")
         if floor and min(item.samples) < floor:
             raise CaseError(
@@ -298,12 +302,33 @@ class Arm:
             },
         }
 
+    def _accounted(self, allowance_ns: float) -> tuple[float, float]:
+        """Return the time that the technique's clock does not account for, and what is allowed.
+
+        A busy machine delays messages; passes are repeated before anybody is blamed for that.
+
+        Raises:
+            CaseError: It is more than allowed, again and again.
+        """
+        for repeat in range(CLOCK_REPEATS + 1):
+            allowed = allowance_ns + CLOCK_SHARE * median([float(ns) for ns in self.pass_ns])
+            missing = unaccounted_ns(self.pass_ns, self.unaccounted_ns)
+            if missing <= allowed:
+                return missing, allowed
+            for _ in range(CLOCK_PASSES if repeat < CLOCK_REPEATS else 0):
+                self._observe()
+        raise CaseError(
+            "refused",
+            f"clocks disagree: passes of {min(self.pass_ns) * 1e-6:.3g} ms and more on its own clock "
+            f"kept its judge waiting {missing * 1e-6:.3g} ms longer",
+        )
+
     def _memory(self) -> int | None:
         """Return what one call needs at the least beside inputs and outputs, and what the instance keeps."""
         limit, found = self.point.timeout_s, []
         for _ in range(MEMORY_CALLS):
             change, _ = self.point.change(*self._next_variation())
-            self.cell.ask({"do": "prepare", "changes": [change]}, timeout_s=limit)
+            self.cell.ask({"do": "prepare", "changes": [change, change]}, timeout_s=limit)
             kept = int(self.cell.ask({"do": "trim"}, timeout_s=limit)["kept_bytes"])
             if self.point.device == "cpu":
                 if not self.cell.reset_peak_memory():

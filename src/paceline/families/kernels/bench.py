@@ -18,8 +18,9 @@ from paceline.families.kernels.gate import gate
 from paceline.families.kernels.operations import OPERATIONS
 from paceline.families.kernels.oracle import blind_spots
 from paceline.families.kernels.problem import TORCH_DTYPES
+from paceline.families.kernels.torch_benchmark import TorchBenchmarkArm, seconds_to_interval
 from paceline.worker.session import Block, Case, CaseError, Session
-from paceline.worker.timing import Limits, measure, median, summarise
+from paceline.worker.timing import Limits, Series, measure, median, summarise
 
 _monotonic = time.monotonic
 
@@ -138,22 +139,25 @@ def _measure(session: Session, block: Block, arms: list[Arm], sets: int, began: 
     limits = Limits(
         order=protocol["order"],
         ci_target=protocol["ci_target"],
-        max_seconds=protocol["max_seconds"] * len(arms),
+        max_seconds=protocol["max_seconds"],
         min_samples=protocol["min_samples"],
         max_samples=protocol["max_samples"],
         warmup=protocol["warmup"],
-        warmup_seconds=protocol["warmup_seconds"] * len(arms),
+        warmup_seconds=protocol["warmup_seconds"],
     )
     prepared = _monotonic()
     flush = 2 * ceilings.last_level_cache_bytes() if protocol["cache"] == "cold-flush" else 0
     for arm in arms:
         arm.flush_bytes = flush
     rng = random.Random(session.draw_seed("order", block.block))
-    series = measure(arms, limits, clock_ns=time.monotonic_ns, gather=session.control.gather, rng=rng)
+    beside = [TorchBenchmarkArm(a) for a in arms] if block.params["beside"] == "torch-benchmark" else []
+    series = measure(
+        [*arms, *beside], limits, clock_ns=time.monotonic_ns, gather=session.control.gather, rng=rng
+    )
     timed = _monotonic()
     allowance = clock_allowance_ns(arms)
     ceiling = ceilings.of_block(session, block)
-    for arm, item in zip(arms, series, strict=True):
+    for number, (arm, item) in enumerate(zip(arms, series, strict=False)):
         session.begin(block, arm.label, "passes")
         try:
             result = arm.result(item, allowance, ceiling)
@@ -161,8 +165,10 @@ def _measure(session: Session, block: Block, arms: list[Arm], sets: int, began: 
             _fail(session, block, arm.case, error)
             continue
         result["metrics"]["latency"] = summarise(item)
+        if beside:
+            _add_torch_benchmark(result, arm, item, beside[number], series[len(arms) + number])
         result["ceilings"] = ceilings.describe(block.params, ceiling, median(item.samples))
-        result["timing"] = {
+        result["harness"] = {
             "prepare_s": prepared - began,
             "measure_s": timed - prepared,
             "timed_s": (sum(item.samples) + sum(item.warmup)) * sets,
@@ -171,6 +177,16 @@ def _measure(session: Session, block: Block, arms: list[Arm], sets: int, began: 
             "calls_per_sample": sets,
         }
         _emit(session, block, arm.case, result)
+
+
+def _add_torch_benchmark(
+    result: dict[str, Any], arm: Arm, own: Series, beside: TorchBenchmarkArm, theirs: Series
+) -> None:
+    result["metrics"]["torch_benchmark_s"] = summarise(theirs)
+    result["accounting"]["seconds_to_one_percent"] = {
+        "paceline": seconds_to_interval(own.samples, arm.costs_s),
+        "torch": seconds_to_interval(theirs.samples, beside.costs_s),
+    }
 
 
 def _fail(session: Session, block: Block, case: Case, error: CaseError) -> None:

@@ -19,9 +19,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.benchmark import Timer
 
 from paceline.families.kernels.channel import Channel, ChannelClosedError, close_all
-from paceline.families.kernels.problem import TORCH_DTYPES, Problem
+from paceline.families.kernels.problem import TORCH_DTYPES, WAKE_NS, Problem
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.loading import load
 from paceline.worker.session import CaseError, UnsupportedError
@@ -29,6 +30,7 @@ from paceline.worker.session import CaseError, UnsupportedError
 _perf_ns = time.perf_counter_ns
 _equal, _mul, _empty = torch.equal, torch.mul, torch.empty
 _copy, _fill, _roll = torch.Tensor.copy_, torch.Tensor.fill_, torch.Tensor.roll
+_Timer = Timer
 _type = type
 _Tensor = torch.Tensor
 BLOCKING_CYCLES = 2_000_000
@@ -136,10 +138,10 @@ class _Cell:
         return {"ok": True, "weight_bytes": sum(storages.values()) if self.num_weights else None}
 
     def do_sets(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Allocate working sets: inputs of a call and its outputs."""
+        """Allocate working sets (inputs of a call and its outputs), and one more for calls before a timed pass."""
         self.sets = []
         varied = self.variants[0][: len(self.variants[0]) - self.num_weights]
-        for _ in range(int(message["count"])):
+        for _ in range(int(message["count"]) + 1):
             inputs = [torch.empty_like(t) for t in varied]
             outputs = [
                 _empty(tuple(o["shape"]), dtype=ALL_DTYPES[o["dtype"]], device=self.device)
@@ -150,7 +152,8 @@ class _Cell:
 
     def do_prepare(self, message: dict[str, Any]) -> dict[str, Any]:
         """Fill working sets with varied inputs, poison their outputs, and set the caches as the protocol says."""
-        for working, change in zip(self.sets, message["changes"], strict=False):
+        changes = message["changes"]
+        for working, change in zip([self.sets[-1], *self.sets], [changes[-1], *changes[:-1]], strict=False):
             working.fill(self.variants[change["variant"]], change, self.rolled)
             working.weights = self.packed[change["variant"]]
         flush = int(message.get("flush_bytes", 0))
@@ -168,6 +171,9 @@ class _Cell:
         building = self.compiles and not message["timed"]
         before = None if building else _num_tasks()
         with self.guard.watch(building=building):
+            wake_ns = 0
+            if message["timed"]:
+                wake_ns = _wake(self.instance.run, self.sets[-1].arguments(), self.device)
             if self.device.type == "cpu":
                 elapsed_ns = _host_pass(self.instance.run, arguments)
             else:
@@ -175,7 +181,23 @@ class _Cell:
         for working in self.sets[:count]:
             working.check_outputs()
         tasks = _num_tasks()
-        return {"ok": True, "elapsed_ns": elapsed_ns, "new_tasks": 0 if before is None else tasks - before}
+        return {
+            "ok": True,
+            "elapsed_ns": elapsed_ns,
+            "wake_ns": wake_ns,
+            "new_tasks": 0 if before is None else tasks - before,
+        }
+
+    def do_benchmark(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Time one block of calls on the first working set with PyTorch's timer."""
+        timer = _Timer(
+            stmt="run(*arguments)",
+            globals={"run": self.instance.run, "arguments": self.sets[0].arguments()},
+            num_threads=torch.get_num_threads(),
+        )
+        with self.guard.watch():
+            measurement = timer.timeit(int(message["number"]))
+        return {"ok": True, "mean_s": measurement.mean}
 
     def do_fetch(self, message: dict[str, Any]) -> dict[str, Any]:
         """Put the outputs of all asked working sets into the shared region; report changed inputs."""
@@ -289,6 +311,20 @@ def _write(target: Tensor, source: Tensor, index: int, change: dict[str, Any], r
         _mul(source, factor, out=target)
     else:
         _copy(target, source)
+
+
+def _wake(run: Callable[..., None], arguments: tuple[Tensor, ...], device: torch.device) -> int:
+    """Call a technique on inputs of their own until a core that had waited for a message is at speed again.
+
+    Returns:
+        The nanoseconds that it took.
+    """
+    start = _perf_ns()
+    while _perf_ns() - start < WAKE_NS:
+        run(*arguments)
+        if device.type != "cpu":
+            torch.accelerator.synchronize()
+    return _perf_ns() - start
 
 
 def _host_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]]) -> int:

@@ -22,6 +22,17 @@ METRICS: tuple[Metric, ...] = (
         margin=0.02,
     ),
     Metric(
+        name="torch_benchmark_s",
+        unit="s",
+        better="lower",
+        doc="Time of one call by torch.utils.benchmark, in the same rounds (calibration).",
+        contract={
+            "timer": "torch.utils.benchmark.Timer.timeit: repeated calls on one set of arguments",
+            "sample": "one block of calls that lasts about two milliseconds, divided",
+        },
+        margin=0.03,
+    ),
+    Metric(
         name="relative_error",
         unit="ratio",
         better="lower",

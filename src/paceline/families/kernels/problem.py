@@ -24,6 +24,8 @@ from torch import Tensor
 
 __all__ = ["TORCH_DTYPES", "Kernel", "Problem", "Tensor"]
 
+WAKE_NS = 300_000
+"""Untimed calls before a timed pass last about this long."""
 TORCH_DTYPES: dict[str, torch.dtype] = {
     "float32": torch.float32,
     "float64": torch.float64,

@@ -34,6 +34,13 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=1,
         minimum=1,
     ),
+    Parameter(
+        name="beside",
+        kind="choice",
+        doc="What else is timed in the same rounds: torch-benchmark is PyTorch's own timer.",
+        default="nothing",
+        choices=("nothing", "torch-benchmark"),
+    ),
     _number("m", "Rows of the result.", 512),
     _number("n", "Columns of the result.", 512),
     _number("k", "Length of the reduction.", 512),

@@ -1,0 +1,59 @@
+"""PyTorch's own timer beside ours, in the same rounds and the same cell; only calibration asks for it.
+
+``torch.utils.benchmark.Timer`` repeats one statement on one set of arguments and divides; its figure is the median
+over such blocks. Each observation here is one block, as ``blocked_autorange`` takes them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from paceline.families.kernels.arm import Arm
+from paceline.worker.session import CaseError
+from paceline.worker.timing import Observation, relative_half_width
+
+_perf_ns = time.perf_counter_ns
+
+BLOCK_S = 0.002
+INTERVAL = 0.01
+"""The relative half-width of the median's interval that both have to reach."""
+
+
+class TorchBenchmarkArm:
+    """Times a technique with PyTorch's timer."""
+
+    def __init__(self, arm: Arm) -> None:
+        self.label = f"{arm.label} by torch.utils.benchmark"
+        self.costs_s: list[float] = []
+        self._arm = arm
+        self._number = max(int(BLOCK_S / max(arm.trial_s, 1e-9)), 1)
+
+    def observe(self) -> Observation:
+        """Time one block; return the seconds of one call."""
+        if self._arm.failure is not None:
+            return 1e-9, 0
+        start = _perf_ns()
+        try:
+            reply = self._arm.cell.ask(
+                {"do": "benchmark", "number": self._number}, timeout_s=self._arm.point.timeout_s
+            )
+        except CaseError as error:
+            self._arm.failure = error
+            return 1e-9, 0
+        self.costs_s.append((_perf_ns() - start) * 1e-9)
+        return float(reply["mean_s"]), 0
+
+
+def seconds_to_interval(samples: Sequence[float], costs_s: Sequence[float]) -> float | None:
+    """Return what it cost until the median was known to one per cent; None when it never was.
+
+    Args:
+        samples: In the order in which they were taken.
+        costs_s: Seconds that each observation took, warm-up observations first.
+    """
+    own = costs_s[len(costs_s) - len(samples) :]
+    for count in range(6, len(samples) + 1):
+        if relative_half_width(samples[:count]) <= INTERVAL:
+            return sum(own[:count])
+    return None
