@@ -32,7 +32,7 @@ from paceline.plan import Plan, Selection, make_plan
 from paceline.profile import load_runner
 from paceline.report.tables import board_table
 from paceline.store import read_record
-from paceline.suite import Suite
+from paceline.suite import Suite, with_user_techniques
 from paceline.units import format_duration
 
 MAX_SKIPS_SHOWN = 12
@@ -79,7 +79,7 @@ def resolve(
     """Load everything that a run needs and plan it; a user's technique joins every suite that it fits."""
     loaded = expand_suites(suites, extra=user_files)
     if user_files:
-        loaded = [_with_user_techniques(s, user_files) for s in loaded]
+        loaded = [with_user_techniques(s, user_files) for s in loaded]
     selection = Selection(
         tier=tier,  # type: ignore[arg-type]
         techniques=split_names(techniques),
@@ -88,21 +88,6 @@ def resolve(
         seed=seed,
     )
     return make_plan(loaded, load_runner(content.find_runner(runner)), selection), loaded
-
-
-def _with_user_techniques(suite: Suite, files: Sequence[Path]) -> Suite:
-    from dataclasses import replace  # noqa: PLC0415 - rare path
-
-    paths = {p.resolve() for p in files}
-    names = [n for n, s in suite.sources.items() if s.path in paths]
-    listed = [t if isinstance(t, str) else t.technique for t in suite.model.techniques]
-    added = [n for n in names if n not in listed]
-    tiers = {
-        name: tier.model_copy(update={"techniques": [*tier.techniques, *added]}) if tier.techniques else tier
-        for name, tier in suite.model.tiers.items()
-    }
-    update = {"techniques": [*suite.model.techniques, *added], "tiers": tiers}
-    return replace(suite, model=suite.model.model_copy(update=update))
 
 
 @click.command("plan")

@@ -1,0 +1,119 @@
+"""``pytest --paceline``: the cases of a suite as items that pytest-benchmark stores."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline import content
+from paceline.drivers.measure import measure
+from paceline.plan import Selection, make_plan
+from paceline.profile import load_runner
+from paceline.stats import median
+from paceline.store import read_record
+from paceline.suite import load_suite
+
+SUITE = """
+suite: kernels/for-pytest
+version: 1
+family: kernels
+why: Somebody lives in pytest.
+workload: {op: gemm, m: 256, n: 256, k: 256}
+baseline: torch-eager
+techniques: [torch-eager, split-k]
+protocol: {launches: 1, max_seconds: 1, warmup_seconds: 0.2}
+"""
+ROOM = 1.5
+"""Medians of two runs on a busy machine may differ by this much."""
+
+
+def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        str(folder),
+    ]
+    return subprocess.run(
+        [*command, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+    folder = tmp_path_factory.mktemp("pytest")
+    suite = folder / "for-pytest.yaml"
+    suite.write_text(SUITE)
+    options = ["--benchmark-json=out.json", "--benchmark-max-time=0.5", "--benchmark-min-rounds=7"]
+    ended = run_pytest(folder, "--paceline", str(suite), *options)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return json.loads((folder / "out.json").read_text()), ended.stdout
+
+
+def test_each_case_is_an_item_with_its_samples(stored: tuple[dict[str, Any], str]) -> None:
+    document, output = stored
+    assert "2 passed" in output
+    names = {b["name"] for b in document["benchmarks"]}
+    assert names == {"kernels/for-pytest[torch-eager]", "kernels/for-pytest[split-k]"}
+    for entry in document["benchmarks"]:
+        assert entry["stats"]["rounds"] >= 7
+        assert entry["extra_info"]["k"] == 256
+
+
+def test_medians_are_those_of_the_command_line(stored: tuple[dict[str, Any], str], tmp_path: Path) -> None:
+    path = tmp_path / "for-pytest.yaml"
+    path.write_text(SUITE)
+    suite = load_suite(path)
+    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
+    outcome = measure(plan, [suite], tmp_path / "results")
+    assert outcome.path is not None
+    own = {
+        m.label: median(m.samples)
+        for m in read_record(outcome.path).measurements
+        if m.metric.name == "latency"
+    }
+    for entry in stored[0]["benchmarks"]:
+        ratio = entry["stats"]["median"] / own[entry["extra_info"]["technique"]]
+        assert 1 / ROOM < ratio < ROOM
+
+
+WRONG = '''
+"""Writes zeros."""
+from paceline import technique
+
+@technique(name="zeros", family="kernels", implements=("gemm",), summary="writes zeros")
+class Zeros:
+    def __init__(self, problem):
+        pass
+
+    def run(self, a, b, c):
+        c.zero_()
+'''
+
+
+def test_a_wrong_kernel_fails_its_item_and_no_other(tmp_path: Path) -> None:
+    suite, kernel = tmp_path / "wrong.yaml", tmp_path / "zeros.py"
+    suite.write_text(SUITE)
+    kernel.write_text(WRONG)
+    ended = run_pytest(
+        tmp_path, "--paceline", str(suite), "--paceline-technique", str(kernel), "--benchmark-disable"
+    )
+    assert "1 failed, 2 passed" in ended.stdout, ended.stdout + ended.stderr
+    assert "elements of c are outside the bound" in ended.stdout
+
+
+def test_the_plugin_leaves_other_runs_alone(tmp_path: Path) -> None:
+    (tmp_path / "test_one.py").write_text("def test_one():\n    assert True\n")
+    (tmp_path / "other.yaml").write_text(SUITE)
+    ended = run_pytest(tmp_path)
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
