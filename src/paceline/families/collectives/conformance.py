@@ -25,6 +25,7 @@ _SPECIAL: dict[str, list[dict[str, Scalar]]] = {
         {"tokens": 9, "heads": 4, "kv_heads": 4, "head_dim": 16},
         {"tokens": 33, "heads": 4, "kv_heads": 1, "head_dim": 32},
     ],
+    "matrix_product": [{"side": 4}, {"side": 36}, {"side": 130}],
     "strided_exchange": [
         {"num_blocks": 1, "block_bytes": 8, "stride_bytes": 8, "planes": 1},
         {"num_blocks": 7, "block_bytes": 24, "stride_bytes": 40, "planes": 1},

@@ -139,6 +139,17 @@ METRICS: tuple[Metric, ...] = (
         compared_by="difference",
     ),
     Metric(
+        name="held_bytes",
+        unit="B",
+        better="lower",
+        doc="Buffers of a call and what it needs beside them, on the rank that needs most.",
+        contract={
+            "read": "least growth of the peak resident set (VmHWM) in three calls on a trimmed heap, plus the buffers",
+            "across ranks": "maximum",
+        },
+        statistic="max",
+    ),
+    Metric(
         name="norm_rows",
         unit="rows",
         better="lower",

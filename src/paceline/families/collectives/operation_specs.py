@@ -99,6 +99,11 @@ OPERATIONS: dict[str, OperationSpec] = {
             sized=False,
         ),
         OperationSpec(
+            name="matrix_product",
+            doc="A matrix product on a square grid of ranks, one block of each matrix on each.",
+            sized=False,
+        ),
+        OperationSpec(
             name="churn",
             doc="A sequence of all-reduces during which a peer is killed and another joins.",
             sized=True,

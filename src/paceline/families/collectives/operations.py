@@ -11,6 +11,7 @@ from paceline.families.collectives.classical import (
     SendReceive,
 )
 from paceline.families.collectives.linear_attention import LinearAttention
+from paceline.families.collectives.matrix_product import MatrixProduct
 from paceline.families.collectives.norm_layer import NormLayer
 from paceline.families.collectives.operation import Operation
 from paceline.families.collectives.sequence_attention import SequenceAttention
@@ -29,6 +30,7 @@ _ALL: tuple[Operation, ...] = (
     LinearAttention(),
     SequenceAttention(),
     StridedExchange(),
+    MatrixProduct(),
 )
 
 TIMED_OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _ALL}

@@ -10,11 +10,14 @@ from paceline.families.collectives import ceilings
 from paceline.families.collectives.arm import Arm
 from paceline.families.collectives.gate import mixing_matrix
 from paceline.families.collectives.oracle import check_mixing, gram
+from paceline.worker.memory import find_malloc_trim, peak_bytes, reset_peak
 from paceline.worker.namespace import read_counters
 from paceline.worker.session import CaseError, Session
 
 SPLIT_CALLS = 5
 KERNEL_REPEATS = 3
+_malloc_trim = find_malloc_trim()
+HELD_CALLS = 3
 MIX_CALLS = 16
 HEADERS_SHARE = 0.1
 """Largest share of the payload that headers and acknowledgements take: 3 % at 1 MiB, more for small segments."""
@@ -223,7 +226,37 @@ def special(session: Session, arm: Arm) -> dict[str, Any]:
         metrics["norm_rows"] = {"samples": [max(r[0][0] for r in rows)]}
     if arm.problem.operation == "mix":
         metrics["spread_ratio"] = {"samples": _spreads(session, arm)}
+    if arm.problem.operation == "matrix_product":
+        held = _held(session, arm)
+        if held is None:
+            arm.absent["held_bytes"] = "the kernel does not show the peak resident set"
+        else:
+            metrics["held_bytes"] = {"samples": [held]}
     return metrics
+
+
+def _held(session: Session, arm: Arm) -> float | None:
+    """Return the bytes of a call's buffers and of what it needs beside them, on the rank that needs most.
+
+    What a rank needs is the least growth of its peak resident set over a few calls, the heap trimmed before each: the
+    buffers were touched before, so that only further memory shows.
+    """
+    grown: list[float] = []
+    for _ in range(HELD_CALLS):
+        session.control.barrier()
+        _malloc_trim(0)
+        if not reset_peak():
+            break
+        before = peak_bytes()
+        arm.run_untimed()
+        after = peak_bytes()
+        if before is not None and after is not None:
+            grown.append(float(after - before))
+    everyone = session.control.gather([[min(grown) if grown else -1.0]])
+    if min(r[0][0] for r in everyone) < 0:
+        return None
+    own = sum(b.numel() * b.element_size() for b in arm.workspaces[0].buffers)
+    return own + max(r[0][0] for r in everyone)
 
 
 def _spreads(session: Session, arm: Arm) -> list[float]:

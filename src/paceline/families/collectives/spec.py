@@ -6,6 +6,8 @@ bandwidth S/t; the bus bandwidth is the algorithm bandwidth times a factor that 
 
 from __future__ import annotations
 
+import math
+
 from paceline.families.collectives.metric_specs import METRICS
 from paceline.families.collectives.operation_specs import OPERATIONS
 from paceline.family import DerivedMetric, Family, Parameter, Params
@@ -147,6 +149,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         only_for=("strided_exchange",),
     ),
     Parameter(
+        name="side",
+        kind="count",
+        doc="Rows and columns of the square matrices.",
+        default=512,
+        minimum=1,
+        only_for=("matrix_product",),
+    ),
+    Parameter(
         name="steps",
         kind="count",
         doc="Operations in one scenario.",
@@ -201,6 +211,12 @@ def check(params: Params) -> list[str]:
         problems.append(f"{ranks} ranks cannot be split into groups of {group}")
     if operation.name == "norm_layer" and _int(params, "hidden") % ranks:
         problems.append(f"hidden {params['hidden']} cannot be split between {ranks} ranks")
+    if operation.name == "matrix_product":
+        width = math.isqrt(ranks)
+        if width * width != ranks:
+            problems.append(f"{ranks} ranks form no square grid")
+        elif _int(params, "side") % width:
+            problems.append(f"side {params['side']} cannot be split between {width} rows of ranks")
     if operation.name == "sequence_attention" and _int(params, "heads") % _int(params, "kv_heads"):
         problems.append(f"heads {params['heads']} is not a multiple of kv_heads {params['kv_heads']}")
     if operation.name == "strided_exchange":

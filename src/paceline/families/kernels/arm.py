@@ -23,6 +23,7 @@ from paceline.families.kernels.operation import (
 )
 from paceline.families.kernels.oracle import Check, judge
 from paceline.families.kernels.problem import WAKE_NS
+from paceline.worker.memory import peak_bytes, reset_peak
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.timing import Series, median
 
@@ -331,11 +332,11 @@ class Arm:
             self.cell.ask({"do": "prepare", "changes": [change, change]}, timeout_s=limit)
             kept = int(self.cell.ask({"do": "trim"}, timeout_s=limit)["kept_bytes"])
             if self.point.device == "cpu":
-                if not self.cell.reset_peak_memory():
+                if not reset_peak(self.cell.pid):
                     return None
-                before = self.cell.peak_memory_bytes()
+                before = peak_bytes(self.cell.pid)
                 self.cell.ask({"do": "run", "count": 1, "timed": False}, timeout_s=limit)
-                after = self.cell.peak_memory_bytes()
+                after = peak_bytes(self.cell.pid)
                 if before is None or after is None:
                     return None
                 found.append(after - before + kept)

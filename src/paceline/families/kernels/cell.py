@@ -6,7 +6,6 @@ compare. The technique's calls run inside the fences of ``worker.guard``; the ju
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 import resource
@@ -25,6 +24,7 @@ from paceline.families.kernels.channel import Channel, ChannelClosedError, close
 from paceline.families.kernels.problem import TORCH_DTYPES, WAKE_NS, Problem
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.loading import load
+from paceline.worker.memory import find_malloc_trim
 from paceline.worker.session import CaseError, UnsupportedError
 
 _perf_ns = time.perf_counter_ns
@@ -88,7 +88,7 @@ class _Cell:
         self.rolled: int | None = None
         self.sets: list[_WorkingSet] = []
         self._flush: Tensor | None = None
-        self._malloc_trim = _find_malloc_trim()
+        self._malloc_trim = find_malloc_trim()
         torch.set_num_threads(int(config["threads"]))
 
     def answer(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
@@ -357,11 +357,3 @@ def _num_tasks() -> int:
         return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - the fastest way, inside a pass
     except OSError:
         return threading.active_count()
-
-
-def _find_malloc_trim() -> Callable[[int], Any]:
-    try:
-        found: Callable[[int], Any] = ctypes.CDLL(None).malloc_trim
-    except AttributeError:
-        return lambda pad: 0
-    return found

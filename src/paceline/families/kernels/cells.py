@@ -186,24 +186,6 @@ class Cell:
             return "crashed", f"its process died of {signal.Signals(-status).name} at '{doing}'"
         return "crashed", f"its process left with exit code {status} at '{doing}'"
 
-    def peak_memory_bytes(self) -> int | None:
-        """Return the peak resident set of the cell, read from outside; None where the kernel does not tell."""
-        try:
-            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-        except OSError:
-            return None
-        return None
-
-    def reset_peak_memory(self) -> bool:
-        """Set the peak resident set back to the present one."""
-        try:
-            Path(f"/proc/{self.pid}/clear_refs").write_text("5")
-        except OSError:
-            return False
-        return True
-
     def end(self) -> int | None:
         """End the cell; its exit code, or None when it had ended before."""
         if self.ended:

@@ -1,0 +1,85 @@
+"""Cannon's algorithm on a q × q grid: blocks of A move left, blocks of B move up, one receive buffer at a time.
+
+Foldi, von Csefalvay and Perez, "JAMPI: efficient matrix multiplication in Spark using Barrier Execution Mode",
+arXiv 2007.01811, section 2.2; L. E. Cannon, PhD thesis, Montana State University, 1969.
+
+Algorithm (p = q² ranks, blocks of n²/p elements):
+1. Skew: row i of the grid shifts its blocks of A left by i, column j its blocks of B up by j.
+2. q times: C += A · B with the blocks at hand; between the rounds A moves left by one, B up by one.
+
+Cost: at most 2 + 2(q − 1) blocks sent by a rank, 2n²/√p elements; 4 n²/p elements held: A, B, C and the block that
+arrives.
+Differences from the paper: messages of the communicator in place of a Spark barrier stage's sockets; no overlap of
+product and shift, which would need a second receive buffer.
+Limits: the number of ranks is a square that divides the side.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.collectives.matrix_product import grid
+from paceline.families.collectives.problem import Comm, Cost, Problem
+
+
+@technique(
+    name="cannon",
+    family="collectives",
+    implements=("matrix_product",),
+    summary="blocks move left and up, one receive buffer at a time",
+    paper="jampi",
+    properties={"exact": True},
+)
+class Cannon:
+    """S: side of a block."""
+
+    def __init__(self, problem: Problem, comm: Comm) -> None:
+        self.comm = comm
+        self.q = grid(problem.world_size)
+        self.row, self.column = divmod(problem.rank, self.q)
+
+    def run(self, a_SS: Tensor, b_SS: Tensor, c_SS: Tensor) -> None:
+        """Multiply; A and B are overwritten."""
+        spare_SS = torch.empty_like(a_SS) if self.q > 1 else a_SS
+        a_SS, spare_SS = self._left(a_SS, spare_SS, self.row)
+        b_SS, spare_SS = self._up(b_SS, spare_SS, self.column)
+        torch.mm(a_SS, b_SS, out=c_SS)
+        for _ in range(self.q - 1):
+            a_SS, spare_SS = self._left(a_SS, spare_SS, 1)
+            b_SS, spare_SS = self._up(b_SS, spare_SS, 1)
+            c_SS.addmm_(a_SS, b_SS)
+
+    def _left(self, block: Tensor, spare: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        to, source = (self._rank(self.row, self.column + sign * steps) for sign in (-1, 1))
+        return self._shift(block, spare, to, source, steps)
+
+    def _up(self, block: Tensor, spare: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        to, source = (self._rank(self.row + sign * steps, self.column) for sign in (-1, 1))
+        return self._shift(block, spare, to, source, steps)
+
+    def _rank(self, row: int, column: int) -> int:
+        return row % self.q * self.q + column % self.q
+
+    def _shift(self, block: Tensor, spare: Tensor, to: int, source: int, steps: int) -> tuple[Tensor, Tensor]:
+        """Exchange a block and return what arrived, and the buffer that is free now."""
+        if steps % self.q == 0:
+            return block, spare
+        self.comm.exchange(block, to, spare, source)
+        return spare, block
+
+
+def cost(problem: Problem) -> Cost:
+    """Return the closed forms of the header."""
+    q = grid(problem.world_size)
+    block = (problem.integer("side") // q) ** 2 * problem.item_bytes
+    skewed = 2 * q * (q - 1)
+    moves = [(1 if i else 0) + (1 if j else 0) + 2 * (q - 1) for i in range(q) for j in range(q)]
+    assert sum(moves) == skewed + 2 * (q - 1) * q * q
+    return Cost(
+        sent_bytes=max(moves) * block,
+        messages=max(moves),
+        total_bytes=sum(moves) * block,
+        steps=max(moves),
+    )

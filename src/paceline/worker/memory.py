@@ -1,0 +1,37 @@
+"""Memory of a process as the kernel sees it: its peak, from outside what is measured."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def peak_bytes(pid: int | None = None) -> int | None:
+    """Return a process's peak resident set (VmHWM; None: this process); None where the kernel does not tell."""
+    try:
+        for line in Path(f"/proc/{pid or 'self'}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        return None
+    return None
+
+
+def reset_peak(pid: int | None = None) -> bool:
+    """Set a process's peak resident set back to the present one; False where the kernel does not allow it."""
+    try:
+        Path(f"/proc/{pid or 'self'}/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def find_malloc_trim() -> Callable[[int], Any]:
+    """Return the C library's function that gives free memory back to the system, or one that does nothing."""
+    try:
+        found: Callable[[int], Any] = ctypes.CDLL(None).malloc_trim
+    except AttributeError:
+        return lambda pad: 0
+    return found
