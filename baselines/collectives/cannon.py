@@ -1,7 +1,7 @@
 """Cannon's algorithm on a q × q grid: blocks of A move left, blocks of B move up, one receive buffer at a time.
 
 Foldi, von Csefalvay and Perez, "JAMPI: efficient matrix multiplication in Spark using Barrier Execution Mode",
-arXiv 2007.01811, section 2.2; L. E. Cannon, PhD thesis, Montana State University, 1969.
+arXiv 2007.01811, 2020; L. E. Cannon, PhD thesis, Montana State University, 1969.
 
 Algorithm (p = q² ranks, blocks of n²/p elements):
 1. Skew: row i of the grid shifts its blocks of A left by i, column j its blocks of B up by j.

@@ -1,8 +1,8 @@
 """Decode attention on a stream-K schedule: all cached tiles are dealt out equally, whatever sequence they belong to.
 
 Sanovar, Bharadwaj, St. Amant, Rühle and Rajmohan, "Lean Attention: Hardware-Aware Scalable Attention Mechanism for the
-Decode-Phase of Transformers", arXiv 2405.10480, sections III (softmax re-scaling as an associative reduction) and IV
-(stream-K decomposition).
+Decode-Phase of Transformers", arXiv 2405.10480, 2024: softmax re-scaling as an associative reduction, and a stream-K
+decomposition over all heads.
 
 Algorithm:
 1. Every (sequence, key head) is a job of ⌈context / tile⌉ tiles; all jobs lie one after another.

@@ -1,7 +1,7 @@
 """GEMM on a stream-K schedule: the multiply-accumulate steps of all output tiles are dealt out equally.
 
 Osama, Merrill, Cecka, Garland and Owens, "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix
-Multiplication on the GPU", arXiv 2301.03598, section 4.
+Multiplication on the GPU", arXiv 2301.03598, 2023.
 
 Algorithm:
 1. Every output tile (tile_m × tile_n) is a job of ⌈K / tile_k⌉ steps; all jobs lie one after another.

@@ -1,7 +1,7 @@
 """Exact backpropagation of a language-model head in chunks of tokens: the logits of all tokens never exist at once.
 
-Luo, Zhang, Zhang, Zhao, Yang, Chen, Sun and Luo, "StreamBP: Memory-Efficient Exact Backpropagation for Long Sequence
-Training of LLMs", arXiv 2506.03077, section 3.1 (the head; the paper streams transformer layers too).
+Luo, Li, Zhao and Li, "StreamBP: Memory-Efficient Exact Backpropagation for Long Sequence Training of LLMs",
+arXiv 2506.03077, 2025, section 3.2.1 (the head; the paper streams transformer layers too).
 
 Algorithm, for chunk after chunk of tokens (V vocabulary, H hidden):
 1. logits = hidden · Wᵀ; loss += Σ logsumexp − target's logit.

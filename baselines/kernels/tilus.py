@@ -1,7 +1,7 @@
 """Weights of 1 to 8 bits, packed without a gap and expanded inside the product.
 
-Ding, Hu, Wang, Zhang et al., "Tilus: A Virtual Machine for Arbitrary Low-Precision GPGPU Computation in LLM Serving",
-arXiv 2504.12984, sections 4 (sub-byte types of any width) and 7 (weights are stored as bytes and re-interpreted).
+Ding, Hou, Zhang, Lin, Chen, Hao, Wang and Pekhimenko, "Tilus: A Virtual Machine for Arbitrary Low-Precision GPGPU
+Computation in LLM Serving", arXiv 2504.12984, 2025: types of any width, stored as bytes and re-interpreted.
 
 Algorithm:
 1. Packing, once: eight codes of b bits become b bytes: the low bits of code 0 first. Rows are padded to eight codes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any
 
 from tabulate import tabulate
@@ -17,6 +18,8 @@ from paceline.verdict import MANY_LAUNCHES
 
 HIDDEN_PARAMS = ("op",)
 ABSENT = "–"
+MAX_REASON = 60
+"""Characters of a failure's reason in a table; the whole of it stands below or on the point's page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +152,7 @@ def board_table(points: Sequence[Point], comparisons: Iterable[Comparison]) -> T
                         *shown,
                         label,
                         ABSENT,
-                        f"{first.status}: {first.reason}",
+                        shorten(f"{first.status}: {first.reason}", MAX_REASON, placeholder=" …"),
                         *[""] * (4 + len(secondary)),
                     )
                 )
@@ -232,6 +235,9 @@ def _notes(points: Sequence[Point]) -> list[str]:
         notes.append(
             f"{flagged} of {len(counts)} series are bimodal: their median stands for one of two modes"
         )
+    slowed = sum(1 for p in points for c in p.cells.values() if "throttled" in c.flags)
+    if slowed:
+        notes.append(f"{slowed} of {len(counts)} series were measured while the device lowered its clock")
     return notes
 
 

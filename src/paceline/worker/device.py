@@ -11,11 +11,12 @@ import math
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from paceline.errors import PrerequisiteError, UserError
+from paceline.worker import telemetry
 
 _monotonic_ns = time.perf_counter_ns
 _wall_ns = time.monotonic_ns
@@ -110,6 +111,7 @@ class AcceleratorDevice:
         self.torch_type = accelerator.type
         self.index = index % torch.accelerator.device_count()
         torch.accelerator.set_device_index(self.index)
+        self._read: Callable[[], telemetry.Reading] | None = None
 
     def clock_ns(self) -> int:
         """Read the host's performance counter; callers synchronise around it."""
@@ -134,19 +136,12 @@ class AcceleratorDevice:
         }
 
     def telemetry(self) -> dict[str, Any]:
-        """Return what torch can read of clock, power and temperature without extra packages."""
-        module = getattr(self._torch, self.torch_type)
-        reading: dict[str, Any] = {}
-        for key, name, scale in (
-            ("clock_hz", "clock_rate", 1e6),
-            ("power_w", "power_draw", 1e-3),
-            ("temperature_c", "temperature", 1.0),
-        ):
-            try:
-                reading[key] = getattr(module, name)(self.index) * scale
-            except (AttributeError, RuntimeError, ImportError, ModuleNotFoundError):
-                reading[key] = None
-        return reading
+        """Return what the vendor's own interface tells of clock, power, temperature and throttling."""
+        if self._read is None:
+            module = getattr(self._torch, self.torch_type)
+            uuid = getattr(module.get_device_properties(self.index), "uuid", None)
+            self._read = telemetry.reader(self.kind, index=self.index, uuid=str(uuid) if uuid else None)
+        return self._read()
 
 
 class FakeDevice:
@@ -210,7 +205,8 @@ class FakeDevice:
     def telemetry(self) -> dict[str, Any]:
         """Return a clock that falls when the device throttles."""
         clock = 1e9 / (self.settings["throttle_factor"] if self.throttled else 1.0)
-        return {"clock_hz": clock, "throttled": self.throttled}
+        reasons = ["as programmed"] if self.throttled else []
+        return {"clock_hz": clock, "throttle": reasons, "idle": False}
 
 
 def open_device(kind: str, *, index: int = 0, fake: Mapping[str, float] | None = None) -> Device:

@@ -90,6 +90,7 @@ def measure(
     clock_ns: Callable[[], int],
     gather: Gather,
     rng: random.Random,
+    each_batch: Callable[[], None] = lambda: None,
 ) -> list[Series]:
     """Warm up and time all arms of a block, interleaved.
 
@@ -99,6 +100,7 @@ def measure(
         clock_ns: The clock that the time budget is read from.
         gather: How ranks share their observations; identity for a single process.
         rng: Seeded alike on every rank.
+        each_batch: Called before the first batch and after each, such as for telemetry.
 
     Returns:
         One series for each arm, never empty.
@@ -106,6 +108,7 @@ def measure(
     series = [Series(label=arm.label) for arm in arms]
     order = rounds(limits.order, len(arms), rng)
     _warm_up(arms, series, limits, order, clock_ns, gather)
+    each_batch()
     position, batch, start_ns, reason = 0, 2, clock_ns(), None
     while reason is None:
         observed: list[list[Observation]] = [[] for _ in arms]
@@ -117,6 +120,7 @@ def measure(
                 position += 1
         elapsed_s = _share(series, observed, (clock_ns() - start_ns) * 1e-9, gather)
         reason = _stop(series, limits, elapsed_s)
+        each_batch()
         batch = _next_batch(series, limits, elapsed_s)
     for item in series:
         item.stop_reason = reason
@@ -259,7 +263,7 @@ def bimodal(samples: Sequence[float]) -> bool:
     return found
 
 
-def summarise(series: Series) -> dict[str, Any]:
+def summarise(series: Series, flags: Sequence[str] = ()) -> dict[str, Any]:
     """Return a series as plain data for an event, with flags that travel with the numbers."""
     ranks = list(zip(*series.per_rank, strict=True)) if series.per_rank else []
     medians = sorted(median(times) for times in ranks)
@@ -269,7 +273,7 @@ def summarise(series: Series) -> dict[str, Any]:
         "warmup": series.warmup,
         "warmup_reason": series.warmup_reason,
         "stop_reason": series.stop_reason,
-        "flags": ["bimodal"] if bimodal(series.samples) else [],
+        "flags": [*(["bimodal"] if bimodal(series.samples) else []), *flags],
         "cross_rank": {
             "median_of_rank_max": medians[-1] if medians else None,
             "median_of_rank_min": medians[0] if medians else None,

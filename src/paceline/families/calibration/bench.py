@@ -8,6 +8,7 @@ from typing import Any
 
 from paceline.worker.device import FakeDevice
 from paceline.worker.session import Block, Session
+from paceline.worker.telemetry import Watch
 from paceline.worker.timing import Limits, measure, summarise
 
 
@@ -44,7 +45,15 @@ def run_block(session: Session, block: Block) -> None:
         warmup_seconds=protocol["warmup_seconds"],
     )
     rng = random.Random(session.draw_seed("order", block.block))
-    series = measure(arms, limits, clock_ns=device.clock_ns, gather=session.control.gather, rng=rng)
+    watch = Watch(device.telemetry)
+    series = measure(
+        arms,
+        limits,
+        clock_ns=device.clock_ns,
+        gather=session.control.gather,
+        rng=rng,
+        each_batch=watch.sample,
+    )
     for case, item in zip(block.cases, series, strict=True):
         session.events.emit(
             "result",
@@ -52,7 +61,7 @@ def run_block(session: Session, block: Block) -> None:
             case_id=case.case_id,
             label=case.label,
             status="ok",
-            metrics={"latency": summarise(item)},
+            metrics={"latency": summarise(item, watch.flags)},
+            telemetry=watch.facts(),
             correctness={"passed": True, "oracle": "the fake device's work has no output"},
-            accounting={"telemetry": {"after": device.telemetry()}},
         )

@@ -24,6 +24,7 @@ from paceline.families.collectives.oracle import LossyRule, Workspace, blind_spo
 from paceline.families.collectives.problem import TORCH_DTYPES, Problem
 from paceline.families.collectives.spec import OPERATIONS, element_count
 from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.telemetry import Watch
 from paceline.worker.timing import Limits, Series, measure, median, summarise
 
 _monotonic = time.monotonic
@@ -216,24 +217,28 @@ def _measure(session: Session, block: Block, arms: list[Arm], began: float, gate
         session.control.adapt_margin(late)
         return everyone
 
-    before = session.device.telemetry()
+    watch = Watch(session.device.telemetry)
     series = measure(
-        [*arms, *muted, *beside], limits, clock_ns=session.device.clock_ns, gather=gather, rng=rng
+        [*arms, *muted, *beside],
+        limits,
+        clock_ns=session.device.clock_ns,
+        gather=gather,
+        rng=rng,
+        each_batch=watch.sample,
     )
-    after = session.device.telemetry()
     timed = _monotonic()
     compute = {m.label: s for m, s in zip(muted, series[len(arms) : len(arms) + len(muted)], strict=True)}
     for arm, item in zip(arms, series[: len(arms)], strict=True):
         session.begin(block, arm.label, "passes")
         passes_began = _monotonic()
         try:
-            result = _result(session, arm, item, compute.get(arm.label))
+            result = _result(session, arm, item, compute.get(arm.label), watch.flags)
         except CaseError as error:
             _fail(session, block, arm.case, error)
             continue
         if beside:
             result["metrics"]["bare_loop_s"] = summarise(series[-1])
-        result["telemetry"] = {"before": before, "after": after}
+        result["telemetry"] = watch.facts()
         result["harness"] = {
             "prepare_s": prepared - began,
             "measure_s": timed - prepared,
@@ -245,7 +250,9 @@ def _measure(session: Session, block: Block, arms: list[Arm], began: float, gate
         _emit(session, block, arm.case, result)
 
 
-def _result(session: Session, arm: Arm, item: Series, alone: Series | None) -> dict[str, Any]:
+def _result(
+    session: Session, arm: Arm, item: Series, alone: Series | None, flags: Sequence[str]
+) -> dict[str, Any]:
     """Judge an arm's timed calls and run the untimed passes over it.
 
     Raises:
@@ -264,7 +271,7 @@ def _result(session: Session, arm: Arm, item: Series, alone: Series | None) -> d
             "invalid",
             f"a sample of {min(item.samples):.3g} s is below the {least:.3g} s that the calibrated link allows",
         )
-    metrics: dict[str, Any] = {"latency": summarise(item)}
+    metrics: dict[str, Any] = {"latency": summarise(item, flags)}
     for name, values in figures.items():
         metrics[name] = {"samples": values}
     metrics.update(passes.errors(session, arm, len(item.samples)))

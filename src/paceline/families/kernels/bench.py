@@ -18,8 +18,11 @@ from paceline.families.kernels.gate import gate
 from paceline.families.kernels.operations import OPERATIONS
 from paceline.families.kernels.oracle import blind_spots
 from paceline.families.kernels.problem import TORCH_DTYPES
+from paceline.families.kernels.scenario import run_tile_choice
 from paceline.families.kernels.torch_benchmark import TorchBenchmarkArm, seconds_to_interval
+from paceline.families.kernels.workloads import WORKLOADS
 from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.telemetry import Watch
 from paceline.worker.timing import Limits, Series, measure, median, summarise
 
 _monotonic = time.monotonic
@@ -42,10 +45,12 @@ def run_block(session: Session, block: Block) -> None:
     if "ceilings" not in session.facts:
         session.begin(block, "-", "calibrate")
         session.facts["ceilings"] = {}
-    point = make_point(session, block)
     cells: dict[str, Cell] = {}
     try:
-        _run(session, block, point, nursery, cells, began)
+        if WORKLOADS[str(block.params["op"])].scenario:
+            _run_scenario(session, block, nursery, cells)
+        else:
+            _run(session, block, make_point(session, block), nursery, cells, began)
     finally:
         for cell in cells.values():
             cell.end()
@@ -72,13 +77,7 @@ def _run(
     for case in block.cases:
         session.begin(block, case.label, "gate")
         try:
-            loaded = session.loaded(case)
-            assert loaded.refusal is None
-            threads = int(block.params["threads"])
-            log = Path("logs") / f"cell-{session.launch}-{block.block}-{case.label.replace('/', '.')}.log"
-            cell = nursery.start(case, device=point.device, threads=threads, log=log.absolute())
-            cells[case.label] = cell
-            cell.ask({"do": "load"}, timeout_s=point.timeout_s)
+            cell = cells[case.label] = _open(session, block, case, nursery)
             checks = gate(point, cell, seeds)
             if draws is None:
                 draws = point.draw(seeds)
@@ -116,6 +115,38 @@ def _run(
         _measure(session, block, ready, sets, began, gate_s)
 
 
+def _open(session: Session, block: Block, case: Case, nursery: Nursery) -> Cell:
+    """Start a cell for a technique and let it import the technique.
+
+    Raises:
+        CaseError: Its source is refused, or it cannot be imported.
+    """
+    loaded = session.loaded(case)
+    assert loaded.refusal is None
+    log = Path("logs") / f"cell-{session.launch}-{block.block}-{case.label.replace('/', '.')}.log"
+    threads = int(block.params["threads"])
+    cell = nursery.start(case, device=session.device.torch_type, threads=threads, log=log.absolute())
+    try:
+        cell.ask({"do": "load"}, timeout_s=0.8 * float(block.protocol["timeout_s"]))
+    except CaseError:
+        cell.end()
+        raise
+    return cell
+
+
+def _run_scenario(session: Session, block: Block, nursery: Nursery, cells: dict[str, Cell]) -> None:
+    ready = []
+    for case in block.cases:
+        try:
+            cells[case.label] = _open(session, block, case, nursery)
+            ready.append(case)
+        except CaseError as error:
+            _fail(session, block, case, error)
+    if ready:
+        for case, result in zip(ready, run_tile_choice(session, block, cells, ready), strict=True):
+            _emit(session, block, case, result)
+
+
 def _num_sets(block: Block, point: Point, arms: Sequence[Arm]) -> int:
     """Return R, the calls of one pass: enough for the clock, within the caches that the protocol asks for.
 
@@ -150,9 +181,15 @@ def _measure(session: Session, block: Block, arms: list[Arm], sets: int, began: 
     for arm in arms:
         arm.flush_bytes = flush
     rng = random.Random(session.draw_seed("order", block.block))
+    watch = Watch(session.device.telemetry)
     beside = [TorchBenchmarkArm(a) for a in arms] if block.params["beside"] == "torch-benchmark" else []
     series = measure(
-        [*arms, *beside], limits, clock_ns=time.monotonic_ns, gather=session.control.gather, rng=rng
+        [*arms, *beside],
+        limits,
+        clock_ns=time.monotonic_ns,
+        gather=session.control.gather,
+        rng=rng,
+        each_batch=watch.sample,
     )
     timed = _monotonic()
     allowance = clock_allowance_ns(arms)
@@ -164,7 +201,8 @@ def _measure(session: Session, block: Block, arms: list[Arm], sets: int, began: 
         except CaseError as error:
             _fail(session, block, arm.case, error)
             continue
-        result["metrics"]["latency"] = summarise(item)
+        result["metrics"]["latency"] = summarise(item, watch.flags)
+        result["telemetry"] = watch.facts()
         if beside:
             _add_torch_benchmark(result, arm, item, beside[number], series[len(arms) + number])
         result["ceilings"] = ceilings.describe(block.params, ceiling, median(item.samples))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.benchmark import Timer
@@ -198,6 +199,18 @@ class _Cell:
         with self.guard.watch():
             measurement = timer.timeit(int(message["number"]))
         return {"ok": True, "mean_s": measurement.mean}
+
+    def do_predict(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Let a predictor learn from known times and predict unknown ones."""
+        problem = Problem(
+            operation="tile_choice", dtype=torch.float32, device=self.device, params=message["params"]
+        )
+        start = _perf_ns()
+        with self.guard.watch():
+            predictor = self.factory(problem, **self.config["options"])
+            predictor.fit(np.array(message["known"]), np.array(message["times"]))
+            predicted = [float(p) for p in predictor.predict(np.array(message["unknown"]))]
+        return {"ok": True, "predicted": predicted, "elapsed_s": (_perf_ns() - start) * 1e-9}
 
     def do_fetch(self, message: dict[str, Any]) -> dict[str, Any]:
         """Put the outputs of all asked working sets into the shared region; report changed inputs."""

@@ -25,6 +25,8 @@ POINTS: Mapping[str, Mapping[str, Scalar]] = {
 
 def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
     """Return the points of an operation: every dtype, and every width of low-bit weights."""
+    if operation not in POINTS:
+        return []
     found = [{**POINTS[operation], "dtype": dtype} for dtype in (DTYPES[:1] if brief else DTYPES)]
     if operation == "dequant_gemm":
         found += [{**POINTS[operation], "dtype": "float32", "bits": bits} for bits in (1, 2, 4, 5, 6, 7, 8)]

@@ -2,7 +2,7 @@
 
 The triple (m, l, o) of maximum, sum of exponentials and weighted sum, both relative to m, forms a commutative monoid:
 parts may be merged in any order. Source: Milakov and Gimelshein, arXiv 1805.02867, section 3.1; Sanovar et al.,
-arXiv 2405.10480, section III.
+arXiv 2405.10480.
 """
 
 from __future__ import annotations

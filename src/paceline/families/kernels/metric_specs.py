@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from paceline.families.kernels.workloads import WORKLOADS
 from paceline.family import DerivedMetric, Metric, Params
+
+
+def _tile_metric(name: str, better: Literal["lower", "higher"], doc: str) -> Metric:
+    return Metric(
+        name=name,
+        unit="ratio",
+        better=better,
+        doc=doc,
+        contract={
+            "times": "medians of five shuffled calls of a tiled product on this process's performance counter",
+            "held out": "every fourth shape; the technique never sees its times",
+        },
+        compared_by="difference",
+    )
+
 
 METRICS: tuple[Metric, ...] = (
     Metric(
@@ -59,6 +76,14 @@ METRICS: tuple[Metric, ...] = (
         doc="Bytes of the packed weights that the technique keeps.",
         contract={"read": "sum of the sizes of the tensors that pack() returned, each storage once"},
         statistic="max",
+    ),
+    _tile_metric("r_squared", "higher", "R² of the predicted logarithms of held-out times."),
+    _tile_metric(
+        "regret", "lower", "Time with the predicted tile / time with the best one, median held-out shape."
+    ),
+    _tile_metric("worst_regret", "lower", "The same for the held-out shape where it is largest."),
+    _tile_metric(
+        "gain_over_worst", "higher", "Time with the worst tile / time with the predicted one, median shape."
     ),
 )
 

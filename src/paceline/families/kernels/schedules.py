@@ -3,7 +3,7 @@
 Work is a list of jobs (an attention head's context, an output tile's reduction), each a number of equal tiles. A
 schedule gives every worker a list of spans; a job that several workers share needs a reduction of their partial
 results. Sources: Osama et al., "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix Multiplication
-on the GPU", arXiv 2301.03598, section 4; Sanovar et al., "Lean Attention", arXiv 2405.10480, section IV.
+on the GPU", arXiv 2301.03598; Sanovar et al., "Lean Attention", arXiv 2405.10480.
 """
 
 from __future__ import annotations

@@ -72,6 +72,8 @@ PARAMETERS: tuple[Parameter, ...] = (
     _number("bits", "Bits of one weight, 1 to 8.", 4),
     _number("group", "Weights of one row of the reduction that share a scale.", 64),
     _number("size_bytes", "Bytes of one array.", 1 << 20, "size"),
+    _number("largest", "Largest side of the shapes whose tile is chosen; the least is an eighth of it.", 512),
+    _number("num_shapes", "Shapes that are measured; every fourth is held out.", 24),
     _number("rows", "Rows that are copied.", 1024),
     _number("columns", "Elements copied of each row.", 16),
     _number("row_stride", "Elements between the starts of neighbouring rows.", 64),
@@ -97,6 +99,8 @@ def check(params: Params) -> list[str]:
 
 def _estimate_s(params: Params) -> float:
     workload = WORKLOADS[str(params["op"])]
+    if workload.scenario:
+        return integer(params, "num_shapes") * integer(params, "largest") ** 2 * 2e-6
     return 2e-5 + workload.flops(params) / 2e10 + workload.traffic(params) / 4e9
 
 

@@ -28,6 +28,8 @@ class Workload:
     """Floating-point operations of one call."""
     traffic: Callable[[Params], float]
     """Compulsory bytes of one call."""
+    scenario: bool = False
+    """True when it is no timed kernel but a question asked of many."""
     bound: str = "memory"
     """What limits it on common devices: ``compute`` or ``memory`` (for the plan's estimate)."""
 
@@ -197,6 +199,14 @@ WORKLOADS: dict[str, Workload] = {
             parameters=("rows", "columns", "row_stride"),
             flops=lambda p: 0.0,
             traffic=lambda p: 2.0 * _product(p, "rows", "columns") * item_bytes(p),
+        ),
+        Workload(
+            name="tile_choice",
+            doc="Times of a tiled matrix product at held-out shapes are predicted, and the tile chosen by them.",
+            parameters=("largest", "num_shapes"),
+            flops=lambda p: 0.0,
+            traffic=lambda p: 0.0,
+            scenario=True,
         ),
     )
 }

@@ -1,0 +1,114 @@
+"""A random forest that predicts a matrix product's time from its shape and tile, and so chooses the tile.
+
+Liu and Halim, "Understanding GEMM Performance and Energy on NVIDIA Ada Lovelace: A Machine Learning-Based Analytical
+Approach", arXiv 2411.16954, 2024. L. Breiman, "Random Forests", Machine Learning 45, 2001.
+
+Algorithm: a product of T tiles with ⌈k / tile_k⌉ steps each takes steps · f(shape, tile). Each tree of the forest is
+grown on a bootstrap sample of the known products; every node splits on the feature and threshold, out of a random half
+of the features, that leave the least squared error of log f. A prediction is the mean over the trees' leaves, times
+steps.
+
+Cost: T · n log n · features for n known products; a prediction walks T trees.
+Differences from the paper: runtime only (power cannot be read on CPUs), and per step, so that trees need not learn that
+larger products take longer; features are derived from shape and tile.
+Limits: a forest interpolates; what it never saw looks to it like the nearest it saw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline import technique
+from paceline.families.kernels.problem import Problem
+
+Floats = NDArray[np.float64]
+STEPS, FLOPS = 7, 9
+"""Columns of the features: products of tiles, and operations."""
+
+
+@dataclass(slots=True)
+class _Node:
+    value: float
+    feature: int = -1
+    threshold: float = 0.0
+    left: _Node | None = None
+    right: _Node | None = None
+
+
+@technique(
+    name="gpperf",
+    family="kernels",
+    implements=("tile_choice",),
+    summary="a random forest predicts times and chooses tiles",
+    paper="gpperf",
+    options={"trees": 30, "min_leaf": 2},
+)
+class Forest:
+    """N products, F features."""
+
+    def __init__(self, problem: Problem, *, trees: int = 30, min_leaf: int = 2) -> None:
+        self.num_trees, self.min_leaf = trees, min_leaf
+        self.rng = np.random.default_rng(0)
+        self.trees: list[_Node] = []
+
+    def fit(self, features_NF: Floats, times_N: Floats) -> None:
+        """Grow the forest on known products."""
+        logs_N = np.log(times_N / features_NF[:, STEPS])
+        log_features_NF = self._inputs(features_NF)
+        count = len(times_N)
+        for _ in range(self.num_trees):
+            drawn = self.rng.integers(0, count, count)
+            self.trees.append(self._grow(log_features_NF[drawn], logs_N[drawn]))
+
+    def predict(self, features_NF: Floats) -> Floats:
+        """Return times of unknown products."""
+        rows = self._inputs(features_NF)
+        logs = [[self._walk(tree, row) for tree in self.trees] for row in rows]
+        times_N: Floats = np.exp(np.mean(logs, axis=1)) * features_NF[:, STEPS]
+        return times_N
+
+    @staticmethod
+    def _inputs(features_NF: Floats) -> Floats:
+        """Return logarithms of the features, and of the operations of one step."""
+        logs_NF = np.log(features_NF)
+        inputs_NF: Floats = np.column_stack([logs_NF, logs_NF[:, FLOPS] - logs_NF[:, STEPS]])
+        return inputs_NF
+
+    def _grow(self, x_NF: Floats, y_N: Floats) -> _Node:
+        node = _Node(float(y_N.mean()))
+        if len(y_N) < 2 * self.min_leaf or np.ptp(y_N) == 0:
+            return node
+        features = self.rng.permutation(x_NF.shape[1])[: max(x_NF.shape[1] // 2, 1)]
+        best = min((self._split(x_NF[:, f], y_N, int(f)) for f in features), key=lambda s: s[0])
+        if not np.isfinite(best[0]):
+            return node
+        _, node.feature, node.threshold = best
+        below = x_NF[:, node.feature] <= node.threshold
+        if below.all():
+            return node
+        node.left, node.right = self._grow(x_NF[below], y_N[below]), self._grow(x_NF[~below], y_N[~below])
+        return node
+
+    def _split(self, x_N: Floats, y_N: Floats, feature: int) -> tuple[float, int, float]:
+        """Return the least squared error that a threshold on one feature leaves, the feature and the threshold."""
+        order = np.argsort(x_N, kind="stable")
+        x, y = x_N[order], y_N[order]
+        left = np.arange(1, len(y))
+        sums, squares = np.cumsum(y), np.cumsum(y * y)
+        error = (squares[:-1] - sums[:-1] ** 2 / left) + (
+            squares[-1] - squares[:-1] - (sums[-1] - sums[:-1]) ** 2 / (len(y) - left)
+        )
+        allowed = (x[1:] > x[:-1]) & (left >= self.min_leaf) & (len(y) - left >= self.min_leaf)
+        if not allowed.any():
+            return float("inf"), feature, 0.0
+        at = int(np.argmin(np.where(allowed, error, np.inf)))
+        return float(error[at]), feature, float((x[at] + x[at + 1]) / 2)
+
+    @staticmethod
+    def _walk(node: _Node, row: Floats) -> float:
+        while node.left is not None and node.right is not None:
+            node = node.left if row[node.feature] <= node.threshold else node.right
+        return node.value

@@ -1,0 +1,89 @@
+"""Parts of kernel techniques by themselves: packing, the forest, and how predictions of times are judged."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from paceline.baselines.kernels.gpperf import Forest
+from paceline.baselines.kernels.nearest_shape import NearestShape
+from paceline.baselines.kernels.tilus import pack_codes, unpack_codes
+
+from paceline.families.kernels.decode import attend_part, merge
+from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.scenario import TILES, features, judge, shapes
+
+PROBLEM = Problem(operation="tile_choice", dtype=torch.float32, device=torch.device("cpu"))
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("k", [8, 40, 41, 896])
+def test_packed_codes_come_back_and_take_no_byte_more(bits: int, k: int) -> None:
+    codes = torch.randint(1 << bits, (5, k), dtype=torch.uint8, generator=torch.Generator().manual_seed(bits))
+    packed = pack_codes(codes, bits)
+    assert torch.equal(unpack_codes(packed, bits, k), codes)
+    assert packed.numel() == 5 * math.ceil(k / 8) * bits
+    if k % 8 == 0:
+        assert packed.numel() / (5 * k * 2) == bits / 16
+
+
+def test_parts_merge_in_any_order_to_the_whole() -> None:
+    generator = torch.Generator().manual_seed(4)
+    q, k, v = (torch.randn(n, 16, dtype=torch.float64, generator=generator) for n in (3, 50, 50))
+    whole = merge([attend_part(q, k, v)])
+    cuts = [(0, 7), (7, 8), (8, 33), (33, 50)]
+    parts = [attend_part(q, k[a:b], v[a:b]) for a, b in cuts]
+    for order in (parts, parts[::-1], [parts[2], parts[0], parts[3], parts[1]]):
+        assert torch.allclose(merge(order), whole, rtol=1e-13, atol=1e-13)
+
+
+def cost_model(shape: tuple[int, int, int], tile: tuple[int, int, int]) -> float:
+    """A time whose best tile depends on the shape: arithmetic, and a cost for each step and each tile's memory."""
+    known = features(shape, tile)
+    return known[9] / 5e10 + known[7] * 2e-6 + known[6] * known[8] / 4e9
+
+
+def table(
+    count: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, list[tuple[tuple[int, int, int], tuple[int, int, int]]]]:
+    import random
+
+    keys = [
+        (shape, (m, n, k))
+        for shape in shapes(1024, count, random.Random(seed))
+        for m in TILES
+        for n in TILES
+        for k in TILES
+    ]
+    return np.array([features(*key) for key in keys]), np.array([cost_model(*key) for key in keys]), keys
+
+
+def test_the_forest_learns_what_it_is_shown() -> None:
+    known, times, _ = table(16, seed=1)
+    unknown, hidden, keys = table(4, seed=2)
+    forest = Forest(PROBLEM)
+    forest.fit(known, times)
+    figures = judge(list(forest.predict(unknown)), list(hidden), keys)
+    assert figures["r_squared"] > 0.9
+    assert figures["regret"] < 1.2
+    assert figures["gain_over_worst"] > 1.5
+
+
+def test_the_foil_scales_the_nearest_shape() -> None:
+    known, times, _ = table(6, seed=1)
+    foil = NearestShape(PROBLEM)
+    foil.fit(known, times)
+    assert foil.predict(known[:40]) == pytest.approx(times[:40])
+
+
+def test_perfect_predictions_have_no_regret_and_constant_ones_explain_nothing() -> None:
+    _, times, keys = table(3, seed=5)
+    perfect = judge(list(times), list(times), keys)
+    assert perfect["r_squared"] == 1.0
+    assert perfect["regret"] == perfect["worst_regret"] == 1.0
+    mean = float(np.exp(np.log(times).mean()))
+    assert judge([mean] * len(times), list(times), keys)["r_squared"] == pytest.approx(0.0, abs=1e-12)
+    worst = judge([1 / t for t in times], list(times), keys)
+    assert worst["gain_over_worst"] == pytest.approx(1.0)
