@@ -18,8 +18,9 @@ from itertools import pairwise
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.decode import attend_part, merge
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.decode import attend_part, merge, scheduled
+from paceline.families.kernels.problem import Problem, use_triton
+from paceline.families.kernels.schedules import each_split
 
 
 @technique(
@@ -27,17 +28,26 @@ from paceline.families.kernels.problem import Problem
     family="kernels",
     implements=("attention_decode",),
     summary="decode attention, every cache cut into the same number of parts",
-    options={"splits": 4},
+    options={"splits": 4, "tile": 64, "backend": "auto"},
+    properties={"compiles": "accelerator"},
 )
 class FlashDecoding:
     """S cached tokens of all sequences, G key heads, H heads, D width."""
 
-    def __init__(self, problem: Problem, *, splits: int = 4) -> None:
+    def __init__(self, problem: Problem, *, splits: int = 4, tile: int = 64, backend: str = "auto") -> None:
         self.splits = splits
         self.groups = problem.integer("kv_heads")
+        self.triton = (
+            scheduled(problem, tile, lambda tiles: each_split(tiles, splits))
+            if use_triton(problem, backend)
+            else None
+        )
 
     def run(self, q_BHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, offsets: Tensor, out_BHD: Tensor) -> None:
         """Attend."""
+        if self.triton is not None:
+            self.triton.run(q_BHD, k_SGD, v_SGD, out_BHD)
+            return
         width = q_BHD.shape[-1]
         for sequence, (begin, end) in enumerate(pairwise(offsets.tolist())):
             size = -(-(end - begin) // self.splits)

@@ -23,8 +23,8 @@ from itertools import pairwise
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.decode import Part, attend_part, merge
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.decode import Part, attend_part, merge, scheduled
+from paceline.families.kernels.problem import Problem, default_workers, use_triton
 from paceline.families.kernels.schedules import stream_k
 
 
@@ -34,18 +34,27 @@ from paceline.families.kernels.schedules import stream_k
     implements=("attention_decode",),
     summary="decode attention, all cached tiles dealt out equally (stream-K)",
     paper="lean-attention",
-    options={"tile": 128, "workers": 8},
+    options={"tile": 128, "workers": 0, "backend": "auto"},
+    properties={"compiles": "accelerator"},
 )
 class LeanAttention:
     """S cached tokens of all sequences, G key heads, H heads, D width."""
 
-    def __init__(self, problem: Problem, *, tile: int = 128, workers: int = 8) -> None:
+    def __init__(self, problem: Problem, *, tile: int = 128, workers: int = 0, backend: str = "auto") -> None:
         self.tile = tile
-        self.workers = workers
+        self.workers = workers or default_workers(problem)
         self.groups = problem.integer("kv_heads")
+        self.triton = (
+            scheduled(problem, tile, lambda tiles: stream_k(tiles, self.workers))
+            if use_triton(problem, backend)
+            else None
+        )
 
     def run(self, q_BHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, offsets: Tensor, out_BHD: Tensor) -> None:
         """Attend."""
+        if self.triton is not None:
+            self.triton.run(q_BHD, k_SGD, v_SGD, out_BHD)
+            return
         bounds = offsets.tolist()
         tiles = [-(-(b - a) // self.tile) for a, b in pairwise(bounds)]
         schedule = stream_k([t for t in tiles for _ in range(self.groups)], self.workers)

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.gemm import scheduled_gemm
+from paceline.families.kernels.problem import Problem, use_triton
+from paceline.families.kernels.schedules import each_split
 
 
 @technique(
@@ -20,17 +22,35 @@ from paceline.families.kernels.problem import Problem
     family="kernels",
     implements=("gemm",),
     summary="the reduction cut into equal parts",
-    options={"splits": 4},
+    options={"splits": 4, "tile_m": 128, "tile_n": 128, "tile_k": 64, "backend": "auto"},
+    properties={"compiles": "accelerator"},
 )
 class SplitK:
     """C (M, N) = A (M, K) · B (K, N)."""
 
-    def __init__(self, problem: Problem, *, splits: int = 4) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        splits: int = 4,
+        tile_m: int = 128,
+        tile_n: int = 128,
+        tile_k: int = 64,
+        backend: str = "auto",
+    ) -> None:
+        self.triton = (
+            scheduled_gemm(problem, (tile_m, tile_n, tile_k), lambda tiles: each_split(tiles, splits))
+            if use_triton(problem, backend)
+            else None
+        )
         self.size = max(-(-problem.integer("k") // splits), 1)
         self.wide = torch.promote_types(problem.dtype, torch.float32)
 
     def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Multiply."""
+        if self.triton is not None:
+            self.triton.run(a_MK, b_KN, c_MN)
+            return
         total_MN = c_MN if c_MN.dtype == self.wide else torch.empty_like(c_MN, dtype=self.wide)
         for begin in range(0, a_MK.shape[1], self.size):
             a, b = a_MK[:, begin : begin + self.size], b_KN[begin : begin + self.size]

@@ -19,8 +19,12 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.gemm import scheduled_gemm
+from paceline.families.kernels.problem import Problem, default_workers, use_triton
 from paceline.families.kernels.schedules import stream_k
+
+CPU_TILE = (256, 256, 256)
+TRITON_TILE = (128, 128, 64)
 
 
 @technique(
@@ -28,15 +32,32 @@ from paceline.families.kernels.schedules import stream_k
     family="kernels",
     implements=("gemm",),
     summary="the steps of all output tiles dealt out equally",
-    options={"tile_m": 256, "tile_n": 256, "tile_k": 256, "workers": 8},
+    options={"tile_m": 0, "tile_n": 0, "tile_k": 0, "workers": 0, "backend": "auto"},
+    properties={"compiles": "accelerator"},
 )
 class StreamK:
     """C (M, N) = A (M, K) · B (K, N)."""
 
     def __init__(
-        self, problem: Problem, *, tile_m: int = 256, tile_n: int = 256, tile_k: int = 256, workers: int = 8
+        self,
+        problem: Problem,
+        *,
+        tile_m: int = 0,
+        tile_n: int = 0,
+        tile_k: int = 0,
+        workers: int = 0,
+        backend: str = "auto",
     ) -> None:
         m, n, k = (problem.integer(name) for name in "mnk")
+        on_triton = use_triton(problem, backend)
+        usual = TRITON_TILE if on_triton else CPU_TILE
+        tile_m, tile_n, tile_k = (t or u for t, u in zip((tile_m, tile_n, tile_k), usual, strict=True))
+        workers = workers or default_workers(problem)
+        self.triton = (
+            scheduled_gemm(problem, (tile_m, tile_n, tile_k), lambda tiles: stream_k(tiles, workers))
+            if on_triton
+            else None
+        )
         self.wide = torch.promote_types(problem.dtype, torch.float32)
         tiles = [(i, j) for i in range(0, m, tile_m) for j in range(0, n, tile_n)]
         steps = -(-k // tile_k)
@@ -49,6 +70,9 @@ class StreamK:
 
     def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Multiply."""
+        if self.triton is not None:
+            self.triton.run(a_MK, b_KN, c_MN)
+            return
         total_MN = c_MN if c_MN.dtype == self.wide else torch.empty_like(c_MN, dtype=self.wide)
         for rows, columns, depth in self.spans:
             a, b = a_MK[rows, depth].to(self.wide), b_KN[depth, columns].to(self.wide)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.problem import Problem, use_triton
 
 GROUP = 8
 BLOCK_ELEMENTS = 1 << 18
@@ -57,11 +57,14 @@ def unpack_codes(packed_NB: Tensor, bits: int, k: int) -> Tensor:
     implements=("dequant_gemm",),
     summary="weights packed at any width from 1 to 8 bits, expanded inside the product",
     paper="tilus",
+    options={"backend": "auto"},
+    properties={"compiles": "accelerator"},
 )
 class Tilus:
     """Y (M, N) = X (M, K) · Wᵀ; B packed bytes of a row, J groups of K that share a scale."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, backend: str = "auto") -> None:
+        self.triton = use_triton(problem, backend)
         self.bits, self.k = problem.integer("bits"), problem.integer("k")
         self.rows = max(BLOCK_ELEMENTS // self.k, 1)
 
@@ -71,6 +74,11 @@ class Tilus:
 
     def run(self, x_MK: Tensor, packed_NB: Tensor, scales_NJ: Tensor, y_MN: Tensor) -> None:
         """Multiply, some columns of the result at a time."""
+        if self.triton:
+            from paceline.baselines.kernels.triton_lowbit import lowbit_gemm  # noqa: PLC0415 - needs Triton
+
+            lowbit_gemm(x_MK, packed_NB, scales_NJ, y_MN, bits=self.bits)
+            return
         zero = 2 ** (self.bits - 1)
         for begin in range(0, packed_NB.shape[0], self.rows):
             rows = slice(begin, begin + self.rows)

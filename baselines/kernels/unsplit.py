@@ -14,8 +14,9 @@ from itertools import pairwise
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.decode import attend_part, merge
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.decode import attend_part, merge, scheduled
+from paceline.families.kernels.problem import Problem, use_triton
+from paceline.families.kernels.schedules import one_each
 
 
 @technique(
@@ -23,15 +24,21 @@ from paceline.families.kernels.problem import Problem
     family="kernels",
     implements=("attention_decode",),
     summary="decode attention, one worker for each head's whole cache",
+    options={"tile": 64, "backend": "auto"},
+    properties={"compiles": "accelerator"},
 )
 class Unsplit:
     """S cached tokens of all sequences, G key heads, H heads, D width."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, tile: int = 64, backend: str = "auto") -> None:
         self.groups = problem.integer("kv_heads")
+        self.triton = scheduled(problem, tile, one_each) if use_triton(problem, backend) else None
 
     def run(self, q_BHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, offsets: Tensor, out_BHD: Tensor) -> None:
         """Attend."""
+        if self.triton is not None:
+            self.triton.run(q_BHD, k_SGD, v_SGD, out_BHD)
+            return
         width = q_BHD.shape[-1]
         for sequence, (begin, end) in enumerate(pairwise(offsets.tolist())):
             q_GRD = q_BHD[sequence].view(self.groups, -1, width)

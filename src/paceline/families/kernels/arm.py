@@ -163,6 +163,9 @@ class Arm:
         self.rng = rng
         self.num_checks = num_checks
         self.flush_bytes = 0
+        self.hot = False
+        self.touch_ns = 0
+        """Longest time that reading a pass's tensors may take."""
         self.num_sets = 1
         self.places: Places | None = None
         self.failure: CaseError | None = None
@@ -220,10 +223,11 @@ class Arm:
         before, _ = self.point.change(*self._next_variation())
         asked = [*(c for c, _ in changes), before]
         self.cell.ask({"do": "prepare", "changes": asked, "flush_bytes": self.flush_bytes}, timeout_s=limit)
-        reply = self.cell.ask({"do": "run", "count": self.num_sets, "timed": True}, timeout_s=limit)
+        request = {"do": "run", "count": self.num_sets, "timed": True, "hot": self.hot}
+        reply = self.cell.ask(request, timeout_s=limit)
         elapsed = int(reply["elapsed_ns"])
         self.pass_ns.append(elapsed)
-        awake = min(int(reply["wake_ns"]), WAKE_NS + 2 * elapsed // self.num_sets)
+        awake = min(int(reply["wake_ns"]), WAKE_NS + 2 * elapsed // self.num_sets + self.touch_ns)
         self.unaccounted_ns.append(int(reply["wall_ns"]) - elapsed - awake)
         if elapsed <= 0:
             raise CaseError("refused", f"a pass took {elapsed} ns")

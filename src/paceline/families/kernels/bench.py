@@ -32,6 +32,8 @@ PASS_S = 0.002
 """A pass of short calls should last about this long."""
 MAX_SETS = 64
 MAX_SET_BYTES = 512 << 20
+SLOWEST_READ = 1e9
+"""Bytes a second: reading tensors into the caches is never slower."""
 HOT_SHARE = 0.5
 """Share of the second-level cache that the working sets of a hot pass may fill."""
 
@@ -147,6 +149,11 @@ def _run_scenario(session: Session, block: Block, nursery: Nursery, cells: dict[
             _emit(session, block, case, result)
 
 
+def point_bytes(point: Point) -> int:
+    """Return the bytes of one working set."""
+    return max(sum(s.num_bytes for s in (*point.specs[0], *point.specs[1])), 1)
+
+
 def _num_sets(block: Block, point: Point, arms: Sequence[Arm]) -> int:
     """Return R, the calls of one pass: enough for the clock, within the caches that the protocol asks for.
 
@@ -155,7 +162,7 @@ def _num_sets(block: Block, point: Point, arms: Sequence[Arm]) -> int:
     cache = str(block.protocol["cache"])
     if cache == "cold-flush":
         return 1
-    set_bytes = max(sum(s.num_bytes for s in (*point.specs[0], *point.specs[1])), 1)
+    set_bytes = point_bytes(point)
     fits = max(MAX_SET_BYTES // set_bytes, 1)
     if cache == "cold-rotate":
         return max(2, min(-(-2 * ceilings.last_level_cache_bytes() // set_bytes), MAX_SETS, fits))
@@ -180,6 +187,8 @@ def _measure(session: Session, block: Block, arms: list[Arm], sets: int, began: 
     flush = 2 * ceilings.last_level_cache_bytes() if protocol["cache"] == "cold-flush" else 0
     for arm in arms:
         arm.flush_bytes = flush
+        arm.hot = protocol["cache"] == "hot"
+        arm.touch_ns = int(1e9 * sets * point_bytes(arm.point) / SLOWEST_READ)
     rng = random.Random(session.draw_seed("order", block.block))
     watch = Watch(session.device.telemetry)
     beside = [TorchBenchmarkArm(a) for a in arms] if block.params["beside"] == "torch-benchmark" else []

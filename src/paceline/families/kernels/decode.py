@@ -7,11 +7,16 @@ arXiv 2405.10480.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.schedules import Schedule
+from paceline.families.kernels.workloads import context_lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +49,24 @@ def merge(parts: Sequence[Part]) -> Tensor:
     l_R = (weight_PR * torch.stack([p.l_R for p in parts])).sum(dim=0)
     o_RD = (weight_PR[:, :, None] * torch.stack([p.o_RD for p in parts])).sum(dim=0)
     return o_RD / l_R[:, None]
+
+
+def scheduled(problem: Problem, tile: int, schedule: Callable[[list[int]], Schedule]) -> Any:
+    """Return the Triton kernels of decode attention on a schedule of tiles; its ``run`` takes q, k, v and the output.
+
+    Lengths are known on the host, as in a serving engine, so that no call waits for the device to tell them.
+    """
+    from paceline.baselines.kernels.triton_decode import SplitDecode  # noqa: PLC0415 - needs Triton
+
+    lengths = context_lengths(problem.params)
+    groups = problem.integer("kv_heads")
+    tiles = [-(-length // tile) for length in lengths for _ in range(groups)]
+    return SplitDecode(
+        schedule(tiles),
+        lengths,
+        tile=tile,
+        heads=problem.integer("heads"),
+        groups=groups,
+        width=problem.integer("head_dim"),
+        device=problem.device,
+    )

@@ -15,6 +15,7 @@ Everything lives in a process of its own, without the oracle.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -22,7 +23,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["TORCH_DTYPES", "Kernel", "Problem", "Tensor"]
+from paceline.worker.session import UnsupportedError
+
+__all__ = ["TORCH_DTYPES", "Kernel", "Problem", "Tensor", "UnsupportedError", "default_workers", "use_triton"]
 
 WAKE_NS = 300_000
 """Untimed calls before a timed pass last about this long."""
@@ -53,6 +56,26 @@ class Problem:
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """Return an uninitialised tensor on the problem's device."""
         return torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
+
+
+def use_triton(problem: Problem, backend: str) -> bool:
+    """Tell whether a technique's Triton kernel runs: on accelerators, or where a suite asks for it.
+
+    Raises:
+        UnsupportedError: It has to run, but Triton is missing.
+    """
+    wanted = backend == "triton" or (backend == "auto" and problem.device.type != "cpu")
+    if wanted and importlib.util.find_spec("triton") is None:
+        raise UnsupportedError("needs triton, which is not installed here")
+    return wanted
+
+
+def default_workers(problem: Problem) -> int:
+    """Return the device's multiprocessors; on CPUs, where workers take turns, eight."""
+    if problem.device.type == "cpu":
+        return 8
+    properties = getattr(torch, problem.device.type).get_device_properties(problem.device)
+    return int(properties.multi_processor_count)
 
 
 class Kernel(Protocol):

@@ -74,6 +74,17 @@ def fixed_split(tiles: Sequence[int], workers: int, splits: int) -> Schedule:
     return schedule
 
 
+def each_split(tiles: Sequence[int], splits: int) -> Schedule:
+    """Give every part of every job a worker of its own: the hardware deals them out."""
+    parts = [span for worker in fixed_split(tiles, 1, splits) for span in worker]
+    return [[span] for span in parts]
+
+
+def one_each(tiles: Sequence[int]) -> Schedule:
+    """Give every job a worker of its own."""
+    return each_split(tiles, 1)
+
+
 def imbalance(schedule: Schedule) -> float:
     """Return the most tiles of a worker over the mean: the factor by which the slowest worker delays the result."""
     loads = [sum(span.end - span.begin for span in spans) for spans in schedule]

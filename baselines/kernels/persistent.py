@@ -1,0 +1,71 @@
+"""GEMM by as many workers as the device has multiprocessors, each of which takes one output tile after another.
+
+Algorithm: output tiles are handed out whole, in order, to a fixed number of workers that stay: launch overhead and
+prologue are paid once for each worker instead of once for each tile.
+
+Cost: that of a tiled product; the last round of tiles may leave workers idle (wave quantisation), which ``stream-k``
+avoids.
+Differences between devices: on CPUs one worker takes all tiles.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.kernels.gemm import scheduled_gemm
+from paceline.families.kernels.problem import Problem, default_workers, use_triton
+from paceline.families.kernels.schedules import fixed_split
+
+CPU_TILE = (256, 256, 0)
+TRITON_TILE = (128, 128, 64)
+
+
+@technique(
+    name="persistent",
+    family="kernels",
+    implements=("gemm",),
+    summary="a fixed number of workers takes one output tile after another",
+    options={"tile_m": 0, "tile_n": 0, "tile_k": 0, "workers": 0, "backend": "auto"},
+    properties={"compiles": "accelerator"},
+)
+class Persistent:
+    """C (M, N) = A (M, K) · B (K, N)."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        tile_m: int = 0,
+        tile_n: int = 0,
+        tile_k: int = 0,
+        workers: int = 0,
+        backend: str = "auto",
+    ) -> None:
+        on_triton = use_triton(problem, backend)
+        usual = TRITON_TILE if on_triton else CPU_TILE
+        self.tile_m, self.tile_n, tile_k = (
+            t or u for t, u in zip((tile_m, tile_n, tile_k), usual, strict=True)
+        )
+        workers = workers or default_workers(problem)
+        self.triton = (
+            scheduled_gemm(
+                problem, (self.tile_m, self.tile_n, tile_k), lambda tiles: fixed_split(tiles, workers, 1)
+            )
+            if on_triton
+            else None
+        )
+        self.wide = torch.promote_types(problem.dtype, torch.float32)
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Multiply."""
+        if self.triton is not None:
+            self.triton.run(a_MK, b_KN, c_MN)
+            return
+        for i in range(0, a_MK.shape[0], self.tile_m):
+            a = a_MK[i : i + self.tile_m].to(self.wide)
+            for j in range(0, b_KN.shape[1], self.tile_n):
+                c_MN[i : i + self.tile_m, j : j + self.tile_n] = a @ b_KN[:, j : j + self.tile_n].to(
+                    self.wide
+                )

@@ -1,0 +1,93 @@
+"""The Triton kernels in Triton's interpreter: right on small shapes without an accelerator.
+
+The interpreter has to be chosen before Triton is imported, so the checks run in a process of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import builtins
+import sys
+import numpy
+import torch
+import triton.runtime.interpreter as interpreter
+
+class Anything(type):
+    def __instancecheck__(cls, value):
+        return isinstance(value, builtins.int)
+
+class Int(int, metaclass=Anything):
+    # Triton 3.6's interpreter converts arrays of one element, which numpy 2.4 refuses.
+    def __new__(cls, value=0):
+        return builtins.int(value.reshape(()) if isinstance(value, numpy.ndarray) else value)
+
+interpreter.int = Int
+from paceline.families.kernels.conformance import POINTS
+from paceline.families.kernels.operations import OPERATIONS
+from paceline.families.kernels.oracle import judge
+from paceline.families.kernels.problem import Problem, TORCH_DTYPES
+from paceline.families.kernels.spec import FAMILY
+import importlib
+
+module, name, operation, dtype, changes, options = sys.argv[1:4] + [sys.argv[4]] + [eval(a) for a in sys.argv[5:7]]
+params = {p.name: p.default for p in FAMILY.parameters_for(operation)}
+params |= POINTS[operation] | {"op": operation, "dtype": dtype} | changes
+spec, torch_dtype = OPERATIONS[operation], TORCH_DTYPES[dtype]
+draw = spec.draw(params, torch_dtype, seed=3)
+inputs, outputs = spec.tensors(params, torch_dtype)
+results = [torch.full(s.shape, float("nan"), dtype=s.dtype) for s in outputs]
+technique = getattr(importlib.import_module(f"paceline.baselines.kernels.{module}"), name)
+problem = Problem(operation=operation, dtype=torch_dtype, device=torch.device("cpu"), params=params)
+instance = technique(problem, backend="triton", **options)
+arguments = list(draw.inputs)
+if spec.num_weights:
+    kept = len(arguments) - spec.num_weights
+    arguments = [*arguments[:kept], *instance.pack(*arguments[kept:])]
+instance.run(*arguments, *results)
+check = judge(draw.expected, results, [1.0] * len(results), [s.name for s in outputs])
+assert check.passed, check.reason
+print("right", check.relative_error)
+"""
+
+SHAPE = {"m": 50, "n": 70, "k": 130}
+TILES = {"tile_m": 32, "tile_n": 32, "tile_k": 32}
+DECODE = {"batch": 3, "context": 150, "heads": 6, "kv_heads": 2, "head_dim": 32}
+CASES = [
+    ("fused_add_rmsnorm", "FusedAddRmsNorm", "add_rmsnorm", "float32", {}, {}),
+    ("fused_add_rmsnorm", "FusedAddRmsNorm", "add_rmsnorm", "bfloat16", {}, {}),
+    ("unsplit", "Unsplit", "attention_decode", "float32", DECODE, {}),
+    ("flash_decoding", "FlashDecoding", "attention_decode", "float32", DECODE, {"splits": 3}),
+    ("lean_attention", "LeanAttention", "attention_decode", "float32", DECODE, {"tile": 32, "workers": 5}),
+    ("lean_attention", "LeanAttention", "attention_decode", "float16", DECODE, {"tile": 32, "workers": 3}),
+    ("split_k", "SplitK", "gemm", "float32", SHAPE, {"splits": 3} | TILES),
+    ("stream_k", "StreamK", "gemm", "float32", SHAPE, {"workers": 5} | TILES),
+    ("persistent", "Persistent", "gemm", "float32", SHAPE, {"workers": 3} | TILES),
+    *(("tilus", "Tilus", "dequant_gemm", "float32", {"bits": bits}, {}) for bits in (1, 3, 4, 7, 8)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "operation", "dtype", "changes", "options"),
+    CASES,
+    ids=[f"{c[0]}-{c[3]}-{c[4].get('bits', '')}".rstrip("-") for c in CASES],
+)
+def test_a_triton_kernel_is_right_in_the_interpreter(
+    module: str, name: str, operation: str, dtype: str, changes: dict[str, int], options: dict[str, int]
+) -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT, module, name, operation, dtype, repr(changes), repr(options)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert ended.stdout.startswith("right")
