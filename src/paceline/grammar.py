@@ -133,7 +133,7 @@ class Claim(FileModel):
 
     id: str = Field(description="Short name, unique in the suite.")
     paper: str = Field(description="Slug in baselines/papers.yaml.")
-    quote: str = Field(description="The statement, in a few words of the paper.")
+    quote: str = Field(description="The statement in a few words, the paper's or ours.")
     scope: Literal["best", "mean", "range", "qualitative", "bound"] = Field(
         "qualitative", description="What the paper's number is: its best case, a mean, a range, a bound."
     )

@@ -166,7 +166,7 @@ def claim_grid(results: Sequence[ClaimResult], run_hrefs: Mapping[str, str]) -> 
         rows.append(
             [
                 Cell(text=f"{c.suite} · {c.claim_id}", kind="text broken"),
-                Cell(text=f"“{c.quote}” ({c.scope})", kind="text prose"),
+                Cell(text=f"{c.quote} ({c.scope})", kind="text prose"),
                 Cell(text=_measure(c), kind="text broken"),
                 c.expectation,
                 Cell(text=found, href=link if c.worst is not None else None, kind="text"),
@@ -174,7 +174,7 @@ def claim_grid(results: Sequence[ClaimResult], run_hrefs: Mapping[str, str]) -> 
                 Cell(text=c.reason or "", kind="text prose"),
             ]
         )
-    headers = ("claim", "the paper says", "measure", "expected", "found", "verdict", "why")
+    headers = ("claim", "the statement", "measure", "expected", "found", "verdict", "why")
     return rows_grid("claims", headers, rows)
 
 
