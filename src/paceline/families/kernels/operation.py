@@ -224,7 +224,7 @@ def within(
         floor += FLOAT16_FLOOR
     bound = wide.abs() * (ulps * unit) + (times * worst + floor) + extra
     norm = float(wide.norm())
-    extra_norm = float(extra.norm()) if isinstance(extra, Tensor) else 0.0
+    extra_norm = float(extra.norm()) if isinstance(extra, Tensor) else extra * wide.numel() ** 0.5
     relative = (times * float(error.norm()) + extra_norm) / norm if norm else 0.0
     relative += ulps * unit + floor / max(largest, 1e-300)
     return Expected(value=wide, bound=bound, max_relative_l2=relative)
