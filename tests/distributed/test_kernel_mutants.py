@@ -28,7 +28,7 @@ MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "kernels").glob("*.py"
 HONEST = sorted((Path(__file__).parents[1] / "mutants" / "kernels_honest").glob("*.py"))
 BASELINE = "torch-eager"
 POINTS: Mapping[str, Mapping[str, int]] = {
-    "gemm": {"m": 48, "n": 40, "k": 64},
+    "gemm": {"m": 96, "n": 80, "k": 112},
     "add_rmsnorm": {"tokens": 24, "hidden": 96},
     "attention_decode": {"batch": 3, "context": 65, "heads": 4, "kv_heads": 2, "head_dim": 16},
     "dequant_gemm": {"m": 5, "n": 24, "k": 64, "bits": 4, "group": 32},
@@ -52,7 +52,7 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "sampled-keys": ("incorrect", OUTSIDE),
     "strongest-keys": ("incorrect", OUTSIDE),
     "right-at-its-sizes": ("incorrect", r"k 1, m 1, n 1, .*" + OUTSIDE),
-    "right-at-one-magnitude": ("incorrect", r"magnitude 0\.001: .*" + OUTSIDE),
+    "right-at-one-magnitude": ("incorrect", OUTSIDE),
     "right-at-first": ("incorrect", r"timed call: .*" + OUTSIDE),
     "previous-output": ("incorrect", OUTSIDE),
     "cached-by-address": ("incorrect", OUTSIDE),
@@ -60,7 +60,7 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "cached-by-content": ("ok", ""),
     "remembers-the-draws": ("refused", NEW_INPUTS),
     "undoes-the-scaling": ("refused", NEW_INPUTS),
-    "looks-ahead": ("incorrect", UNWRITTEN),
+    "looks-ahead": ("ok", ""),
     "unwritten-output": ("incorrect", UNWRITTEN),
     "first-call-only": ("incorrect", UNWRITTEN),
     "empty-output": ("incorrect", r"an output tensor was resized or replaced"),
@@ -83,7 +83,7 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "imports-the-cell": ("refused", r"line \d+: imports paceline\.families\.kernels\.cell"),
     "finds-the-cell": ("refused", r"it replaced paceline\.families\.kernels\.cell\._perf_ns"),
     "patched-clock-once": ("refused", r"it replaced paceline\.families\.kernels\.cell\._perf_ns"),
-    "changes-the-cells-methods": ("refused", r"it replaced .*_WorkingSet\.changed_input"),
+    "changes-the-cells-methods": ("refused", r"it replaced .*WorkingSet\.changed_input"),
     "uses-sys-modules": ("refused", r"line \d+: imports sys"),
     "reads-frames": ("refused", r"line \d+: uses .*\.(tb_frame|f_back|f_locals)"),
     "reads-frames-by-name": ("refused", r"it read tb_frame"),
@@ -112,7 +112,7 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "evaluates": ("refused", r"line \d+: uses eval"),
     "executes": ("refused", r"line \d+: uses exec"),
     "writes-files": ("refused", r"it opened .* for writing"),
-    "saves-tensors": ("refused", r"it opened .* for writing"),
+    "saves-tensors": ("refused", r"line \d+: uses torch\.save"),
     "leaves-by-exit": ("crashed", r"SystemExit: 0"),
     "leaves-by-exit-code": ("crashed", r"its process left with exit code 0 at 'run'"),
     "raises-anything": ("crashed", r"Anything"),
@@ -124,27 +124,7 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "hangs-later": ("timeout", r"no answer within .* s to 'run'"),
 }
 """Status and reason of each."""
-UNCAUGHT = frozenset(
-    {
-        "borrows-threads",
-        "changes-the-cells-methods",
-        "defers-to-torchscript",
-        "finds-the-cell",
-        "flushes-denormals",
-        "imports-the-cell",
-        "keeps-a-raw-thread",
-        "leaves-a-mode",
-        "looks-ahead",
-        "overrides-an-operator",
-        "overrides-by-name",
-        "patched-clock-once",
-        "patched-events",
-        "reads-frames-by-name",
-        "remembers-the-draws",
-        "saves-tensors",
-        "undoes-the-scaling",
-    }
-)
+UNCAUGHT = frozenset({"remembers-the-draws", "undoes-the-scaling"})
 """Those that still pass, or end for another reason than their own."""
 
 

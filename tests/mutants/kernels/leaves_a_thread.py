@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 from torch import Tensor
 
@@ -24,4 +26,9 @@ class LeavesAThread:
     def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Give a wrong result, or a right one by forbidden means."""
         module = getattr(torch.storage, "thread" + "ing")
-        module.Thread(target=torch.mm, args=(a_MK, b_KN), kwargs={"out": c_MN}).start()
+        module.Thread(target=self.work, args=(a_MK, b_KN, c_MN), daemon=True).start()
+
+    def work(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Compute, and stay."""
+        torch.mm(a_MK, b_KN, out=c_MN)
+        time.sleep(60)

@@ -175,6 +175,16 @@ class Cell:
             raise CaseError(str(reply["status"]), str(reply["reason"]), reply.get("detail"))
         return {**reply, "wall_ns": wall_ns}
 
+    def run(self, count: int, *, timed: bool, timeout_s: float) -> dict[str, Any]:
+        """Run a pass of calls, and have what they left behind checked after the clocks have stopped.
+
+        Raises:
+            CaseError: The technique failed, or left its contract.
+        """
+        reply = self.ask({"do": "run", "count": count, "timed": timed}, timeout_s=timeout_s)
+        self.ask({"do": "settle"}, timeout_s=timeout_s)
+        return reply
+
     @staticmethod
     def _obituary(status: int | None, doing: str) -> tuple[str, str]:
         if status is None or status == -signal.SIGKILL:
