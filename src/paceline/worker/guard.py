@@ -59,7 +59,20 @@ FORBIDDEN_PREFIXES = (
 )
 ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families")
 HARNESS_MODULES = frozenset(
-    {"arm", "bench", "cell", "cells", "channel", "gate", "nursery", "oracle", "passes", "working_set"}
+    {
+        "accounting",
+        "arm",
+        "bench",
+        "cell",
+        "cells",
+        "channel",
+        "gate",
+        "nursery",
+        "oracle",
+        "kept",
+        "passes",
+        "working_set",
+    }
 )
 """Modules of a family that judge; the others are what techniques build on."""
 FORBIDDEN_NAMES = frozenset(

@@ -10,6 +10,14 @@ from typing import Any
 
 import torch
 
+from paceline.families.kernels.accounting import (
+    CLOCK_SHARE,
+    LEAST_NEW_PASSES,
+    MAX_SLOWDOWN,
+    late,
+    slowdown_on_new_inputs,
+    unaccounted_ns,
+)
 from paceline.families.kernels.cells import DTYPE_NAMES, Cell, Region
 from paceline.families.kernels.operation import (
     Draw,
@@ -24,9 +32,6 @@ from paceline.families.kernels.oracle import Check, judge
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.timing import Series, median
 
-CLOCK_SHARE = 0.2
-"""A pass may take this much longer on the judge's clock than on the cell's, beyond what messages cost."""
-LEAST_ALLOWANCE_NS = 500_000
 MEMORY_CALLS = 2
 
 
@@ -164,6 +169,8 @@ class Arm:
         self.worst_error = 0.0
         self.unaccounted_ns: list[int] = []
         self.pass_ns: list[int] = []
+        self.new_ns: list[tuple[int, int]] = []
+        self._next_new = 3
         self._seen: set[tuple[int, int]] = set()
         self.trial_s = self._trial()
 
@@ -195,7 +202,10 @@ class Arm:
         if self.failure is not None:
             return 1e-9, 0
         try:
-            return self._observe()
+            observed = self._observe()
+            if len(self.pass_ns) >= self._next_new:
+                self._try_new_inputs()
+            return observed
         except CaseError as error:
             self.failure = error
             return 1e-9, 0
@@ -230,6 +240,23 @@ class Arm:
         self.num_calls += self.num_sets
         return elapsed * 1e-9 / self.num_sets, 0
 
+    def _try_new_inputs(self) -> None:
+        """Time a pass on inputs that share nothing with earlier ones, and choose when to do so again.
+
+        Nobody knows their results. A technique that remembers draws is slower here, and cannot tell beforehand when.
+        """
+        limit = self.point.timeout_s
+        factors = [1.0] * len(self.point.specs[0])
+        change = {"variant": 0, "factors": factors, "roll": 0, "new": True}
+        self.cell.ask(
+            {"do": "prepare", "changes": [change] * self.num_sets, "flush_bytes": self.flush_bytes},
+            timeout_s=limit,
+        )
+        reply = self.cell.run(self.num_sets, timed=True, timeout_s=limit)
+        count = len(self.pass_ns)
+        self.new_ns.append((count, int(reply["elapsed_ns"])))
+        self._next_new = count + 1 + self.rng.randrange(2 + count // 2)
+
     def _next_variation(self) -> tuple[int, int]:
         """Return a draw and a variation that no call of this technique had before, while there are any."""
         total = len(self.draws) * self.point.num_variations
@@ -258,6 +285,7 @@ class Arm:
                 f"clocks disagree: passes of {min(self.pass_ns) * 1e-6:.3g} ms and more on its own clock "
                 f"kept its judge waiting {missing * 1e-6:.3g} ms longer",
             )
+        slowdown = self._slowdown()
         floor = ceiling.get("floor_s")
         if floor and min(item.samples) < floor:
             raise CaseError(
@@ -293,8 +321,24 @@ class Arm:
                 "dropped": 0,
                 "unaccounted_ns": missing,
                 "allowed_ns": allowed,
+                "slowdown_on_new_inputs": slowdown,
             },
         }
+
+    def _slowdown(self) -> float:
+        """Return how much slower passes on new inputs were.
+
+        Raises:
+            CaseError: So much that the technique must remember results.
+        """
+        while len(late(self.new_ns, len(self.pass_ns))) < LEAST_NEW_PASSES:
+            self._observe()
+            self._try_new_inputs()
+        slowdown = slowdown_on_new_inputs(self.pass_ns, self.new_ns)
+        if slowdown > MAX_SLOWDOWN:
+            reason = f"{slowdown:.3g} times slower on inputs that share nothing with earlier ones"
+            raise CaseError("refused", reason)
+        return slowdown
 
     def _memory(self) -> int | None:
         """Return what one call needs at the least beside inputs and outputs, and what the instance keeps."""
@@ -316,23 +360,3 @@ class Arm:
                 self.cell.run(1, timed=False, timeout_s=limit)
                 found.append(int(self.cell.ask({"do": "peak"}, timeout_s=limit)["peak_bytes"]) + kept)
         return min(found)
-
-
-def unaccounted_ns(passes: Sequence[int], unaccounted: Sequence[int]) -> float:
-    """Return the time that a technique's clock does not account for: the lower quartile over its faster half of passes.
-
-    Waiting for messages and for a core adds to some passes of anybody. A clock that hides time moves the median only
-    by hiding it in most passes, and those then make up the faster half.
-    """
-    middle = sorted(passes)[(len(passes) - 1) // 2]
-    faster = sorted(u for p, u in zip(passes, unaccounted, strict=True) if p <= middle)
-    return float(faster[len(faster) // 4])
-
-
-def clock_allowance_ns(arms: Sequence[Arm]) -> float:
-    """Return how much longer than a pass its judge may wait: twice what messages cost the techniques of this block.
-
-    The least of all techniques is taken, so that one that hides time does not raise its own allowance.
-    """
-    found = [unaccounted_ns(arm.pass_ns, arm.unaccounted_ns) for arm in arms if arm.pass_ns]
-    return max(2.0 * min(found, default=0.0), LEAST_ALLOWANCE_NS)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.families.kernels import ceilings
-from paceline.families.kernels.arm import Arm, Point, clock_allowance_ns
+from paceline.families.kernels.accounting import clock_allowance_ns
+from paceline.families.kernels.arm import Arm, Point
 from paceline.families.kernels.cells import Cell, Nursery
 from paceline.families.kernels.gate import gate
 from paceline.families.kernels.operations import OPERATIONS
@@ -151,7 +152,7 @@ def _measure(session: Session, block: Block, arms: list[Arm], sets: int, began: 
     rng = random.Random(session.draw_seed("order", block.block))
     series = measure(arms, limits, clock_ns=time.monotonic_ns, gather=session.control.gather, rng=rng)
     timed = _monotonic()
-    allowance = clock_allowance_ns(arms)
+    allowance = clock_allowance_ns([(arm.pass_ns, arm.unaccounted_ns) for arm in arms])
     ceiling = ceilings.of_block(session, block)
     for arm, item in zip(arms, series, strict=True):
         session.begin(block, arm.label, "passes")

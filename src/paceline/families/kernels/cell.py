@@ -102,6 +102,8 @@ class _Cell:
         self.sets: list[WorkingSet] = []
         self.outputs: list[dict[str, Any]] = []
         self.probes: list[tuple[WorkingSet, tuple[int, int, bytes]]] = []
+        self.generator = torch.Generator(self.device)
+        self.generator.seed()
         self.called: list[WorkingSet] = []
         self.timed = False
         self.tasks = 0
@@ -204,7 +206,11 @@ class _Cell:
         if count > 1:
             self._allocate(count)
         for working, change in zip(self.sets, message["changes"], strict=False):
-            working.fill(self.variants[change["variant"]], change, self.rolled)
+            variant = self.variants[change["variant"]]
+            if change.get("new"):
+                working.fill_anew(variant, self.generator)
+            else:
+                working.fill(variant, change, self.rolled)
             working.weights = self.packed[change["variant"]]
         flush = int(message.get("flush_bytes", 0))
         if flush:

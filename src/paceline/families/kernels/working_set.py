@@ -14,7 +14,7 @@ from paceline.worker.session import CaseError
 
 _equal, _mul = torch.equal, torch.mul
 _copy, _fill, _roll = torch.Tensor.copy_, torch.Tensor.fill_, torch.Tensor.roll
-_empty_like = torch.empty_like
+_empty_like, _std, _normal = torch.empty_like, torch.std, torch.Tensor.normal_
 _memmove, _string_at = ctypes.memmove, ctypes.string_at
 _type = type
 _random = random.SystemRandom()
@@ -47,6 +47,16 @@ class WorkingSet:
         self.change = change
         for index, (target, source) in enumerate(zip(self.inputs, variant, strict=False)):
             _write(target, source, index, change, rolled)
+        for output in self.outputs:
+            _fill(output, float("nan"))
+
+    def fill_anew(self, variant: Sequence[Tensor], generator: torch.Generator) -> None:
+        """Write inputs that share nothing with any draw but their spread, and poison the outputs."""
+        for target, source in zip(self.inputs, variant, strict=False):
+            if source.is_floating_point() and source.numel() > 1:
+                _normal(target, 0.0, float(_std(source)), generator=generator)
+            else:
+                _copy(target, source)
         for output in self.outputs:
             _fill(output, float("nan"))
 
