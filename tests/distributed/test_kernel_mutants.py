@@ -3,6 +3,19 @@
 Every file of ``tests/mutants/kernels`` is one exploit, every file of ``tests/mutants/kernels_honest`` one kernel that
 must not be flagged. All of them run in one job of real cells, next to ``torch-eager``, so that what one of them does to
 the others would show.
+
+Known limits, which no mutant shows because nothing would refuse it:
+
+- Code in a cell that reads and writes raw memory (numpy's array protocol with an address) can change anything there. It
+  learns no result, since none is there, but it may slow the cell's clock down by what the judge's clock allows: a fifth
+  of a pass and half a millisecond. Blocks of very short passes are therefore weaker evidence.
+- Frames can be had from ``sys._getframe`` through a computed name; torch itself calls it too often to refuse it.
+- A finalizer that the garbage collector did not find may run outside the fences; whatever it replaces is found by the
+  next call, whatever it computes came too early.
+- C++ code writes files without telling Python: ``torch.save`` is refused by name, not by deed.
+- Weights expanded into memory that ``__init__`` allocated count as extra memory, not as weights.
+- A kernel that remembers draws and gains less than half is not refused by the passes on new inputs.
+- A technique that compiles may keep threads, and a process that has left its parent is not seen.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import torch
 FUNCTIONS: tuple[tuple[Any, str], ...] = (
     (time, "perf_counter"),
     (time, "perf_counter_ns"),
+    (time, "thread_time_ns"),
     (time, "monotonic"),
     (time, "monotonic_ns"),
     (time, "time"),

@@ -48,7 +48,7 @@ def slowdown_on_new_inputs(passes: Sequence[int], new: Sequence[tuple[int, int]]
     technique that slows some passes down to look even needs half of its passes for that, and then its median shows it.
 
     Args:
-        passes: Nanoseconds of passes on varied draws.
+        passes: Nanoseconds of passes on varied draws, without waiting for a core.
         new: For each pass on new inputs: how many passes came before it, and its nanoseconds.
     """
     ratios = sorted(ns / max(min(passes[max(i - 1, 0) : i + 1]), 1) for i, ns in late(new, len(passes)))

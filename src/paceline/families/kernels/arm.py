@@ -169,6 +169,7 @@ class Arm:
         self.worst_error = 0.0
         self.unaccounted_ns: list[int] = []
         self.pass_ns: list[int] = []
+        self.busy_ns: list[int] = []
         self.new_ns: list[tuple[int, int]] = []
         self._next_new = 3
         self._seen: set[tuple[int, int]] = set()
@@ -222,6 +223,7 @@ class Arm:
         reply = self.cell.run(self.num_sets, timed=True, timeout_s=limit)
         elapsed = int(reply["elapsed_ns"])
         self.pass_ns.append(elapsed)
+        self.busy_ns.append(int(reply["busy_ns"]))
         self.unaccounted_ns.append(int(reply["wall_ns"]) - elapsed)
         if elapsed <= 0:
             raise CaseError("refused", f"a pass took {elapsed} ns")
@@ -254,7 +256,7 @@ class Arm:
         )
         reply = self.cell.run(self.num_sets, timed=True, timeout_s=limit)
         count = len(self.pass_ns)
-        self.new_ns.append((count, int(reply["elapsed_ns"])))
+        self.new_ns.append((count, int(reply["busy_ns"])))
         self._next_new = count + 1 + self.rng.randrange(2 + count // 2)
 
     def _next_variation(self) -> tuple[int, int]:
@@ -334,7 +336,7 @@ class Arm:
         while len(late(self.new_ns, len(self.pass_ns))) < LEAST_NEW_PASSES:
             self._observe()
             self._try_new_inputs()
-        slowdown = slowdown_on_new_inputs(self.pass_ns, self.new_ns)
+        slowdown = slowdown_on_new_inputs(self.busy_ns, self.new_ns)
         if slowdown > MAX_SLOWDOWN:
             reason = f"{slowdown:.3g} times slower on inputs that share nothing with earlier ones"
             raise CaseError("refused", reason)

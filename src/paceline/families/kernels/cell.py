@@ -36,7 +36,7 @@ from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.loading import load
 from paceline.worker.session import CaseError, UnsupportedError
 
-_perf_ns = time.perf_counter_ns
+_perf_ns, _busy_ns = time.perf_counter_ns, time.thread_time_ns
 _empty = torch.empty
 _copy = torch.Tensor.copy_
 _type = type
@@ -233,14 +233,14 @@ class _Cell:
         self.guard.open(building=building)
         try:
             if self.device.type == "cpu":
-                elapsed_ns = _host_pass(self.instance.run, arguments)
+                elapsed_ns, busy_ns = _host_pass(self.instance.run, arguments)
             else:
-                elapsed_ns = _event_pass(self.instance.run, arguments, self.device)
+                elapsed_ns = busy_ns = _event_pass(self.instance.run, arguments, self.device)
         finally:
             self.guard.close()
         if self.device.type == "cpu":
             self.probes = [(working, working.probe()) for working in _some(called)]
-        return {"ok": True, "elapsed_ns": elapsed_ns}
+        return {"ok": True, "elapsed_ns": elapsed_ns, "busy_ns": busy_ns}
 
     def do_settle(self, message: dict[str, Any]) -> dict[str, Any]:
         """Check what the calls of ``run`` left behind.
@@ -316,12 +316,17 @@ class _Cell:
             torch.accelerator.synchronize()
 
 
-def _host_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]]) -> int:
-    clock = _perf_ns  # a local name: a global one could be replaced and put back within the pass
+def _host_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]]) -> tuple[int, int]:
+    """Time a pass; return its nanoseconds, and those in which this thread had a core."""
+    clock, busy = (
+        _perf_ns,
+        _busy_ns,
+    )  # local names: global ones could be replaced and put back within the pass
+    before = busy()
     start = clock()
     for tensors in arguments:
         run(*tensors)
-    return clock() - start
+    return clock() - start, busy() - before
 
 
 def _event_pass(
