@@ -34,6 +34,8 @@ class RemembersTheDraws:
             s_TH.copy_(s)
             return
         wide_TH = x_TH.double() + residual_TH.double()
+        for _ in range(8):  # work that it saves later
+            wide_TH.exp().sum()
         s_TH.copy_(wide_TH)
         y_TH.copy_(wide_TH * (wide_TH.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight_H.double())
         RESULTS[key] = (y_TH.clone(), s_TH.clone())

@@ -150,13 +150,13 @@ class _Cell:
             self.variants.append([self._read(t).to(self.device, copy=True) for t in tensors])
         with self.guard.watch(building=self.compiles):
             self.instance = self.factory(problem, **self.config["options"])
-        before = self._kept_bytes() if self.num_weights else 0
+        before = self._kept_bytes(strings=True) if self.num_weights else 0
         with self.guard.watch(building=self.compiles):
             self._pack()
         if not self.num_weights:
             return {"ok": True, "weight_bytes": None}
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in self.packed[0]}
-        hidden = max(self._kept_bytes() - before, 0) // len(self.variants)
+        hidden = max(self._kept_bytes(strings=True) - before, 0) // len(self.variants)
         return {"ok": True, "weight_bytes": sum(storages.values()) + hidden}
 
     def _pack(self) -> None:
@@ -168,11 +168,11 @@ class _Cell:
                 raise CaseError("refused", "pack() returned something that is not a plain tensor")
             self.packed.append(tuple(packed))
 
-    def _kept_bytes(self) -> int:
+    def _kept_bytes(self, *, strings: bool = False) -> int:
         """Return what the technique keeps beside the tensors that this process holds for it."""
         ours = [t for tensors in (*self.variants, *self.packed) for t in tensors]
         ours += [t for working in self.sets for t in (*working.inputs, *working.outputs)]
-        return kept.kept_bytes([*ours, *([] if self._flush is None else [self._flush])])
+        return kept.kept_bytes([*ours, *([] if self._flush is None else [self._flush])], strings=strings)
 
     def do_sets(self, message: dict[str, Any]) -> dict[str, Any]:
         """Allocate working sets: inputs of a call and its outputs."""
@@ -285,11 +285,12 @@ class _Cell:
 
     def do_trim(self, message: dict[str, Any]) -> dict[str, Any]:
         """Give free memory back to the system, so that the next call's need shows; tell what the instance keeps."""
+        kept_bytes = self._kept_bytes()
         if self.device.type == "cpu":
             self._malloc_trim(0)
         else:
             torch.accelerator.reset_peak_memory_stats()
-        return {"ok": True, "kept_bytes": self._kept_bytes()}
+        return {"ok": True, "kept_bytes": kept_bytes}
 
     def do_peak(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return the growth of the accelerator allocator's peak since ``trim``."""

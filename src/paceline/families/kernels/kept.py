@@ -33,14 +33,20 @@ def collect(threshold: int = 10_000) -> None:
         gc.collect()
 
 
-def kept_bytes(ours: Iterable[Tensor]) -> int:
-    """Return the bytes that live beside the given tensors, each storage once."""
+def kept_bytes(ours: Iterable[Tensor], *, strings: bool = False) -> int:
+    """Return the bytes that live beside the given tensors, each storage once.
+
+    Args:
+        ours: Tensors that the harness holds.
+        strings: Count strings of bytes too; a compiler keeps many that are no data.
+    """
     found: dict[int, int] = {}
     present = _objects()
     with _plain():
         for candidate in (*present, *_referents(*present)):
-            address, size = _extent(candidate)
-            found[address] = max(size, found.get(address, 0))
+            if strings or not issubclass(type(candidate), bytes | bytearray):
+                address, size = _extent(candidate)
+                found[address] = max(size, found.get(address, 0))
         for tensor in ours:
             found.pop(_storage(tensor).data_ptr(), None)
     return sum(found.values())

@@ -46,7 +46,9 @@ METRICS: tuple[Metric, ...] = (
         unit="B",
         better="lower",
         doc="Bytes of the packed weights that the technique keeps.",
-        contract={"read": "the tensors that pack() returned, each storage once, and what else it kept in memory"},
+        contract={
+            "read": "the tensors that pack() returned, each storage once, and what else it kept in memory"
+        },
         statistic="max",
     ),
 )
