@@ -41,7 +41,7 @@ MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "kernels").glob("*.py"
 HONEST = sorted((Path(__file__).parents[1] / "mutants" / "kernels_honest").glob("*.py"))
 BASELINE = "torch-eager"
 POINTS: Mapping[str, Mapping[str, int]] = {
-    "gemm": {"m": 96, "n": 80, "k": 112},
+    "gemm": {"m": 96, "n": 80, "k": 192},
     "add_rmsnorm": {"tokens": 24, "hidden": 96},
     "attention_decode": {"batch": 3, "context": 65, "heads": 4, "kv_heads": 2, "head_dim": 16},
     "dequant_gemm": {"m": 5, "n": 24, "k": 64, "bits": 4, "group": 32},

@@ -144,7 +144,8 @@ class _Cell:
         )
         with self.guard.watch(building=self.compiles):  # an instance may have finalizers
             self.instance = None
-            self.sets, self.variants, self.packed, self.probes = [], [], [], []
+            self.sets, self.called, self.probes = [], [], []
+            self.variants, self.packed = [], []
         self.num_weights, self.rolled = message["num_weights"], message["rolled"]
         for tensors in message["variants"]:
             self.variants.append([self._read(t).to(self.device, copy=True) for t in tensors])
@@ -182,7 +183,7 @@ class _Cell:
 
     def _allocate(self, count: int) -> None:
         varied = self.variants[0][: len(self.variants[0]) - self.num_weights]
-        self.sets, self.probes = [], []
+        self.sets, self.called, self.probes = [], [], []
         for _ in range(count):
             inputs = [_empty(t.shape, dtype=t.dtype, device=self.device) for t in varied]
             outputs = [
@@ -200,7 +201,7 @@ class _Cell:
         count = len(self.sets)
         with self.guard.watch(building=self.compiles):
             if count > 1:
-                self.sets, self.probes = [], []
+                self.sets, self.called, self.probes = [], [], []
             kept.collect()
         self.guard.check_operators()
         if count > 1:
