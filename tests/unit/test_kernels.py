@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.families.kernels.arm import unaccounted_ns
+from paceline.families.kernels.accounting import slowdown_on_new_inputs, unaccounted_ns
 from paceline.families.kernels.conformance import POINTS, points
 from paceline.families.kernels.operation import (
     expected_of,
@@ -137,6 +137,28 @@ def test_hidden_time_shows_and_a_busy_machine_does_not(
     passes: list[int], unaccounted: list[int], expected: float
 ) -> None:
     assert unaccounted_ns(passes, unaccounted) == expected
+
+
+@pytest.mark.parametrize(
+    ("passes", "new", "expected"),
+    [
+        ([100] * 8, [(4, 100), (5, 100), (6, 100), (7, 100)], 1.0),
+        ([10] * 8, [(4, 100), (5, 100), (6, 100), (7, 100)], 10.0),
+        ([100] * 8, [(4, 100), (5, 900), (6, 900), (7, 100)], 1.0),
+        (
+            [100, 100, 100, 10, 10, 10, 10, 10],
+            [(1, 100), (2, 100), (4, 100), (5, 100), (6, 100), (7, 100)],
+            10,
+        ),
+        ([10, 90, 10, 90, 10, 90, 10, 90], [(4, 90), (5, 90), (6, 90), (7, 90)], 9.0),
+        ([10], [(1, 10)], 1.0),
+    ],
+    ids=["honest", "remembering", "a busy machine", "remembering later", "slow now and then", "one pass"],
+)
+def test_remembered_results_show_and_a_busy_machine_does_not(
+    passes: list[int], new: list[tuple[int, int]], expected: float
+) -> None:
+    assert slowdown_on_new_inputs(passes, new) == expected
 
 
 def test_contexts_and_experts_are_ragged_as_declared() -> None:

@@ -12,14 +12,15 @@ import ast
 import os
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import torch
 import torch.distributed as dist
+
+from paceline.worker.seal import Seal, changed_setting, settings
 
 ALLOWED_IMPORTS = frozenset(
     {
@@ -52,10 +53,28 @@ FORBIDDEN_PREFIXES = (
     "torch.multiprocessing",
     "torch._C",
     "torch.utils.cpp_extension",
-    "paceline.worker",
-    "paceline.drivers",
-    "paceline.store",
+    "torch.library.Library",
+    "torch.save",
+    "torch.jit.save",
 )
+ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families")
+HARNESS_MODULES = frozenset(
+    {
+        "accounting",
+        "arm",
+        "bench",
+        "cell",
+        "cells",
+        "channel",
+        "gate",
+        "nursery",
+        "oracle",
+        "kept",
+        "passes",
+        "working_set",
+    }
+)
+"""Modules of a family that judge; the others are what techniques build on."""
 FORBIDDEN_NAMES = frozenset(
     {"__import__", "eval", "exec", "compile", "globals", "breakpoint", "open", "input"}
 )
@@ -106,6 +125,10 @@ SPYING_EVENTS = ("gc.get_", "sys._current_frames", "socket.connect", "socket.bin
 """Events that no compiler needs."""
 
 
+FRAME_ATTRIBUTES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
+FUNCTION_ATTRIBUTES = frozenset({"__code__", "__defaults__", "__kwdefaults__", "__bases__"})
+
+
 class ContractBreachError(Exception):
     """A technique did something that its contract forbids; its text is the reason in the record."""
 
@@ -123,7 +146,7 @@ def source_problems(path: Path) -> list[str]:
         elif isinstance(node, ast.Attribute):
             dotted = _dotted(node) or f"….{node.attr}"
             own = isinstance(node.value, ast.Name) and node.value.id == "self"
-            if dotted.startswith(FORBIDDEN_PREFIXES) or (node.attr in FORBIDDEN_ATTRIBUTES and not own):
+            if _forbidden_module(dotted) or (node.attr in FORBIDDEN_ATTRIBUTES and not own):
                 problems.append(f"line {node.lineno}: uses {dotted}")
         elif isinstance(node, ast.Name) and node.id in FORBIDDEN_NAMES:
             problems.append(f"line {node.lineno}: uses {node.id}")
@@ -135,8 +158,13 @@ def source_problems(path: Path) -> list[str]:
 
 
 def _forbidden(name: str) -> bool:
-    if name.rpartition(".")[2] in FORBIDDEN_ATTRIBUTES:
-        return True
+    return name.rpartition(".")[2] in FORBIDDEN_ATTRIBUTES or _forbidden_module(name)
+
+
+def _forbidden_module(name: str) -> bool:
+    parts = name.split(".")
+    if parts[0] == "paceline" and len(parts) > 1:
+        return ".".join(parts[:2]) not in ALLOWED_OF_PACELINE or not HARNESS_MODULES.isdisjoint(parts[3:])
     return any(name == p or name.startswith(p + ".") for p in FORBIDDEN_PREFIXES)
 
 
@@ -151,34 +179,18 @@ def _dotted(node: ast.expr) -> str | None:
     return ".".join([current.id, *reversed(parts)])
 
 
-_WATCHED: tuple[tuple[Any, str], ...] = (
-    (time, "perf_counter"),
-    (time, "perf_counter_ns"),
-    (time, "monotonic"),
-    (time, "monotonic_ns"),
-    (time, "time"),
-    (time, "time_ns"),
-    (time, "sleep"),
-    (torch, "allclose"),
-    (torch, "equal"),
-    (torch, "isclose"),
-    (torch, "isfinite"),
-    (torch, "empty"),
-    (torch, "empty_like"),
-    (torch.Tensor, "copy_"),
-    (torch.Tensor, "clone"),
-    (torch.Tensor, "__eq__"),
-    (torch.accelerator, "synchronize"),
-)
-"""Functions that timing or the oracle rest on; a technique that replaces one of them is refused."""
-
-
 class Guard:
-    """The fences around techniques of one process; create it before any technique is imported."""
+    """The fences around techniques of one process; create it before any technique is imported.
 
-    def __init__(self) -> None:
-        self._originals = [(owner, name, getattr(owner, name)) for owner, name in _WATCHED]
+    Args:
+        sealed: Modules of the harness in which nothing may be replaced.
+    """
+
+    def __init__(self, sealed: Sequence[ModuleType] = ()) -> None:
+        self._seal = Seal(sealed)
         self._active = threading.local()
+        self._before: tuple[int, dict[str, Any]] = (0, {})
+        self._replaced: list[str] = []
         self._closed = _distributed_entry_points()
         sys.addaudithook(self._audit)
 
@@ -192,35 +204,53 @@ class Guard:
         Raises:
             ContractBreachError: It tried something forbidden, even when it swallowed the refusal.
         """
-        threads = threading.active_count()
-        settings = _global_settings()
-        self._active.breach = None
-        self._active.building = building
-        self._active.on = True
+        self.open(building=building)
         try:
             yield
         finally:
-            self._active.on = False
-            breach = getattr(self._active, "breach", None)
-            replaced = self._restore()
-        if breach is not None:
-            raise ContractBreachError(breach)
+            self.close()
+            self._replaced = self._seal.restore()
+        self.check()
+
+    def open(self, *, building: bool = False) -> None:
+        """Begin to watch; ``watch`` in three steps, for who has to answer before there is time for checks."""
+        self._before = (threading.active_count(), settings())
+        self._active.breach = None
+        self._active.building = building
+        self._active.on = True
+
+    def close(self) -> None:
+        """Stop watching: the technique's code has ended, or raised."""
+        self._active.on = False
+
+    def check(self) -> None:
+        """Judge what was watched.
+
+        Raises:
+            ContractBreachError: It tried something forbidden, even when it swallowed the refusal.
+        """
+        replaced = self._replaced + self._seal.restore()
+        self._replaced = []
+        threads, before = self._before
+        if self._active.breach is not None:
+            raise ContractBreachError(self._active.breach)
         if replaced:
             raise ContractBreachError(f"it replaced {', '.join(replaced)}")
-        if threading.active_count() > threads and not building:
+        if threading.active_count() > threads and not self._active.building:
             raise ContractBreachError("it left a thread running after its call returned")
-        changed = _changed(settings, _global_settings())
+        changed = changed_setting(before)
         if changed:
             raise ContractBreachError(f"it changed the global setting {changed}")
 
-    def _restore(self) -> list[str]:
-        """Put back every watched function, lest the next technique be blamed; return what had been replaced."""
-        replaced: list[str] = []
-        for owner, name, original in self._originals:
-            if getattr(owner, name) is not original:
-                setattr(owner, name, original)
-                replaced.append(f"{getattr(owner, '__name__', owner)}.{name}")
-        return replaced
+    def check_operators(self) -> None:
+        """Look at the kernels behind the operators that the harness computes with; slower than what ``watch`` does.
+
+        Raises:
+            ContractBreachError: Somebody replaced one.
+        """
+        operator = self._seal.replaced_operator()
+        if operator is not None:
+            raise ContractBreachError(f"it replaced the operator {operator}")
 
     def close_distributed(self) -> None:
         """Replace the entry points of ``torch.distributed`` so that only the harness's own bindings work."""
@@ -252,6 +282,10 @@ class Guard:
             self._refuse(f"it opened {arguments[0]!r} for writing")
         if event.startswith(REFUSED_EVENTS):
             self._refuse(f"it triggered {event}")
+        if event == "object.__getattr__" and arguments[1] in FRAME_ATTRIBUTES:
+            self._refuse(f"it read {arguments[1]}")
+        if event == "object.__setattr__" and arguments[1] in FUNCTION_ATTRIBUTES:
+            self._refuse(f"it replaced the {arguments[1]} of {arguments[0]!r}")
 
 
 def _distributed_entry_points() -> list[tuple[Any, str]]:
@@ -283,19 +317,3 @@ def _distributed_entry_points() -> list[tuple[Any, str]]:
         "FileStore",
     ]
     return [(dist, name) for name in names if hasattr(dist, name)]
-
-
-def _global_settings() -> dict[str, Any]:
-    return {
-        "torch.get_num_threads": torch.get_num_threads(),
-        "torch.get_default_dtype": torch.get_default_dtype(),
-        "torch.is_grad_enabled": torch.is_grad_enabled(),
-        "torch.are_deterministic_algorithms_enabled": torch.are_deterministic_algorithms_enabled(),
-        "torch.get_float32_matmul_precision": torch.get_float32_matmul_precision(),
-        "os.sched_getaffinity": os.sched_getaffinity(0),
-        "os.nice": os.getpriority(os.PRIO_PROCESS, 0),
-    }
-
-
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
-    return next((key for key, value in before.items() if after[key] != value), None)

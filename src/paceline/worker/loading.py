@@ -56,6 +56,7 @@ def load(module: str, name: str, family: str, job: Path, guard: Guard) -> Loaded
         with guard.watch():
             if module not in sys.modules:
                 _import(module, path)
+        guard.check_operators()
     except CaseError as refusal:
         return Loaded(info=None, factory=None, refusal=refusal)
     except ContractBreachError as breach:

@@ -11,6 +11,14 @@ from typing import Any
 
 import torch
 
+from paceline.families.kernels.accounting import (
+    CLOCK_SHARE,
+    LEAST_NEW_PASSES,
+    MAX_SLOWDOWN,
+    late,
+    slowdown_on_new_inputs,
+    unaccounted_ns,
+)
 from paceline.families.kernels.cells import DTYPE_NAMES, Cell, Region
 from paceline.families.kernels.operation import (
     Draw,
@@ -29,12 +37,9 @@ from paceline.worker.timing import Series, median
 
 _perf_ns = time.perf_counter_ns
 
-CLOCK_SHARE = 0.2
-"""A pass may take this much longer on the judge's clock than on the cell's, beyond what messages cost."""
-LEAST_ALLOWANCE_NS = 500_000
+MEMORY_CALLS = 2
 CLOCK_REPEATS, CLOCK_PASSES = 3, 8
 """Passes that are made again when clocks disagree."""
-MEMORY_CALLS = 2
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,7 +128,7 @@ class Point:
         """Run one untimed call and judge it; return what was wrong."""
         change, changed = self.change(number, index)
         cell.ask({"do": "prepare", "changes": [change, change]}, timeout_s=self.timeout_s)
-        cell.ask({"do": "run", "count": 1, "timed": False}, timeout_s=self.timeout_s)
+        cell.run(1, timed=False, timeout_s=self.timeout_s)
         fetched = cell.ask(
             {"do": "fetch", "places": places.outputs[:1], "compare": [0]}, timeout_s=self.timeout_s
         )
@@ -176,6 +181,9 @@ class Arm:
         self.pass_ns: list[int] = []
         self.costs_s: list[float] = []
         """Seconds that each observation took with preparation and verification."""
+        self.busy_ns: list[int] = []
+        self.new_ns: list[tuple[int, int]] = []
+        self._next_new = 3
         self._seen: set[tuple[int, int]] = set()
         self.trial_s = self._trial()
 
@@ -186,7 +194,7 @@ class Arm:
         times = []
         for _ in range(3):
             self.cell.ask({"do": "prepare", "changes": [change, change]}, timeout_s=self.point.timeout_s)
-            reply = self.cell.ask({"do": "run", "count": 1, "timed": False}, timeout_s=self.point.timeout_s)
+            reply = self.cell.run(1, timed=False, timeout_s=self.point.timeout_s)
             times.append(reply["elapsed_ns"] * 1e-9)
         places.region.close()
         return float(min(times))
@@ -210,6 +218,8 @@ class Arm:
         try:
             observed = self._observe()
             self.costs_s.append((_perf_ns() - start) * 1e-9)
+            if len(self.pass_ns) >= self._next_new:
+                self._try_new_inputs()
             return observed
         except CaseError as error:
             self.failure = error
@@ -223,16 +233,17 @@ class Arm:
         before, _ = self.point.change(*self._next_variation())
         asked = [*(c for c, _ in changes), before]
         self.cell.ask({"do": "prepare", "changes": asked, "flush_bytes": self.flush_bytes}, timeout_s=limit)
-        request = {"do": "run", "count": self.num_sets, "timed": True, "hot": self.hot}
-        reply = self.cell.ask(request, timeout_s=limit)
+        reply = self.cell.run(self.num_sets, timed=True, hot=self.hot, timeout_s=limit)
         elapsed = int(reply["elapsed_ns"])
         self.pass_ns.append(elapsed)
+        self.busy_ns.append(int(reply["busy_ns"]))
         awake = min(int(reply["wake_ns"]), WAKE_NS + 2 * elapsed // self.num_sets + self.touch_ns)
-        self.unaccounted_ns.append(int(reply["wall_ns"]) - elapsed - awake)
+        passed = int(reply["wall_ns"])
+        if self.point.device == "cpu" and reply["ran_ns"] > 0:
+            passed = min(passed, int(reply["ran_ns"]))
+        self.unaccounted_ns.append(passed - elapsed - awake)
         if elapsed <= 0:
             raise CaseError("refused", f"a pass took {elapsed} ns")
-        if int(reply["new_tasks"]) > 0:
-            raise CaseError("refused", "a call left a thread running")
         compared = self.rng.randrange(self.num_sets)
         fetched = self.cell.ask(
             {"do": "fetch", "places": self.places.outputs, "compare": [compared]}, timeout_s=limit
@@ -247,6 +258,23 @@ class Arm:
             self.worst_error = max(self.worst_error, check.relative_error)
         self.num_calls += self.num_sets
         return elapsed * 1e-9 / self.num_sets, 0
+
+    def _try_new_inputs(self) -> None:
+        """Time a pass on inputs that share nothing with earlier ones, and choose when to do so again.
+
+        Nobody knows their results. A technique that remembers draws is slower here, and cannot tell beforehand when.
+        """
+        limit = self.point.timeout_s
+        factors = [1.0] * len(self.point.specs[0])
+        change = {"variant": 0, "factors": factors, "roll": 0, "new": True}
+        self.cell.ask(
+            {"do": "prepare", "changes": [change] * (self.num_sets + 1), "flush_bytes": self.flush_bytes},
+            timeout_s=limit,
+        )
+        reply = self.cell.run(self.num_sets, timed=True, hot=self.hot, timeout_s=limit)
+        count = len(self.pass_ns)
+        self.new_ns.append((count, int(reply["busy_ns"])))
+        self._next_new = count + 1 + self.rng.randrange(2 + count // 2)
 
     def _next_variation(self) -> tuple[int, int]:
         """Return a draw and a variation that no call of this technique had before, while there are any."""
@@ -269,6 +297,7 @@ class Arm:
         if self.failure is not None:
             raise self.failure
         missing, allowed = self._accounted(allowance_ns)
+        slowdown = self._slowdown()
         floor = ceiling.get("floor_s")
         if floor and min(item.samples) < floor:
             raise CaseError(
@@ -304,6 +333,7 @@ class Arm:
                 "dropped": 0,
                 "unaccounted_ns": missing,
                 "allowed_ns": allowed,
+                "slowdown_on_new_inputs": slowdown,
             },
         }
 
@@ -328,6 +358,22 @@ class Arm:
             f"kept its judge waiting {missing * 1e-6:.3g} ms longer",
         )
 
+    def _slowdown(self) -> float:
+        """Return how much slower passes on new inputs were.
+
+        Raises:
+            CaseError: So much that the technique must remember results.
+        """
+        for repeat in range(1, CLOCK_REPEATS + 1):
+            while len(late(self.new_ns, len(self.pass_ns))) < repeat * LEAST_NEW_PASSES:
+                self._observe()
+                self._try_new_inputs()
+            slowdown = slowdown_on_new_inputs(self.busy_ns, self.new_ns)
+            if slowdown <= MAX_SLOWDOWN:
+                return slowdown
+        reason = f"{slowdown:.3g} times slower on inputs that share nothing with earlier ones"
+        raise CaseError("refused", reason)
+
     def _memory(self) -> int | None:
         """Return what one call needs at the least beside inputs and outputs, and what the instance keeps."""
         limit, found = self.point.timeout_s, []
@@ -339,32 +385,12 @@ class Arm:
                 if not reset_peak(self.cell.pid):
                     return None
                 before = peak_bytes(self.cell.pid)
-                self.cell.ask({"do": "run", "count": 1, "timed": False}, timeout_s=limit)
+                self.cell.run(1, timed=False, timeout_s=limit)
                 after = peak_bytes(self.cell.pid)
                 if before is None or after is None:
                     return None
-                found.append(after - before + kept)
+                found.append(max(after - before, 0) + kept)  # the kernel counts in batches
             else:
-                self.cell.ask({"do": "run", "count": 1, "timed": False}, timeout_s=limit)
+                self.cell.run(1, timed=False, timeout_s=limit)
                 found.append(int(self.cell.ask({"do": "peak"}, timeout_s=limit)["peak_bytes"]) + kept)
         return min(found)
-
-
-def unaccounted_ns(passes: Sequence[int], unaccounted: Sequence[int]) -> float:
-    """Return the time that a technique's clock does not account for: the lower quartile over its faster half of passes.
-
-    Waiting for messages and for a core adds to some passes of anybody. A clock that hides time moves the median only
-    by hiding it in most passes, and those then make up the faster half.
-    """
-    middle = sorted(passes)[(len(passes) - 1) // 2]
-    faster = sorted(u for p, u in zip(passes, unaccounted, strict=True) if p <= middle)
-    return float(faster[len(faster) // 4])
-
-
-def clock_allowance_ns(arms: Sequence[Arm]) -> float:
-    """Return how much longer than a pass its judge may wait: twice what messages cost the techniques of this block.
-
-    The least of all techniques is taken, so that one that hides time does not raise its own allowance.
-    """
-    found = [unaccounted_ns(arm.pass_ns, arm.unaccounted_ns) for arm in arms if arm.pass_ns]
-    return max(2.0 * min(found, default=0.0), LEAST_ALLOWANCE_NS)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.families.kernels import ceilings
-from paceline.families.kernels.arm import Arm, Point, clock_allowance_ns
+from paceline.families.kernels.accounting import clock_allowance_ns
+from paceline.families.kernels.arm import Arm, Point
 from paceline.families.kernels.cells import Cell, Nursery
 from paceline.families.kernels.gate import gate
 from paceline.families.kernels.operations import OPERATIONS
@@ -184,11 +185,8 @@ def _measure(session: Session, block: Block, arms: list[Arm], sets: int, began: 
         warmup_seconds=protocol["warmup_seconds"],
     )
     prepared = _monotonic()
-    flush = 2 * ceilings.last_level_cache_bytes() if protocol["cache"] == "cold-flush" else 0
     for arm in arms:
-        arm.flush_bytes = flush
-        arm.hot = protocol["cache"] == "hot"
-        arm.touch_ns = int(1e9 * sets * point_bytes(arm.point) / SLOWEST_READ)
+        _set_cache_policy(arm, str(protocol["cache"]), sets)
     rng = random.Random(session.draw_seed("order", block.block))
     watch = Watch(session.device.telemetry)
     beside = [TorchBenchmarkArm(a) for a in arms] if block.params["beside"] == "torch-benchmark" else []
@@ -201,7 +199,7 @@ def _measure(session: Session, block: Block, arms: list[Arm], sets: int, began: 
         each_batch=watch.sample,
     )
     timed = _monotonic()
-    allowance = clock_allowance_ns(arms)
+    allowance = clock_allowance_ns([(arm.pass_ns, arm.unaccounted_ns) for arm in arms])
     ceiling = ceilings.of_block(session, block)
     for number, (arm, item) in enumerate(zip(arms, series, strict=False)):
         session.begin(block, arm.label, "passes")
@@ -224,6 +222,12 @@ def _measure(session: Session, block: Block, arms: list[Arm], sets: int, began: 
             "calls_per_sample": sets,
         }
         _emit(session, block, arm.case, result)
+
+
+def _set_cache_policy(arm: Arm, policy: str, sets: int) -> None:
+    arm.flush_bytes = 2 * ceilings.last_level_cache_bytes() if policy == "cold-flush" else 0
+    arm.hot = policy == "hot"
+    arm.touch_ns = int(1e9 * sets * point_bytes(arm.point) / SLOWEST_READ)
 
 
 def _add_torch_benchmark(

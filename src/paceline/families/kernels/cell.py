@@ -6,9 +6,15 @@ compare. The technique's calls run inside the fences of ``worker.guard``; the ju
 
 from __future__ import annotations
 
+import builtins
+import ctypes
+import json
 import mmap
 import os
+import random
 import resource
+import socket
+import sys
 import threading
 import time
 import traceback
@@ -21,22 +27,29 @@ import torch
 from torch import Tensor
 from torch.utils.benchmark import Timer
 
+from paceline.families.kernels import channel as channels
+from paceline.families.kernels import kept, passes, working_set
 from paceline.families.kernels.channel import Channel, ChannelClosedError, close_all
-from paceline.families.kernels.problem import TORCH_DTYPES, WAKE_NS, Problem
+from paceline.families.kernels.problem import TORCH_DTYPES, Problem
+from paceline.families.kernels.working_set import WorkingSet
+from paceline.worker import guard as guards
+from paceline.worker import loading
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.loading import load
 from paceline.worker.memory import find_malloc_trim
 from paceline.worker.session import CaseError, UnsupportedError
 
 _perf_ns = time.perf_counter_ns
-_amax = torch.amax
-_equal, _mul, _empty = torch.equal, torch.mul, torch.empty
-_copy, _fill, _roll = torch.Tensor.copy_, torch.Tensor.fill_, torch.Tensor.roll
+_empty = torch.empty
 _Timer = Timer
+_copy = torch.Tensor.copy_
 _type = type
+_random = random.SystemRandom()
 _Tensor = torch.Tensor
-BLOCKING_CYCLES = 2_000_000
-"""Cycles for which an accelerator waits while a pass's calls are queued up."""
+SEALED = (channels, working_set, kept, passes, guards, loading, builtins, json, json.encoder, socket)
+"""Modules that decide, beside this one: nothing in them may be replaced."""
+NUM_PROBES = 6
+"""Elements that are read when a pass ends and must not change afterwards."""
 ALL_DTYPES = {**TORCH_DTYPES, "int64": torch.int64, "uint8": torch.uint8}
 
 
@@ -77,7 +90,7 @@ class _Cell:
     """One technique with its tensors."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        self.guard = Guard()
+        self.guard = Guard((sys.modules[__name__], *SEALED))
         self.config = config
         self.device = torch.device(config["device"])
         self.compiles = False
@@ -88,10 +101,19 @@ class _Cell:
         self.packed: list[tuple[Tensor, ...]] = []
         self.num_weights = 0
         self.rolled: int | None = None
-        self.sets: list[_WorkingSet] = []
+        self.sets: list[WorkingSet] = []
+        self.outputs: list[dict[str, Any]] = []
+        self.probes: list[tuple[WorkingSet, tuple[int, int, bytes]]] = []
+        self.generator = torch.Generator(self.device)
+        self.generator.seed()
+        self.called: list[WorkingSet] = []
+        self.timed = False
+        self.tasks = 0
+        self.threads = int(config["threads"])
         self._flush: Tensor | None = None
         self._malloc_trim = find_malloc_trim()
-        torch.set_num_threads(int(config["threads"]))
+        torch.set_num_threads(self.threads)
+        kept.begin()
 
     def answer(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         """Do what a message asks for."""
@@ -123,41 +145,77 @@ class _Cell:
             device=self.device,
             params=message["params"],
         )
-        self.instance = None
-        self.sets, self.variants, self.packed = [], [], []
+        with self.guard.watch(building=self.compiles):  # an instance may have finalizers
+            self.instance = None
+            self.sets, self.called, self.probes = [], [], []
+            self.variants, self.packed = [], []
         self.num_weights, self.rolled = message["num_weights"], message["rolled"]
         for tensors in message["variants"]:
             self.variants.append([self._read(t).to(self.device, copy=True) for t in tensors])
         with self.guard.watch(building=self.compiles):
             self.instance = self.factory(problem, **self.config["options"])
-            pack = getattr(self.instance, "pack", None)
-            for variant in self.variants:
-                weights = tuple(variant[len(variant) - self.num_weights :])
-                kept = pack(*(w.clone() for w in weights)) if pack and self.num_weights else weights
-                if not all(_type(t) is _Tensor for t in kept):
-                    raise CaseError("refused", "pack() returned something that is not a plain tensor")
-                self.packed.append(tuple(kept))
+        before = self._kept_bytes(strings=True) if self.num_weights else 0
+        with self.guard.watch(building=self.compiles):
+            self._pack()
+        if not self.num_weights:
+            return {"ok": True, "weight_bytes": None}
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in self.packed[0]}
-        return {"ok": True, "weight_bytes": sum(storages.values()) if self.num_weights else None}
+        hidden = max(self._kept_bytes(strings=True) - before, 0) // len(self.variants)
+        return {"ok": True, "weight_bytes": sum(storages.values()) + hidden}
+
+    def _pack(self) -> None:
+        pack = getattr(self.instance, "pack", None)
+        for variant in self.variants:
+            weights = tuple(variant[len(variant) - self.num_weights :])
+            packed = pack(*(w.clone() for w in weights)) if pack and self.num_weights else weights
+            if not all(_type(t) is _Tensor for t in packed):
+                raise CaseError("refused", "pack() returned something that is not a plain tensor")
+            self.packed.append(tuple(packed))
+
+    def _kept_bytes(self, *, strings: bool = False) -> int:
+        """Return what the technique keeps beside the tensors that this process holds for it."""
+        ours = [t for tensors in (*self.variants, *self.packed) for t in tensors]
+        ours += [t for working in self.sets for t in (*working.inputs, *working.outputs)]
+        return kept.kept_bytes([*ours, *([] if self._flush is None else [self._flush])], strings=strings)
 
     def do_sets(self, message: dict[str, Any]) -> dict[str, Any]:
         """Allocate working sets (inputs of a call and its outputs), and one more for calls before a timed pass."""
-        self.sets = []
-        varied = self.variants[0][: len(self.variants[0]) - self.num_weights]
-        for _ in range(int(message["count"]) + 1):
-            inputs = [torch.empty_like(t) for t in varied]
-            outputs = [
-                _empty(tuple(o["shape"]), dtype=ALL_DTYPES[o["dtype"]], device=self.device)
-                for o in message["outputs"]
-            ]
-            self.sets.append(_WorkingSet(inputs, outputs))
+        self.outputs = message["outputs"]
+        self._allocate(int(message["count"]))
         return {"ok": True}
 
+    def _allocate(self, count: int) -> None:
+        varied = self.variants[0][: len(self.variants[0]) - self.num_weights]
+        self.sets, self.called, self.probes = [], [], []
+        for _ in range(count + 1):
+            inputs = [_empty(t.shape, dtype=t.dtype, device=self.device) for t in varied]
+            outputs = [
+                _empty(tuple(o["shape"]), dtype=ALL_DTYPES[o["dtype"]], device=self.device)
+                for o in self.outputs
+            ]
+            self.sets.append(WorkingSet(inputs, outputs))
+
     def do_prepare(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Fill working sets with varied inputs, poison their outputs, and set the caches as the protocol says."""
+        """Fill working sets with varied inputs, poison their outputs, and set the caches as the protocol says.
+
+        A pass of several calls gets new memory: a call that kept the tensors of an earlier pass could otherwise compute
+        all others' results at once.
+        """
+        count = len(self.sets) - 1
+        with self.guard.watch(building=self.compiles):
+            if count > 1:
+                self.sets, self.called, self.probes = [], [], []
+            kept.collect()
+        self.guard.check_operators()
+        if count > 1:
+            self._allocate(count)
         changes = message["changes"]
         for working, change in zip([self.sets[-1], *self.sets], [changes[-1], *changes[:-1]], strict=False):
-            working.fill(self.variants[change["variant"]], change, self.rolled)
+            variant = self.variants[change["variant"]]
+            if change.get("new"):
+                working.fill_anew(variant, self.generator)
+            else:
+                working.fill(variant, change, self.rolled)
             working.weights = self.packed[change["variant"]]
         flush = int(message.get("flush_bytes", 0))
         if flush:
@@ -168,30 +226,49 @@ class _Cell:
         return {"ok": True}
 
     def do_run(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Run one call on each of the first working sets; return the pass's time on this process's clocks."""
-        count = int(message["count"])
-        arguments = [working.arguments() for working in self.sets[:count]]
-        building = self.compiles and not message["timed"]
-        before = None if building else _num_tasks()
-        with self.guard.watch(building=building):
-            wake_ns = 0
-            if message["timed"]:
-                wake_ns = _wake(self.instance.run, self.sets[-1].arguments(), self.device)
+        """Run one call on each of the first working sets; return the pass's time on this process's clocks.
+
+        The judge's clock stops at the answer, so whatever can wait is left to ``settle``, which must follow.
+        """
+        called = self.called = self.sets[: int(message["count"])]
+        arguments = [working.arguments() for working in called]
+        self.timed = message["timed"]
+        building = self.compiles and not self.timed
+        self.tasks = _num_tasks()
+        wake_ns = 0
+        self.guard.open(building=building)
+        try:
+            if self.timed:
+                wake_ns = passes.wake(self.instance.run, self.sets[-1].arguments(), self.device)
                 if message["hot"]:
-                    wake_ns += _touch(arguments)
+                    wake_ns += passes.touch(arguments)
             if self.device.type == "cpu":
-                elapsed_ns = _host_pass(self.instance.run, arguments)
+                elapsed_ns, busy_ns = passes.host_pass(self.instance.run, arguments)
             else:
-                elapsed_ns = _event_pass(self.instance.run, arguments, self.device)
-        for working in self.sets[:count]:
-            working.check_outputs()
+                elapsed_ns = busy_ns = passes.event_pass(self.instance.run, arguments, self.device)
+        finally:
+            self.guard.close()
+        if self.device.type == "cpu":
+            self.probes = [(working, working.probe()) for working in _some(called)]
+        return {"ok": True, "elapsed_ns": elapsed_ns, "busy_ns": busy_ns, "wake_ns": wake_ns}
+
+    def do_settle(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Check what the calls of ``run`` left behind.
+
+        Raises:
+            CaseError: Exchanged outputs, threads or processes.
+        """
         tasks = _num_tasks()
-        return {
-            "ok": True,
-            "elapsed_ns": elapsed_ns,
-            "wake_ns": wake_ns,
-            "new_tasks": 0 if before is None else tasks - before,
-        }
+        self.guard.check()
+        for working in self.called:
+            working.check_outputs()
+        if self.device.type == "cpu" and not self.compiles and tasks > self.threads:
+            raise CaseError("refused", f"{tasks} threads after a call, {self.threads} allowed")
+        if self.timed and tasks > self.tasks:
+            raise CaseError("refused", "a call left a thread running")
+        if self.timed and self.compiles and _has_children():
+            raise CaseError("refused", "a process of its own lives while calls are timed")
+        return {"ok": True}
 
     def do_benchmark(self, message: dict[str, Any]) -> dict[str, Any]:
         """Time one block of calls on the first working set with PyTorch's timer."""
@@ -217,28 +294,36 @@ class _Cell:
         return {"ok": True, "predicted": predicted, "elapsed_s": (_perf_ns() - start) * 1e-9}
 
     def do_fetch(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Put the outputs of all asked working sets into the shared region; report changed inputs."""
+        """Put the outputs of all asked working sets into the shared region; report changed inputs.
+
+        Raises:
+            CaseError: An output was written after its call had returned.
+        """
+        assert self.region is not None
+        self.guard.check_operators()
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self.region))
         changed = None
         for number, places in enumerate(message["places"]):
             working = self.sets[number]
-            for tensor, place in zip(working.outputs, places, strict=True):
-                _copy(self._view(place), tensor)
-            if number in message["compare"]:
-                changed = changed or working.changed_input(self.variants, self.rolled)
+            if self.device.type == "cpu":
+                working.copy_outputs([base + place["offset"] for place in places])
+            else:
+                for tensor, place in zip(working.outputs, places, strict=True):
+                    _copy(self._view(place), tensor)
+            if number in message["compare"] and changed is None:
+                changed = working.changed_input(self.variants, self.rolled)
+        if any(working.changed_since(probe) for working, probe in self.probes):
+            raise CaseError("incorrect", "an output was written after its call had returned")
         return {"ok": True, "changed_input": changed}
 
     def do_trim(self, message: dict[str, Any]) -> dict[str, Any]:
         """Give free memory back to the system, so that the next call's need shows; tell what the instance keeps."""
+        kept_bytes = self._kept_bytes()
         if self.device.type == "cpu":
             self._malloc_trim(0)
         else:
             torch.accelerator.reset_peak_memory_stats()
-        kept = (
-            [v for v in vars(self.instance).values() if isinstance(v, Tensor)]
-            if hasattr(self.instance, "__dict__")
-            else []
-        )
-        return {"ok": True, "kept_bytes": sum(t.untyped_storage().nbytes() for t in kept)}
+        return {"ok": True, "kept_bytes": kept_bytes}
 
     def do_peak(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return the growth of the accelerator allocator's peak since ``trim``."""
@@ -265,121 +350,21 @@ class _Cell:
             torch.accelerator.synchronize()
 
 
-class _WorkingSet:
-    """Inputs and outputs of one call."""
-
-    def __init__(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
-        self.inputs = inputs
-        self.outputs = outputs
-        self.weights: tuple[Tensor, ...] = ()
-        self.change: dict[str, Any] = {}
-        self._identity = [self._facts(t) for t in outputs]
-
-    @staticmethod
-    def _facts(tensor: Tensor) -> tuple[Any, ...]:
-        return (
-            _type(tensor),
-            tensor.data_ptr(),
-            tuple(tensor.shape),
-            tensor.stride(),
-            tensor.dtype,
-            tensor.device,
-        )
-
-    def fill(self, variant: Sequence[Tensor], change: dict[str, Any], rolled: int | None) -> None:
-        """Write varied inputs and poison the outputs."""
-        self.change = change
-        for index, (target, source) in enumerate(zip(self.inputs, variant, strict=False)):
-            _write(target, source, index, change, rolled)
-        for output in self.outputs:
-            _fill(output, float("nan"))
-
-    def arguments(self) -> tuple[Tensor, ...]:
-        """Return the arguments of ``run``."""
-        return (*self.inputs, *self.weights, *self.outputs)
-
-    def check_outputs(self) -> None:
-        """Refuse a call that exchanged or resized its output tensors.
-
-        Raises:
-            CaseError: It did.
-        """
-        for before, tensor in zip(self._identity, self.outputs, strict=True):
-            if self._facts(tensor) != before:
-                raise CaseError("incorrect", "an output tensor was resized or replaced")
-
-    def changed_input(self, variants: Sequence[Sequence[Tensor]], rolled: int | None) -> int | None:
-        """Return the number of an input that the call changed, or None."""
-        for index, (target, source) in enumerate(
-            zip(self.inputs, variants[self.change["variant"]], strict=False)
-        ):
-            right = torch.empty_like(target)
-            _write(right, source, index, self.change, rolled)
-            if not _equal(target, right):
-                return index
-        return None
-
-
-def _write(target: Tensor, source: Tensor, index: int, change: dict[str, Any], rolled: int | None) -> None:
-    factor = change["factors"][index]
-    if index == rolled and change["roll"]:
-        _copy(target, _roll(source, change["roll"], 0))
-    elif factor != 1.0:
-        _mul(source, factor, out=target)
-    else:
-        _copy(target, source)
-
-
-def _wake(run: Callable[..., None], arguments: tuple[Tensor, ...], device: torch.device) -> int:
-    """Call a technique on inputs of their own until a core that had waited for a message is at speed again.
-
-    Returns:
-        The nanoseconds that it took.
-    """
-    start = _perf_ns()
-    while _perf_ns() - start < WAKE_NS:
-        run(*arguments)
-        if device.type != "cpu":
-            torch.accelerator.synchronize()
-    return _perf_ns() - start
-
-
-def _touch(arguments: Sequence[tuple[Tensor, ...]]) -> int:
-    """Read every tensor of a pass, so that the caches hold what they can of it; return the nanoseconds."""
-    start = _perf_ns()
-    for tensors in arguments:
-        for tensor in tensors:
-            _amax(tensor)
-    return _perf_ns() - start
-
-
-def _host_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]]) -> int:
-    start = _perf_ns()
-    for tensors in arguments:
-        run(*tensors)
-    return _perf_ns() - start
-
-
-def _event_pass(
-    run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]], device: torch.device
-) -> int:
-    """Time a pass with device events, the device kept busy while the calls are queued."""
-    module = getattr(torch, device.type)
-    begin, end = module.Event(enable_timing=True), module.Event(enable_timing=True)
-    sleep = getattr(module, "_sleep", None)
-    if sleep is not None:
-        sleep(BLOCKING_CYCLES)
-    begin.record()
-    for tensors in arguments:
-        run(*tensors)
-    end.record()
-    torch.accelerator.synchronize()
-    return round(float(begin.elapsed_time(end)) * 1e6)
-
-
 def _num_tasks() -> int:
     """Return the number of this process's threads, native ones included."""
     try:
         return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - the fastest way, inside a pass
     except OSError:
         return threading.active_count()
+
+
+def _some(sets: Sequence[WorkingSet]) -> list[WorkingSet]:
+    """Choose working sets to probe: the last one, which is written last, and some others."""
+    return [sets[-1]] * 2 + _random.choices(sets, k=NUM_PROBES)
+
+
+def _has_children() -> bool:
+    try:
+        return bool(Path(f"/proc/self/task/{os.getpid()}/children").read_text())
+    except OSError:
+        return False

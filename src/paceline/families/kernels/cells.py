@@ -130,12 +130,16 @@ class Nursery:
             self._process.wait()
 
 
-def queued_ns(pid: int | None) -> int:
-    """Return how long a process's first thread has waited for a core so far; 0 where the kernel does not tell."""
+def scheduled_ns(pid: int | None) -> tuple[int, int]:
+    """Return how long a process's first thread has run so far, and has waited for a core.
+
+    Zeros where the kernel does not tell; None stands for this process.
+    """
     try:
-        return int(Path(f"/proc/{pid or 'self'}/schedstat").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+        running, waiting = Path(f"/proc/{pid or 'self'}/schedstat").read_text().split()[:2]
+        return int(running), int(waiting)
+    except (OSError, ValueError):
+        return 0, 0
 
 
 class Cell:
@@ -152,7 +156,8 @@ class Cell:
     ) -> dict[str, Any]:
         """Send a request and wait for the answer.
 
-        ``wall_ns`` in it is the time that passed here, without what either process spent waiting for a core.
+        ``wall_ns`` in it is the time that passed here, without what either process spent waiting for a core;
+        ``ran_ns`` how long the cell ran meanwhile, as the kernel counts it.
 
         Raises:
             CaseError: The technique failed, died, or did not answer in time; then the cell is gone.
@@ -160,12 +165,14 @@ class Cell:
         if self.ended:
             raise CaseError("crashed", "its process has ended")
         try:
-            waited_ns = queued_ns(self.pid) + queued_ns(None)
+            ran_ns, waited_ns = scheduled_ns(self.pid)
+            waited_ns += scheduled_ns(None)[1]
             start = _perf_ns()
             self._channel.send(message, descriptors)
             reply, _ = self._channel.receive(timeout_s)
             wall_ns = _perf_ns() - start
-            wall_ns -= queued_ns(self.pid) + queued_ns(None) - waited_ns
+            running, waiting = scheduled_ns(self.pid)
+            wall_ns -= waiting + scheduled_ns(None)[1] - waited_ns
         except TimeoutError as error:
             self.end()
             raise CaseError("timeout", f"no answer within {timeout_s:g} s to '{message['do']}'") from error
@@ -173,7 +180,19 @@ class Cell:
             raise CaseError(*self._obituary(self.end(), message["do"])) from error
         if not reply.get("ok"):
             raise CaseError(str(reply["status"]), str(reply["reason"]), reply.get("detail"))
-        return {**reply, "wall_ns": wall_ns}
+        return {**reply, "wall_ns": wall_ns, "ran_ns": running - ran_ns}
+
+    def run(self, count: int, *, timed: bool, timeout_s: float, hot: bool = False) -> dict[str, Any]:
+        """Run a pass of calls, and have what they left behind checked after the clocks have stopped.
+
+        A hot pass reads its tensors before the clock starts.
+
+        Raises:
+            CaseError: The technique failed, or left its contract.
+        """
+        reply = self.ask({"do": "run", "count": count, "timed": timed, "hot": hot}, timeout_s=timeout_s)
+        self.ask({"do": "settle"}, timeout_s=timeout_s)
+        return reply
 
     @staticmethod
     def _obituary(status: int | None, doing: str) -> tuple[str, str]:

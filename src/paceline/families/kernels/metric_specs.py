@@ -74,7 +74,9 @@ METRICS: tuple[Metric, ...] = (
         unit="B",
         better="lower",
         doc="Bytes of the packed weights that the technique keeps.",
-        contract={"read": "sum of the sizes of the tensors that pack() returned, each storage once"},
+        contract={
+            "read": "the tensors that pack() returned, each storage once, and what else it kept in memory"
+        },
         statistic="max",
     ),
     _tile_metric("r_squared", "higher", "R² of the predicted logarithms of held-out times."),

@@ -1,0 +1,55 @@
+"""Accounts for the time of passes: what a technique's own clock leaves out, and what it saves by remembering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+CLOCK_SHARE = 0.2
+"""A pass may take this much longer on the judge's clock than on the cell's, beyond what messages cost."""
+LEAST_ALLOWANCE_NS = 500_000
+LEAST_NEW_PASSES = 4
+MAX_SLOWDOWN = 1.5
+"""On inputs that share nothing with earlier ones; more means that results are remembered."""
+
+
+def unaccounted_ns(passes: Sequence[int], unaccounted: Sequence[int]) -> float:
+    """Return the time that a technique's clock does not account for: the lower quartile over its faster half of passes.
+
+    Waiting for messages and for a core adds to some passes of anybody. A clock that hides time moves the median only
+    by hiding it in most passes, and those then make up the faster half.
+    """
+    middle = sorted(passes)[(len(passes) - 1) // 2]
+    faster = sorted(u for p, u in zip(passes, unaccounted, strict=True) if p <= middle)
+    return float(faster[len(faster) // 4])
+
+
+def clock_allowance_ns(passes: Sequence[tuple[Sequence[int], Sequence[int]]]) -> float:
+    """Return how much longer than a pass its judge may wait: twice what messages cost the techniques of this block.
+
+    The least of all techniques is taken, so that one that hides time does not raise its own allowance.
+
+    Args:
+        passes: For each technique: nanoseconds of its passes, and of what its judge waited longer.
+    """
+    found = [unaccounted_ns(elapsed, unaccounted) for elapsed, unaccounted in passes if elapsed]
+    return max(2.0 * min(found, default=0.0), LEAST_ALLOWANCE_NS)
+
+
+def late(new: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+    """Return those passes on new inputs that fall into the second half of ``count`` passes."""
+    return [(index, ns) for index, ns in new if 2 * index >= count]
+
+
+def slowdown_on_new_inputs(passes: Sequence[int], new: Sequence[tuple[int, int]]) -> float:
+    """Return the lower quartile of the ratios of late passes on new inputs to the faster of the passes beside each.
+
+    Late ones are those of the second half: before, a memory may still be filling, and what it makes faster in less than
+    half of all passes does not move their median. A busy machine would have to disturb three quarters of them. A
+    technique that slows some passes down to look even needs half of its passes for that, and then its median shows it.
+
+    Args:
+        passes: Nanoseconds of passes on varied draws, without waiting for a core.
+        new: For each pass on new inputs: how many passes came before it, and its nanoseconds.
+    """
+    ratios = sorted(ns / max(min(passes[max(i - 1, 0) : i + 1]), 1) for i, ns in late(new, len(passes)))
+    return ratios[len(ratios) // 4]

@@ -1,0 +1,114 @@
+"""The tensors of one call: varied inputs, poisoned outputs, and what must not change about them."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.worker.session import CaseError
+
+_equal, _mul = torch.equal, torch.mul
+_copy, _fill, _roll = torch.Tensor.copy_, torch.Tensor.fill_, torch.Tensor.roll
+_empty_like, _std, _normal = torch.empty_like, torch.std, torch.Tensor.normal_
+_memmove, _string_at = ctypes.memmove, ctypes.string_at
+_type = type
+_random = random.SystemRandom()
+
+
+class WorkingSet:
+    """Inputs and outputs of one call."""
+
+    def __init__(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
+        self.weights: tuple[Tensor, ...] = ()
+        self.change: dict[str, Any] = {}
+        self._memory = [(t.data_ptr(), t.numel(), t.itemsize) for t in outputs]
+        self._identity = [self._facts(t) for t in outputs]
+
+    @staticmethod
+    def _facts(tensor: Tensor) -> tuple[Any, ...]:
+        return (
+            _type(tensor),
+            tensor.data_ptr(),
+            tuple(tensor.shape),
+            tensor.stride(),
+            tensor.dtype,
+            tensor.device,
+        )
+
+    def fill(self, variant: Sequence[Tensor], change: dict[str, Any], rolled: int | None) -> None:
+        """Write varied inputs and poison the outputs."""
+        self.change = change
+        for index, (target, source) in enumerate(zip(self.inputs, variant, strict=False)):
+            _write(target, source, index, change, rolled)
+        for output in self.outputs:
+            _fill(output, float("nan"))
+
+    def fill_anew(self, variant: Sequence[Tensor], generator: torch.Generator) -> None:
+        """Write inputs that share nothing with any draw but their spread, and poison the outputs."""
+        for target, source in zip(self.inputs, variant, strict=False):
+            if source.is_floating_point() and source.numel() > 1:
+                _normal(target, 0.0, float(_std(source)), generator=generator)
+            else:
+                _copy(target, source)
+        for output in self.outputs:
+            _fill(output, float("nan"))
+
+    def arguments(self) -> tuple[Tensor, ...]:
+        """Return the arguments of ``run``."""
+        return (*self.inputs, *self.weights, *self.outputs)
+
+    def check_outputs(self) -> None:
+        """Refuse a call that exchanged or resized its output tensors.
+
+        Raises:
+            CaseError: It did.
+        """
+        for before, tensor in zip(self._identity, self.outputs, strict=True):
+            if _type(tensor) is not before[0] or self._facts(tensor) != before:
+                raise CaseError("incorrect", "an output tensor was resized or replaced")
+
+    def probe(self) -> tuple[int, int, bytes]:
+        """Return an element of an output as it is now, with the numbers of both, past all of torch's operators."""
+        number = _random.randrange(len(self._memory))
+        address, count, size = self._memory[number]
+        element = _random.randrange(count)
+        return number, element, _string_at(address + element * size, size)
+
+    def copy_outputs(self, targets: Sequence[int]) -> None:
+        """Copy the outputs' memory to addresses of the host, past all of torch's operators."""
+        for (address, count, size), target in zip(self._memory, targets, strict=True):
+            _memmove(target, address, count * size)
+
+    def changed_since(self, probe: tuple[int, int, bytes]) -> bool:
+        """Tell whether an element is not what it was when it was probed."""
+        number, element, before = probe
+        address, _, size = self._memory[number]
+        return _string_at(address + element * size, size) != before
+
+    def changed_input(self, variants: Sequence[Sequence[Tensor]], rolled: int | None) -> int | None:
+        """Return the number of an input that the call changed, or None."""
+        for index, (target, source) in enumerate(
+            zip(self.inputs, variants[self.change["variant"]], strict=False)
+        ):
+            right = _empty_like(target)
+            _write(right, source, index, self.change, rolled)
+            if not _equal(target, right):
+                return index
+        return None
+
+
+def _write(target: Tensor, source: Tensor, index: int, change: dict[str, Any], rolled: int | None) -> None:
+    factor = change["factors"][index]
+    if index == rolled and change["roll"]:
+        _copy(target, _roll(source, change["roll"], 0))
+    elif factor != 1.0:
+        _mul(source, factor, out=target)
+    else:
+        _copy(target, source)

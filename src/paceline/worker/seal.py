@@ -1,0 +1,126 @@
+"""What a technique must leave as it found it: functions, the harness's own modules, torch's kernels, settings.
+
+All of it can be reached by somebody who looks for it by computed names, so it is compared after every call.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+
+FUNCTIONS: tuple[tuple[Any, str], ...] = (
+    (time, "perf_counter"),
+    (time, "perf_counter_ns"),
+    (time, "thread_time_ns"),
+    (time, "monotonic"),
+    (time, "monotonic_ns"),
+    (time, "time"),
+    (time, "time_ns"),
+    (time, "sleep"),
+    (torch, "allclose"),
+    (torch, "equal"),
+    (torch, "isclose"),
+    (torch, "isfinite"),
+    (torch, "empty"),
+    (torch, "empty_like"),
+    (torch, "zeros"),
+    (torch, "mul"),
+    (torch, "frombuffer"),
+    (torch, "Event"),
+    (torch.cuda, "Event"),
+    (torch.Tensor, "copy_"),
+    (torch.Tensor, "clone"),
+    (torch.Tensor, "fill_"),
+    (torch.Tensor, "to"),
+    (torch.Tensor, "view"),
+    (torch.Tensor, "data_ptr"),
+    (torch.Tensor, "__eq__"),
+    (torch.accelerator, "synchronize"),
+)
+"""Functions that timing or the oracle rest on."""
+OPERATORS = ("aten::copy_", "aten::equal", "aten::fill_.Scalar", "aten::mul.out", "aten::roll")
+"""Operators by which inputs are varied, outputs poisoned and read: a kernel put behind one computes untimed."""
+OWN_CLASS_NAMES = frozenset({"__annotations__", "__abstractmethods__"})
+"""What Python itself adds to a class that somebody looks at."""
+
+_table = torch._C._dispatch_dump_table
+_function_modes = torch._C._len_torch_function_stack
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_setattr, _delattr = setattr, delattr
+
+
+class Seal:
+    """A picture of what must not change, taken before any technique is imported.
+
+    Args:
+        modules: Modules of which every global, and every attribute of every class that they define, must stay.
+    """
+
+    def __init__(self, modules: Sequence[ModuleType] = ()) -> None:
+        self._functions = [(owner, name, getattr(owner, name)) for owner, name in FUNCTIONS]
+        self._namespaces: list[tuple[str, Any, dict[str, Any]]] = []
+        for module in modules:
+            self._namespaces.append((module.__name__, module, dict(vars(module))))
+            for value in vars(module).values():
+                if isinstance(value, type) and value.__module__ == module.__name__ != "builtins":
+                    self._namespaces.append((f"{module.__name__}.{value.__name__}", value, dict(vars(value))))
+        self._operators = {name: _table(name) for name in OPERATORS}
+
+    def restore(self) -> list[str]:
+        """Put back what was replaced, lest the next technique be blamed; return its names."""
+        replaced: list[str] = []
+        for owner, name, original in self._functions:
+            if getattr(owner, name) is not original:
+                _setattr(owner, name, original)
+                replaced.append(f"{getattr(owner, '__name__', owner)}.{name}")
+        for label, owner, names in self._namespaces:
+            for name in _different(owner, names):
+                if name in names:
+                    _setattr(owner, name, names[name])
+                else:
+                    _delattr(owner, name)
+                replaced.append(f"{label}.{name}")
+        return replaced
+
+    def replaced_operator(self) -> str | None:
+        """Return the name of an operator behind which other kernels stand than before; they cannot be put back."""
+        return next((name for name, table in self._operators.items() if _table(name) != table), None)
+
+
+def _different(owner: Any, names: Mapping[str, Any]) -> list[str]:
+    present = vars(owner)
+    if len(present) == len(names) and all(present.get(name) is value for name, value in names.items()):
+        return []
+    changed = [name for name, value in names.items() if present.get(name) is not value]
+    if isinstance(owner, type):
+        return changed + [name for name in present if name not in names and name not in OWN_CLASS_NAMES]
+    return changed + [name for name in present if name not in names and not name.startswith("__")]
+
+
+def settings() -> dict[str, Any]:
+    """Return the settings of this process that one technique could leave to another."""
+    tiny = torch.finfo(torch.float64).smallest_normal
+    return {
+        "torch.get_num_threads": torch.get_num_threads(),
+        "torch.get_default_dtype": torch.get_default_dtype(),
+        "torch.is_grad_enabled": torch.is_grad_enabled(),
+        "torch.is_inference_mode_enabled": torch.is_inference_mode_enabled(),
+        "torch.are_deterministic_algorithms_enabled": torch.are_deterministic_algorithms_enabled(),
+        "torch.get_float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "torch.set_flush_denormal": tiny / 2 == 0.0,
+        "torch function modes": _function_modes(),
+        "torch dispatch modes": _dispatch_modes(),
+        "os.sched_getaffinity": os.sched_getaffinity(0),
+        "os.nice": os.getpriority(os.PRIO_PROCESS, 0),
+    }
+
+
+def changed_setting(before: Mapping[str, Any]) -> str | None:
+    """Return the name of a setting that is not what it was."""
+    after = settings()
+    return next((key for key, value in before.items() if after[key] != value), None)

@@ -1,0 +1,27 @@
+"""Turns gradients off for everybody."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.kernels.problem import Problem
+
+
+@technique(
+    name="changes-grad-mode",
+    family="kernels",
+    implements=("gemm",),
+    summary="turns gradients off for everybody",
+)
+class ChangesGradMode:
+    """Turns gradients off for everybody."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Give a wrong result, or a right one by forbidden means."""
+        torch.set_grad_enabled(False)
+        torch.mm(a_MK, b_KN, out=c_MN)

@@ -1,0 +1,31 @@
+"""Replaces a method of the class that checks its outputs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+import paceline.families.kernels.problem
+from paceline import technique
+from paceline.families.kernels.problem import Problem
+
+
+@technique(
+    name="changes-the-cells-methods",
+    family="kernels",
+    implements=("gemm",),
+    summary="replaces a method of the class that checks its outputs",
+)
+class ChangesTheCellsMethods:
+    """Replaces a method of the class that checks its outputs."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Give a wrong result, or a right one by forbidden means."""
+        module = getattr(paceline.families.kernels, "working" + "_set")
+        working = vars(module)["WorkingSet"]
+        working.changed_input = lambda *_: None
+        torch.mm(a_MK, b_KN, out=c_MN)
+        a_MK.zero_()

@@ -1,0 +1,27 @@
+"""Overwrites an input after reading it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.kernels.problem import Problem
+
+
+@technique(
+    name="corrupted-input",
+    family="kernels",
+    implements=("gemm",),
+    summary="overwrites an input after reading it",
+)
+class CorruptedInput:
+    """Overwrites an input after reading it."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Give a wrong result, or a right one by forbidden means."""
+        torch.mm(a_MK, b_KN, out=c_MN)
+        a_MK.zero_()

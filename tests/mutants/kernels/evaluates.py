@@ -1,0 +1,25 @@
+"""Evaluates text."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.kernels.problem import Problem
+
+
+@technique(
+    name="evaluates",
+    family="kernels",
+    implements=("gemm",),
+    summary="evaluates text",
+)
+class Evaluates:
+    """Evaluates text."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Give a wrong result, or a right one by forbidden means."""
+        eval("torch.mm(a_MK, b_KN, out=c_MN)")

@@ -1,0 +1,25 @@
+"""Ends its process politely."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.kernels.problem import Problem
+
+
+@technique(
+    name="leaves-by-exit",
+    family="kernels",
+    implements=("gemm",),
+    summary="ends its process politely",
+)
+class LeavesByExit:
+    """Ends its process politely."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Give a wrong result, or a right one by forbidden means."""
+        raise SystemExit(0)

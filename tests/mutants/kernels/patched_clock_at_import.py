@@ -1,0 +1,30 @@
+"""Replaces the performance counter when it is imported."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.kernels.problem import Problem
+
+time.perf_counter_ns = lambda: 0
+
+
+@technique(
+    name="patched-clock-at-import",
+    family="kernels",
+    implements=("gemm",),
+    summary="replaces the performance counter when it is imported",
+)
+class PatchedClockAtImport:
+    """Replaces the performance counter when it is imported."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Give a wrong result, or a right one by forbidden means."""
+        torch.mm(a_MK, b_KN, out=c_MN)

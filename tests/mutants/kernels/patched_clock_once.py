@@ -1,0 +1,42 @@
+"""Replaces the cell's clock by one that puts the right one back when it was read.
+
+The cell reads its clock through a local name, so the replacement is never called and is found.
+"""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Tensor
+
+import paceline.families.kernels.problem
+from paceline import technique
+from paceline.families.kernels.problem import Problem
+
+
+@technique(
+    name="patched-clock-once",
+    family="kernels",
+    implements=("gemm",),
+    summary="replaces the cell's clock by one that puts the right one back when it was read",
+)
+class PatchedClockOnce:
+    """Replaces the cell's clock by one that puts the right one back when it was read."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Give a wrong result, or a right one by forbidden means."""
+        module = getattr(paceline.families.kernels, "ce" + "ll")
+        names = vars(module)
+        right = names["_perf_ns"]
+
+        def once() -> int:
+            names["_perf_ns"] = right
+            return int(right()) - 100_000
+
+        names["_perf_ns"] = once
+        torch.mm(a_MK, b_KN, out=c_MN)
+        time.sleep(0.001)
