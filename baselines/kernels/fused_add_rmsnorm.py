@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
+from paceline.families.kernels.accelerated import triton_kernel
 from paceline.families.kernels.problem import Problem, use_triton
 
 BLOCK_BYTES = 256 << 10
@@ -31,16 +32,14 @@ class FusedAddRmsNorm:
     """T tokens, H hidden."""
 
     def __init__(self, problem: Problem, *, backend: str = "auto") -> None:
-        self.triton = use_triton(problem, backend)
+        self.triton = triton_kernel("triton_norm", "add_rmsnorm") if use_triton(problem, backend) else None
         self.wide = torch.promote_types(problem.dtype, torch.float32)
         self.rows = max(BLOCK_BYTES // (problem.integer("hidden") * self.wide.itemsize), 1)
 
     def run(self, x_TH: Tensor, residual_TH: Tensor, weight_H: Tensor, y_TH: Tensor, s_TH: Tensor) -> None:
         """Add and normalise, some rows at a time."""
-        if self.triton:
-            from paceline.baselines.kernels.triton_norm import add_rmsnorm  # noqa: PLC0415 - needs Triton
-
-            add_rmsnorm(x_TH, residual_TH, weight_H, y_TH, s_TH)
+        if self.triton is not None:
+            self.triton(x_TH, residual_TH, weight_H, y_TH, s_TH)
             return
         weight_H = weight_H.to(self.wide)
         for begin in range(0, x_TH.shape[0], self.rows):

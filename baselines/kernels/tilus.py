@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
+from paceline.families.kernels.accelerated import triton_kernel
 from paceline.families.kernels.problem import Problem, use_triton
 
 GROUP = 8
@@ -64,7 +65,7 @@ class Tilus:
     """Y (M, N) = X (M, K) · Wᵀ; B packed bytes of a row, J groups of K that share a scale."""
 
     def __init__(self, problem: Problem, *, backend: str = "auto") -> None:
-        self.triton = use_triton(problem, backend)
+        self.triton = triton_kernel("triton_lowbit", "lowbit_gemm") if use_triton(problem, backend) else None
         self.bits, self.k = problem.integer("bits"), problem.integer("k")
         self.rows = max(BLOCK_ELEMENTS // self.k, 1)
 
@@ -74,10 +75,8 @@ class Tilus:
 
     def run(self, x_MK: Tensor, packed_NB: Tensor, scales_NJ: Tensor, y_MN: Tensor) -> None:
         """Multiply, some columns of the result at a time."""
-        if self.triton:
-            from paceline.baselines.kernels.triton_lowbit import lowbit_gemm  # noqa: PLC0415 - needs Triton
-
-            lowbit_gemm(x_MK, packed_NB, scales_NJ, y_MN, bits=self.bits)
+        if self.triton is not None:
+            self.triton(x_MK, packed_NB, scales_NJ, y_MN, bits=self.bits)
             return
         zero = 2 ** (self.bits - 1)
         for begin in range(0, packed_NB.shape[0], self.rows):

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paceline.families.kernels.accelerated import triton_kernel
 from paceline.families.kernels.problem import Problem
 from paceline.families.kernels.schedules import Schedule
 from paceline.families.kernels.workloads import context_lengths
@@ -56,12 +57,10 @@ def scheduled(problem: Problem, tile: int, schedule: Callable[[list[int]], Sched
 
     Lengths are known on the host, as in a serving engine, so that no call waits for the device to tell them.
     """
-    from paceline.baselines.kernels.triton_decode import SplitDecode  # noqa: PLC0415 - needs Triton
-
     lengths = context_lengths(problem.params)
     groups = problem.integer("kv_heads")
     tiles = [-(-length // tile) for length in lengths for _ in range(groups)]
-    return SplitDecode(
+    return triton_kernel("triton_decode", "SplitDecode")(
         schedule(tiles),
         lengths,
         tile=tile,
