@@ -103,7 +103,7 @@ def share(
 ) -> Figure:
     """Return how often the points of a run got one of the counted verdicts."""
     counts = verdicts(points_of(record))
-    trials = sum(counts.values())
+    trials = sum(n for verdict, n in counts.items() if verdict != "no comparison")
     hits = sum(counts[v] for v in counted)
     low, high = wilson(hits, trials)
     value = hits / trials if trials else float("nan")
@@ -118,7 +118,11 @@ def share(
         reached=value <= limit if at_most else value >= limit,
         trials=trials,
         hits=hits,
-        details={"verdicts": dict(sorted(counts.items())), "run_id": record.run.run_id},
+        details={
+            "verdicts": dict(sorted(counts.items())),
+            "run_id": record.run.run_id,
+            "host_class": record.run.host_class,
+        },
     )
 
 
@@ -181,7 +185,11 @@ def bare_loop_figures(
                 limit=BARE_LOOP_RATIO,
                 reached=effect.low is not None and effect.low <= BARE_LOOP_RATIO,
                 trials=effect.num_launches,
-                details={"method": effect.method, "run_id": record.run.run_id},
+                details={
+                    "method": effect.method,
+                    "run_id": record.run.run_id,
+                    "host_class": record.run.host_class,
+                },
             )
         )
     overhead = _fixed_overhead(points_of(record))
@@ -215,7 +223,11 @@ def torch_benchmark_figures(
                 limit=TIMER_AGREEMENT,
                 reached=1 / TIMER_AGREEMENT <= effect.value <= TIMER_AGREEMENT,
                 trials=effect.num_launches,
-                details={"seconds_to_one_percent": spent, "run_id": record.run.run_id},
+                details={
+                    "seconds_to_one_percent": spent,
+                    "run_id": record.run.run_id,
+                    "host_class": record.run.host_class,
+                },
             )
         )
     return figures
@@ -251,15 +263,16 @@ def _fixed_overhead(points: Sequence[Point]) -> Figure | None:
     )
 
 
-def write_figures(folder: Path, name: str, figures: Sequence[Figure], host_class: str | None) -> Path:
+def write_figures(folder: Path, name: str, figures: Sequence[Figure]) -> Path:
     """Write figures as JSON for the site; an earlier file of the same name is replaced."""
+    hosts = {str(f.details["host_class"]) for f in figures if f.details.get("host_class")}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     document = {
         "made": utc(),
         "tool_version": __version__,
         "code": {k: v for k, v in code_state().items() if k in ("commit", "dirty")},
-        "host_class": host_class,
+        "host_class": ", ".join(sorted(hosts)) or None,
         "figures": [asdict(f) for f in figures],
         "not_reached": [f.shortfall for f in figures if f.shortfall],
     }

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from paceline.compare import LEADERBOARD_LAUNCHES, Cell, Point, points_of
+from paceline.compare import LEADERBOARD_LAUNCHES, Cell, Point, grade_of, points_of
 from paceline.family import Family, load_family
 from paceline.papers import Paper
 from paceline.stats import (
@@ -47,6 +47,8 @@ class ClaimResult:
     points: tuple[tuple[Mapping[str, Any], Estimate], ...] = ()
     run_id: str | None = None
     host_class: str | None = None
+    grade: str | None = None
+    """Evidence grade of what decided."""
     why: str = ""
 
 
@@ -125,15 +127,20 @@ def _evaluate_one(
         record, estimates = found[0]
         decided = [(params, e, _decide(expect, e)) for params, e in estimates]
         order = ["not reproduced", "inconclusive", "partly", "reproduced"]
-        worst = min(decided, key=lambda d: order.index(d[2]))
+        worst = min(decided, key=lambda d: (order.index(d[2]), _room(expect, d[1])))
+        failed = _failed(record, suite, measure, family)
+        verdict = worst[2]
+        if failed is not None and verdict in ("reproduced", "partly"):
+            verdict = "inconclusive"
         return ClaimResult(
             **common,
-            verdict=worst[2],
-            reason=_few_launches(worst[1]),
+            verdict=verdict,
+            reason=failed or _few_launches(worst[1]),
             worst=worst[1],
             points=tuple((params, e) for params, e, _ in decided),
             run_id=record.run_id,
             host_class=record.run.host_class,
+            grade=grade_of(record.run, min(e.num_launches for _, e in estimates)),
         )
     return ClaimResult(**common, verdict="not run", reason=_why_not_run(claim, suite))
 
@@ -141,7 +148,32 @@ def _evaluate_one(
 def _few_launches(estimate: Estimate) -> str | None:
     if estimate.num_launches < 2 and estimate.low is None:
         return "one launch gives no interval"
+    if estimate.num_launches < LEADERBOARD_LAUNCHES:
+        return f"exploratory: {estimate.num_launches} launches, {LEADERBOARD_LAUNCHES} are asked for"
     return None
+
+
+def _room(expect: Mapping[str, float], estimate: Estimate) -> float:
+    """Return how far an estimate stays on the right side of an expectation; the least decides among equal verdicts."""
+    kind, bound = next(iter(expect.items()))
+    if estimate.low is None or estimate.high is None:
+        return -math.inf
+    if kind == "equal_within":
+        return -max(abs(estimate.low - 1), abs(estimate.high - 1))
+    return bound - estimate.high if kind.endswith("at_most") else estimate.low - bound
+
+
+def _failed(record: RunRecord, suite: str, measure: Mapping[str, Any], family: Family) -> str | None:
+    """Say at how many of the points that a claim selects its technique gave no number; None when at none."""
+    own = [
+        p for p in points_of(record) if p.suite == suite and _selected(p, measure.get("where", {}), family)
+    ]
+    bad = [p.failures[measure["technique"]][0] for p in own if measure["technique"] in p.failures]
+    if not bad:
+        return None
+    return (
+        f"{measure['technique']} failed at {len(bad)} of {len(own)} points: {bad[0].status}: {bad[0].reason}"
+    )
 
 
 def _why_not_run(claim: Mapping[str, Any], suite: str) -> str:

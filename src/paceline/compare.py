@@ -25,14 +25,16 @@ from paceline.store import RunRecord
 from paceline.verdict import Verdict, benjamini_hochberg, judge, rank_intervals
 
 LEADERBOARD_LAUNCHES = 5
+AGREEMENT_WIDTH = 0.5
+"""Widest interval of an effect, relative to it, that can confirm another."""
 GRADES: Mapping[str, str] = {
-    "A": "five or more interleaved launches of committed code, and a second run that agrees",
+    "A": "five or more interleaved launches of committed code, and a second run that agrees on the effect",
     "B": "five or more interleaved launches of committed code",
     "C": "exploratory: fewer launches, or code with uncommitted changes",
     "D": "imported: the raw samples or the provenance are not ours",
 }
 """Evidence grades, best first."""
-WRONG = frozenset({"incorrect", "refused"})
+WRONG = frozenset({"incorrect", "refused", "invalid"})
 """Statuses that cast doubt on a technique's other launches."""
 
 
@@ -258,8 +260,9 @@ def compare_points(
 def confirm(points: Sequence[Point]) -> None:
     """Mark the numbers on which two measurements of the same point agree: what grade A asks for.
 
-    Two runs agree on a technique when the intervals of its effect against the baseline overlap, widened by the
-    metric's margin; the baseline is confirmed with the first technique that is. Only runs of grade B can confirm.
+    Two runs agree on a technique when the intervals of its effect against the baseline overlap and neither is wider
+    than ``AGREEMENT_WIDTH``: intervals that hold everything agree with anything. One run that disagrees undoes it. The
+    baseline is confirmed with the first technique that is. Only runs of grade B can confirm.
     """
     found: dict[tuple[str, str], list[tuple[Point, float, float]]] = {}
     for point in points:
@@ -268,11 +271,15 @@ def confirm(points: Sequence[Point]) -> None:
             if comparison.grade in "AB" and effect.low is not None and effect.high is not None:
                 slack = comparison.margin * (effect.value if comparison.kind == "ratio" else 1.0)
                 ends = (point, effect.low - slack / 2, effect.high + slack / 2)
+                width = effect.high - effect.low
+                if width > AGREEMENT_WIDTH * (abs(effect.value) if comparison.kind == "ratio" else 1.0):
+                    continue
                 found.setdefault((comparison.label, comparison.metric), []).append(ends)
     for (label, metric), measured in found.items():
         for point, low, high in measured:
             others = (m for m in measured if m[0].run.run_id != point.run.run_id)
-            if any(other_low <= high and low <= other_high for _, other_low, other_high in others):
+            agreed = [other_low <= high and low <= other_high for _, other_low, other_high in others]
+            if agreed and all(agreed):
                 point.confirmed |= {(label, metric), (point.baseline, metric)}
 
 

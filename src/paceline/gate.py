@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from paceline.claims import ClaimResult, evaluate
-from paceline.compare import RunComparison, compare_runs, incomparable
+from paceline.compare import WRONG, RunComparison, compare_runs, incomparable
 from paceline.errors import (
     EXIT_INCONCLUSIVE,
     EXIT_INCORRECT,
@@ -15,8 +15,6 @@ from paceline.errors import (
     UserError,
 )
 from paceline.store import Loaded, RunRecord
-
-WRONG = ("incorrect", "refused", "invalid")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,7 +56,7 @@ def set_baseline(loaded: Loaded, record: RunRecord) -> RunRecord:
             same_place = event.data.get("host_class") == record.run.host_class and event.data.get(
                 "runner"
             ) == record.run.runner.get("name")
-            if same_place and suites & set(event.data.get("suites", ())):
+            if same_place and suites & set(event.data.get("suites", ())) and "run_id" in event.data:
                 chosen = str(event.data["run_id"])
     if chosen is None:
         raise UserError(
@@ -85,6 +83,11 @@ def judge_run(record: RunRecord, base: RunRecord, *, margin: float | None = None
             decision.wrong.append(text)
         elif m.status != "ok" and (m.suite, m.block, m.label) in measured:
             decision.lost.append(text)
+    tried = {(m.suite, m.block, m.label) for m in record.measurements}
+    for suite, block, label in sorted(measured - tried):
+        decision.lost.append(
+            f"{suite} {label}: measured by the baseline run at {block}, not tried by this one"
+        )
     comparisons = compare_runs(record, base, margin=margin)
     if not comparisons and not decision.wrong and not decision.lost:
         raise IncomparableError(f"runs {record.run_id} and {base.run_id} share no series")

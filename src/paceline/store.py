@@ -106,15 +106,18 @@ class RecordWriter:
             self.write(run)
 
     def _read_back(self) -> None:
-        """Drop a torn last line and remember what the file already holds."""
+        """Drop a torn last line, and a seal whose sealing did not end; remember what the file already holds."""
         data = self.partial.read_bytes()
-        end = data.rfind(b"\n") + 1
-        if end < len(data):
-            os.truncate(self.partial, end)
-        for raw in data[:end].splitlines():
+        end = 0
+        for raw in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
             line = parse_line(raw.decode())
+            if isinstance(line, Event) and line.kind == "seal":
+                break
+            end += len(raw)
             if isinstance(line, Measurement):
                 self.seen.add(line.record_id)
+        if end < len(data):
+            os.truncate(self.partial, end)
 
     def write(self, *lines: Line) -> None:
         """Append lines; what was written survives the death of this process."""
@@ -135,6 +138,8 @@ class RecordWriter:
             digest = hashlib.sha256(self.partial.read_bytes()).hexdigest()
             self.write(Event(kind="seal", at=utc(), run_id=self.run_id, data={"sha256": digest}))
             os.fsync(self._file)
+            if self.final.exists() and self.final.samefile(self.partial):
+                self.final.unlink()
             os.link(self.partial, self.final)
             _sync_folder(self.final.parent)
             add_to_manifest(self.root, self.final)
@@ -233,12 +238,15 @@ def read_manifest(root: Path) -> dict[str, dict[str, Any]]:
     return entries
 
 
+RECORD_FOLDERS = "[0-9][0-9][0-9][0-9]/[0-9][0-9]"
+"""Year and month: other folders of a store, such as those of jobs, hold no records."""
+
+
 def record_paths(root: Path, *, partial: bool = False) -> list[Path]:
     """List record files in the order of their run ids."""
-    paths = [p for p in root.rglob("*.jsonl") if p.name != MANIFEST]
-    if partial:
-        paths += list(root.rglob(f"*.jsonl{PARTIAL}"))
-    return sorted(paths, key=lambda p: p.name)
+    patterns = [f"{RECORD_FOLDERS}/*.jsonl", *([f"{RECORD_FOLDERS}/*.jsonl{PARTIAL}"] if partial else [])]
+    paths = (p for pattern in patterns for p in root.glob(pattern))
+    return sorted((p for p in paths if p.is_file()), key=lambda p: p.name)
 
 
 def read_record(path: Path) -> RunRecord:
@@ -319,8 +327,9 @@ def load(roots: Sequence[Path], *, partial: bool = False) -> Loaded:
                 loaded.records.append(record)
     for record in loaded.records:
         for event in record.events:
-            if event.kind == "retract":
-                loaded.retracted[str(event.data["run_id"])] = str(event.data["reason"])
+            if event.kind == "retract" and "run_id" in event.data:
+                reason = str(event.data.get("reason") or "no reason given")
+                loaded.retracted[str(event.data["run_id"])] = reason
     loaded.records = [r for r in loaded.records if r.run_id not in loaded.retracted]
     return loaded
 

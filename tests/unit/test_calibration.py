@@ -72,7 +72,7 @@ def test_figures_are_written_with_what_was_not_reached(tmp_path: Path) -> None:
         hits=1,
     )
     bad = replace(good, name="power", value=0.5, limit=0.9, reached=False)
-    path = write_figures(tmp_path / "deep", "fake", [good, bad], "a host")
+    path = write_figures(tmp_path / "deep", "fake", [good, bad])
     document = json.loads(path.read_text())
     assert [f["name"] for f in document["figures"]] == ["alarms", "power"]
     assert len(document["not_reached"]) == 1

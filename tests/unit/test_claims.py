@@ -157,3 +157,52 @@ def test_every_paper_gets_its_worst_verdict_or_the_reason_why_it_has_none() -> N
     }
     assert built.counts() == {"not reproduced": 1, "not run": 2, "outside": 1}
     assert ledger(papers, [good]).rows[0].verdict == "reproduced"
+
+
+def _selected_everywhere() -> dict[str, Any]:
+    return {
+        "id": "faster",
+        "paper": "pccl",
+        "quote": "faster",
+        "scope": "qualitative",
+        "measure": {"metric": "latency", "technique": "ring", "versus": "native"},
+        "expect": {"ratio_at_most": 0.9},
+    }
+
+
+def _two_points(second: list[float] | None, **failure: Any) -> RunRecord:
+    run = factory.make_run()
+    lines = factory.launches(run, "native", [1.0] * 5) + factory.launches(run, "ring", [0.5] * 5)
+    other = {"size_bytes": 8}
+    lines += factory.launches(run, "native", [1.0] * 5, params=other)
+    if second is None:
+        lines.append(factory.measurement(run, "ring", 0, [], params=other, **failure))
+    else:
+        lines += factory.launches(run, "ring", second, params=other)
+    return factory.in_memory(run, lines)
+
+
+def _evaluated(record: RunRecord) -> Any:
+    facts = {"suite": "collectives/example", "family": "collectives", "claims": [_selected_everywhere()]}
+    return evaluate([record], [facts])[0]
+
+
+def test_the_point_with_the_least_room_is_what_is_shown() -> None:
+    result = _evaluated(_two_points([0.8] * 5))
+    assert result.verdict == "reproduced"
+    assert result.worst.value == pytest.approx(0.8)
+    assert result.grade == "B"
+
+
+@pytest.mark.parametrize("status", ["incorrect", "timeout"])
+def test_a_technique_that_failed_at_a_point_reproduces_nothing(status: str) -> None:
+    result = _evaluated(_two_points(None, status=status, reason="it broke"))
+    assert result.verdict == "inconclusive"
+    assert "failed at 1 of 2 points" in result.reason
+
+
+def test_few_launches_are_called_exploratory() -> None:
+    run = factory.make_run()
+    lines = factory.launches(run, "native", [1.0] * 2) + factory.launches(run, "ring", [0.5, 0.51])
+    result = _evaluated(factory.in_memory(run, lines))
+    assert result.grade == "C" and "exploratory: 2 launches" in result.reason

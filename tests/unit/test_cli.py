@@ -154,6 +154,8 @@ MISTAKES = [
     (["run"], "no suite given"),
     (["run", "collectives/all-reduce", "--filter", "ranks=77"], "nothing to run"),
     (["plan", "collectives/all-reduce", "--filter", "ranks=77"], "nothing is left to run"),
+    (["show", "latency"], "a metric of several families"),
+    (["run", "--resume", "/abs/path"], "fits 0 interrupted runs"),
     (["run", "--resume", "none", "--results", "{}"], "fits 0 interrupted runs"),
     (["compare", "none", "--results", "{}"], "has no run 'none'"),
     (["compare", "latest", "--margin", "nan", "--results", "{}"], "'nan' is not a number of at least 0"),
@@ -239,7 +241,9 @@ def test_a_plan_is_printed_as_json_and_as_text() -> None:
     assert invoke(*arguments).output.startswith("2 cases in 1 blocks, ")
 
 
-@pytest.mark.parametrize("name", ["collectives/all-reduce", "ring", "local-cpu", "pccl", "latency"])
+@pytest.mark.parametrize(
+    "name", ["collectives/all-reduce", "ring", "local-cpu", "pccl", "collectives/latency", "wire_bytes"]
+)
 def test_things_are_shown_by_name(name: str) -> None:
     assert isinstance(json.loads(invoke("show", name, "--json").output), dict)
 

@@ -101,6 +101,15 @@ def test_runs_that_disagree_or_are_weak_confirm_nothing(ratio: float, second_run
     assert twice(1.0, ratio, **second_run)[0].grade("ring", "latency") == "B"
 
 
+def test_noise_confirms_nothing() -> None:
+    points = [
+        points_of(record({"native": FAST, "ring": [v * n for v, n in zip(SLOW, NOISY, strict=True)]}))[0]
+        for _ in range(2)
+    ]
+    confirm(points)
+    assert points[0].grade("ring", "latency") == "B"
+
+
 def test_points_of_other_parameters_never_meet() -> None:
     run = factory.make_run()
     lines = factory.launches(run, "native", FAST) + factory.launches(

@@ -71,7 +71,7 @@ def test_merging_refuses_what_does_not_hold_and_takes_the_rest(tmp_path: Path) -
     linked.symlink_to(target)
     cut.write_bytes(b"".join(cut.read_bytes().splitlines(keepends=True)[:-1]))
     factory.simple(ours, run_id=twin.stem, argv=["other"])
-    long = theirs / "long.jsonl"
+    long = theirs / "2026" / "11" / "long.jsonl"
     with long.open("wb") as file:
         file.truncate(MAX_LINE_BYTES + 1)
     added, problems = merge(ours, [theirs])

@@ -297,3 +297,33 @@ def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     path.write_text("")
     with pytest.raises(UserError, match=str(path)):
         check_writable(path)
+
+
+def test_a_run_whose_sealing_failed_can_be_resumed_and_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = factory.make_run()
+    writer = RecordWriter(tmp_path, run)
+    writer.write(*factory.launches(run, "native", [1.0, 1.1]))
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("paceline.store.os.link", refuse)
+        with pytest.raises(InfrastructureError):
+            writer.seal()
+    writer.abandon()
+    again = RecordWriter(tmp_path, run, resume=True)
+    again.write(*factory.launches(run, "native", [1.0, 1.1]))
+    record = read_record(again.seal())
+    assert len(record.measurements) == 2 and record.sealed
+
+
+def test_folders_of_jobs_hold_no_records(tmp_path: Path) -> None:
+    factory.simple(tmp_path)
+    job = tmp_path / "jobs" / "one"
+    job.mkdir(parents=True)
+    (job / "events-0.jsonl").write_text("{}\n")
+    loaded = load([tmp_path])
+    assert len(loaded.records) == 1 and loaded.problems == []

@@ -82,7 +82,7 @@ def calibrate(
         figures = OTHERS[against](runner, store, launches=launches, quiet=silent)
         name = f"{runner}-{against}"
     target = output or (content.checkout_root() or Path.cwd()) / "results" / "calibration"
-    path = write_figures(target, name, figures, None)
+    path = write_figures(target, name, figures)
     if as_json:
         print_json({"figures": [asdict(f) for f in figures], "file": str(path)})
     else:

@@ -106,8 +106,14 @@ def _find(name: str, results: Path | None) -> dict[str, Any]:
     if matches:
         return _technique_card(techniques[matches[0]])
     metrics = {k: v for k, v in _metrics_by_name().items() if name in (k, k.split("/", 1)[1])}
+    if len(metrics) > 1 and name not in metrics:
+        metrics = {k: v for k, v in metrics.items() if not load_family(k.split("/", 1)[0]).internal}
+    if len(metrics) > 1 and name not in metrics:
+        raise UserError(
+            f"'{name}' is a metric of several families", expected=f"one of: {', '.join(sorted(metrics))}"
+        )
     if metrics:
-        return next(iter(metrics.values()))
+        return metrics.get(name) or next(iter(metrics.values()))
     if name in papers:
         return papers[name].model_dump(mode="json", exclude_none=True)
     return _find_record(name, results, {*suites, *runners, *techniques, *papers})

@@ -41,13 +41,14 @@ def export(suites: tuple[str, ...], output: Path, **options: Any) -> None:
 
 @job.command("collect")
 @click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--partly", is_flag=True, help="Seal the record although results are missing.")
 @results_option
-def collect(folder: Path, results: Path | None) -> None:
+def collect(folder: Path, partly: bool, results: Path | None) -> None:
     """Turn the events in a job FOLDER that was run elsewhere into a record."""
     store = results or default_results()
     check_writable(store)
     plan, facts = read_job(folder)
-    outcome = collect_job(folder, plan, facts, store)
+    outcome = collect_job(folder, plan, facts, store, partly=partly)
     counts = ", ".join(f"{n} {status}" for status, n in sorted(outcome.statuses.items()))
     missing = f", {outcome.num_missing} missing" if outcome.num_missing else ""
     click.echo(f"{counts}{missing}; record {outcome.path}")

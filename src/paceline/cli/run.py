@@ -182,7 +182,8 @@ def run(
 
 def _resumed(store: Path, name: str) -> tuple[Plan, dict[str, Any], Path]:
     jobs = store / JOBS
-    found = sorted(p for p in jobs.glob(f"{name}*") if p.is_dir())
+    listed = jobs.iterdir() if jobs.is_dir() else ()
+    found = sorted(p for p in listed if p.is_dir() and p.name.startswith(name))
     if len(found) != 1:
         raise UserError(
             f"'{name}' fits {len(found)} interrupted runs",

@@ -56,7 +56,7 @@ class Collector:
             text = f"{type(error).__name__}: {error}"
             data = {"why": text[:500], "event": str(kind), "label": str(event.get("label"))}
             yield Event(kind="unreadable", at=utc(), run_id=self.run_id, data=data)
-            if kind == "result" and event.get("block") in self._blocks:
+            if kind == "result" and self._known(event):
                 yield from self._case(
                     {
                         **event,
@@ -65,9 +65,17 @@ class Collector:
                     }
                 )
 
+    def _known(self, event: Mapping[str, Any]) -> bool:
+        """Tell whether an event names a case and a launch of the plan."""
+        block = self._blocks.get(str(event.get("block")))
+        labels = [c["label"] for c in block["cases"]] if block else []
+        return event.get("label") in labels and isinstance(event.get("launch"), int)
+
     def _case(self, event: Mapping[str, Any]) -> Iterator[Measurement]:
         block = self._blocks[event["block"]]
-        case = next(c for c in block["cases"] if c["label"] == event["label"])
+        case = next((c for c in block["cases"] if c["label"] == event["label"]), None)
+        if case is None:
+            raise ValueError(f"the plan has no technique '{event['label']}' at this point")
         key = (int(event["launch"]), str(event["block"]), str(event["label"]))
         if key in self.done:
             return

@@ -18,7 +18,7 @@ from paceline.errors import InfrastructureError, UserError
 from paceline.eventfile import read_events
 from paceline.plan import Plan
 from paceline.record import Event, utc
-from paceline.store import PARTIAL, RecordWriter
+from paceline.store import PARTIAL, RecordWriter, record_paths
 
 POLL_S = 0.1
 JOBS = "jobs"
@@ -90,7 +90,9 @@ class Recorder:
         return self.writer
 
     def note(self, kind: Any, data: dict[str, Any]) -> None:
-        """Add an event of the controller's own."""
+        """Add an event of the controller's own; before the host is known there is no record yet."""
+        if self.writer is None and self.collector.host is None:
+            return
         self._open().write(Event(kind=kind, at=utc(), run_id=self._facts["run_id"], data=data))
 
     def finish(self) -> Path:
@@ -99,7 +101,8 @@ class Recorder:
 
     def abandon(self) -> None:
         """Leave the record partial, for ``--resume``."""
-        self._open().abandon()
+        if self.writer is not None:
+            self.writer.abandon()
 
     @property
     def num_missing(self) -> int:
@@ -201,8 +204,23 @@ def tidy(job: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def collect_job(job: Path, plan: Plan, facts: Mapping[str, Any], results: Path) -> Outcome:
-    """Make a record of a job folder that was executed elsewhere."""
+def collect_job(
+    job: Path, plan: Plan, facts: Mapping[str, Any], results: Path, *, partly: bool = False
+) -> Outcome:
+    """Make a record of a job folder that was executed elsewhere.
+
+    Args:
+        job: The folder.
+        plan: Its plan.
+        facts: What was known when it was exported.
+        results: The store.
+        partly: Seal the record although results are missing.
+
+    Raises:
+        UserError: It holds no results, or not all and ``partly`` was not asked for.
+    """
+    if any(p.stem == facts["run_id"] for p in record_paths(results)):
+        raise UserError(f"run {facts['run_id']} was already recorded", where=str(results))
     events = EventTail(job).read()
     if not any(e.get("event") == "host" for e in events):
         raise UserError(
@@ -210,10 +228,17 @@ def collect_job(job: Path, plan: Plan, facts: Mapping[str, Any], results: Path) 
             where=str(job),
             fix=f"sh {job}/run.sh on the machine to measure",
         )
-    recorder = Recorder(results, plan, facts, resume=False)
+    recorder = Recorder(results, plan, facts, resume=True)
     for event in events:
         recorder.take(event)
     missing = recorder.num_missing
+    if missing and not partly:
+        recorder.abandon()
+        raise UserError(
+            f"{missing} of {plan.num_results} results are missing: the job has not ended",
+            where=str(job),
+            fix=f"sh {job}/run.sh does the rest; or collect with --partly, after which nothing can be added",
+        )
     return Outcome(
         run_id=facts["run_id"],
         path=recorder.finish(),

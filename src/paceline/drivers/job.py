@@ -134,6 +134,9 @@ def read_job(folder: Path) -> tuple[Plan, dict[str, Any]]:
             where=str(folder),
             fix="paceline job export SUITE … --output DIR",
         ) from error
+    if not isinstance(facts, dict) or not isinstance(facts.get("run_id"), str):
+        fix = "paceline job export SUITE … --output DIR"
+        raise UserError("it names no run", where=str(folder / "job.json"), fix=fix)
     if plan.sha256 != facts.get("plan_sha256"):
         raise UserError("the plan was changed after the job was made", where=str(folder / "plan.json"))
     return plan, facts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import shorten
@@ -234,6 +235,17 @@ def _notes(points: Sequence[Point]) -> list[str]:
     if flagged:
         notes.append(
             f"{flagged} of {len(counts)} series are bimodal: their median stands for one of two modes"
+        )
+    lost = Counter(
+        (m.suite, label, m.status, m.launch, p.block)
+        for p in points
+        for label, failed in p.failures.items()
+        if label in p.labels
+        for m in failed
+    )
+    if lost:
+        notes.append(
+            f"{len(lost)} launches of techniques that are shown gave no number: see below, or the run's page"
         )
     slowed = sum(1 for p in points for c in p.cells.values() if "throttled" in c.flags)
     if slowed:
