@@ -20,6 +20,8 @@ from paceline.worker.trace import TraceView, read_trace
 _now_ns = time.monotonic_ns
 POLL_S = 0.2
 STACK_WAIT_S = 0.4
+FROZEN_S = 10.0
+"""A gap between two polls that is longer says that the machine itself stood still (a suspended virtual machine)."""
 
 STATES = {
     "R": "running",
@@ -62,6 +64,8 @@ class Hang:
 class Watchdog(threading.Thread):
     """Kills the ranks of a group when one of them makes no progress for longer than its block's limit.
 
+    After the whole machine stood still, limits count from when it went on.
+
     Args:
         job: The job folder with the trace files.
         ranks: Ranks that live on this node.
@@ -75,11 +79,17 @@ class Watchdog(threading.Thread):
         self._limit_s = limit_s
         self._finished = threading.Event()
         self._started_ns = _now_ns()
+        self._woke_ns = self._started_ns
         self.hang: Hang | None = None
 
     def run(self) -> None:
         """Poll until stopped or until a hang was found and ended."""
+        last_ns = _now_ns()
         while not self._finished.wait(POLL_S):
+            now_ns = _now_ns()
+            if (now_ns - last_ns) * 1e-9 > FROZEN_S:
+                self._woke_ns = now_ns
+            last_ns = now_ns
             limit = self._overdue()
             if limit is not None:
                 self.hang = Hang(limit_s=limit)
@@ -102,10 +112,10 @@ class Watchdog(threading.Thread):
         views = self._views()
         if len(views) < len(self._ranks):
             limit = self._limit_s("-|-|start")
-            return limit if (now - self._started_ns) * 1e-9 > limit else None
+            return limit if (now - self._woke_ns) * 1e-9 > limit else None
         for view in views:
             limit = self._limit_s(view.context)
-            if (now - view.call_began_ns) * 1e-9 > limit:
+            if (now - max(view.call_began_ns, self._woke_ns)) * 1e-9 > limit:
                 return limit
         return None
 
