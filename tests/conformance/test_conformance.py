@@ -69,7 +69,7 @@ def test_a_technique_conforms(technique: str, ranks: int, results_at: object) ->
     assert callable(results_at)
     found = [r for r in results_at(ranks) if r.technique == technique]
     assert not [r.problem for r in found if r.problem]
-    if ranks in (2, 4):
+    if ranks == 4:  # every technique supports four ranks; a square grid, say, no two
         assert any(r.status == "ok" for r in found), "it ran nowhere"
 
 
