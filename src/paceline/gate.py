@@ -83,14 +83,14 @@ def judge_run(record: RunRecord, base: RunRecord, *, margin: float | None = None
             decision.wrong.append(text)
         elif m.status != "ok" and (m.suite, m.block, m.label) in measured:
             decision.lost.append(text)
+    comparisons = compare_runs(record, base, margin=margin)
+    if not comparisons and not decision.wrong and not decision.lost:
+        raise IncomparableError(f"runs {record.run_id} and {base.run_id} share no series")
     tried = {(m.suite, m.block, m.label) for m in record.measurements}
     for suite, block, label in sorted(measured - tried):
         decision.lost.append(
             f"{suite} {label}: measured by the baseline run at {block}, not tried by this one"
         )
-    comparisons = compare_runs(record, base, margin=margin)
-    if not comparisons and not decision.wrong and not decision.lost:
-        raise IncomparableError(f"runs {record.run_id} and {base.run_id} share no series")
     bins = {
         "slower": decision.worse,
         "faster": decision.better,

@@ -155,3 +155,10 @@ def test_the_command_ends_with_the_code_of_its_decision(tmp_path: Path) -> None:
     code, shown = gate(tmp_path, written["elsewhere"], "--against", written["base"])
     assert code == EXIT_INCOMPARABLE
     assert "host classes differ" in shown
+
+
+def test_what_the_baseline_measured_and_this_run_did_not_try_is_lost() -> None:
+    run = factory.make_run()
+    decision = judge_run(factory.in_memory(run, factory.launches(run, "native", [1.0] * 5)), BASE)
+    assert any("not tried by this one" in text for text in decision.lost)
+    assert decision.exit_code(strict=False) == EXIT_REGRESSION
