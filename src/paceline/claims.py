@@ -251,8 +251,12 @@ def _other_side(
     where = versus.get("where") or {}
     if not where:
         return point.cells.get((label, measure["metric"])), True
-    changed = {k: family.parameter(k).parse(v) for k, v in where.items() if family.parameter(k)}  # type: ignore[union-attr]
-    wanted = {**point.params, **changed}
+    wanted = dict(point.params)
+    for key, value in where.items():
+        parameter = family.parameter(key)
+        if parameter is None:
+            return None, False
+        wanted[key] = parameter.parse(value)
     for other in everyone:
         if other.suite == point.suite and dict(other.params) == wanted:
             return other.cells.get((label, measure["metric"])), True

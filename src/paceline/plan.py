@@ -33,6 +33,10 @@ LONG_S = 1.0
 """An observation that takes longer is a scenario: it runs once in a launch."""
 
 
+CaseKey = tuple[str, str, str]
+"""Suite, canonical parameters, label."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """What a person asked for on the command line."""
@@ -42,6 +46,8 @@ class Selection:
     filters: tuple[tuple[str, str], ...] = ()
     launches: int | None = None
     seed: int | None = None
+    only: frozenset[CaseKey] | None = None
+    """Only these cases: what a record holds, when it is measured again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +154,11 @@ def _plan_suite(
         reason = "; ".join(problems) or _unrunnable(params, runner)
         cases = []
         for entry in entries:
+            if (
+                selection.only is not None
+                and (suite.name, canonical(params), entry.label) not in selection.only
+            ):
+                continue
             if any(_excluded(rule, params, entry.label, suite) for rule in rules):
                 continue
             why = reason or _unsupported(suite, entry, params, runner)

@@ -42,7 +42,7 @@ def test_the_plan_has_the_point_the_launches_and_the_seed_of_the_record(
 
 def test_an_unchanged_checkout_shows_no_difference_but_its_code(record: RunRecord) -> None:
     plan, suites = plan_again(Target(record=record), None)
-    assert [d for d in differences(record, suites, plan) if not d.startswith("code:")] == []
+    assert [d for d in differences(Target(record=record), suites, plan) if not d.startswith("code:")] == []
 
 
 def test_changed_sources_are_named(record: RunRecord) -> None:
@@ -53,9 +53,18 @@ def test_changed_sources_are_named(record: RunRecord) -> None:
             "techniques": {n: {**f, "sha256": "0" * 64} for n, f in record.run.techniques.items()},
         }
     )
-    found = differences(replace(record, run=run), suites, plan)
+    found = differences(Target(record=replace(record, run=run)), suites, plan)
     assert any("suite calibration/same-work" in line for line in found)
     assert any(line.startswith("technique ") for line in found)
+
+
+def test_only_what_the_record_holds_is_planned_and_what_is_gone_is_named(record: RunRecord) -> None:
+    kept = [m for m in record.measurements if m.role == "baseline"]
+    strange = kept[0].model_copy(update={"label": "my-lab/mine", "record_id": "f" * 16})
+    target = Target(record=replace(record, measurements=(*kept, strange)))
+    plan, suites = plan_again(target, None)
+    assert {c["label"] for b in plan.blocks for c in b["cases"]} == {kept[0].label}
+    assert any("my-lab/mine" in line and "left out" in line for line in differences(target, suites, plan))
 
 
 def test_an_imported_record_is_refused(record: RunRecord) -> None:

@@ -252,13 +252,13 @@ def _check_technique(path: Path) -> None:
 def schema(what: str) -> None:
     """Print the JSON Schema of suite files, runner profiles or record lines."""
     if what == "suite":
-        from paceline.grammar import suite_schema  # noqa: PLC0415
+        from paceline.grammar import suite_schema  # noqa: PLC0415 - only one of the three is asked for
 
         print_json(suite_schema())
     elif what == "runner":
         print_json(runner_schema())
     else:
-        from paceline.record import record_schema  # noqa: PLC0415
+        from paceline.record import record_schema  # noqa: PLC0415 - only one of the three is asked for
 
         print_json(record_schema())
 

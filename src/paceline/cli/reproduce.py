@@ -17,7 +17,9 @@ from paceline.compare import compare_points, compare_runs, incomparable, points_
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.errors import UserError
-from paceline.plan import Plan, Selection, make_plan
+from paceline.family import load_family
+from paceline.grammar import TIERS, TierName
+from paceline.plan import CaseKey, Plan, Selection, canonical, make_plan
 from paceline.profile import load_runner
 from paceline.provenance import code_state, technique_facts
 from paceline.record import Measurement
@@ -32,6 +34,14 @@ class Target:
 
     record: RunRecord
     measurement: Measurement | None = None
+
+    @property
+    def measurements(self) -> Sequence[Measurement]:
+        """All measurements of the run, or those of the point."""
+        if self.measurement is None:
+            return self.record.measurements
+        point = (self.measurement.suite, self.measurement.block)
+        return [m for m in self.record.measurements if (m.suite, m.block) == point]
 
 
 @click.command("reproduce")
@@ -50,7 +60,7 @@ def reproduce(
     """
     target = find_target(load_stores(results), name)
     plan, suites = plan_again(target, launches)
-    changes = differences(target.record, suites, plan)
+    changes = differences(target, suites, plan)
     for line in changes:
         click.echo(f"differs: {line}", err=True)
     if changes and exact:
@@ -110,23 +120,21 @@ def _own(target: Target) -> Target:
 
 
 def plan_again(target: Target, launches: int | None) -> tuple[Plan, list[Suite]]:
-    """Plan the record's suite, tier, runner, seed and point as they were.
+    """Plan what the record holds as it was: its cases, tier, runner and seed.
+
+    Cases that this checkout does not have are left out; ``differences`` names them.
 
     Raises:
-        UserError: A suite or the runner is gone, or the point is no longer in the suite.
+        UserError: A suite or the runner is gone, or none of the cases is left.
     """
-    run, measurement = target.record.run, target.measurement
-    names = [measurement.suite] if measurement is not None else [s["suite"] for s in run.suites]
-    suites = expand_suites(names)
-    filters: tuple[tuple[str, str], ...] = ()
-    if measurement is not None:
-        filters = tuple((k, str(v)) for k, v in sorted(measurement.params.items()) if v is not None)
+    run = target.record.run
+    suites = expand_suites(sorted({m.suite for m in target.measurements}))
     count = launches or 1 + max((m.launch for m in target.record.measurements), default=0)
     selection = Selection(
-        tier=run.tier or "standard",  # type: ignore[arg-type]
-        filters=filters,
+        tier=_tier(run.tier),
         launches=count,
         seed=run.seeds.get("seed"),
+        only=frozenset(case_key(m) for m in target.measurements),
     )
     plan = make_plan(suites, load_runner(content.find_runner(str(run.runner["name"]))), selection)
     if not plan.num_cases:
@@ -134,9 +142,22 @@ def plan_again(target: Target, launches: int | None) -> tuple[Plan, list[Suite]]
     return plan, suites
 
 
-def differences(record: RunRecord, suites: Sequence[Suite], plan: Plan) -> list[str]:
-    """Say in which of code, suites and techniques this checkout differs from the record's."""
-    run, found = record.run, []
+def _tier(name: str | None) -> TierName:
+    """Return a record's tier; records from before tiers were noted are of the standard one."""
+    return next((tier for tier in TIERS if tier == name), "standard")
+
+
+def case_key(m: Measurement) -> CaseKey:
+    """Return what names a measurement's case in a plan; parameters that are younger than it have their default."""
+    family = load_family(m.family)
+    operation = str(m.params.get(family.operation_key, ""))
+    defaults = {p.name: p.default for p in family.parameters_for(operation)}
+    return m.suite, canonical({**defaults, **m.params}), m.label
+
+
+def differences(target: Target, suites: Sequence[Suite], plan: Plan) -> list[str]:
+    """Say in which of code, suites, techniques and cases this checkout differs from the record's."""
+    run, found = target.record.run, []
     here = code_state()
     if here.get("commit") != run.code.get("commit"):
         found.append(f"code: commit {here.get('commit')} here, {run.code.get('commit')} in the record")
@@ -151,6 +172,9 @@ def differences(record: RunRecord, suites: Sequence[Suite], plan: Plan) -> list[
     for name, facts in technique_facts(suites, plan.blocks).items():
         if name in recorded and facts.get("sha256") != recorded[name]:
             found.append(f"technique {name}: the source has changed")
+    planned = {(b["suite"], canonical(b["params"]), c["label"]) for b in plan.blocks for c in b["cases"]}
+    for suite_name, params, label in sorted({case_key(m) for m in target.measurements} - planned):
+        found.append(f"{suite_name} {label} at {params}: not in this checkout, left out")
     return found
 
 
