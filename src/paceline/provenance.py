@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline import content
+from paceline.redaction import redact_source
 from paceline.suite import Suite
 
 MAX_DIFF_BYTES = 256 << 10
@@ -34,7 +35,7 @@ def code_state(root: Path | None = None) -> dict[str, Any]:
         state["diff_sha256"] = hashlib.sha256(text).hexdigest()
         state["changed_files"] = sorted(line[3:] for line in status.splitlines())[:50]
         if len(difference) <= MAX_DIFF_BYTES:
-            state["diff"] = difference
+            state["diff"] = redact_source(difference)
     return state
 
 

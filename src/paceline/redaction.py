@@ -14,6 +14,11 @@ _WORDS = "token|secret|pass|key|cred|auth|cookie|signature"
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
 _URL_USER = re.compile(r"(\w+://)[^/\s@]+@")
 _URL_QUERY = re.compile(rf"([?&][\w.-]*(?:{_WORDS})[\w.-]*=)[^&#\s]+", re.IGNORECASE)
+_ASSIGNED = re.compile(
+    r"""([\w-]*(?:token|secret|passw|api_?key|credential)[\w-]*["']?[ \t]*[:=][ \t]*)"""
+    r"""(["'][^"'\n]+["']|[^\s"'()\[\]{},]{8,}$)""",
+    re.IGNORECASE | re.MULTILINE,
+)
 _BEARER = re.compile(r"\b(bearer\s+)\S+", re.IGNORECASE)
 
 
@@ -30,6 +35,11 @@ def redact(text: str) -> str:
     text = _URL_USER.sub(rf"\1{HIDDEN}@", text)
     text = _URL_QUERY.sub(rf"\1{HIDDEN}", text)
     return _BEARER.sub(rf"\1{HIDDEN}", text)
+
+
+def redact_source(text: str) -> str:
+    """Replace, in source text, also literals that are assigned to a name that says that they are secret."""
+    return _ASSIGNED.sub(rf"\1{HIDDEN}", redact(text))
 
 
 def redact_arguments(arguments: Sequence[str]) -> list[str]:

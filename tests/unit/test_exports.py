@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from pytest_benchmark.stats import Stats
 
 from paceline.cli import application
 from paceline.compare import compare_points, grade_of, incomparable, points_of
@@ -109,7 +110,7 @@ def test_pytest_benchmark_compares_an_export_and_prints_the_mean_of_the_raw_samp
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 7, 8, 13, 40])
 def test_statistics_are_those_that_pytest_benchmark_computes(count: int) -> None:
-    stats = pytest.importorskip("pytest_benchmark.stats").Stats()
+    stats = Stats()
     samples = [((i * 7919) % 104729) / 1e5 + (9.0 if i == 5 else 0.0) for i in range(count)]
     for sample in samples:
         stats.update(sample)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.redaction import names_a_secret, redact, redact_arguments
+from paceline.redaction import names_a_secret, redact, redact_arguments, redact_source
 from paceline.worker.host import allowed_environment
 
 SECRET = st.text("abcXYZ0189+/_-.", min_size=8, max_size=24).map("S3cr3t".__add__)
@@ -70,3 +70,12 @@ def test_only_listed_variables_enter_a_record_and_never_one_that_names_a_secret(
         "TORCH_HUB": "https://me:S3cr3t@host",
     }
     assert allowed_environment(environment) == {"OMP_NUM_THREADS": "1", "TORCH_HUB": "https://…@host"}
+
+
+def test_literals_of_secrets_are_hidden_in_source_and_other_code_is_not() -> None:
+    text = (
+        '+API_TOKEN = "abc123"\n+password: hunter2hunter2\n+rows.sort(key=lambda r: r.token)\n+tokens = 4\n'
+    )
+    hidden = redact_source(text)
+    assert "abc123" not in hidden and "hunter2" not in hidden
+    assert "rows.sort(key=lambda r: r.token)" in hidden and "tokens = 4" in hidden
