@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.families.kernels.accounting import slowdown_on_new_inputs, unaccounted_ns
+from paceline.families.kernels.accounting import (
+    MOST_WITNESSED_NS,
+    clock_allowance_ns,
+    slowdown_on_new_inputs,
+    unaccounted_ns,
+    witnessed_allowance_ns,
+)
 from paceline.families.kernels.conformance import POINTS, points
 from paceline.families.kernels.operation import (
     expected_of,
@@ -137,6 +143,18 @@ def test_hidden_time_shows_and_a_busy_machine_does_not(
     passes: list[int], unaccounted: list[int], expected: float
 ) -> None:
     assert unaccounted_ns(passes, unaccounted) == expected
+
+
+def test_the_technique_that_hides_least_sets_the_allowance_of_all() -> None:
+    assert clock_allowance_ns([([100] * 4, [700_000] * 4), ([100] * 4, [9_000_000] * 4)]) == 1_400_000
+    assert clock_allowance_ns([([100] * 4, [10] * 4)]) == 500_000
+
+
+def test_an_idle_cell_on_a_slow_machine_excuses_late_messages_but_not_without_limit() -> None:
+    assert witnessed_allowance_ns(500_000, []) == 500_000
+    assert witnessed_allowance_ns(500_000, [(1, 100_000)] * 8) == 500_000
+    assert witnessed_allowance_ns(500_000, [(1, 600_000)] * 8) == 1_200_000
+    assert witnessed_allowance_ns(500_000, [(1, 80_000_000)] * 8) == MOST_WITNESSED_NS
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ class Control:
         tensor = torch.tensor([_monotonic_ns() + self._margin_ns], dtype=torch.int64)
         (carrier or self._transport).broadcast(tensor, 0)
         target = int(tensor.item()) - self.clock_offset_ns
-        crowded = self.world_size > len(os.sched_getaffinity(0))
+        crowded = 2 * self.world_size > len(os.sched_getaffinity(0))
         while (now := _monotonic_ns()) < target:
             if crowded:
                 _sched_yield()

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 CLOCK_SHARE = 0.2
 """A pass may take this much longer on the judge's clock than on the cell's, beyond what messages cost."""
 LEAST_ALLOWANCE_NS = 500_000
+MOST_WITNESSED_NS = 3_000_000
+"""A witness cannot excuse more than this, however slow the machine is."""
 LEAST_NEW_PASSES = 4
 MAX_SLOWDOWN = 1.5
 """On inputs that share nothing with earlier ones; more means that results are remembered."""
@@ -33,6 +35,22 @@ def clock_allowance_ns(passes: Sequence[tuple[Sequence[int], Sequence[int]]]) ->
     """
     found = [unaccounted_ns(elapsed, unaccounted) for elapsed, unaccounted in passes if elapsed]
     return max(2.0 * min(found, default=0.0), LEAST_ALLOWANCE_NS)
+
+
+def witnessed_allowance_ns(allowance_ns: float, witness: Sequence[tuple[int, int]]) -> float:
+    """Return what a disputed technique is allowed, once an idle cell has made the same passes in turn with it.
+
+    What messages cost changes with what else the machine does. Someone that computes nothing and hides nothing shows
+    what they cost now.
+
+    Args:
+        allowance_ns: What was allowed before.
+        witness: The idle cell's passes: their nanoseconds, and what the judge waited longer.
+    """
+    if not witness:
+        return allowance_ns
+    passes, unaccounted = zip(*witness, strict=True)
+    return max(allowance_ns, min(2.0 * unaccounted_ns(passes, unaccounted), MOST_WITNESSED_NS))
 
 
 def late(new: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from paceline.families.kernels.accounting import (
     late,
     slowdown_on_new_inputs,
     unaccounted_ns,
+    witnessed_allowance_ns,
 )
 from paceline.families.kernels.cells import DTYPE_NAMES, Cell, Region
 from paceline.families.kernels.operation import (
@@ -38,7 +39,7 @@ from paceline.worker.timing import Series, median
 _perf_ns = time.perf_counter_ns
 
 MEMORY_CALLS = 2
-CLOCK_REPEATS, CLOCK_PASSES = 3, 8
+CLOCK_REPEATS, CLOCK_PASSES = 4, 8
 """Passes that are made again when clocks disagree."""
 
 
@@ -231,17 +232,10 @@ class Arm:
         chosen = [self._next_variation() for _ in range(self.num_sets)]
         changes = [self.point.change(number, index) for number, index in chosen]
         before, _ = self.point.change(*self._next_variation())
-        asked = [*(c for c, _ in changes), before]
-        self.cell.ask({"do": "prepare", "changes": asked, "flush_bytes": self.flush_bytes}, timeout_s=limit)
-        reply = self.cell.run(self.num_sets, timed=True, hot=self.hot, timeout_s=limit)
-        elapsed = int(reply["elapsed_ns"])
+        elapsed, busy, unaccounted = self._timed_pass(self.cell, [*(c for c, _ in changes), before])
         self.pass_ns.append(elapsed)
-        self.busy_ns.append(int(reply["busy_ns"]))
-        awake = min(int(reply["wake_ns"]), WAKE_NS + 2 * elapsed // self.num_sets + self.touch_ns)
-        passed = int(reply["wall_ns"])
-        if self.point.device == "cpu" and reply["ran_ns"] > 0:
-            passed = min(passed, int(reply["ran_ns"]))
-        self.unaccounted_ns.append(passed - elapsed - awake)
+        self.busy_ns.append(busy)
+        self.unaccounted_ns.append(unaccounted)
         if elapsed <= 0:
             raise CaseError("refused", f"a pass took {elapsed} ns")
         compared = self.rng.randrange(self.num_sets)
@@ -259,21 +253,30 @@ class Arm:
         self.num_calls += self.num_sets
         return elapsed * 1e-9 / self.num_sets, 0
 
+    def _timed_pass(self, cell: Cell, changes: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
+        """Run one pass; return its nanoseconds by the cell's clock, those with a core, and what passed here beyond."""
+        limit = self.point.timeout_s
+        cell.ask(
+            {"do": "prepare", "changes": list(changes), "flush_bytes": self.flush_bytes}, timeout_s=limit
+        )
+        reply = cell.run(self.num_sets, timed=True, hot=self.hot, timeout_s=limit)
+        elapsed = int(reply["elapsed_ns"])
+        awake = min(int(reply["wake_ns"]), WAKE_NS + 2 * elapsed // self.num_sets + self.touch_ns)
+        passed = int(reply["wall_ns"])
+        if self.point.device == "cpu" and reply["ran_ns"] > 0:
+            passed = min(passed, int(reply["ran_ns"]))
+        return elapsed, int(reply["busy_ns"]), passed - elapsed - awake
+
     def _try_new_inputs(self) -> None:
         """Time a pass on inputs that share nothing with earlier ones, and choose when to do so again.
 
         Nobody knows their results. A technique that remembers draws is slower here, and cannot tell beforehand when.
         """
-        limit = self.point.timeout_s
         factors = [1.0] * len(self.point.specs[0])
         change = {"variant": 0, "factors": factors, "roll": 0, "new": True}
-        self.cell.ask(
-            {"do": "prepare", "changes": [change] * (self.num_sets + 1), "flush_bytes": self.flush_bytes},
-            timeout_s=limit,
-        )
-        reply = self.cell.run(self.num_sets, timed=True, hot=self.hot, timeout_s=limit)
+        _, busy, _ = self._timed_pass(self.cell, [change] * (self.num_sets + 1))
         count = len(self.pass_ns)
-        self.new_ns.append((count, int(reply["busy_ns"])))
+        self.new_ns.append((count, busy))
         self._next_new = count + 1 + self.rng.randrange(2 + count // 2)
 
     def _next_variation(self) -> tuple[int, int]:
@@ -288,15 +291,23 @@ class Arm:
                 self._seen.add(found)
                 return found
 
-    def result(self, item: Series, allowance_ns: float, ceiling: Mapping[str, Any]) -> dict[str, Any]:
+    def result(
+        self, item: Series, allowance_ns: float, ceiling: Mapping[str, Any], idle: Callable[[], Cell]
+    ) -> dict[str, Any]:
         """Judge the series and measure memory.
+
+        Args:
+            item: The series of this technique.
+            allowance_ns: How much longer than its passes the judge may have waited.
+            ceiling: What the device can do.
+            idle: Starts a cell whose kernel does nothing, to testify when clocks disagree.
 
         Raises:
             CaseError: The technique failed, or its clock does not account for the time that passed.
         """
         if self.failure is not None:
             raise self.failure
-        missing, allowed = self._accounted(allowance_ns)
+        missing, allowed = self._accounted(allowance_ns, idle)
         slowdown = self._slowdown()
         floor = ceiling.get("floor_s")
         if floor and min(item.samples) < floor:
@@ -337,25 +348,42 @@ class Arm:
             },
         }
 
-    def _accounted(self, allowance_ns: float) -> tuple[float, float]:
+    def _accounted(self, allowance_ns: float, idle: Callable[[], Cell]) -> tuple[float, float]:
         """Return the time that the technique's clock does not account for, and what is allowed.
 
-        A busy machine delays messages; passes are repeated before anybody is blamed for that.
+        A busy machine delays messages; before anybody is blamed for that, passes are repeated in turn with those of
+        a cell that does nothing.
 
         Raises:
             CaseError: It is more than allowed, again and again.
         """
-        for repeat in range(CLOCK_REPEATS + 1):
-            allowed = allowance_ns + CLOCK_SHARE * median([float(ns) for ns in self.pass_ns])
-            missing = unaccounted_ns(self.pass_ns, self.unaccounted_ns)
-            if missing <= allowed:
-                return missing, allowed
-            for _ in range(CLOCK_PASSES if repeat < CLOCK_REPEATS else 0):
-                self._observe()
+        share_ns = CLOCK_SHARE * median([float(ns) for ns in self.pass_ns])
+        missing = unaccounted_ns(self.pass_ns, self.unaccounted_ns)
+        if missing <= allowance_ns + share_ns:
+            return missing, allowance_ns + share_ns
+        witness: list[tuple[int, int]] = []
+        cell = idle()
+        try:
+            places = self.point.make(cell, self.draws[:1], self.num_sets)
+            change, _ = self.point.change(0, 0)
+            for _ in range(CLOCK_REPEATS):
+                for _ in range(CLOCK_PASSES):
+                    self._observe()
+                    elapsed, _, unaccounted = self._timed_pass(cell, [change] * (self.num_sets + 1))
+                    witness.append((elapsed, unaccounted))
+                share_ns = CLOCK_SHARE * median([float(ns) for ns in self.pass_ns])
+                allowed = witnessed_allowance_ns(allowance_ns, witness) + share_ns
+                missing = unaccounted_ns(self.pass_ns, self.unaccounted_ns)
+                if missing <= allowed:
+                    return missing, allowed
+            places.region.close()
+        finally:
+            cell.end()
         raise CaseError(
             "refused",
             f"clocks disagree: passes of {min(self.pass_ns) * 1e-6:.3g} ms and more on its own clock "
-            f"kept its judge waiting {missing * 1e-6:.3g} ms longer",
+            f"kept its judge waiting {missing * 1e-6:.3g} ms longer; an idle cell in turn with it is allowed "
+            f"{allowed * 1e-6:.3g} ms",
         )
 
     def _slowdown(self) -> float:

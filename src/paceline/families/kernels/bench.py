@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,22 @@ def _run(
         except CaseError as error:
             _fail(session, block, arm.case, error)
     if ready:
-        _measure(session, block, ready, sets, began, gate_s)
+        _measure(session, block, ready, sets, began, gate_s, lambda: _idle(session, block, nursery))
+
+
+def _idle(session: Session, block: Block, nursery: Nursery) -> Cell:
+    """Start a cell whose kernel does nothing.
+
+    Raises:
+        CaseError: It could not be started.
+    """
+    log = Path("logs") / f"cell-{session.launch}-{block.block}-idle.log"
+    threads = int(block.params["threads"])
+    cell = nursery.start(
+        block.cases[0], device=session.device.torch_type, threads=threads, log=log.absolute()
+    )
+    cell.ask({"do": "load", "idle": True}, timeout_s=0.8 * float(block.protocol["timeout_s"]))
+    return cell
 
 
 def _open(session: Session, block: Block, case: Case, nursery: Nursery) -> Cell:
@@ -173,7 +188,15 @@ def _num_sets(block: Block, point: Point, arms: Sequence[Arm]) -> int:
     return max(1, min(wanted, MAX_SETS, hot, fits))
 
 
-def _measure(session: Session, block: Block, arms: list[Arm], sets: int, began: float, gate_s: float) -> None:
+def _measure(
+    session: Session,
+    block: Block,
+    arms: list[Arm],
+    sets: int,
+    began: float,
+    gate_s: float,
+    idle: Callable[[], Cell],
+) -> None:
     protocol = block.protocol
     limits = Limits(
         order=protocol["order"],
@@ -204,7 +227,7 @@ def _measure(session: Session, block: Block, arms: list[Arm], sets: int, began: 
     for number, (arm, item) in enumerate(zip(arms, series, strict=False)):
         session.begin(block, arm.label, "passes")
         try:
-            result = arm.result(item, allowance, ceiling)
+            result = arm.result(item, allowance, ceiling, idle)
         except CaseError as error:
             _fail(session, block, arm.case, error)
             continue

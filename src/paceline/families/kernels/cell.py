@@ -86,6 +86,16 @@ def _crash(error: BaseException) -> dict[str, Any]:
     }
 
 
+class _Idle:
+    """A kernel that does nothing."""
+
+    def __init__(self, problem: Problem, **options: Any) -> None:
+        pass
+
+    def run(self, *tensors: Tensor) -> None:
+        """Leave the outputs as they are."""
+
+
 class _Cell:
     """One technique with its tensors."""
 
@@ -123,7 +133,10 @@ class _Cell:
         return handler(message)
 
     def do_load(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Import the technique."""
+        """Import the technique; or, for a cell that testifies to what messages cost, a kernel that does nothing."""
+        if message.get("idle"):
+            self.factory = _Idle
+            return {"ok": True}
         config = self.config
         loaded = load(config["module"], config["technique"], "kernels", Path(config["job"]), self.guard)
         if loaded.refusal is not None:
