@@ -19,6 +19,7 @@ from paceline.stats import (
     compare_difference,
     compare_ratio,
     compare_unpaired,
+    compare_unpaired_difference,
     estimate_value,
 )
 from paceline.store import RunRecord
@@ -332,7 +333,9 @@ class RunComparison:
     left: Estimate
     right: Estimate
     effect: Estimate
-    """left / right."""
+    """left / right, or left − right."""
+    kind: str
+    """``ratio`` or ``difference``."""
     q_value: float | None
     verdict: Verdict
     margin: float
@@ -355,7 +358,7 @@ def compare_runs(
 ) -> list[RunComparison]:
     """Compare the series that two runs share; they were not interleaved, which every estimate says."""
     right_points = {(p.suite, json.dumps(dict(p.params), sort_keys=True)): p for p in points_of(right)}
-    drafts: list[tuple[Point, Cell, Cell, float, Estimate]] = []
+    drafts: list[tuple[Point, Cell, Cell, float, Estimate, str]] = []
     for point in points_of(left):
         other = right_points.get((point.suite, json.dumps(dict(point.params), sort_keys=True)))
         if other is None:
@@ -366,10 +369,11 @@ def compare_runs(
             wanted = name in (metrics or margins)
             if not wanted or match is None or match.contract_id != cell.contract_id:
                 continue
-            if load_family(point.family).metric(name).compared_by != "ratio":
-                continue
+            kind = load_family(point.family).metric(name).compared_by
+            compare = compare_unpaired if kind == "ratio" else compare_unpaired_difference
             limit = margin if margin is not None else margins.get(name, 0.0)
-            drafts.append((point, cell, match, limit, compare_unpaired(cell.launches, match.launches)))
+            effect = compare(cell.launches, match.launches)
+            drafts.append((point, cell, match, limit, effect, kind))
     q_values = _adjusted([d[4] for d in drafts])
     return [
         RunComparison(
@@ -382,9 +386,16 @@ def compare_runs(
             left=estimate_value(cell.launches),
             right=estimate_value(match.launches),
             effect=effect,
+            kind=kind,
             q_value=q_value,
-            verdict=judge(effect, margin=limit, better=cell.better, q_value=q_value),
+            verdict=judge(
+                effect,
+                margin=limit,
+                better=cell.better,
+                kind="ratio" if kind == "ratio" else "difference",
+                q_value=q_value,
+            ),
             margin=limit,
         )
-        for (point, cell, match, limit, effect), q_value in zip(drafts, q_values, strict=True)
+        for (point, cell, match, limit, effect, kind), q_value in zip(drafts, q_values, strict=True)
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -112,7 +112,7 @@ def _proportion(side: Launches) -> Estimate:
     pooled = [s for k in sorted(side.samples) for s in side.samples[k]]
     if not pooled:
         pooled = [side.values[k] for k in sorted(side.values)]
-    successes, total = int(sum(pooled)), len(pooled)
+    successes, total = round(sum(pooled)), len(pooled)
     low, high = wilson(successes, total)
     return Estimate(
         value=successes / total, low=low, high=high, method="Wilson", num_launches=len(side.values)
@@ -177,18 +177,20 @@ def _constant_sides(pairs: Sequence[tuple[float, float]]) -> bool:
     return len({a for a, _ in pairs}) == 1 and len({b for _, b in pairs}) == 1
 
 
-def _ratio_with_zeros(pairs: Sequence[tuple[float, float]], warnings: tuple[str, ...] = ()) -> Estimate:
-    equal = all(a == b for a, b in pairs)
-    value = 1.0 if equal else (math.inf if all(b == 0 for _, b in pairs) else 0.0)
-    bounds = (1.0, 1.0) if equal else (None, None)
+def _ratio_with_zeros(pairs: Sequence[tuple[float, float]]) -> Estimate:
+    """Say what a ratio is when values are zero: 1 of equals, 0 of nothing to something, otherwise undefined."""
+    tops, bottoms = (sorted(values) for values in zip(*pairs, strict=True))
+    known = 1.0 if all(a == b for a, b in pairs) else 0.0 if tops[-1] == 0 < bottoms[0] else None
+    value = known
+    if value is None:
+        value = math.inf if tops[0] > 0 == bottoms[-1] else math.nan
     return Estimate(
         value=value,
-        low=bounds[0],
-        high=bounds[1],
-        method="constant" if equal else "undefined: a side is zero",
+        low=known,
+        high=known,
+        method="undefined: a side is zero" if known is None else "constant",
         num_launches=len(pairs),
-        p_value=1.0 if equal else None,
-        warnings=warnings,
+        p_value=known,
     )
 
 
@@ -223,53 +225,68 @@ def compare_difference(technique: Launches, baseline: Launches) -> Estimate:
     )
 
 
-def compare_unpaired(left: Launches, right: Launches) -> Estimate:
-    """Estimate left / right from two runs that did not share launches (Welch's t on logarithms).
+NOT_INTERLEAVED = "not interleaved: the sides were measured at different times"
+"""Travels along with every estimate from two runs: they saw different moments, which no interval can know."""
 
-    The two sides saw different moments of the machine, which the interval cannot know: the warning travels along.
-    """
-    warning = "not interleaved: the sides were measured at different times"
-    if any(v <= 0 for v in (*left.values.values(), *right.values.values())):
-        everything = list(itertools.product(left.values.values(), right.values.values()))
-        return _ratio_with_zeros(everything, (warning,))
-    a = np.log(np.array(list(left.values.values())))
-    b = np.log(np.array(list(right.values.values())))
-    centre = float(np.exp(a.mean() - b.mean())) if a.size and b.size else math.nan
+
+def compare_unpaired(left: Launches, right: Launches) -> Estimate:
+    """Estimate left / right from two runs that did not share launches (Welch's t on logarithms)."""
+    a, b = (np.array(list(side.values.values()), dtype=np.float64) for side in (left, right))
+    if not (a.size and b.size):
+        return _welch(a, b)
+    if (a <= 0).any() or (b <= 0).any():
+        everything = list(itertools.product(a.tolist(), b.tolist()))
+        found = _ratio_with_zeros(everything)
+        return replace(found, num_launches=int(min(a.size, b.size)), warnings=(NOT_INTERLEAVED,))
+    delta = _welch(np.log(a), np.log(b))
+    return replace(
+        delta,
+        value=math.exp(delta.value),
+        low=None if delta.low is None else math.exp(delta.low),
+        high=None if delta.high is None else math.exp(delta.high),
+        method=delta.method.replace("launch", "log launch") if delta.spread else delta.method,
+    )
+
+
+def compare_unpaired_difference(left: Launches, right: Launches) -> Estimate:
+    """Estimate left − right from two runs that did not share launches (Welch's t)."""
+    a, b = (np.array(list(side.values.values()), dtype=np.float64) for side in (left, right))
+    return _welch(a, b)
+
+
+def _welch(a: np.ndarray, b: np.ndarray) -> Estimate:
+    """Estimate the difference of two means."""
     count = int(min(a.size, b.size))
+    delta = float(a.mean() - b.mean()) if count else math.nan
     if count < 2:
+        method = "one launch" if count else "no launch on one side"
         return Estimate(
-            value=centre,
-            low=None,
-            high=None,
-            method="one launch",
-            num_launches=count,
-            warnings=(warning,),
+            value=delta, low=None, high=None, method=method, num_launches=count, warnings=(NOT_INTERLEAVED,)
         )
     variance_a, variance_b = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
     error = math.sqrt(variance_a + variance_b)
-    delta = float(a.mean() - b.mean())
     if error == 0:
         return Estimate(
-            value=centre,
-            low=centre,
-            high=centre,
+            value=delta,
+            low=delta,
+            high=delta,
             method="constant",
             num_launches=count,
             p_value=1.0 if delta == 0 else 0.0,
             spread=0.0,
-            warnings=(warning,),
+            warnings=(NOT_INTERLEAVED,),
         )
     freedom = (variance_a + variance_b) ** 2 / (variance_a**2 / (a.size - 1) + variance_b**2 / (b.size - 1))
     half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
     return Estimate(
-        value=centre,
-        low=math.exp(delta - half),
-        high=math.exp(delta + half),
-        method="Welch's t on log launch statistics",
+        value=delta,
+        low=delta - half,
+        high=delta + half,
+        method="Welch's t on launch statistics",
         num_launches=count,
         p_value=float(2 * stdtr(freedom, -abs(delta / error))),
         spread=error * math.sqrt(count),
-        warnings=(warning,),
+        warnings=(NOT_INTERLEAVED,),
     )
 
 

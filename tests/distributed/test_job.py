@@ -13,6 +13,8 @@ import yaml
 from packaging.requirements import Requirement
 
 import paceline
+from paceline.drivers.job import read_job
+from paceline.errors import UserError
 from paceline.store import RunRecord, read_record
 
 SUITE = {
@@ -134,6 +136,16 @@ def test_running_a_job_twice_measures_nothing_twice(python: Path, suite: Path, t
         subprocess.run(["sh", str(job / "run.sh")], env=environment, timeout=180, check=True)
         events.append((job / "events-0.jsonl").read_text().count('"result"'))
     assert events == [2, 2]
+
+
+def test_a_technique_changed_after_the_export_is_found(suite: Path, tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    paceline_command("job", "export", suite, "--output", job)
+    assert read_job(job)[1]["files"]
+    changed = next((job / "baselines").rglob("native.py"))
+    changed.write_text(changed.read_text() + "# one line more\n")
+    with pytest.raises(UserError, match="is not the file that was exported"):
+        read_job(job)
 
 
 def kinds(record: RunRecord) -> set[tuple[str, str, str, str, str, int]]:

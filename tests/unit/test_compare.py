@@ -168,6 +168,20 @@ def test_runs_are_compared_series_by_series() -> None:
     assert back["ring"] == "faster"
 
 
+def test_a_metric_compared_by_difference_is_compared_between_runs_too() -> None:
+    def run(errors: list[float]) -> RunRecord:
+        facts = factory.make_run().suites[0]
+        made = factory.make_run(suites=[{**facts, "metrics": {"relative_l2_error": 0.001}}])
+        return factory.in_memory(made, factory.launches(made, "ring", errors, metric="relative_l2_error"))
+
+    before, after = run([0.010, 0.0101, 0.0099, 0.010]), run([0.020, 0.0201, 0.0199, 0.020])
+    (worse,) = compare_runs(after, before)
+    assert (worse.kind, worse.verdict.name) == ("difference", "slower")
+    assert worse.effect.value == pytest.approx(0.01, rel=0.02)
+    (same,) = compare_runs(before, before)
+    assert same.verdict.name == "equivalent"
+
+
 def test_series_of_another_contract_or_point_are_not_compared() -> None:
     left = record({"native": FAST})
     run = factory.make_run()

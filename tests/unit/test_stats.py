@@ -18,6 +18,7 @@ from paceline.stats import (
     compare_difference,
     compare_ratio,
     compare_unpaired,
+    compare_unpaired_difference,
     estimate_value,
     launch_statistic,
     wilson,
@@ -97,6 +98,18 @@ def test_two_runs_are_compared_by_welch_and_say_that_they_were_not_interleaved(
     assert "not interleaved" in found.warnings[0]
 
 
+@given(POSITIVE, POSITIVE)
+def test_differences_between_two_runs_are_those_of_welch(left: list[float], right: list[float]) -> None:
+    assume(np.ptp(left) > 1e-6 and np.ptp(right) > 1e-6)
+    found = compare_unpaired_difference(side(left), side(right))
+    test = scipy_stats.ttest_ind(left, right, equal_var=False)
+    interval = test.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-6, abs=1e-9)
+    assert found.p_value == pytest.approx(test.pvalue, rel=1e-6, abs=1e-12)
+    assert found.value == pytest.approx(np.mean(left) - np.mean(right), abs=1e-9)
+    assert "not interleaved" in found.warnings[0]
+
+
 @given(PAIRS)
 def test_swapping_the_sides_inverts_the_ratio(pairs: list[tuple[float, float]]) -> None:
     a, b = side([x for x, _ in pairs]), side([y for _, y in pairs])
@@ -157,6 +170,11 @@ def test_a_side_of_zero_has_no_ratio() -> None:
     assert compare_ratio(side([0.0, 0.0]), side([0.0, 0.0])).value == 1.0
     undefined = compare_ratio(side([1.0, 1.0]), side([0.0, 0.0]))
     assert (undefined.value, undefined.low) == (math.inf, None)
+    nothing = compare_ratio(side([0.0, 0.0]), side([2.0, 3.0]))
+    assert (nothing.value, nothing.low, nothing.high, nothing.p_value) == (0.0, 0.0, 0.0, 0.0)
+    assert compare_unpaired(side([0.0, 0.0]), side([2.0, 3.0, 4.0])).num_launches == 2
+    empty = compare_unpaired(side([]), side([0.0]))
+    assert (empty.low, empty.p_value, empty.num_launches) == (None, None, 0)
     for left, right in (([0.0, 1.0], [1.0, 1.0]), ([1.0, 1.0], [0.0, 1.0])):
         for compare in (compare_ratio, compare_unpaired):
             found = compare(side(left), side(right))

@@ -182,6 +182,7 @@ def _plain_run(c: RunComparison) -> dict[str, Any]:
         "unit": c.unit,
         "left": c.left.value,
         "right": c.right.value,
+        "kind": c.kind,
         "effect": c.effect.value,
         "low": c.effect.low,
         "high": c.effect.high,

@@ -123,7 +123,7 @@ def read_job(folder: Path) -> tuple[Plan, dict[str, Any]]:
     """Return a job folder's plan and the controller's facts.
 
     Raises:
-        UserError: It is not a job folder, or its plan does not fit the digest in its facts.
+        UserError: It is not a job folder, or its plan or a technique does not fit the digest in its facts.
     """
     try:
         plan = Plan(data=json.loads((folder / "plan.json").read_text()))
@@ -139,4 +139,13 @@ def read_job(folder: Path) -> tuple[Plan, dict[str, Any]]:
         raise UserError("it names no run", where=str(folder / "job.json"), fix=fix)
     if plan.sha256 != facts.get("plan_sha256"):
         raise UserError("the plan was changed after the job was made", where=str(folder / "plan.json"))
+    for name, digest in dict(facts.get("files") or {}).items():
+        path = folder / name
+        if ".." in Path(name).parts or not path.is_file() or sha256_file(path) != digest:
+            raise UserError(
+                "a technique of this job is not the file that was exported",
+                where=str(path),
+                expected=f"sha256 {digest}",
+                fix="paceline job export SUITE … --output DIR",
+            )
     return plan, facts

@@ -21,6 +21,8 @@ HIDDEN_PARAMS = ("op",)
 ABSENT = "–"
 MAX_REASON = 60
 """Characters of a failure's reason in a table; the whole of it stands below or on the point's page."""
+LOPSIDED = 0.25
+"""Intervals of logarithms wider than this, relative to the value, are shown by both ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,7 @@ def format_estimate(estimate: Estimate, unit: str) -> str:
         return f"{text} [{format_quantity(estimate.low, unit)}, {format_quantity(estimate.high, unit)}]"
     if estimate.value > 0:
         half = (estimate.high - estimate.low) / 2 / estimate.value
-        if half > 1:
+        if half > LOPSIDED:
             ends = (format_quantity(end, unit) for end in (estimate.low, estimate.high))
             return f"{text} [{', '.join(ends)}]"
         return f"{text} ± {_percent(half)}"
@@ -288,7 +290,7 @@ def run_comparison_table(comparisons: Sequence[RunComparison], left: str, right:
             c.label,
             format_estimate(c.left, c.unit),
             format_estimate(c.right, c.unit),
-            format_effect(c.effect, "ratio"),
+            format_effect(c.effect, c.kind),
             ABSENT if c.q_value is None else f"{c.q_value:.2g}",
             c.verdict.name,
         )

@@ -71,6 +71,7 @@ HARNESS_MODULES = frozenset(
         "oracle",
         "kept",
         "passes",
+        "point",
         "working_set",
     }
 )

@@ -283,6 +283,19 @@ class Session:
         """Announce in the trace what the rank is about to do."""
         self.trace.context(f"{block.block}|{label}|{stage}")
 
+    def emit_result(self, block: Block, case: Case, result: Mapping[str, Any]) -> None:
+        """Report what a case gave; only rank 0 does."""
+        if self.rank == 0:
+            self.events.emit("result", block=block.block, case_id=case.case_id, label=case.label, **result)
+
+    def emit_failure(self, block: Block, case: Case, error: CaseError) -> None:
+        """Report why a case gave nothing."""
+        self.emit_result(
+            block,
+            case,
+            {"status": error.status, "reason": error.reason, "detail": error.detail, "metrics": {}},
+        )
+
 
 __all__ = [
     "Block",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 SETTLE_WINDOW = 5
@@ -45,6 +45,11 @@ class Limits:
     max_samples: int = 2000
     warmup: str | int = "settle"
     warmup_seconds: float = 1.0
+
+    @classmethod
+    def of(cls, protocol: Mapping[str, Any]) -> Limits:
+        """Take them from a suite's protocol."""
+        return cls(**{f.name: protocol[f.name] for f in fields(cls)})
 
 
 @dataclass(slots=True, kw_only=True)

@@ -35,15 +35,7 @@ def run_block(session: Session, block: Block) -> None:
         instance = factory(device, case.label, float(block.params["work_s"]), **case.options)
         arms.append(_Arm(label=case.label, technique=instance, device=device))
     protocol = block.protocol
-    limits = Limits(
-        order=protocol["order"],
-        ci_target=protocol["ci_target"],
-        max_seconds=protocol["max_seconds"],
-        min_samples=protocol["min_samples"],
-        max_samples=protocol["max_samples"],
-        warmup=protocol["warmup"],
-        warmup_seconds=protocol["warmup_seconds"],
-    )
+    limits = Limits.of(protocol)
     rng = random.Random(session.draw_seed("order", block.block))
     watch = Watch(device.telemetry)
     series = measure(
@@ -55,13 +47,13 @@ def run_block(session: Session, block: Block) -> None:
         each_batch=watch.sample,
     )
     for case, item in zip(block.cases, series, strict=True):
-        session.events.emit(
-            "result",
-            block=block.block,
-            case_id=case.case_id,
-            label=case.label,
-            status="ok",
-            metrics={"latency": summarise(item, watch.flags)},
-            telemetry=watch.facts(),
-            correctness={"passed": True, "oracle": "the fake device's work has no output"},
+        session.emit_result(
+            block,
+            case,
+            {
+                "status": "ok",
+                "metrics": {"latency": summarise(item, watch.flags)},
+                "telemetry": watch.facts(),
+                "correctness": {"passed": True, "oracle": "the fake device's work has no output"},
+            },
         )

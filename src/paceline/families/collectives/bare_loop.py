@@ -45,4 +45,5 @@ class BareLoop:
         _all_reduce(buffer, group=group)
         synchronize()
         stop = _perf_ns()
+        self._session.control.barrier()
         return (stop - start) * 1e-9, wall_start + self._session.control.clock_offset_ns

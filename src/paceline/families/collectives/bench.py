@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import torch
@@ -81,7 +80,7 @@ def _gate_all(
         try:
             gated.append((case, _gated(session, block, case, operation, problem)))
         except CaseError as error:
-            _fail(session, block, case, error)
+            session.emit_failure(block, case, error)
     return gated
 
 
@@ -106,12 +105,12 @@ def _prepare(
     for case, passed in gated:
         if case.label in blind:
             reason = f"the oracle would accept known-wrong results for this point: {blind[case.label]}"
-            _fail(session, block, case, CaseError("invalid", reason))
+            session.emit_failure(block, case, CaseError("invalid", reason))
             continue
         try:
             instance, comm = make_instance(session, block, case, problem)
         except CaseError as error:
-            _fail(session, block, case, error)
+            session.emit_failure(block, case, error)
             continue
         arms.append(
             Arm(
@@ -202,7 +201,7 @@ def _remembered(session: Session, key: str, prove: Callable[[], Passed]) -> Pass
 
 def _measure(session: Session, block: Block, arms: list[Arm], began: float, gate_s: float) -> None:
     protocol = block.protocol
-    limits = Limits(**{f.name: protocol[f.name] for f in fields(Limits)})
+    limits = Limits.of(protocol)
     rng = random.Random(session.draw_seed("order", block.block))
     for arm in arms:
         arm.rng = random.Random(rng.random())
@@ -234,7 +233,7 @@ def _measure(session: Session, block: Block, arms: list[Arm], began: float, gate
         try:
             result = _result(session, arm, item, compute.get(arm.label), watch.flags)
         except CaseError as error:
-            _fail(session, block, arm.case, error)
+            session.emit_failure(block, arm.case, error)
             continue
         if beside:
             result["metrics"]["bare_loop_s"] = summarise(series[-1])
@@ -247,7 +246,7 @@ def _measure(session: Session, block: Block, arms: list[Arm], began: float, gate
             "gate_s": gate_s,
             "fixed_s": (prepared - began - gate_s) / len(arms) + _monotonic() - passes_began,
         }
-        _emit(session, block, arm.case, result)
+        session.emit_result(block, arm.case, result)
 
 
 def _result(
@@ -308,20 +307,6 @@ def _result(
             "error_ns": session.control.clock_error_ns,
         },
     }
-
-
-def _fail(session: Session, block: Block, case: Case, error: CaseError) -> None:
-    _emit(
-        session,
-        block,
-        case,
-        {"status": error.status, "reason": error.reason, "detail": error.detail, "metrics": {}},
-    )
-
-
-def _emit(session: Session, block: Block, case: Case, result: dict[str, Any]) -> None:
-    if session.rank == 0:
-        session.events.emit("result", block=block.block, case_id=case.case_id, label=case.label, **result)
 
 
 def _buffer_sets(cache: str, size_bytes: int) -> int:

@@ -9,6 +9,7 @@ _HOST_CLOCK = {
     "synchronise": "device synchronised before start and before stop",
     "start": "all ranks leave together at an instant of rank 0's clock (clock offsets from the fastest ping-pong)",
     "stop": "the technique's call has returned and the device is idle",
+    "after": "no rank verifies before all ranks have stopped",
     "excludes": "filling inputs, poisoning outputs, verification",
     "ranks": "maximum over ranks for each call, then the statistic over calls",
 }
@@ -50,6 +51,7 @@ METRICS: tuple[Metric, ...] = (
             "timer": "host monotonic performance counter",
             "synchronise": "device synchronised before start and before stop",
             "start": "right after an untimed call",
+            "after": "no rank goes on before all ranks have stopped",
             "ranks": "maximum over ranks for each call, then the statistic over calls",
         },
     ),

@@ -1,15 +1,11 @@
-"""One point and one technique at it: draws, calls through the cell, verification of every timed output."""
+"""One technique at a point: calls through its cell, verification of every timed output, accounts of its clock."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
-
-import torch
 
 from paceline.families.kernels.accounting import (
     CLOCK_SHARE,
@@ -20,17 +16,11 @@ from paceline.families.kernels.accounting import (
     unaccounted_ns,
     witnessed_allowance_ns,
 )
-from paceline.families.kernels.cells import DTYPE_NAMES, Cell, Region
+from paceline.families.kernels.cells import Cell
 from paceline.families.kernels.operation import (
     Draw,
-    Operation,
-    TensorSpec,
-    Variation,
-    expected_of,
-    num_variations,
-    variation,
 )
-from paceline.families.kernels.oracle import Check, judge
+from paceline.families.kernels.point import Places, Point
 from paceline.families.kernels.problem import WAKE_NS
 from paceline.worker.memory import peak_bytes, reset_peak
 from paceline.worker.session import Block, Case, CaseError, Session
@@ -41,107 +31,6 @@ _perf_ns = time.perf_counter_ns
 MEMORY_CALLS = 2
 CLOCK_REPEATS, CLOCK_PASSES = 4, 8
 """Passes that are made again when clocks disagree."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Places:
-    """Where a point's outputs arrive."""
-
-    region: Region
-    outputs: list[list[dict[str, Any]]]
-    """For each working set: the place of each output."""
-    weight_bytes: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """One operation at one point."""
-
-    operation: Operation
-    params: Mapping[str, Any]
-    dtype: torch.dtype
-    device: str
-    timeout_s: float
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    @cached_property
-    def specs(self) -> tuple[list[TensorSpec], list[TensorSpec]]:
-        """Specifications of inputs and outputs."""
-        return self.operation.tensors(self.params, self.dtype)
-
-    @cached_property
-    def num_variations(self) -> int:
-        """Different inputs that one draw gives."""
-        return num_variations(self.operation, self.params, self.dtype)
-
-    def draw_one(self, seed: int, magnitude: float = 1.0) -> Draw:
-        """Draw inputs and compute their results."""
-        return self.operation.draw(
-            self.params, self.dtype, seed=seed, magnitude=magnitude, device=self.device
-        )
-
-    def draw(self, seeds: Sequence[int]) -> list[Draw]:
-        """Draw once for each seed."""
-        return [self.draw_one(s) for s in seeds]
-
-    def shape_facts(self) -> dict[str, Any]:
-        """Return the parameters that name the point in a reason."""
-        return {k: v for k, v in self.params.items() if k not in ("op", "threads")}
-
-    def make(self, cell: Cell, draws: Sequence[Draw], num_sets: int) -> Places:
-        """Let a cell make an instance for this point, with the draws' inputs and some working sets."""
-        inputs, outputs = self.specs
-        needed = len(draws) * Region.bytes_for(inputs) + num_sets * Region.bytes_for(outputs)
-        region = Region(needed)
-        variants = []
-        for draw in draws:
-            places = [region.place(s.shape, s.dtype) for s in inputs]
-            for place, tensor in zip(places, draw.inputs, strict=True):
-                region.view(place).copy_(tensor)
-            variants.append(places)
-        found = [[region.place(s.shape, s.dtype) for s in outputs] for _ in range(num_sets)]
-        reply = cell.ask(
-            {
-                "do": "make",
-                "operation": self.operation.name,
-                "dtype": DTYPE_NAMES[self.dtype],
-                "params": dict(self.params),
-                "variants": variants,
-                "num_weights": self.operation.num_weights,
-                "rolled": self.operation.rolled,
-                "region_bytes": region.size,
-            },
-            timeout_s=self.timeout_s,
-            descriptors=[region.descriptor],
-        )
-        shapes = [{"shape": list(s.shape), "dtype": DTYPE_NAMES[s.dtype]} for s in outputs]
-        cell.ask({"do": "sets", "count": num_sets, "outputs": shapes}, timeout_s=self.timeout_s)
-        return Places(region=region, outputs=found, weight_bytes=reply["weight_bytes"])
-
-    def change(self, number: int, index: int) -> tuple[dict[str, Any], Variation]:
-        """Return a variation of a draw as the cell needs it, and as the oracle does."""
-        changed = variation(self.operation, self.params, self.dtype, index)
-        return {"variant": number, "factors": list(changed.factors), "roll": changed.roll}, changed
-
-    def checked_call(
-        self, cell: Cell, places: Places, draws: Sequence[Draw], number: int, index: int
-    ) -> str | None:
-        """Run one untimed call and judge it; return what was wrong."""
-        change, changed = self.change(number, index)
-        cell.ask({"do": "prepare", "changes": [change, change]}, timeout_s=self.timeout_s)
-        cell.run(1, timed=False, timeout_s=self.timeout_s)
-        fetched = cell.ask(
-            {"do": "fetch", "places": places.outputs[:1], "compare": [0]}, timeout_s=self.timeout_s
-        )
-        if fetched["changed_input"] is not None:
-            return f"the input '{self.specs[0][fetched['changed_input']].name}' was changed"
-        return self.judged(places, 0, draws[number], changed).reason
-
-    def judged(self, places: Places, number: int, draw: Draw, changed: Variation) -> Check:
-        """Judge the outputs of one working set."""
-        outputs = [places.region.view(p).to(self.device) for p in places.outputs[number]]
-        names = [s.name for s in self.specs[1]]
-        return judge(expected_of(self.operation, draw, changed), outputs, changed.output_factors, names)
 
 
 class Arm:

@@ -13,11 +13,12 @@ from typing import Any
 
 from paceline.families.kernels import ceilings
 from paceline.families.kernels.accounting import clock_allowance_ns
-from paceline.families.kernels.arm import Arm, Point
+from paceline.families.kernels.arm import Arm
 from paceline.families.kernels.cells import Cell, Nursery
 from paceline.families.kernels.gate import gate
 from paceline.families.kernels.operations import OPERATIONS
 from paceline.families.kernels.oracle import blind_spots
+from paceline.families.kernels.point import Point
 from paceline.families.kernels.problem import TORCH_DTYPES
 from paceline.families.kernels.scenario import run_tile_choice
 from paceline.families.kernels.torch_benchmark import TorchBenchmarkArm, seconds_to_interval
@@ -102,7 +103,7 @@ def _run(
                 )
             )
         except CaseError as error:
-            _fail(session, block, case, error)
+            session.emit_failure(block, case, error)
     gate_s = _monotonic() - began
     ready: list[Arm] = []
     if not arms:
@@ -113,7 +114,7 @@ def _run(
             arm.allocate(sets)
             ready.append(arm)
         except CaseError as error:
-            _fail(session, block, arm.case, error)
+            session.emit_failure(block, arm.case, error)
     if ready:
         _measure(session, block, ready, sets, began, gate_s, lambda: _idle(session, block, nursery))
 
@@ -159,10 +160,10 @@ def _run_scenario(session: Session, block: Block, nursery: Nursery, cells: dict[
             cells[case.label] = _open(session, block, case, nursery)
             ready.append(case)
         except CaseError as error:
-            _fail(session, block, case, error)
+            session.emit_failure(block, case, error)
     if ready:
         for case, result in zip(ready, run_tile_choice(session, block, cells, ready), strict=True):
-            _emit(session, block, case, result)
+            session.emit_result(block, case, result)
 
 
 def point_bytes(point: Point) -> int:
@@ -198,15 +199,7 @@ def _measure(
     idle: Callable[[], Cell],
 ) -> None:
     protocol = block.protocol
-    limits = Limits(
-        order=protocol["order"],
-        ci_target=protocol["ci_target"],
-        max_seconds=protocol["max_seconds"],
-        min_samples=protocol["min_samples"],
-        max_samples=protocol["max_samples"],
-        warmup=protocol["warmup"],
-        warmup_seconds=protocol["warmup_seconds"],
-    )
+    limits = Limits.of(protocol)
     prepared = _monotonic()
     for arm in arms:
         _set_cache_policy(arm, str(protocol["cache"]), sets)
@@ -229,7 +222,7 @@ def _measure(
         try:
             result = arm.result(item, allowance, ceiling, idle)
         except CaseError as error:
-            _fail(session, block, arm.case, error)
+            session.emit_failure(block, arm.case, error)
             continue
         result["metrics"]["latency"] = summarise(item, watch.flags)
         result["telemetry"] = watch.facts()
@@ -244,7 +237,7 @@ def _measure(
             "gate_s": gate_s,
             "calls_per_sample": sets,
         }
-        _emit(session, block, arm.case, result)
+        session.emit_result(block, arm.case, result)
 
 
 def _set_cache_policy(arm: Arm, policy: str, sets: int) -> None:
@@ -261,16 +254,3 @@ def _add_torch_benchmark(
         "paceline": seconds_to_interval(own.samples, arm.costs_s),
         "torch": seconds_to_interval(theirs.samples, beside.costs_s),
     }
-
-
-def _fail(session: Session, block: Block, case: Case, error: CaseError) -> None:
-    _emit(
-        session,
-        block,
-        case,
-        {"status": error.status, "reason": error.reason, "detail": error.detail, "metrics": {}},
-    )
-
-
-def _emit(session: Session, block: Block, case: Case, result: dict[str, Any]) -> None:
-    session.events.emit("result", block=block.block, case_id=case.case_id, label=case.label, **result)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import torch
 
-from paceline.families.kernels.arm import Point
 from paceline.families.kernels.cells import Cell
 from paceline.families.kernels.operation import num_variations
+from paceline.families.kernels.point import Point
 from paceline.worker.session import CaseError
 
 MAGNITUDES = (1e-3, 1.0, 1e3)

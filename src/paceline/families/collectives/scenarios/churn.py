@@ -28,11 +28,9 @@ LIMIT_S = 25.0
 def run_case(session: Session, block: Block, case: Case) -> None:
     """Play the script once with one technique and emit its result."""
     try:
-        result = _play(session, block, case)
+        session.emit_result(block, case, _play(session, block, case))
     except CaseError as error:
-        result = {"status": error.status, "reason": error.reason, "detail": error.detail, "metrics": {}}
-    if session.rank == 0:
-        session.events.emit("result", block=block.block, case_id=case.case_id, label=case.label, **result)
+        session.emit_failure(block, case, error)
 
 
 def _play(session: Session, block: Block, case: Case) -> dict[str, Any]:

@@ -46,12 +46,12 @@ def run_case(session: Session, block: Block, case: Case) -> None:
     try:
         result = _play(session, block, case, peers)
     except CaseError as error:
-        result = {"status": error.status, "reason": error.reason, "detail": error.detail, "metrics": {}}
+        session.emit_failure(block, case, error)
+    else:
+        session.emit_result(block, case, result)
     finally:
         for peer in peers:
             peer.end()
-    if session.rank == 0:
-        session.events.emit("result", block=block.block, case_id=case.case_id, label=case.label, **result)
 
 
 def _play(session: Session, block: Block, case: Case, peers: list[PeerProcess]) -> dict[str, Any]:
