@@ -116,6 +116,8 @@ def _evaluate_one(
     }
     found: list[tuple[RunRecord, list[tuple[Mapping[str, Any], Estimate]]]] = []
     for record, candidates in points:
+        if claim.get("needs") not in (None, record.run.runner.get("device")):
+            continue
         own = [p for p in candidates if p.suite == suite and _selected(p, measure.get("where", {}), family)]
         estimates = _estimates(own, candidates, measure, versus_map, family, next(iter(expect)))
         if estimates:
@@ -177,6 +179,8 @@ def _failed(record: RunRecord, suite: str, measure: Mapping[str, Any], family: F
 
 
 def _why_not_run(claim: Mapping[str, Any], suite: str) -> str:
+    if claim.get("needs") is not None:
+        return f"needs {claim['needs']}: paceline run {suite} --tier full --runner local-{claim['needs']}"
     where = claim["measure"].get("where", {})
     link = str(where.get("link", ""))
     runner = "netns-cpu" if link not in ("", "loopback") else "local-cpu"

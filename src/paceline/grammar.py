@@ -139,6 +139,9 @@ class Claim(FileModel):
     )
     measure: Measure = Field(description="The numbers that stand for the statement.")
     expect: Expect = Field(description="What they must fulfil.")
+    needs: Literal["cuda", "rocm", "npu"] | None = Field(
+        None, description="The device that the claim is about; runs on others say nothing about it."
+    )
     why: str = Field("", description="How the measured thing stands for the paper's statement.")
 
 

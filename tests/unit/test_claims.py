@@ -72,6 +72,19 @@ def test_the_whole_interval_decides(expect: dict[str, float], ratio: float, nois
     assert verdict(expect, record(ratio, noise=noise)).verdict == name
 
 
+def test_a_claim_about_a_device_is_decided_by_runs_on_it_alone() -> None:
+    wanted = {**claim({"ratio_at_most": 0.8}), "needs": "cuda"}
+    here = record(0.5)
+    (result,) = evaluate([here], facts(wanted))
+    assert (result.verdict, (result.reason or "").split(":")[0]) == ("not run", "needs cuda")
+    there = factory.make_run(runner={"name": "local-cuda", "device": "cuda"})
+    lines = factory.launches(there, "native", [1.0] * 5) + factory.launches(
+        there, "ring", [0.5, 0.51] * 2 + [0.5]
+    )
+    (result,) = evaluate([here, factory.in_memory(there, lines)], facts(wanted))
+    assert (result.verdict, result.run_id) == ("reproduced", there.run_id)
+
+
 def test_one_launch_reproduces_nothing() -> None:
     found = verdict({"ratio_at_most": 0.8}, record(0.5, launches=1))
     assert (found.verdict, found.reason) == ("inconclusive", "one launch gives no interval")

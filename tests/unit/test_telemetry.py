@@ -93,6 +93,30 @@ def test_flags_travel_with_the_series() -> None:
     assert "throttled" in summarise(series, watch.flags)["flags"]
 
 
+def flags_of(device: FakeDevice, labels: str) -> list[list[str]]:
+    series = measure(
+        [Arm(device, label) for label in labels],
+        LIMITS,
+        clock_ns=device.clock_ns,
+        gather=lambda rows: [rows],
+        rng=random.Random(1),
+        each_batch=lambda: None,
+    )
+    return [summarise(s)["flags"] for s in series]
+
+
+def test_caches_that_another_technique_has_emptied_are_noticed() -> None:
+    cold = FakeDevice({"sample_noise": 0.01, "evict_factor": 1.2})
+    assert all("carry-over" in flags for flags in flags_of(cold, "ab"))
+
+
+def test_independent_calls_and_drift_are_not_taken_for_carry_over() -> None:
+    for settings in ({}, {"drift_per_second": 0.5}, {"sample_noise": 0.2}):
+        device = FakeDevice({"sample_noise": 0.01, **settings})
+        assert not any("carry-over" in flags for flags in flags_of(device, "ab"))
+    assert not any("carry-over" in flags for flags in flags_of(FakeDevice({"evict_factor": 1.2}), "a"))
+
+
 def test_an_idle_clock_is_no_throttling() -> None:
     readings = iter(
         [{"clock_hz": 2e9, "throttle": [], "idle": False}, {"clock_hz": 3e8, "throttle": [], "idle": True}]

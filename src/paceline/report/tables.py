@@ -21,6 +21,12 @@ HIDDEN_PARAMS = ("op",)
 ABSENT = "–"
 MAX_REASON = 60
 """Characters of a failure's reason in a table; the whole of it stands below or on the point's page."""
+FLAGS = {
+    "bimodal": "bimodal: their median stands for one of two modes",
+    "carry-over": "not independent of what ran before them (carry-over): caches, or work left behind",
+    "throttled": "from blocks in which the device lowered its clock",
+}
+"""What a note says of series with a flag."""
 LOPSIDED = 0.25
 """Intervals of logarithms wider than this, relative to the value, are shown by both ends."""
 
@@ -233,11 +239,10 @@ def _notes(points: Sequence[Point]) -> list[str]:
     notes = []
     grades = {grade_of(p.run, len(c.values)) for p in points for c in p.cells.values()}
     notes += [f"grade {grade}: {GRADES[grade]}" for grade in ("C", "D") if grade in grades]
-    flagged = sum(1 for p in points for c in p.cells.values() if "bimodal" in c.flags)
-    if flagged:
-        notes.append(
-            f"{flagged} of {len(counts)} series are bimodal: their median stands for one of two modes"
-        )
+    for flag, meaning in FLAGS.items():
+        flagged = sum(1 for p in points for c in p.cells.values() if flag in c.flags)
+        if flagged:
+            notes.append(f"{flagged} of {len(counts)} series are {meaning}")
     lost = Counter(
         (m.suite, label, m.status, m.launch, p.block)
         for p in points

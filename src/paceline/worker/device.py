@@ -28,6 +28,7 @@ FAKE_DEFAULTS: Mapping[str, float] = {
     "drift_per_second": 0.0,
     "throttle_after_s": math.inf,
     "throttle_factor": 1.0,
+    "evict_factor": 1.0,
 }
 """Noise model of the fake device: standard deviations of log-normal factors, and relative drifts."""
 
@@ -166,6 +167,8 @@ class FakeDevice:
         self._random = random.Random(seed)
         self._launch = launch
         self._factors: dict[str, float] = {}
+        self._last_stream: str | None = None
+        """Whose data the caches hold."""
         self._now_ns = 0
 
     def clock_ns(self) -> int:
@@ -190,6 +193,9 @@ class FakeDevice:
         factor *= 1.0 + settings["drift_per_second"] * self._now_ns * 1e-9
         if self.throttled:
             factor *= settings["throttle_factor"]
+        if stream != self._last_stream:
+            factor *= settings["evict_factor"]
+        self._last_stream = stream
         self._now_ns += round(seconds * factor * 1e9)
 
     @property

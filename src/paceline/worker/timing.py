@@ -268,6 +268,34 @@ def bimodal(samples: Sequence[float]) -> bool:
     return found
 
 
+CARRY_OVER_Z = 4.0
+CARRY_OVER_SHARE = 0.05
+CARRY_OVER_SAMPLES = 8
+
+
+def carry_over(samples: Sequence[float], positions: Sequence[int]) -> bool:
+    """Flag calls whose time depends on who ran before: on caches that another technique filled, or work it left behind.
+
+    Calls right after one of the same technique are held against those right after another's. The flag is raised when
+    the medians of the two groups differ by more than a twentieth and a rank-sum test (Mann and Whitney 1947, normal
+    approximation) puts the groups four standard deviations apart.
+    """
+    if len(positions) != len(samples):
+        return False
+    own = set(positions)
+    after_own = [s for s, p in zip(samples, positions, strict=True) if p - 1 in own]
+    after_other = [s for s, p in zip(samples, positions, strict=True) if p - 1 not in own and p > 0]
+    few, many = len(after_own), len(after_other)
+    if min(few, many) < CARRY_OVER_SAMPLES:
+        return False
+    ratio = median(after_other) / max(median(after_own), 1e-18)
+    ordered = sorted([(s, 0) for s in after_own] + [(s, 1) for s in after_other])
+    ranks = sum(rank for rank, (_, group) in enumerate(ordered, 1) if group == 0)
+    expected, spread = few * (few + many + 1) / 2, math.sqrt(few * many * (few + many + 1) / 12)
+    apart = abs(ranks - expected) / spread >= CARRY_OVER_Z
+    return apart and abs(math.log(max(ratio, 1e-18))) > CARRY_OVER_SHARE
+
+
 def summarise(series: Series, flags: Sequence[str] = ()) -> dict[str, Any]:
     """Return a series as plain data for an event, with flags that travel with the numbers."""
     ranks = list(zip(*series.per_rank, strict=True)) if series.per_rank else []
@@ -278,7 +306,11 @@ def summarise(series: Series, flags: Sequence[str] = ()) -> dict[str, Any]:
         "warmup": series.warmup,
         "warmup_reason": series.warmup_reason,
         "stop_reason": series.stop_reason,
-        "flags": [*(["bimodal"] if bimodal(series.samples) else []), *flags],
+        "flags": [
+            *(["bimodal"] if bimodal(series.samples) else []),
+            *(["carry-over"] if carry_over(series.samples, series.positions) else []),
+            *flags,
+        ],
         "cross_rank": {
             "median_of_rank_max": medians[-1] if medians else None,
             "median_of_rank_min": medians[0] if medians else None,

@@ -228,7 +228,11 @@ def _measure(
         result["telemetry"] = watch.facts()
         if beside:
             _add_torch_benchmark(result, arm, item, beside[number], series[len(arms) + number])
-        result["ceilings"] = ceilings.describe(block.params, ceiling, median(item.samples))
+        held = result["ceilings"] = ceilings.describe(block.params, ceiling, median(item.samples))
+        if "fraction_of_datasheet" in held:
+            result["metrics"]["datasheet_fraction"] = {"samples": [held["fraction_of_datasheet"]]}
+        else:
+            result["absent"]["datasheet_fraction"] = held["datasheet_reason"]
         result["harness"] = {
             "prepare_s": prepared - began,
             "measure_s": timed - prepared,

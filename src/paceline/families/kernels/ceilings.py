@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from paceline.families.kernels.datasheets import Datasheet, datasheet_of
 from paceline.families.kernels.problem import TORCH_DTYPES
-from paceline.families.kernels.workloads import WORKLOADS
+from paceline.families.kernels.workloads import WORKLOADS, Workload
 from paceline.worker.session import Block, Session
 
 _perf_ns = time.perf_counter_ns
@@ -74,6 +75,8 @@ def of_block(session: Session, block: Block) -> dict[str, Any]:
     cold = str(block.protocol["cache"]).startswith("cold")
     memory = workload.traffic(block.params) / (SAFETY * found["bytes_per_s"]) if cold else 0.0
     found["floor_s"] = max(compute, memory)
+    name = session.device.describe().get("name")
+    found["datasheet"] = datasheet_of(name, kind=session.device.torch_type, threads=threads)
     return found
 
 
@@ -125,6 +128,25 @@ def describe(params: Mapping[str, Any], ceiling: Mapping[str, Any], latency_s: f
         "model": "max(operations / calibrated matrix product, compulsory bytes / calibrated copy)",
         "binding": "compute" if compute >= memory else "memory",
         "fraction_of_calibrated": model / latency_s if latency_s > 0 else None,
-        "datasheet": None,
-        "datasheet_reason": "the device is not in the table of datasheets",
+        **_against_datasheet(ceiling.get("datasheet"), str(params["dtype"]), workload, params, latency_s),
     }
+
+
+def _against_datasheet(
+    sheet: Datasheet | None, dtype: str, workload: Workload, params: Mapping[str, Any], latency_s: float
+) -> dict[str, Any]:
+    """Return the datasheet's rates and the fraction of them that a kernel reached, or the reason why there is none."""
+    if sheet is None:
+        return {"datasheet": None, "datasheet_reason": "the device is not in the table of datasheets"}
+    rate = sheet.flops_per_s.get(dtype)
+    facts = {
+        "name": sheet.name,
+        "flops_per_s": rate,
+        "bytes_per_s": sheet.bytes_per_s,
+        "source": sheet.source,
+    }
+    if rate is None or sheet.bytes_per_s is None:
+        missing = f"operations in {dtype}" if rate is None else "memory"
+        return {"datasheet": facts, "datasheet_reason": f"no published rate of {missing}"}
+    model = max(workload.flops(params) / rate, workload.traffic(params) / sheet.bytes_per_s)
+    return {"datasheet": facts, "fraction_of_datasheet": model / latency_s if latency_s > 0 else None}

@@ -39,6 +39,16 @@ METRICS: tuple[Metric, ...] = (
         margin=0.02,
     ),
     Metric(
+        name="datasheet_fraction",
+        unit="ratio",
+        better="higher",
+        doc="Share of the vendor's rate that a kernel reaches, of operations or of memory, whichever binds.",
+        contract={
+            "model": "max(operations / rate of the dtype, compulsory bytes / rate of memory), over the median latency",
+            "rates": "dense, from the vendor's datasheet; absent where none is listed",
+        },
+    ),
+    Metric(
         name="torch_benchmark_s",
         unit="s",
         better="lower",

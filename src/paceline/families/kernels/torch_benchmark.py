@@ -45,8 +45,8 @@ class TorchBenchmarkArm:
         return float(reply["mean_s"]), 0
 
 
-def seconds_to_interval(samples: Sequence[float], costs_s: Sequence[float]) -> float | None:
-    """Return what it cost until the median was known to one per cent; None when it never was.
+def seconds_to_interval(samples: Sequence[float], costs_s: Sequence[float]) -> dict[str, float | bool]:
+    """Return what it cost until the median was known to one per cent, or all that was spent without reaching it.
 
     Args:
         samples: In the order in which they were taken.
@@ -55,5 +55,5 @@ def seconds_to_interval(samples: Sequence[float], costs_s: Sequence[float]) -> f
     own = costs_s[len(costs_s) - len(samples) :]
     for count in range(6, len(samples) + 1):
         if relative_half_width(samples[:count]) <= INTERVAL:
-            return sum(own[:count])
-    return None
+            return {"seconds": sum(own[:count]), "reached": True}
+    return {"seconds": sum(own), "reached": False}
