@@ -66,6 +66,7 @@ HARNESS_MODULES = frozenset(
         "cell",
         "cells",
         "channel",
+        "early",
         "gate",
         "nursery",
         "oracle",

@@ -7,7 +7,6 @@ import mmap
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paceline.families.kernels import early
 from paceline.families.kernels.channel import Channel, ChannelClosedError
 from paceline.families.kernels.operation import TensorSpec
 from paceline.worker.session import Case, CaseError
@@ -75,14 +75,7 @@ class Nursery:
     """The process that cells are forked from; one for a launch."""
 
     def __init__(self) -> None:
-        self._channel, theirs = Channel.pair()
-        environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "paceline.families.kernels.nursery", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            env=environment,
-        )
-        theirs.close()
+        self._process, self._channel = early.take()
 
     def start(self, case: Case, *, device: str, threads: int, log: Path) -> Cell:
         """Start a cell for one technique.

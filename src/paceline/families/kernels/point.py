@@ -21,6 +21,9 @@ from paceline.families.kernels.operation import (
 )
 from paceline.families.kernels.oracle import Check, judge
 
+KEPT_BYTES = 32 << 20
+"""Draws of larger points are made anew for every technique: their float64 results would fill the memory."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Places:
@@ -41,7 +44,8 @@ class Point:
     dtype: torch.dtype
     device: str
     timeout_s: float
-    facts: dict[str, Any] = field(default_factory=dict)
+    known: dict[tuple[Any, ...], Draw] = field(default_factory=dict)
+    """Draws that other techniques of the block were proven on."""
 
     @cached_property
     def specs(self) -> tuple[list[TensorSpec], list[TensorSpec]]:
@@ -54,10 +58,16 @@ class Point:
         return num_variations(self.operation, self.params, self.dtype)
 
     def draw_one(self, seed: int, magnitude: float = 1.0) -> Draw:
-        """Draw inputs and compute their results."""
-        return self.operation.draw(
+        """Draw inputs and compute their results; small draws are kept for the block's other techniques."""
+        key = (*sorted(self.params.items()), seed, magnitude)
+        if key in self.known:
+            return self.known[key]
+        draw = self.operation.draw(
             self.params, self.dtype, seed=seed, magnitude=magnitude, device=self.device
         )
+        if sum(spec.num_bytes for spec in (*self.specs[0], *self.specs[1])) <= KEPT_BYTES:
+            self.known[key] = draw
+        return draw
 
     def draw(self, seeds: Sequence[int]) -> list[Draw]:
         """Draw once for each seed."""
