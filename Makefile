@@ -60,6 +60,7 @@ calibrate: setup
 	$(BIN)/paceline calibrate
 	$(BIN)/paceline calibrate --runner local-cpu
 	$(BIN)/paceline calibrate --runner local-cpu --against bare-loop
+	$(BIN)/paceline calibrate --runner local-cpu --against torch-benchmark
 
 clean:
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -311,3 +311,13 @@ def test_a_closed_pipe_is_no_error() -> None:
         process.stdout.close()
         errors = process.stderr.read().decode()
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fix"),
+    [(["--launches", "3"], "--trials N"), (["--runner", "local-cpu", "--trials", "30"], "--launches N")],
+)
+def test_an_option_of_calibrate_that_would_be_ignored_is_refused(arguments: list[str], fix: str) -> None:
+    refused = invoke("calibrate", *arguments)
+    assert isinstance(refused.exception, PacelineError)
+    assert fix in str(refused.exception.fix)

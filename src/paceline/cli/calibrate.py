@@ -21,9 +21,10 @@ from paceline.calibration import (
     write_figures,
 )
 from paceline.cli.options import default_results, json_option, print_json, results_option
-from paceline.errors import EXIT_OK, EXIT_REGRESSION
+from paceline.errors import EXIT_OK, EXIT_REGRESSION, UserError
 from paceline.units import format_duration
 
+TRIALS = 4000
 OTHERS = {"bare-loop": bare_loop_figures, "torch-benchmark": torch_benchmark_figures}
 
 
@@ -34,7 +35,10 @@ OTHERS = {"bare-loop": bare_loop_figures, "torch-benchmark": torch_benchmark_fig
     help="fake, or a runner with real ranks [default: fake; with --against a loop or timer: local-cpu].",
 )
 @click.option(
-    "--trials", type=click.IntRange(10), default=4000, show_default=True, help="On the fake device."
+    "--trials",
+    type=click.IntRange(10),
+    default=None,
+    help="Comparisons on the fake device [default: 4000].",
 )
 @click.option(
     "--against",
@@ -43,7 +47,12 @@ OTHERS = {"bare-loop": bare_loop_figures, "torch-benchmark": torch_benchmark_fig
     show_default=True,
     help="On real ranks: a technique against itself, a loop without the harness, or PyTorch's own timer.",
 )
-@click.option("--launches", type=click.IntRange(2), default=None, help="Launches of every point.")
+@click.option(
+    "--launches",
+    type=click.IntRange(2),
+    default=None,
+    help="Launches of every point on real ranks [default: the suite's].",
+)
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
@@ -55,7 +64,7 @@ OTHERS = {"bare-loop": bare_loop_figures, "torch-benchmark": torch_benchmark_fig
 @json_option
 def calibrate(
     runner: str | None,
-    trials: int,
+    trials: int | None,
     against: str,
     launches: int | None,
     output: Path | None,
@@ -71,9 +80,16 @@ def calibrate(
     store = results or default_results()
     silent = quiet or as_json
     runner = runner or ("fake" if against == "itself" else "local-cpu")
-    if runner == "fake" and against == "itself":
+    fake = runner == "fake" and against == "itself"
+    if fake and launches is not None:
+        raise UserError(
+            "the trials on the fake device have launches of their own", fix="--trials N, or --runner RUNNER"
+        )
+    if not fake and trials is not None:
+        raise UserError("on real ranks the suite names the trials", fix="--launches N, or --runner fake")
+    if fake:
         with tempfile.TemporaryDirectory() as folder:
-            figures = fake_figures(trials, Path(folder), quiet=silent)
+            figures = fake_figures(trials or TRIALS, Path(folder), quiet=silent)
         name = "fake"
     elif against == "itself":
         figures = real_figures(runner, store, launches=launches, quiet=silent)
