@@ -141,7 +141,11 @@ def _hand_over(benchmark: Any, measurements: list[Measurement]) -> None:
     first = measurements[0]
     benchmark._mode = "paceline"
     benchmark.extra_info.update(
-        suite=first.suite, technique=first.label, metric=METRIC, launches=len(measurements), **first.params
+        suite=first.suite,
+        technique=first.label,
+        metric=METRIC,
+        launches=[m.value for m in measurements],
+        **first.params,
     )
     if benchmark.disabled:
         return
