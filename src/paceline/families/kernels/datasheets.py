@@ -1,4 +1,4 @@
-"""What vendors say that devices do, with sources; free of torch.
+"""What vendors (or, where they are silent, the press) say that devices do, with sources; free of torch.
 
 Rates are dense, in operations and bytes a second, for a single device. A device that is not listed has no datasheet and
 no fraction of one: nothing is guessed from its name.
@@ -78,18 +78,20 @@ _DATASHEETS: tuple[tuple[str, Datasheet], ...] = (
         r"\bAscend\s*910_?B",
         Datasheet(
             name="Huawei Ascend 910B",
-            flops_per_s={"bfloat16": 376 * TERA, "float16": 376 * TERA},
-            bytes_per_s=1.6 * TERA,
-            source="one of the two dies of a 910C (arXiv:2506.12708, section 3); bins of the 910B differ",
+            flops_per_s={"bfloat16": 390 * TERA, "float16": 390 * TERA},
+            bytes_per_s=None,
+            source="no public datasheet: half of what is reported for the 910C, which is said to hold two of its dies; "
+            "reports of its memory's rate disagree",
         ),
     ),
     (
         r"\bAscend\s*910_?(C|93)",
         Datasheet(
             name="Huawei Ascend 910C, one of its two dies",
-            flops_per_s={"bfloat16": 376 * TERA, "float16": 376 * TERA},
+            flops_per_s={"bfloat16": 390 * TERA, "float16": 390 * TERA},
             bytes_per_s=1.6 * TERA,
-            source="arXiv:2506.12708, section 3; a die is a device to its runtime",
+            source="no public datasheet: half of the 780 Tflop/s and 3.2 TB/s that TechPowerUp reports "
+            "(21 April 2025); a die is a device to its runtime",
         ),
     ),
 )

@@ -45,7 +45,8 @@ METRICS: tuple[Metric, ...] = (
         doc="Share of the vendor's rate that a kernel reaches, of operations or of memory, whichever binds.",
         contract={
             "model": "max(operations / rate of the dtype, compulsory bytes / rate of memory), over the median latency",
-            "rates": "dense, from the vendor's datasheet; absent where none is listed",
+            "rates": "dense, from the vendor's datasheet or else a named report; absent where none is listed",
+            "caches": "bytes are held against memory: calls that find their operands in caches may exceed 1",
         },
     ),
     Metric(
