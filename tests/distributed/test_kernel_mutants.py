@@ -8,7 +8,7 @@ Known limits, which no mutant shows because nothing would refuse it:
 
 - Code in a cell that reads and writes raw memory (numpy's array protocol with an address) can change anything there. It
   learns no result, since none is there, but it may slow the cell's clock down by what the judge's clock allows: a fifth
-  of a pass and half a millisecond. Blocks of very short passes are therefore weaker evidence.
+  of a pass and half a millisecond, on a slow machine by up to three. Blocks of very short passes are weaker evidence.
 - Frames can be had from ``sys._getframe`` through a computed name; torch itself calls it too often to refuse it.
 - A finalizer that the garbage collector did not find may run outside the fences; whatever it replaces is found by the
   next call, whatever it computes came too early.

@@ -251,7 +251,7 @@ class Arm:
         if missing <= allowance_ns + share_ns:
             return missing, allowance_ns + share_ns
         witness: list[tuple[int, int]] = []
-        cell = idle()
+        cell, places = idle(), None
         try:
             places = self.point.make(cell, self.draws[:1], self.num_sets)
             change, _ = self.point.change(0, 0)
@@ -265,9 +265,10 @@ class Arm:
                 missing = unaccounted_ns(self.pass_ns, self.unaccounted_ns)
                 if missing <= allowed:
                     return missing, allowed
-            places.region.close()
         finally:
             cell.end()
+            if places is not None:
+                places.region.close()
         raise CaseError(
             "refused",
             f"clocks disagree: passes of {min(self.pass_ns) * 1e-6:.3g} ms and more on its own clock "

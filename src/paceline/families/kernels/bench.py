@@ -130,7 +130,11 @@ def _idle(session: Session, block: Block, nursery: Nursery) -> Cell:
     cell = nursery.start(
         block.cases[0], device=session.device.torch_type, threads=threads, log=log.absolute()
     )
-    cell.ask({"do": "load", "idle": True}, timeout_s=0.8 * float(block.protocol["timeout_s"]))
+    try:
+        cell.ask({"do": "load", "idle": True}, timeout_s=0.8 * float(block.protocol["timeout_s"]))
+    except CaseError:
+        cell.end()
+        raise
     return cell
 
 
