@@ -23,7 +23,7 @@ from paceline.plan import Selection, make_plan
 from paceline.profile import load_runner
 from paceline.provenance import code_state
 from paceline.record import utc
-from paceline.stats import Launches, compare_ratio, median, wilson
+from paceline.stats import Estimate, Launches, compare_ratio, median, wilson
 from paceline.store import RunRecord, read_record
 from paceline.suite import Suite, load_suite
 
@@ -176,21 +176,14 @@ def bare_loop_figures(
         effect = compare_ratio(timed.launches, bare.launches)
         size = int(point.params["size_bytes"])
         figures.append(
-            Figure(
+            _ratio_figure(
+                record,
+                effect,
                 name=f"harness / bare loop at {size} B",
                 what="native all-reduce inside the harness over the same in a bare loop, interleaved",
-                value=effect.value,
-                low=effect.low,
-                high=effect.high,
-                unit="ratio",
                 limit=BARE_LOOP_RATIO,
                 reached=effect.low is not None and effect.low <= BARE_LOOP_RATIO,
-                trials=effect.num_launches,
-                details={
-                    "method": effect.method,
-                    "run_id": record.run.run_id,
-                    "host_class": record.run.host_class,
-                },
+                details={"method": effect.method},
             )
         )
     overhead = _fixed_overhead(points_of(record))
@@ -216,26 +209,43 @@ def torch_benchmark_figures(
         costs = [(m.accounting or {}).get("seconds_to_one_percent") for m in timed.measurements]
         spent += [c for c in costs if c is not None]
         figures.append(
-            Figure(
+            _ratio_figure(
+                record,
+                effect,
                 name=f"{point.params['op']} ({size})",
                 what="median by the harness over median by torch.utils.benchmark, interleaved in one process",
-                value=effect.value,
-                low=effect.low,
-                high=effect.high,
-                unit="ratio",
                 limit=TIMER_AGREEMENT,
                 reached=1 / TIMER_AGREEMENT <= effect.value <= TIMER_AGREEMENT,
-                trials=effect.num_launches,
-                details={
-                    "seconds_to_one_percent": costs,
-                    "run_id": record.run.run_id,
-                    "host_class": record.run.host_class,
-                },
+                details={"seconds_to_one_percent": costs},
             )
         )
     if spent:
         figures.append(_time_to_interval(spent))
     return figures
+
+
+def _ratio_figure(
+    record: RunRecord,
+    effect: Estimate,
+    *,
+    name: str,
+    what: str,
+    limit: float,
+    reached: bool,
+    details: Mapping[str, Any],
+) -> Figure:
+    return Figure(
+        name=name,
+        what=what,
+        value=effect.value,
+        low=effect.low,
+        high=effect.high,
+        unit="ratio",
+        limit=limit,
+        reached=reached,
+        trials=effect.num_launches,
+        details={**details, "run_id": record.run.run_id, "host_class": record.run.host_class},
+    )
 
 
 def _time_to_interval(spent: Sequence[Mapping[str, Any]]) -> Figure:

@@ -6,7 +6,6 @@ launches. Points of different host class, contract, image class or scale never m
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,12 +17,10 @@ from paceline.stats import (
     Launches,
     compare_difference,
     compare_ratio,
-    compare_unpaired,
-    compare_unpaired_difference,
     estimate_value,
 )
 from paceline.store import RunRecord
-from paceline.verdict import Verdict, benjamini_hochberg, judge, rank_intervals
+from paceline.verdict import Kind, Verdict, benjamini_hochberg, judge, rank_intervals
 
 LEADERBOARD_LAUNCHES = 5
 AGREEMENT_WIDTH = 0.5
@@ -115,7 +112,7 @@ class Comparison:
     baseline_value: Estimate
     effect: Estimate
     """Ratio or difference to the baseline."""
-    kind: str
+    kind: Kind
     """``ratio`` or ``difference``."""
     margin: float
     q_value: float | None
@@ -209,7 +206,7 @@ def compare_points(
         metrics: Metrics to compare; empty means what each suite names.
         margin: Overrides every metric's margin.
     """
-    drafts: list[tuple[Point, Cell, Cell, float, Estimate, str]] = []
+    drafts: list[tuple[Point, Cell, Cell, float, Estimate, Kind]] = []
     for point in points:
         margins = compared(point.run, point.suite)
         family = load_family(point.family)
@@ -226,7 +223,7 @@ def compare_points(
                 else:
                     effect = compare_difference(cell.launches, base.launches)
                 drafts.append((point, cell, base, limit, effect, metric.compared_by))
-    q_values = _adjusted([d[4] for d in drafts])
+    q_values = adjusted([d[4] for d in drafts])
     comparisons = []
     for (point, cell, base, limit, effect, kind), q_value in zip(drafts, q_values, strict=True):
         proportion = load_family(point.family).metric(cell.metric).proportion
@@ -234,7 +231,7 @@ def compare_points(
             effect,
             margin=limit,
             better=cell.better,
-            kind="ratio" if kind == "ratio" else "difference",
+            kind=kind,
             q_value=q_value,
         )
         comparisons.append(
@@ -284,7 +281,7 @@ def confirm(points: Sequence[Point]) -> None:
                 point.confirmed |= {(label, metric), (point.baseline, metric)}
 
 
-def _adjusted(estimates: Sequence[Estimate]) -> list[float | None]:
+def adjusted(estimates: Sequence[Estimate]) -> list[float | None]:
     """Adjust the p-values that exist; constants are not tests and stay out of the count."""
     index = [i for i, e in enumerate(estimates) if e.p_value is not None and e.method != "constant"]
     adjusted = benjamini_hochberg([estimates[i].p_value or 0.0 for i in index])
@@ -307,95 +304,14 @@ def ranks(point: Point, metric: str) -> dict[str, tuple[int, int]]:
     compare = compare_ratio if kind == "ratio" else compare_difference
     estimates = [compare(cells[a].launches, cells[b].launches) for a, b in pairs]
     better_than: dict[tuple[str, str], bool] = {}
-    for (a, b), estimate, q_value in zip(pairs, estimates, _adjusted(estimates), strict=True):
+    for (a, b), estimate, q_value in zip(pairs, estimates, adjusted(estimates), strict=True):
         verdict = judge(
             estimate,
             margin=margin,
             better=better,
-            kind="ratio" if kind == "ratio" else "difference",
+            kind=kind,
             q_value=q_value,
         )
         better_than[(a, b)] = verdict.name == "faster"
         better_than[(b, a)] = verdict.name == "slower"
     return rank_intervals(list(cells), better_than)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunComparison:
-    """The same series in two runs."""
-
-    suite: str
-    params: Mapping[str, Any]
-    label: str
-    metric: str
-    unit: str
-    better: str
-    left: Estimate
-    right: Estimate
-    effect: Estimate
-    """left / right, or left − right."""
-    kind: str
-    """``ratio`` or ``difference``."""
-    q_value: float | None
-    verdict: Verdict
-    margin: float
-
-
-def incomparable(left: Run, right: Run) -> str | None:
-    """Say why two runs must not be compared, or None when they may."""
-    for run in (left, right):
-        if run.imported_from is not None:
-            return f"run {run.run_id} was imported: nothing here verified what it measured"
-    if left.host_class != right.host_class:
-        return f"host classes differ: '{left.host_class}' and '{right.host_class}'"
-    if (left.container or {}).get("image_class") != (right.container or {}).get("image_class"):
-        return "container image classes differ"
-    return None
-
-
-def compare_runs(
-    left: RunRecord, right: RunRecord, *, metrics: Sequence[str] = (), margin: float | None = None
-) -> list[RunComparison]:
-    """Compare the series that two runs share; they were not interleaved, which every estimate says."""
-    right_points = {(p.suite, json.dumps(dict(p.params), sort_keys=True)): p for p in points_of(right)}
-    drafts: list[tuple[Point, Cell, Cell, float, Estimate, str]] = []
-    for point in points_of(left):
-        other = right_points.get((point.suite, json.dumps(dict(point.params), sort_keys=True)))
-        if other is None:
-            continue
-        margins = compared(point.run, point.suite)
-        for (label, name), cell in sorted(point.cells.items()):
-            match = other.cells.get((label, name))
-            wanted = name in (metrics or margins)
-            if not wanted or match is None or match.contract_id != cell.contract_id:
-                continue
-            kind = load_family(point.family).metric(name).compared_by
-            compare = compare_unpaired if kind == "ratio" else compare_unpaired_difference
-            limit = margin if margin is not None else margins.get(name, 0.0)
-            effect = compare(cell.launches, match.launches)
-            drafts.append((point, cell, match, limit, effect, kind))
-    q_values = _adjusted([d[4] for d in drafts])
-    return [
-        RunComparison(
-            suite=point.suite,
-            params=point.params,
-            label=cell.label,
-            metric=cell.metric,
-            unit=cell.unit,
-            better=cell.better,
-            left=estimate_value(cell.launches),
-            right=estimate_value(match.launches),
-            effect=effect,
-            kind=kind,
-            q_value=q_value,
-            verdict=judge(
-                effect,
-                margin=limit,
-                better=cell.better,
-                kind="ratio" if kind == "ratio" else "difference",
-                q_value=q_value,
-            ),
-            margin=limit,
-        )
-        for (point, cell, match, limit, effect, kind), q_value in zip(drafts, q_values, strict=True)
-    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from paceline.claims import ClaimResult, evaluate
-from paceline.compare import WRONG, RunComparison, compare_runs, incomparable
+from paceline.compare import WRONG
 from paceline.errors import (
     EXIT_INCONCLUSIVE,
     EXIT_INCORRECT,
@@ -14,6 +14,7 @@ from paceline.errors import (
     IncomparableError,
     UserError,
 )
+from paceline.runcompare import RunComparison, compare_runs, incomparable
 from paceline.store import Loaded, RunRecord
 
 

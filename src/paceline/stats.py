@@ -238,13 +238,12 @@ def compare_unpaired(left: Launches, right: Launches) -> Estimate:
         everything = list(itertools.product(a.tolist(), b.tolist()))
         found = _ratio_with_zeros(everything)
         return replace(found, num_launches=int(min(a.size, b.size)), warnings=(NOT_INTERLEAVED,))
-    delta = _welch(np.log(a), np.log(b))
+    delta = _welch(np.log(a), np.log(b), "log launch statistics")
     return replace(
         delta,
         value=math.exp(delta.value),
         low=None if delta.low is None else math.exp(delta.low),
         high=None if delta.high is None else math.exp(delta.high),
-        method=delta.method.replace("launch", "log launch") if delta.spread else delta.method,
     )
 
 
@@ -254,7 +253,7 @@ def compare_unpaired_difference(left: Launches, right: Launches) -> Estimate:
     return _welch(a, b)
 
 
-def _welch(a: np.ndarray, b: np.ndarray) -> Estimate:
+def _welch(a: np.ndarray, b: np.ndarray, what: str = "launch statistics") -> Estimate:
     """Estimate the difference of two means."""
     count = int(min(a.size, b.size))
     delta = float(a.mean() - b.mean()) if count else math.nan
@@ -282,7 +281,7 @@ def _welch(a: np.ndarray, b: np.ndarray) -> Estimate:
         value=delta,
         low=delta - half,
         high=delta + half,
-        method="Welch's t on launch statistics",
+        method=f"Welch's t on {what}",
         num_launches=count,
         p_value=float(2 * stdtr(freedom, -abs(delta / error))),
         spread=error * math.sqrt(count),

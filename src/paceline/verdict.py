@@ -17,6 +17,8 @@ from paceline.stats import CONFIDENCE, Estimate
 POWER = 0.8
 MANY_LAUNCHES = 1000
 """Where the search for the launches that would settle a comparison stops."""
+Kind = Literal["ratio", "difference"]
+"""What an effect is."""
 VerdictName = Literal["faster", "slower", "equivalent", "inconclusive", "incomparable", "invalid"]
 
 
@@ -37,7 +39,7 @@ def judge(
     *,
     margin: float,
     better: str,
-    kind: Literal["ratio", "difference"] = "ratio",
+    kind: Kind = "ratio",
     q_value: float | None = None,
 ) -> Verdict:
     """Turn an estimate into a verdict.

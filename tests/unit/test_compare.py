@@ -10,14 +10,13 @@ import record_factory as factory
 from paceline.compare import (
     Point,
     compare_points,
-    compare_runs,
     confirm,
     grade_of,
-    incomparable,
     points_of,
     ranks,
 )
 from paceline.record import Run
+from paceline.runcompare import compare_runs, incomparable
 from paceline.store import RunRecord
 
 FAST, SLOW = [1.00, 1.01, 0.99, 1.02, 1.00], [1.50, 1.52, 1.49, 1.51, 1.50]

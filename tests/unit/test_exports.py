@@ -14,13 +14,14 @@ from click.testing import CliRunner, Result
 from pytest_benchmark.stats import Stats
 
 from paceline.cli import application
-from paceline.compare import compare_points, grade_of, incomparable, points_of
+from paceline.compare import compare_points, grade_of, points_of
 from paceline.custody import verify
 from paceline.errors import UserError
 from paceline.imports import import_file
 from paceline.report.exports import CSV_COLUMNS, Choice, render, write
 from paceline.report.nccl_tests import fit
 from paceline.report.pytest_benchmark import document, summary
+from paceline.runcompare import incomparable
 from paceline.stats import estimate_value
 from paceline.store import RunRecord
 from paceline.testing import run_suites

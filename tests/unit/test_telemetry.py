@@ -10,7 +10,7 @@ import pytest
 
 from paceline.worker.device import FakeDevice
 from paceline.worker.telemetry import Watch, amd_reading, npu_smi_reading, nvml_reasons, reader
-from paceline.worker.timing import Limits, measure, median, summarise
+from paceline.worker.timing import Limits, Series, measure, median, summarise
 
 LIMITS = Limits(max_seconds=9.0, min_samples=200, max_samples=200, warmup="none")
 CALL_S = 0.001
@@ -38,17 +38,19 @@ class Arm:
         return (self.device.clock_ns() - start) * 1e-9, start
 
 
-def measured(device: FakeDevice, watch: Watch) -> list[list[float]]:
-    arms = [Arm(device, "a"), Arm(device, "b")]
-    series = measure(
-        arms,
+def series_of(device: FakeDevice, labels: str, watch: Watch) -> list[Series]:
+    return measure(
+        [Arm(device, label) for label in labels],
         LIMITS,
         clock_ns=device.clock_ns,
         gather=lambda rows: [rows],
         rng=random.Random(1),
         each_batch=watch.sample,
     )
-    return [s.samples for s in series]
+
+
+def measured(device: FakeDevice, watch: Watch) -> list[list[float]]:
+    return [s.samples for s in series_of(device, "ab", watch)]
 
 
 def quiet(**settings: float) -> FakeDevice:
@@ -81,28 +83,12 @@ def test_drift_meets_interleaved_techniques_alike() -> None:
 def test_flags_travel_with_the_series() -> None:
     device = quiet(throttle_after_s=0.1, throttle_factor=1.3)
     watch = Watch(device.telemetry)
-    arms = [Arm(device, "a")]
-    (series,) = measure(
-        arms,
-        LIMITS,
-        clock_ns=device.clock_ns,
-        gather=lambda rows: [rows],
-        rng=random.Random(1),
-        each_batch=watch.sample,
-    )
+    (series,) = series_of(device, "a", watch)
     assert "throttled" in summarise(series, watch.flags)["flags"]
 
 
 def flags_of(device: FakeDevice, labels: str) -> list[list[str]]:
-    series = measure(
-        [Arm(device, label) for label in labels],
-        LIMITS,
-        clock_ns=device.clock_ns,
-        gather=lambda rows: [rows],
-        rng=random.Random(1),
-        each_batch=lambda: None,
-    )
-    return [summarise(s)["flags"] for s in series]
+    return [summarise(s)["flags"] for s in series_of(device, labels, Watch(device.telemetry))]
 
 
 def test_caches_that_another_technique_has_emptied_are_noticed() -> None:

@@ -20,10 +20,7 @@ from paceline.cli.options import (
 )
 from paceline.compare import (
     Comparison,
-    RunComparison,
     compare_points,
-    compare_runs,
-    incomparable,
     points_of,
 )
 from paceline.errors import (
@@ -35,6 +32,7 @@ from paceline.errors import (
     expected_one_of,
 )
 from paceline.report.tables import Table, board_table, comparison_table, run_comparison_table
+from paceline.runcompare import RunComparison, compare_runs, incomparable
 from paceline.store import Loaded, RunRecord, load
 
 FORMATS = ("table", "md", "json", "html")

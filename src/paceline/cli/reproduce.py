@@ -13,7 +13,7 @@ from paceline import content
 from paceline.cli.compare import load_stores
 from paceline.cli.options import default_results, expand_suites, results_option
 from paceline.cli.run import describe_plan, exit_code
-from paceline.compare import compare_points, compare_runs, incomparable, points_of
+from paceline.compare import compare_points, points_of
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.errors import UserError
@@ -24,6 +24,7 @@ from paceline.profile import load_runner
 from paceline.provenance import code_state, technique_facts
 from paceline.record import Measurement
 from paceline.report.tables import board_table, run_comparison_table
+from paceline.runcompare import compare_runs, incomparable
 from paceline.store import Loaded, RunRecord, read_record
 from paceline.suite import Suite
 

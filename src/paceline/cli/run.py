@@ -27,7 +27,7 @@ from paceline.drivers.job import read_job
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK, UserError
-from paceline.grammar import TIERS
+from paceline.grammar import TIERS, TierName
 from paceline.plan import Plan, Selection, make_plan
 from paceline.profile import load_runner
 from paceline.report.tables import board_table
@@ -68,7 +68,7 @@ def _selection_options(command: Any) -> Any:
 
 def resolve(
     suites: Sequence[str],
-    tier: str,
+    tier: TierName,
     runner: str,
     techniques: Sequence[str],
     user_files: Sequence[Path],
@@ -81,7 +81,7 @@ def resolve(
     if user_files:
         loaded = [with_user_techniques(s, user_files) for s in loaded]
     selection = Selection(
-        tier=tier,  # type: ignore[arg-type]
+        tier=tier,
         techniques=split_names(techniques),
         filters=parse_filters(filters),
         launches=launches,

@@ -11,8 +11,9 @@ from typing import Any
 
 from tabulate import tabulate
 
-from paceline.compare import GRADES, Cell, Comparison, Point, RunComparison, compared, grade_of, ranks
+from paceline.compare import GRADES, Cell, Comparison, Point, compared, grade_of, ranks
 from paceline.family import load_family
+from paceline.runcompare import RunComparison
 from paceline.stats import Estimate, estimate_value
 from paceline.units import format_quantity, format_size
 from paceline.verdict import MANY_LAUNCHES
