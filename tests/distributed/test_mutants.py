@@ -27,7 +27,7 @@ MUTANTS = Path(__file__).parents[1] / "mutants" / "collectives"
 FILES = sorted(MUTANTS.glob("*.py"))
 RANKS = 3
 NUM_OPERATIONS = 6
-"""Operations that some mutant implements."""
+"""Operations that some mutant implements, without mixing, for which a backend has nothing."""
 PROTOCOL = {
     "launches": 1,
     "warmup": "none",
@@ -89,20 +89,22 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "declares-any-loss": ("refused", r"bounded needs max_relative_l2 of at most 0\.25"),
     "lossy-skips-rank": ("incorrect", r"the mean of 64 calls does not approach the truth"),
     "lossy-is-biased": ("incorrect", r"the mean of 64 calls does not approach the truth"),
+    "mixes-stale": ("incorrect", r"timed call: rank 0: outputs are not mixtures of the inputs"),
     "lossy-ranks-disagree": ("incorrect", r"ranks end with different results"),
 }
 """Status and reason of each; a lie about cost is a good result that does not conform."""
 
 
 def write_suite(folder: Path, operation: str, techniques: list[str]) -> Path:
+    baseline = "allreduce-mean" if operation == "mix" else "native"
     document: dict[str, Any] = {
         "suite": f"collectives/mutants-{operation.replace('_', '-')}",
         "version": 1,
         "family": "collectives",
         "why": "The gate must refuse what is known to be wrong.",
         "workload": {"op": operation, "payload": "gaussian"},
-        "baseline": "native",
-        "techniques": ["native", *techniques],
+        "baseline": baseline,
+        "techniques": [baseline, *techniques],
         "matrix": {"size_bytes": [12_300], "ranks": [RANKS]},
         "protocol": PROTOCOL,
     }
@@ -155,4 +157,5 @@ def test_a_mutant_is_refused_for_its_own_reason(
 
 def test_an_honest_technique_beside_them_passes(results: dict[str, list[ConformanceResult]]) -> None:
     assert len(results["native"]) == NUM_OPERATIONS
-    assert not [r.problem for r in results["native"] if r.problem]
+    assert len(results["allreduce-mean"]) == 1
+    assert not [r.problem for name in ("native", "allreduce-mean") for r in results[name] if r.problem]

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from paceline.families.collectives.gate import Passed
+from paceline.families.collectives.gate import Passed, mixture_check
 from paceline.families.collectives.oracle import SCALES, Check, Workspace
 from paceline.families.collectives.problem import Collective, Cost, Problem
 from paceline.worker.comm import Comm
@@ -171,7 +171,7 @@ class Arm:
             "gate_checks": self.passed.num_checks,
             "gate_seeds": list(self.passed.seeds),
             "input_seed": self._input_seed,
-            "timed_calls_verified": 0 if self.problem.operation == "mix" else len(self.checks),
+            "timed_calls_verified": len(self.checks),
             "max_relative_l2": max((c.relative_l2 for c in self.checks), default=0.0),
             "lossy": None
             if lossy is None
@@ -213,10 +213,8 @@ class Arm:
         self.sent.append(tuple(self.comm.counters.sent_bytes))
         self.messages.append(tuple(self.comm.counters.sent_messages))
         self.backend_calls.append(self.comm.counters.backend_calls)
-        if workspace.operation.name == "mix":
-            self.checks.append(Check(passed=True))
-            return
-        check = workspace.check(self.passed.lossy)
+        mixed = workspace.operation.name == "mix"
+        check = mixture_check(self.session, workspace) if mixed else workspace.check(self.passed.lossy)
         self.checks.append(check)
         if not check.passed:
             self._note(check.reason or "wrong result")

@@ -15,6 +15,7 @@ import torch
 
 from paceline.families.collectives.operation import Operation
 from paceline.families.collectives.oracle import (
+    Check,
     LossyRule,
     Workspace,
     check_mixing,
@@ -322,14 +323,14 @@ def _gate_mixing(runner: Runner, seeds: tuple[int, ...]) -> None:
             for call in range(2):
                 workspace.fill(0)
                 runner.call(collective, comm, workspace)
-                reason = mixing_problem(runner.session, workspace)
-                runner.note(f"{count} elements, call {call + 1}", reason)
+                check = mixture_check(runner.session, workspace)
+                runner.note(f"{count} elements, call {call + 1}", check.reason)
 
 
-def mixing_problem(session: Session, workspace: Workspace) -> str | None:
-    """Recover the mixing matrix of the last call over all ranks and judge it."""
+def mixture_check(session: Session, workspace: Workspace) -> Check:
+    """Recover the mixing matrix of the last call over all ranks, who take part together, and judge it."""
     rows, residual = mixing_matrix(session, workspace)
-    return check_mixing(rows, residual, workspace.problem.dtype).reason
+    return check_mixing(rows, residual, workspace.problem.dtype)
 
 
 def mixing_matrix(session: Session, workspace: Workspace) -> tuple[list[list[float]], float]:
