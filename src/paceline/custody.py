@@ -71,19 +71,25 @@ def recompute(record: RunRecord) -> list[str]:
     return wrong
 
 
-def merge(root: Path, sources: Iterable[Path]) -> tuple[int, list[Problem]]:
+def merge(root: Path, sources: Iterable[Path], *, corrections: bool = False) -> tuple[int, list[Problem]]:
     """Copy other stores' sealed records into this one: a set union, refusing what does not hold.
+
+    Args:
+        root: The store that grows.
+        sources: Other stores, or single record files.
+        corrections: Take corrections that change what this store shows of its own runs or how its gate decides, too.
 
     Returns:
         The number of files added, and why others were refused.
     """
     added, problems = 0, []
     present = {p.name: p for p in record_paths(root)}
+    guarded = None if corrections else frozenset(p.stem for p in present.values())
     for source in sources:
         if not source.exists():
             raise UserError("no such store or record", where=str(source))
         for path in record_paths(source) if source.is_dir() else [source]:
-            reason = _merge_one(root, path, present)
+            reason = _merge_one(root, path, present, guarded)
             if reason == "":
                 added += 1
             elif reason is not None:
@@ -91,13 +97,23 @@ def merge(root: Path, sources: Iterable[Path]) -> tuple[int, list[Problem]]:
     return added, problems
 
 
-def _merge_one(root: Path, path: Path, present: dict[str, Path]) -> str | None:
-    """Return "" when the file was added, None when it is already there, else why it was refused."""
+def _merge_one(
+    root: Path, path: Path, present: dict[str, Path], guarded: frozenset[str] | None
+) -> str | None:
+    """Return "" when the file was added, None when it is already there, else why it was refused.
+
+    Args:
+        root: The store that grows.
+        path: The foreign record.
+        present: The store's files by name.
+        guarded: Runs that foreign corrections must not touch; None lets every correction in.
+    """
     if path.is_symlink():
         return "a symbolic link"
     with path.open("rb") as file:
-        if any(len(line) > MAX_LINE_BYTES for line in file):
-            return f"a line is longer than {MAX_LINE_BYTES} bytes"
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            if len(line) > MAX_LINE_BYTES:
+                return f"a line is longer than {MAX_LINE_BYTES} bytes"
     try:
         record = read_record(path)
     except UserError as error:
@@ -112,6 +128,8 @@ def _merge_one(root: Path, path: Path, present: dict[str, Path]) -> str | None:
     if path.name in present:
         same = present[path.name].read_bytes() == path.read_bytes()
         return None if same else "another file with the same run id is already in the store"
+    if guarded is not None and (change := _change(record, guarded)) is not None:
+        return f"a correction that {change}; --corrections takes it"
     target = root / record.run.started[:4] / record.run.started[5:7] / path.name
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -122,6 +140,18 @@ def _merge_one(root: Path, path: Path, present: dict[str, Path]) -> str | None:
         add_to_manifest(root, target)
     present[path.name] = target
     return ""
+
+
+def _change(record: RunRecord, own: frozenset[str]) -> str | None:
+    """Say what a foreign record's events would change for this store's own runs or gate; None when nothing."""
+    for event in record.events:
+        if event.kind == "retract" and event.data.get("run_id") in own:
+            return f"retracts {event.data['run_id']} ({event.data.get('reason')})"
+        if event.kind == "baseline_set":
+            return f"sets the baseline run of {', '.join(map(str, event.data.get('suites', ())))}"
+        if event.kind == "waiver":
+            return f"waives regressions of {event.data.get('suite')}"
+    return None
 
 
 def append_event(root: Path, event: Event) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from paceline.claims import ClaimResult, evaluate
 from paceline.compare import WRONG
@@ -18,6 +20,29 @@ from paceline.runcompare import RunComparison, compare_runs, incomparable
 from paceline.store import Loaded, RunRecord
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiver:
+    """A known regression of one technique in a suite, accepted until a day; nothing waives a wrong result."""
+
+    suite: str
+    technique: str
+    metric: str | None
+    claim: str | None
+    reason: str
+    until: str
+    """Last day, ISO 8601."""
+
+    def covers(
+        self, suite: str, technique: str, *, metric: str | None = None, claim: str | None = None
+    ) -> bool:
+        """Say whether it is about a series, a refuted claim, or (with neither named) a result that was lost."""
+        if (suite, technique) != (self.suite, self.technique):
+            return False
+        if claim is not None:
+            return self.claim == claim or (self.claim is None and self.metric is None)
+        return self.claim is None and self.metric in (None, metric)
+
+
 @dataclass(slots=True, kw_only=True)
 class Decision:
     """What the gate found, sorted by verdict; improvements are counted beside regressions."""
@@ -30,6 +55,8 @@ class Decision:
     equivalent: list[RunComparison] = field(default_factory=list)
     inconclusive: list[RunComparison] = field(default_factory=list)
     refuted: list[ClaimResult] = field(default_factory=list)
+    waived: list[str] = field(default_factory=list)
+    """What would be a regression, was it not accepted, and why it is."""
 
     def exit_code(self, *, strict: bool) -> int:
         """Return the gate's exit code: wrong results first, then regressions, then doubt."""
@@ -67,7 +94,28 @@ def set_baseline(loaded: Loaded, record: RunRecord) -> RunRecord:
     return loaded.find(chosen)
 
 
-def judge_run(record: RunRecord, base: RunRecord, *, margin: float | None = None) -> Decision:
+def waivers(loaded: Loaded, today: str) -> list[Waiver]:
+    """Return the waivers of a store that still hold.
+
+    Args:
+        loaded: The store.
+        today: The day, ISO 8601.
+    """
+    found = []
+    for record in sorted(loaded.records, key=lambda r: r.run_id):
+        for event in record.events:
+            data = event.data
+            if event.kind != "waiver" or str(data.get("until", "")) < today:
+                continue
+            named: dict[str, Any] = {f.name: data.get(f.name) for f in fields(Waiver)}
+            if all(isinstance(named[k], str) for k in ("suite", "technique", "reason", "until")):
+                found.append(Waiver(**named))
+    return found
+
+
+def judge_run(
+    record: RunRecord, base: RunRecord, *, margin: float | None = None, waivers: Sequence[Waiver] = ()
+) -> Decision:
     """Compare a run with its baseline.
 
     Raises:
@@ -83,21 +131,45 @@ def judge_run(record: RunRecord, base: RunRecord, *, margin: float | None = None
         if m.status in WRONG:
             decision.wrong.append(text)
         elif m.status != "ok" and (m.suite, m.block, m.label) in measured:
-            decision.lost.append(text)
+            _lose(decision, m.suite, m.label, text, waivers)
     comparisons = compare_runs(record, base, margin=margin)
     if not comparisons and not decision.wrong and not decision.lost:
         raise IncomparableError(f"runs {record.run_id} and {base.run_id} share no series")
     tried = {(m.suite, m.block, m.label) for m in record.measurements}
     for suite, block, label in sorted(measured - tried):
-        decision.lost.append(
-            f"{suite} {label}: measured by the baseline run at {block}, not tried by this one"
-        )
+        text = f"{suite} {label}: measured by the baseline run at {block}, not tried by this one"
+        _lose(decision, suite, label, text, waivers)
     bins = {
         "slower": decision.worse,
         "faster": decision.better,
         "equivalent": decision.equivalent,
     }
-    for comparison in comparisons:
-        bins.get(comparison.verdict.name, decision.inconclusive).append(comparison)
-    decision.refuted = [c for c in evaluate([record], record.run.suites) if c.verdict == "not reproduced"]
+    for c in comparisons:
+        waiver = next((w for w in waivers if w.covers(c.suite, c.label, metric=c.metric)), None)
+        if c.verdict.name == "slower" and waiver is not None:
+            decision.waived.append(f"{c.suite} {c.label} {c.metric}: {_why(waiver)}")
+        else:
+            bins.get(c.verdict.name, decision.inconclusive).append(c)
+    for found in evaluate([record], record.run.suites):
+        if found.verdict != "not reproduced":
+            continue
+        waiver = next(
+            (w for w in waivers if w.covers(found.suite, found.technique, claim=found.claim_id)), None
+        )
+        if waiver is None:
+            decision.refuted.append(found)
+        else:
+            decision.waived.append(f"claim {found.suite} {found.claim_id}: {_why(waiver)}")
     return decision
+
+
+def _lose(decision: Decision, suite: str, label: str, text: str, waivers: Sequence[Waiver]) -> None:
+    waiver = next((w for w in waivers if w.covers(suite, label)), None)
+    if waiver is None:
+        decision.lost.append(text)
+    else:
+        decision.waived.append(f"{text}: {_why(waiver)}")
+
+
+def _why(waiver: Waiver) -> str:
+    return f"accepted until {waiver.until}: {waiver.reason}"

@@ -41,7 +41,7 @@ STATUSES: dict[str, str] = {
     "invalid": "a number that cannot be (faster than the link, blind oracle)",
     "unsupported": "the technique cannot run this point",
     "skipped": "not tried, for the stated reason",
-    "timeout": "no progress within the limit",
+    "timeout": "a stage did not end within the limit",
     "crashed": "a rank raised or died",
     "out_of_memory": "memory ran out",
     "infrastructure": "the machine failed, not the technique",
@@ -50,12 +50,9 @@ STATUSES: dict[str, str] = {
 
 EventKind = Literal[
     "retract",
-    "supersede",
     "annotate",
     "baseline_set",
-    "claim_verdict",
     "waiver",
-    "confirm",
     "launch_begin",
     "launch_end",
     "block_end",

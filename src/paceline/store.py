@@ -47,6 +47,14 @@ class RunRecord:
         return self.run.run_id
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What somebody added to a run later."""
+
+    at: str
+    text: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Problem:
     """Something that ``verify`` found."""
@@ -64,14 +72,24 @@ class Loaded:
     """run_id → reason."""
     problems: list[Problem] = field(default_factory=list)
 
+    def notes(self, run_id: str) -> list[Note]:
+        """Return what was added to a run later, oldest first."""
+        events = (e for r in sorted(self.records, key=lambda r: r.run_id) for e in r.events)
+        return [
+            Note(at=e.at, text=str(e.data["text"]))
+            for e in events
+            if e.kind == "annotate" and e.data.get("run_id") == run_id and "text" in e.data
+        ]
+
     def find(self, name: str) -> RunRecord:
         """Return a run by id, unique prefix of an id, ``latest``, or file path.
 
         Raises:
             UserError: No such run, or several.
         """
-        if name == "latest" and self.records:
-            return max(self.records, key=lambda r: r.run_id)
+        runs = [r for r in self.records if r.run.reason != "correction"]
+        if name == "latest" and runs:
+            return max(runs, key=lambda r: r.run_id)
         found = [r for r in self.records if r.run_id.startswith(name) or str(r.path) == name]
         if len(found) == 1:
             return found[0]
@@ -79,7 +97,7 @@ class Loaded:
             raise UserError(f"'{name}' fits {len(found)} runs", expected="more characters of the run id")
         raise UserError(
             f"the store has no run '{name}'",
-            expected=expected_one_of(name, [r.run_id for r in self.records[-8:]]),
+            expected=expected_one_of(name, [r.run_id for r in runs[-8:]]),
             fix="paceline store ls",
         )
 

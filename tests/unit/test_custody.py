@@ -12,9 +12,9 @@ import record_factory as factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.custody import compact, merge, recompute, retract, verify
+from paceline.custody import append_event, compact, merge, recompute, retract, verify
 from paceline.errors import UserError
-from paceline.record import dump_line, parse_line
+from paceline.record import Event, EventKind, dump_line, parse_line, utc
 from paceline.stats import launch_statistic
 from paceline.store import MAX_LINE_BYTES, load, read_record
 
@@ -114,13 +114,42 @@ def test_a_retracted_run_stays_in_the_store_and_out_of_every_report(tmp_path: Pa
         loaded.find(bad.stem)
 
 
-def test_a_retraction_also_holds_in_a_store_that_it_is_merged_into(tmp_path: Path) -> None:
+def test_a_foreign_correction_about_own_runs_is_taken_only_when_asked(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     bad = factory.simple(theirs)
     merge(ours, [theirs])
     retract(theirs, bad.stem, "wrong clock")
-    merge(ours, [theirs])
+    added, problems = merge(ours, [theirs])
+    assert added == 0
+    assert f"a correction that retracts {bad.stem} (wrong clock)" in problems[0].what
+    assert [r.run_id for r in load([ours]).records] == [bad.stem]
+    assert merge(ours, [theirs], corrections=True) == (1, [])
     assert [r.run.reason for r in load([ours]).records] == ["correction"]
+
+
+def test_a_store_that_is_taken_in_whole_keeps_its_own_retractions(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    bad = factory.simple(theirs)
+    retract(theirs, bad.stem, "wrong clock")
+    assert merge(tmp_path / "ours", [theirs]) == (2, [])
+    assert load([tmp_path / "ours"]).retracted == {bad.stem: "wrong clock"}
+
+
+@pytest.mark.parametrize("kind", ["baseline_set", "waiver"])
+def test_a_foreign_store_does_not_decide_for_the_gate(tmp_path: Path, kind: EventKind) -> None:
+    append_event(tmp_path / "theirs", Event(kind=kind, at=utc(), data={"suite": "collectives/example"}))
+    added, problems = merge(tmp_path / "ours", [tmp_path / "theirs"])
+    assert (added, len(problems)) == (0, 1)
+    assert "--corrections" in problems[0].what
+
+
+def test_a_note_is_added_to_a_run(tmp_path: Path) -> None:
+    path, other = factory.simple(tmp_path), factory.simple(tmp_path)
+    data = {"run_id": path.stem, "text": "new kernel"}
+    append_event(tmp_path, Event(kind="annotate", at=utc(), run_id=path.stem, data=data))
+    loaded = load([tmp_path])
+    assert [n.text for n in loaded.notes(path.stem)] == ["new kernel"]
+    assert loaded.notes(other.stem) == []
 
 
 def test_the_compacted_table_holds_every_measurement_and_can_be_rebuilt(tmp_path: Path) -> None:

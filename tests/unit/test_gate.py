@@ -24,7 +24,7 @@ from paceline.errors import (
     IncomparableError,
     UserError,
 )
-from paceline.gate import judge_run, set_baseline
+from paceline.gate import judge_run, set_baseline, waivers
 from paceline.record import Event, utc
 from paceline.store import RunRecord, load
 
@@ -162,3 +162,75 @@ def test_what_the_baseline_measured_and_this_run_did_not_try_is_lost() -> None:
     decision = judge_run(factory.in_memory(run, factory.launches(run, "native", [1.0] * 5)), BASE)
     assert any("not tried by this one" in text for text in decision.lost)
     assert decision.exit_code(strict=False) == EXIT_REGRESSION
+
+
+def waive(root: Path, **changes: Any) -> None:
+    data = {
+        "suite": "collectives/example",
+        "technique": "ring",
+        "metric": None,
+        "claim": None,
+        "reason": "known",
+        "until": "2030-01-31",
+    }
+    append_event(root, Event(kind="waiver", at=utc(), data=data | changes))
+
+
+ACCEPTED: list[tuple[dict[str, Any], str, bool]] = [
+    ({}, "2030-01-31", True),
+    ({}, "2030-02-01", False),
+    ({"metric": "latency"}, "2030-01-31", True),
+    ({"metric": "wire_bytes"}, "2030-01-31", False),
+    ({"claim": "some"}, "2030-01-31", False),
+    ({"technique": "native"}, "2030-01-31", False),
+    ({"suite": "collectives/other"}, "2030-01-31", False),
+    ({"reason": None}, "2030-01-31", False),
+]
+
+
+@pytest.mark.parametrize(("changes", "today", "accepted"), ACCEPTED)
+def test_a_waiver_accepts_the_regression_that_it_names_until_its_day(
+    tmp_path: Path, changes: dict[str, Any], today: str, accepted: bool
+) -> None:
+    waive(tmp_path, **changes)
+    decision = judge_run(record(1.5), BASE, waivers=waivers(load([tmp_path]), today))
+    assert decision.exit_code(strict=False) == (EXIT_OK if accepted else EXIT_REGRESSION)
+    assert len(decision.waived) == int(accepted)
+
+
+def test_a_waiver_accepts_a_lost_result_or_a_refuted_claim_and_never_a_wrong_one(tmp_path: Path) -> None:
+    waive(tmp_path)
+    waive(tmp_path, technique="tree")
+    held = waivers(load([tmp_path]), "2030-01-01")
+    run = factory.make_run()
+    alone = factory.in_memory(run, factory.launches(run, "native", [1.0] * 5))
+    assert judge_run(alone, BASE, waivers=held).exit_code(strict=False) == EXIT_OK
+    assert judge_run(record(claims=[REFUTED]), BASE, waivers=held).exit_code(strict=False) == EXIT_OK
+    wrong = judge_run(record(status="incorrect"), BASE, waivers=held)
+    assert wrong.exit_code(strict=False) == EXIT_INCORRECT
+
+
+def test_waive_and_gate_on_the_command_line(tmp_path: Path) -> None:
+    base = factory.write(tmp_path, BASE.run, BASE.measurements).stem
+    slow = record(1.5)
+    factory.write(tmp_path, slow.run, slow.measurements)
+    baseline_of(tmp_path, base)
+    assert gate(tmp_path)[0] == EXIT_REGRESSION  # the latest run is not the correction
+    command = [
+        sys.executable,
+        "-m",
+        "paceline",
+        "store",
+        "waive",
+        "collectives/example",
+        "--results",
+        str(tmp_path),
+    ]
+    command += ["--reason", "new driver", "--until", "2999-12-31", "--technique"]
+    unknown = subprocess.run([*command, "rign"], capture_output=True, text=True, timeout=60, check=False)
+    assert unknown.returncode == EXIT_USAGE
+    assert "'ring'" in unknown.stderr
+    subprocess.run([*command, "ring"], check=True, capture_output=True, timeout=60)
+    code, shown = gate(tmp_path)
+    assert code == EXIT_OK, shown
+    assert shown["waived"] == ["collectives/example ring latency: accepted until 2999-12-31: new driver"]

@@ -31,6 +31,7 @@ from paceline.errors import (
     UserError,
     expected_one_of,
 )
+from paceline.record import utc
 from paceline.report.tables import Table, board_table, comparison_table, run_comparison_table
 from paceline.runcompare import RunComparison, compare_runs, incomparable
 from paceline.store import Loaded, RunRecord, load
@@ -212,12 +213,12 @@ def gate(
 
     4: inconclusive (with --strict), 5: a technique gave a wrong result, 6: the runs cannot be compared.
     """
-    from paceline.gate import judge_run, set_baseline  # noqa: PLC0415 - the gate's own module
+    from paceline.gate import judge_run, set_baseline, waivers  # noqa: PLC0415 - the gate's own module
 
     loaded = load_stores(results)
     record = loaded.find(run)
     base = loaded.find(against) if against else set_baseline(loaded, record)
-    decision = judge_run(record, base, margin=margin)
+    decision = judge_run(record, base, margin=margin, waivers=waivers(loaded, utc()[:10]))
     if as_json:
         print_json(
             {
@@ -231,6 +232,7 @@ def gate(
                 "inconclusive": len(decision.inconclusive),
                 "equivalent": len(decision.equivalent),
                 "refuted_claims": [c.claim_id for c in decision.refuted],
+                "waived": decision.waived,
             }
         )
     else:
@@ -243,6 +245,8 @@ def gate(
             click.echo(f"lost: {text}")
         for claim in decision.refuted:
             click.echo(f"claim refuted: {claim.suite} {claim.claim_id}: {claim.expectation}")
+        for text in decision.waived:
+            click.echo(f"waived: {text}")
         click.echo(
             f"{len(decision.worse)} worse, {len(decision.better)} better, {len(decision.equivalent)} equivalent, "
             f"{len(decision.inconclusive)} inconclusive, against {base.run_id}"

@@ -1,9 +1,10 @@
-"""``paceline store``: list, verify, merge, compact, retract."""
+"""``paceline store``: list, verify, merge, compact, and corrections: retract, annotate, baseline, waive."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import click
 from paceline import custody
 from paceline import store as records
 from paceline.cli.options import default_results, json_option, print_json, results_option
-from paceline.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE, UserError
+from paceline.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE, UserError, expected_one_of
 from paceline.record import Event, utc
 
 
 @click.group("store")
 def store() -> None:
-    """List, verify, merge, compact or retract records."""
+    """List, verify, merge, compact or correct records."""
 
 
 def _opened(results: Path | None) -> Path:
@@ -83,12 +84,15 @@ def verify(results: Path | None, as_json: bool) -> None:
 
 @store.command("merge")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--corrections", is_flag=True, help="Also corrections about this store's own runs and its gate."
+)
 @results_option
-def merge(sources: tuple[Path, ...], results: Path | None) -> None:
+def merge(sources: tuple[Path, ...], corrections: bool, results: Path | None) -> None:
     """Add the sealed records of other stores (a set union); what does not hold is refused with the reason."""
     root = results or default_results()
     records.check_writable(root)
-    added, problems = custody.merge(root, sources)
+    added, problems = custody.merge(root, sources, corrections=corrections)
     for problem in problems:
         click.echo(f"refused: {problem.path}: {problem.what}", err=True)
     click.echo(f"{added} records added, {len(problems)} refused")
@@ -132,3 +136,58 @@ def baseline(run: str, results: Path | None) -> None:
     }
     path = custody.append_event(root, Event(kind="baseline_set", at=utc(), run_id=record.run_id, data=data))
     click.echo(f"baseline set to {record.run_id}; correction {path}")
+
+
+@store.command("annotate")
+@click.argument("run")
+@click.option("--text", required=True, help="What readers of the run should know.")
+@results_option
+def annotate(run: str, text: str, results: Path | None) -> None:
+    """Add a note to a RUN, shown on its page: a new driver, another room, a kernel update."""
+    root = _opened(results)
+    record = records.load([root]).find(run)
+    event = Event(
+        kind="annotate", at=utc(), run_id=record.run_id, data={"run_id": record.run_id, "text": text}
+    )
+    click.echo(f"annotated {record.run_id}; correction {custody.append_event(root, event)}")
+
+
+@store.command("waive")
+@click.argument("suite")
+@click.option("--technique", required=True, help="Label of the technique whose regression is accepted.")
+@click.option("--metric", default=None, help="Only this metric [default: all of them].")
+@click.option("--claim", default=None, help="Only this claim's refutation.")
+@click.option("--reason", required=True, help="Why it is accepted.")
+@click.option(
+    "--until", required=True, type=click.DateTime(formats=["%Y-%m-%d"]), help="Last day on which it holds."
+)
+@results_option
+def waive(
+    suite: str,
+    technique: str,
+    metric: str | None,
+    claim: str | None,
+    reason: str,
+    until: datetime,
+    results: Path | None,
+) -> None:
+    """Let `gate` pass a known regression of SUITE until a day; wrong results are never waived."""
+    root = _opened(results)
+    if metric is not None and claim is not None:
+        raise UserError("a waiver is about a metric or a claim", expected="--metric or --claim")
+    labels = {m.label for r in records.load([root]).records for m in r.measurements if m.suite == suite}
+    if technique not in labels:
+        raise UserError(
+            f"the store has no results of '{technique}' in {suite}",
+            expected=expected_one_of(technique, sorted(labels)) if labels else "a suite that was measured",
+        )
+    data = {
+        "suite": suite,
+        "technique": technique,
+        "metric": metric,
+        "claim": claim,
+        "reason": reason,
+        "until": until.date().isoformat(),
+    }
+    path = custody.append_event(root, Event(kind="waiver", at=utc(), data=data))
+    click.echo(f"waived until {data['until']}: {suite} {technique}; correction {path}")

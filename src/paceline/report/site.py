@@ -198,6 +198,7 @@ class _Site:
             root="../",
             run=record.run,
             file=record.path.name,
+            notes=self.given.loaded.notes(record.run_id),
             sealed=record.sealed,
             counts=runs.counts_text(runs.run_counts(record)),
             command=runs.reproduce_command(record.run),

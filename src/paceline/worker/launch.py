@@ -172,8 +172,9 @@ class Launcher:
             culprit = guilty(reports)
             status = "timeout"
             what = culprit.sentence() if culprit else "no rank answered"
-            reason = f"no progress for {watchdog.hang.limit_s:g} s: {what}"
             context = culprit.context if culprit else "-|-|start"
+            stage = context.rpartition("|")[2]
+            reason = f"a call in stage '{stage}' did not end within {watchdog.hang.limit_s:g} s: {what}"
         elif raised and not killed_by_signal(dead, {e["rank"] for e in raised}):
             first = min(raised, key=lambda e: e["time_s"])
             status, context = first["status"], first["context"]

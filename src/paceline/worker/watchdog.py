@@ -55,14 +55,14 @@ class RankReport:
 
 @dataclass(slots=True, kw_only=True)
 class Hang:
-    """A group that made no progress for longer than its limit."""
+    """A group one of whose stages did not end within its limit."""
 
     limit_s: float
     reports: list[RankReport] = field(default_factory=list)
 
 
 class Watchdog(threading.Thread):
-    """Kills the ranks of a group when one of them makes no progress for longer than its block's limit.
+    """Kills the ranks of a group when a stage or a timed call of one of them does not end within its block's limit.
 
     After the whole machine stood still, limits count from when it went on.
 
