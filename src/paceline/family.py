@@ -100,7 +100,7 @@ class Metric:
     doc: str
     contract: Mapping[str, str]
     """Timer, synchronisation, start, stop, exclusions and cross-rank reduction, in words that people check."""
-    statistic: Literal["median", "mean", "max", "sum"] = "median"
+    statistic: Literal["median", "mean", "max", "sum", "last"] = "median"
     """How the samples of one launch become one number."""
     compared_by: Literal["ratio", "difference"] = "ratio"
     proportion: bool = False
@@ -129,6 +129,17 @@ class DerivedMetric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CurveSpec:
+    """A course over one launch that a family stores in ``accounting.curve`` and a point's page draws."""
+
+    quantity: str
+    """Key of the values, all positive where they are drawn."""
+    unit: str
+    over: tuple[tuple[str, str], ...]
+    """Keys and units of what it is drawn against, one chart for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """Everything that the control plane knows about a family."""
 
@@ -147,6 +158,7 @@ class Family:
     unsupported: Callable[[Params, Technique], str | None] = lambda params, technique: None
     """Why a technique cannot run a point beyond ``Requirements``, or None."""
     derived: tuple[DerivedMetric, ...] = ()
+    curves: tuple[CurveSpec, ...] = ()
     isolated: bool = False
     """True when techniques run in processes of their own, which the family starts; the ranks never import them."""
     internal: bool = False

@@ -67,6 +67,7 @@ def launch_statistic(samples: Sequence[float], statistic: str) -> float:
         "mean": np.mean,
         "max": np.max,
         "sum": np.sum,
+        "last": lambda values: values[-1],
     }
     if statistic not in functions:
         raise ValueError(f"unknown statistic '{statistic}'")

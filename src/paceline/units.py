@@ -139,7 +139,7 @@ def format_quantity(value: float, unit: str) -> str:
         return format_duration(value)
     if unit == "B":
         return format_size(value)
-    if unit in ("B/s", "FLOP/s", "token/s", "Hz"):
+    if unit in ("B/s", "FLOP/s", "token", "token/s", "Hz"):
         for scale, prefix in _DECIMAL:
             if abs(value) >= scale:
                 return f"{_digits(value / scale)} {prefix}{unit}"

@@ -83,8 +83,12 @@ def sweep_chart(
     x_format: Format,
     y_format: Format,
     binary: bool = False,
+    round_marks: bool = False,
 ) -> Markup:
-    """Draw values with interval bands over a swept parameter, both axes logarithmic, names at the line ends."""
+    """Draw values with interval bands over a swept parameter, both axes logarithmic, names at the line ends.
+
+    The x axis is marked at the swept values, or with ``round_marks`` at round ones.
+    """
     xs = sorted({x for s in series for x, *_ in s.points})
     ys = [v for s in series for _, *values in s.points for v in values if v is not None and v > 0]
     longest = max(len(s.name) for s in series)
@@ -92,7 +96,8 @@ def sweep_chart(
     bottom = 330.0
     x_axis = Axis(low=xs[0], high=xs[-1], begin=72, end=right, log=True)
     y_axis = Axis(low=min(ys) / 1.15, high=max(ys) * 1.15, begin=bottom, end=34, log=True, binary=binary)
-    parts = [_y_grid(y_axis, 72, right, y_format), _x_marks(x_axis, _thin(xs, TICKS + 2), bottom, x_format)]
+    marks = x_axis.ticks() if round_marks else _thin(xs, TICKS + 2)
+    parts = [_y_grid(y_axis, 72, right, y_format), _x_marks(x_axis, marks, bottom, x_format)]
     parts += [_text(72, 16, y_name, "axis-name"), _text(right, bottom + 40, x_name, "axis-name", "end")]
     parts += [_band(s, x_axis, y_axis) for s in series]
     for s in series:

@@ -20,7 +20,9 @@ MAX_HISTORY = 50
 
 def distributions(point: Point, names: Sequence[str]) -> list[Chart]:
     """Return a chart of the raw samples of each metric that is compared and whose samples differ."""
-    wanted = [*compared(point.run, point.suite), *load_family(point.family).default_metrics]
+    family = load_family(point.family)
+    named = [*compared(point.run, point.suite), *family.default_metrics]
+    wanted = [name for name in named if family.metric(name).statistic != "last"]  # a course, no distribution
     found = (_distribution(point, metric, names) for metric in dict.fromkeys(wanted))
     return [chart for chart in found if chart is not None]
 

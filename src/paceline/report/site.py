@@ -19,7 +19,7 @@ from paceline.compare import GRADES, Comparison, compare_points, points_of
 from paceline.errors import UserError
 from paceline.record import STATUSES
 from paceline.report import boardpages as pages
-from paceline.report import pointpages
+from paceline.report import curves, pointpages
 from paceline.report import runpages as runs
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, unusable
 from paceline.report.html import STYLE, Grid, environment, style_sheet, verdict_class
@@ -163,6 +163,8 @@ class _Site:
             params=[(k, format_param(k, v)) for k, v in point.params.items()],
             run_href=self.run_hrefs[point.run.run_id],
             grid=pages.board_grid([point], self.comparisons.get(id(point), []), {}, "at this point"),
+            curves=curves.curve_charts(point, names),
+            course=curves.curve_grid(point),
             charts=pointpages.distributions(point, names),
             launches=pointpages.launch_grid(point),
             metrics=pointpages.metric_grid(point),

@@ -1,0 +1,86 @@
+"""Courses over a run: what a family stored in ``accounting.curve``, drawn and listed on a point's page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.compare import Point
+from paceline.family import CurveSpec, load_family
+from paceline.report import charts
+from paceline.report.boardpages import Chart
+from paceline.report.html import Grid, rows_grid
+from paceline.stats import median
+from paceline.units import format_quantity
+
+Course = list[tuple[float, float]]
+"""(x, y), both medians over launches, in the order of the run."""
+
+
+def curve_charts(point: Point, names: Sequence[str]) -> list[Chart]:
+    """Return a chart for each curve of the family and each axis on which some technique has a course."""
+    colour = charts.colours(names, point.baseline)
+    found: list[Chart] = []
+    for spec in load_family(point.family).curves:
+        for axis, unit in spec.over:
+            drawn = [
+                charts.Swept(
+                    name=label,
+                    colour=colour[label],
+                    points=tuple((x, y, None, None) for x, y in course if x > 0 and y > 0),
+                )
+                for label in point.labels
+                if len(course := _course(point, label, spec, axis)) >= 2
+            ]
+            drawn = [s for s in drawn if len(s.points) >= 2]
+            if drawn:
+                found.append(_chart(drawn, spec, axis, unit))
+    return found
+
+
+def curve_grid(point: Point) -> Grid:
+    """Return the numbers behind the charts: a row for each technique and evaluation."""
+    rows = []
+    headers: tuple[str, ...] = ()
+    for spec in load_family(point.family).curves:
+        for label in point.labels:
+            columns = [_course(point, label, spec, axis) for axis, _ in spec.over]
+            if not all(columns):
+                continue
+            headers = ("technique", *(axis for axis, _ in spec.over), spec.quantity)
+            for number, (_, y) in enumerate(columns[0]):
+                at = [
+                    format_quantity(c[number][0], unit)
+                    for c, (_, unit) in zip(columns, spec.over, strict=True)
+                ]
+                rows.append([label, *at, format_quantity(y, spec.unit)])
+    return rows_grid("medians over launches at each evaluation", headers, rows)
+
+
+def _course(point: Point, label: str, spec: CurveSpec, axis: str) -> Course:
+    launches = [
+        curve
+        for (name, _), cell in point.cells.items()
+        if name == label
+        for m in cell.measurements
+        if (curve := (m.accounting or {}).get("curve")) and {spec.quantity, axis} <= set(curve)
+    ]
+    if not launches:
+        return []
+    length = min(len(curve[spec.quantity]) for curve in launches)
+    return [
+        (median([c[axis][i] for c in launches]), median([c[spec.quantity][i] for c in launches]))
+        for i in range(length)
+    ]
+
+
+def _chart(drawn: list[charts.Swept], spec: CurveSpec, axis: str, unit: str) -> Chart:
+    graphic = charts.sweep_chart(
+        drawn,
+        title=f"{spec.quantity} over {axis}, by technique",
+        x_name=axis,
+        y_name=spec.quantity,
+        x_format=lambda v: format_quantity(v, unit),
+        y_format=lambda v: format_quantity(v, spec.unit),
+        round_marks=True,
+    )
+    return Chart(title=f"{spec.quantity} over {axis}", graphic=graphic)
