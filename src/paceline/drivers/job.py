@@ -12,6 +12,7 @@ All drivers use the same folder: what runs is what was copied here, whatever hap
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 from collections.abc import Iterable, Mapping
@@ -110,13 +111,26 @@ def _files_of(source: TechniqueSource, family: str, folder: Path) -> list[tuple[
         return [(source.path, folder / "user" / f"{source.module.removeprefix('user:')}.py")]
     prefix = f"paceline.baselines.{family}."
     if source.module.startswith(prefix):
-        neighbours = sorted(source.path.parent.glob("*.py"))
-        return [(p, folder / "baselines" / family / p.name) for p in neighbours]
+        folders = {family: source.path.parent} | {
+            other: source.path.parents[1] / other for other in _other_families(source.path)
+        }
+        return [
+            (p, folder / "baselines" / name / p.name)
+            for name, place in folders.items()
+            for p in sorted(place.glob("*.py"))
+        ]
     top = source.module.split(".")[0]
     root = next((p for p in source.path.parents if p.name == top), source.path.parent)
     if root.name != top:
         return [(source.path, folder / "engine" / source.path.name)]
     return [(p, folder / "engine" / top / p.relative_to(root)) for p in sorted(root.rglob("*.py"))]
+
+
+def _other_families(path: Path) -> set[str]:
+    """Return the families whose techniques a technique imports."""
+    imported = [n.module for n in ast.walk(ast.parse(path.read_bytes())) if isinstance(n, ast.ImportFrom)]
+    parts = [module.split(".") for module in imported if module and module.startswith("paceline.baselines.")]
+    return {p[2] for p in parts}
 
 
 def read_job(folder: Path) -> tuple[Plan, dict[str, Any]]:

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
+from torch.futures import Future
 
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import Message, Transport, Waitable
@@ -110,6 +111,29 @@ class Backend:
     def start_all_reduce(self, tensor: Tensor) -> Transfer:
         """Begin an in-place sum and return at once."""
         return self._begin("all_reduce", tensor, lambda: self._transport.all_reduce(tensor, wait=False))
+
+    def future_all_reduce(self, tensor: Tensor) -> Future[Tensor]:
+        """Begin an in-place sum; the future holds the tensor. For libraries that wait for futures themselves.
+
+        Raises:
+            TypeError: The carrier has no futures (threads of the debug driver).
+        """
+        comm = self._comm
+        trace = comm._begin("all_reduce", -1, tensor)
+        comm.counters.backend_calls += 1
+        work = self._transport.all_reduce(tensor, wait=False)
+        get_future = getattr(work, "get_future", None)
+        if get_future is None:
+            raise TypeError("this carrier has no futures")
+
+        def done(future: Future[Any]) -> Tensor:
+            if trace is not None:
+                comm._finish([trace], _perf_ns())
+            future.wait()
+            return tensor
+
+        found: Future[Tensor] = get_future().then(done)
+        return found
 
     def all_gather(self, output: Tensor, tensor: Tensor) -> None:
         """Concatenate equal tensors of all ranks into ``output``."""

@@ -57,7 +57,7 @@ FORBIDDEN_PREFIXES = (
     "torch.save",
     "torch.jit.save",
 )
-ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families")
+ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families", "paceline.baselines")
 HARNESS_MODULES = frozenset(
     {
         "accounting",

@@ -151,6 +151,11 @@ class Control:
                 return text if self.world_size == 1 else f"rank {rank}: {text}"
         return None
 
+    def sum_in_place(self, tensor: torch.Tensor) -> None:
+        """Add a tensor of the CPU up over ranks, in place."""
+        if self.world_size > 1:
+            self._transport.all_reduce(tensor)
+
     def barrier(self) -> None:
         """Wait for all ranks."""
         if self.world_size > 1:
