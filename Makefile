@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SUITES ?= collectives kernels
+SUITES ?= collectives kernels training
 TIER ?= quick
 RUNNER ?= local-cpu
 RUN ?= latest
@@ -46,8 +46,8 @@ smoke: setup
 	$(BIN)/paceline run collectives/all-reduce --tier quick --launches 1 --filter size_bytes=4KiB
 
 nightly: setup
-	$(BIN)/paceline run collectives kernels --tier standard --runner local-cpu
-	$(BIN)/paceline run collectives --tier standard --runner netns-cpu
+	$(BIN)/paceline run $(SUITES) --tier standard --runner local-cpu
+	$(BIN)/paceline run collectives training --tier standard --runner netns-cpu
 	$(BIN)/paceline site build
 
 site: setup

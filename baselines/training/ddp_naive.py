@@ -1,0 +1,40 @@
+"""Synchronous data parallelism, one all-reduce for each parameter tensor after backward: the foil of bucketing.
+
+Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training" (VLDB 2020), section 3.2.1, calls
+this the naive solution and names what is wrong with it: small messages, and no overlap with backward.
+
+Algorithm: after backward, for each parameter in turn, the backend sums its gradient over ranks; divide by n.
+Cost of a step: the backend's all-reduce of 4P bytes in as many calls as there are tensors.
+Differences: none. Limits: meant to be slow.
+"""
+
+from __future__ import annotations
+
+from paceline import technique
+from paceline.families.training.replica import Comm, Replica, Task
+
+
+@technique(
+    name="ddp-naive",
+    family="training",
+    implements=("data_parallel",),
+    summary="one all-reduce for each parameter after backward",
+    properties={"exact": True, "replicas": "identical"},
+)
+class DdpNaive(Replica):
+    """Average every gradient by itself."""
+
+    def __init__(self, task: Task, comm: Comm) -> None:
+        super().__init__(task, comm)
+
+    def exchange_gradients(self, step: int) -> None:
+        """Average the gradients, one tensor after the other."""
+        for parameter in self.model.parameters():
+            assert parameter.grad is not None
+            self.comm.backend.all_reduce(parameter.grad)
+            parameter.grad.div_(self.comm.world_size)
+
+
+def cost(task: Task) -> None:
+    """State no closed form: the backend decides what it sends."""
+    return

@@ -1,0 +1,81 @@
+"""DiLoCo: H local steps of AdamW, then one outer step of Nesterov momentum on the mean displacement.
+
+Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models" (2023), algorithm 1; outer
+settings of section 3.1 (learning rate 0.7, momentum 0.9).
+
+Algorithm (φ: global weights, equal everywhere; θ: a replica's):
+1. θ ← φ; every replica takes H inner steps on its own data.
+2. Δ ← mean over replicas of φ − θ, the outer gradient.
+3. m ← μ·m + Δ; φ ← φ − η·(Δ + μ·m), Nesterov's step. Inner optimisers keep their moments.
+
+Cost of a round: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages, 1/H of synchronous training's. Memory: φ and m, 8P, and
+scratch of 2/n · 4P for the ring.
+Differences: none in the algorithm. A last, shorter round is synchronised like the others.
+Limits: the round's end blocks; nothing is overlapped (``streaming-diloco`` does).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.training.exchange import RingAverage, ring_cost
+from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
+
+
+@technique(
+    name="diloco",
+    family="training",
+    implements=("data_parallel",),
+    summary="H local steps, then Nesterov momentum on the mean displacement",
+    paper="diloco",
+    options={"sync_every": 20, "outer_rate": 0.7, "outer_momentum": 0.9},
+    properties={
+        "exact": False,
+        "replicas": "identical",
+        "equals_ddp": {
+            "optimizer": "sgd",
+            "options": {"sync_every": 1, "outer_rate": 1.0, "outer_momentum": 0.0},
+        },
+    },
+)
+class DiLoCo(FlatReplica):
+    """Exchange outer gradients at the end of each round; what is shipped are the global weights."""
+
+    def __init__(
+        self,
+        task: Task,
+        comm: Comm,
+        sync_every: int = 20,
+        outer_rate: float = 0.7,
+        outer_momentum: float = 0.9,
+    ) -> None:
+        super().__init__(task, comm)
+        self.sync_every, self.outer_rate, self.outer_momentum = sync_every, outer_rate, outer_momentum
+        self.slow = self.keep("slow", self.flat.values.clone())
+        self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
+        count = self.slow.numel()
+        self.ring = RingAverage(comm, count, dtype=torch.float32, device=task.device)
+
+    def exchange_parameters(self, step: int) -> None:
+        """Take the outer step when a round ends."""
+        if not ends_round(step, self.sync_every, self.task.steps):
+            return
+        outer = self.flat.gradients  # free until the next backward
+        torch.sub(self.slow, self.flat.values, out=outer)
+        self.ring.run(outer)
+        nesterov_(self.slow, self.momentum, outer, rate=self.outer_rate, momentum_share=self.outer_momentum)
+        self.flat.values.copy_(self.slow)
+
+    def weights(self) -> list[Tensor]:
+        """Return the global weights, which a round leaves untouched until it ends."""
+        return self.flat.pieces(self.slow)
+
+
+def cost(task: Task, sync_every: int = 20, outer_rate: float = 0.7, outer_momentum: float = 0.9) -> Cost:
+    """Return the header's formula for all rounds."""
+    sent, messages = ring_cost(task.num_parameters, task.world_size)
+    rounds = num_rounds(sync_every, task.steps)
+    return Cost(sent_bytes=rounds * sent, peak_bytes=sent, messages=rounds * messages)

@@ -1,0 +1,107 @@
+"""NoLoCo: H local steps, then an outer step with one partner drawn at random; no collective at all.
+
+Kolehmainen et al., "NoLoCo: No-all-reduce Low Communication Training Method for Large Models" (2025), section 3: the
+modified Nesterov momentum over a small random group, here of two.
+
+Algorithm (for each replica φ: slow weights, θ: fast ones, δ: momentum; ⟨·⟩: mean over the pair):
+1. θ ← φ; H inner steps on its own data; Δ ← θ − φ.
+2. All draw the same pairs from a shared seed. Partners exchange φ and Δ.
+3. δ ← α·δ + β·⟨Δ⟩ − γ·(φ − ⟨φ⟩); φ ← φ + δ. The last term pulls partners together, so that replicas cannot drift apart
+   without bound although no step involves all of them.
+
+Cost of a round: 2 · 4P bytes in 2 messages for each paired rank, whatever n is; with an odd n one rank sits out.
+Memory: φ, δ and two buffers of the partner's, 16P.
+Differences: the paper also routes activations between pipelines at random, which needs a pipeline. γ must lie between
+α and 2 + α for pairs; 1 is our choice.
+Limits: replicas differ; what is shipped is one of them, and the reported loss is the mean over all.
+"""
+
+from __future__ import annotations
+
+import random
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.rounds import ends_round, num_rounds
+
+
+@technique(
+    name="noloco",
+    family="training",
+    implements=("data_parallel",),
+    summary="H local steps, then an outer step with one random partner",
+    paper="noloco",
+    options={"sync_every": 20, "alpha": 0.5, "beta": 0.7, "gamma": 1.0},
+    properties={"exact": False, "replicas": "apart"},
+)
+class NoLoCo(FlatReplica):
+    """Exchange slow weights and displacement with one partner at the end of each round."""
+
+    def __init__(
+        self,
+        task: Task,
+        comm: Comm,
+        sync_every: int = 20,
+        alpha: float = 0.5,
+        beta: float = 0.7,
+        gamma: float = 1.0,
+    ) -> None:
+        super().__init__(task, comm)
+        self.sync_every, self.alpha, self.beta, self.gamma = sync_every, alpha, beta, gamma
+        self.slow = self.keep("slow", self.flat.values.clone())
+        self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
+        self.other_slow = torch.empty_like(self.slow)
+        self.other_change = torch.empty_like(self.slow)
+
+    def exchange_parameters(self, step: int) -> None:
+        """Take the outer step when a round ends."""
+        if not ends_round(step, self.sync_every, self.task.steps):
+            return
+        change = torch.sub(self.flat.values, self.slow, out=self.flat.gradients)
+        partner = self._partner(step // self.sync_every)
+        self.momentum.mul_(self.alpha)
+        if partner is None:
+            self.momentum.add_(change, alpha=self.beta)
+        else:
+            self.comm.start(
+                sends=[(self.slow, partner), (change, partner)],
+                receives=[(self.other_slow, partner), (self.other_change, partner)],
+            ).wait()
+            self.momentum.add_(change.add_(self.other_change), alpha=self.beta / 2)
+            self.momentum.sub_(self.other_slow.neg_().add_(self.slow), alpha=self.gamma / 2)
+        self.slow.add_(self.momentum)
+        self.flat.values.copy_(self.slow)
+
+    def weights(self) -> list[Tensor]:
+        """Return this replica's slow weights."""
+        return self.flat.pieces(self.slow)
+
+    def _partner(self, number: int) -> int | None:
+        """Return this rank's partner of a round; every rank draws the same pairs."""
+        ranks = list(range(self.task.world_size))
+        random.Random(f"{self.task.seed}/{number}").shuffle(ranks)
+        place = ranks.index(self.task.rank) ^ 1
+        return ranks[place] if place < len(ranks) else None
+
+
+def cost(task: Task, sync_every: int = 20, alpha: float = 0.5, beta: float = 0.7, gamma: float = 1.0) -> Cost:
+    """Return the header's formula for all rounds; with an odd number of ranks the busiest may never sit out."""
+    if task.world_size == 1:
+        return Cost(sent_bytes=0, peak_bytes=0, messages=0)
+    sent = 2 * 4 * task.num_parameters
+    rounds = _busiest(task, num_rounds(sync_every, task.steps))
+    return Cost(sent_bytes=rounds * sent, peak_bytes=sent, messages=2 * rounds)
+
+
+def _busiest(task: Task, rounds: int) -> int:
+    """Return the rounds in which the rank that sits out least has a partner."""
+    out = dict.fromkeys(range(task.world_size), 0)
+    for number in range(rounds):
+        ranks = list(range(task.world_size))
+        random.Random(f"{task.seed}/{number}").shuffle(ranks)
+        if task.world_size % 2:
+            out[ranks[-1]] += 1
+    return rounds - min(out.values())

@@ -1,0 +1,96 @@
+"""1-bit Adam: Adam for a warm-up; then its variance is frozen and only the momentum's signs are exchanged.
+
+Tang et al., "1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed" (ICML 2021),
+algorithm 1.
+
+Algorithm (g: this rank's gradient; w: steps of warm-up):
+1. For w steps: ordinary Adam on gradients that a ring averages.
+2. Freeze v. In each later step: m ← β₁·m + (1 − β₁)·g with this rank's own g; m ← the mean over ranks of m,
+   compressed to signs and scales with error feedback at workers and at the servers of its chunks;
+   θ ← θ − η·m / (√v + ε).
+
+Cost of a step: in the warm-up 2·(n − 1)/n · 4P bytes; afterwards 2·(n − 1)/n · P/8 bytes and a scale for each chunk:
+1/32. Memory: m and v as in Adam, both sides' errors, 4P + 4P/n, and messages of P/8.
+Differences: the compressed all-reduce is the collectives family's ``onebit``. Adam without decay of weights; bias is
+corrected while warming up, and the frozen v keeps the correction that it had.
+Limits: v is that of the warm-up for good; a learning rate that changes later cannot adapt it.
+"""
+
+from __future__ import annotations
+
+import torch
+from paceline.baselines.collectives import onebit
+
+from paceline import technique
+from paceline.families.training.exchange import RingAverage, ring_cost
+from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+
+BETAS = (0.9, 0.95)
+EPSILON = 1e-8
+
+
+@technique(
+    name="one-bit-adam",
+    family="training",
+    implements=("data_parallel",),
+    summary="Adam, then frozen variance and the momentum's signs with error feedback",
+    paper="one-bit-adam",
+    options={"warmup_share": 0.14, "feedback": True},
+    properties={
+        "exact": False,
+        "replicas": "identical",
+        "equals_ddp": {"optimizer": "adamw", "options": {"warmup_share": 1.0}},
+    },
+)
+class OneBitAdam(FlatReplica):
+    """Own Adam over the flat vector, in two phases."""
+
+    def __init__(self, task: Task, comm: Comm, warmup_share: float = 0.14, feedback: bool = True) -> None:
+        super().__init__(task, comm)
+        self.warmup = warmup_steps(task.steps, warmup_share)
+        count = self.flat.values.numel()
+        self.momentum = self.keep("momentum", torch.zeros_like(self.flat.values))
+        self.variance = self.keep("variance", torch.zeros_like(self.flat.values))
+        self.compressed = onebit.OneBit(task.problem("all_reduce", count), comm, feedback=feedback)
+        self.keep("worker_error", self.compressed.worker_error)
+        self.keep("server_error", self.compressed.server_error)
+        self.ring = RingAverage(comm, count, dtype=torch.float32, device=task.device)
+
+    def exchange_gradients(self, step: int) -> None:
+        """Average gradients while warming up, compressed momenta afterwards."""
+        beta = BETAS[0]
+        if step < self.warmup:
+            self.ring.run(self.flat.gradients)
+            self.momentum.lerp_(self.flat.gradients, 1 - beta)
+            return
+        self.momentum.lerp_(self.flat.gradients, 1 - beta)
+        self.compressed.run(self.momentum)
+        self.momentum.div_(self.comm.world_size)
+
+    def update(self, step: int) -> None:
+        """Take Adam's step with the variance of the warm-up."""
+        count = min(step, self.warmup - 1) + 1
+        if step < self.warmup:
+            gradients = self.flat.gradients
+            self.variance.mul_(BETAS[1]).addcmul_(gradients, gradients, value=1 - BETAS[1])
+        scale = torch.div(self.variance, 1 - BETAS[1] ** count, out=self.flat.gradients).sqrt_().add_(EPSILON)
+        rate = self.optimizer.param_groups[0]["lr"] / (1 - BETAS[0] ** (step + 1))
+        self.flat.values.addcdiv_(self.momentum, scale, value=-rate)
+
+
+def warmup_steps(steps: int, share: float) -> int:
+    """Return the steps before the variance is frozen: at least one."""
+    return max(round(steps * share), 1)
+
+
+def cost(task: Task, warmup_share: float = 0.14, feedback: bool = True) -> Cost:
+    """Return the header's formula: rings while warming up, then compressed all-reduces."""
+    full, messages = ring_cost(task.num_parameters, task.world_size)
+    small = onebit.cost(task.problem("all_reduce", task.num_parameters), feedback=feedback)
+    warmup = min(warmup_steps(task.steps, warmup_share), task.steps)
+    rest = task.steps - warmup
+    return Cost(
+        sent_bytes=warmup * full + rest * small.sent_bytes,
+        peak_bytes=full,
+        messages=warmup * messages + rest * small.messages,
+    )

@@ -1,0 +1,269 @@
+"""Trains one technique of a block: the family's loop, with its clock, its counts and its copies of weights."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from paceline.families.training.corpus import Corpus
+from paceline.families.training.memory import state_bytes
+from paceline.families.training.model import Transformer
+from paceline.families.training.replica import Replica, Task
+from paceline.families.training.sizes import SIZES
+from paceline.worker.namespace import read_counters
+from paceline.worker.session import (
+    Block,
+    Case,
+    CaseError,
+    ContractBreachError,
+    Session,
+    UnsupportedError,
+)
+
+_clock_ns = time.perf_counter_ns
+_sleep = time.sleep
+
+PARTS = ("compute_s", "gradients_s", "update_s", "parameters_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What all techniques of a block share: model, data, and the seeds of both."""
+
+    corpus: Corpus
+    size: str
+    context: int
+    batch_size: int
+    steps: int
+    optimizer: str
+    peak_rate: float
+    warmup_steps: int
+    device: torch.device
+    model_seed: int
+    data_seed: int
+
+    def model(self) -> Transformer:
+        """Return the model with its initial weights."""
+        with torch.device(self.device):
+            model = Transformer(SIZES[self.size], vocabulary=self.corpus.vocabulary, context=self.context)
+        model.initialise(self.model_seed)
+        return model
+
+    def task(self, *, rank: int, world_size: int) -> Task:
+        """Return one rank's task, with a model of its own."""
+        return Task(
+            model=self.model(),
+            rank=rank,
+            world_size=world_size,
+            device=self.device,
+            seed=self.data_seed,
+            steps=self.steps,
+            sequences=self.batch_size // world_size,
+            optimizer_name=self.optimizer,
+            peak_rate=self.peak_rate,
+            warmup_steps=self.warmup_steps,
+        )
+
+    def batch(self, step: int, rows: range) -> Tensor:
+        """Return some rows of a step's global batch as int16, (rows, context + 1)."""
+        drawn = self.corpus.train(self.data_seed, step, rows, self.batch_size, self.context + 1)
+        return torch.from_numpy(drawn).to(torch.int16)
+
+
+@dataclass(slots=True, kw_only=True)
+class Trained:
+    """What training left on this rank."""
+
+    weights: list[list[Tensor]] = field(default_factory=list)
+    """The weights at each evaluation, the untrained ones first."""
+    evaluated: list[int] = field(default_factory=list)
+    """Steps that had been done at each evaluation."""
+    seconds: list[float] = field(default_factory=list)
+    """Training time at each evaluation."""
+    sent: list[float] = field(default_factory=list)
+    """Payload bytes that this rank had sent at each evaluation."""
+    windows: list[list[float]] = field(default_factory=list)
+    """For each window: seconds, those of the four parts, those inside the communicator, and the mean loss."""
+    sent_bytes: float = 0.0
+    peak_bytes: float = 0.0
+    messages: float = 0.0
+    backend_calls: int = 0
+    kernel_bytes: float | None = None
+    state: dict[str, float] = field(default_factory=dict)
+
+
+def make_replica(session: Session, block: Block, case: Case, setting: Setting) -> Replica:
+    """Make a technique, on all ranks or on none.
+
+    Raises:
+        CaseError: It does not support the point, broke its contract, or failed, on some rank.
+    """
+    task = setting.task(rank=session.rank, world_size=session.world_size)
+    replica, trouble = None, ""
+    try:
+        loaded = session.loaded(case)
+        with session.guard.watch(building=True):  # torch's optimisers set attributes of functions
+            replica = loaded.factory(task, session.comm(), **case.options)
+    except UnsupportedError as error:
+        trouble = f"unsupported|{error}"
+    except ContractBreachError as error:
+        trouble = f"refused|{error}"
+    except CaseError as error:
+        trouble = f"{error.status}|{error.reason}"
+    except Exception as error:
+        trouble = f"crashed|{type(error).__name__}: {error}"
+    for text in session.control.gather_text(trouble):
+        if text:
+            status, _, reason = text.partition("|")
+            raise CaseError(status, reason)
+    if not isinstance(replica, Replica):
+        raise CaseError("refused", "the technique is no Replica (paceline.families.training.replica)")
+    return replica
+
+
+def run_step(session: Session, replica: Replica, sequences_BS: Tensor, step: int) -> None:
+    """Run one step without a clock."""
+    replica.set_rate(replica.task.rate(step))
+    with session.guard.watch():
+        replica.comm.begin_call()
+        replica.forward_backward(sequences_BS.to(replica.task.device).long())
+        replica.exchange_gradients(step)
+        replica.update(step)
+        replica.exchange_parameters(step)
+
+
+class Loop:
+    """The loop over a technique's steps.
+
+    Args:
+        session: The rank.
+        replica: The technique.
+        batches: This rank's sequences, (steps, rows, context + 1).
+        window: Steps of one sample of throughput.
+        evaluations: Number of copies of the weights beside the untrained ones.
+        slow_factor: This rank computes so many times as long.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        replica: Replica,
+        batches: Tensor,
+        *,
+        window: int,
+        evaluations: int,
+        slow_factor: float,
+    ) -> None:
+        self.session = session
+        self.replica = replica
+        self.batches = batches
+        self.window = window
+        steps = len(batches)
+        self.evaluate_after = {round(steps * (i + 1) / evaluations) for i in range(evaluations)}
+        self.slow_factor = slow_factor
+        self.trained = Trained()
+        self._parts = [0] * len(PARTS)
+        self._losses: list[Tensor] = []
+        self._excluded_ns = 0
+
+    def run(self) -> Trained:
+        """Train all steps."""
+        trained, comm, session = self.trained, self.replica.comm, self.session
+        self._copy(0, 0.0, 0.0)
+        comm.counters.reset()
+        comm.take_split()
+        session.control.barrier()
+        kernel_before = self._kernel_count()
+        session.control.barrier()
+        session.device.synchronize()
+        began = opened = _clock_ns()
+        self._excluded_ns = excluded_before = 0
+        steps = len(self.batches)
+        sent = 0.0
+        for step in range(steps):
+            comm.begin_call()
+            self._step(step, last=step == steps - 1)
+            total = float(sum(comm.counters.sent_bytes))
+            trained.peak_bytes = max(trained.peak_bytes, total - sent)
+            sent = total
+            last_of_window = (step + 1) % self.window == 0 or step == steps - 1
+            if last_of_window or step + 1 in self.evaluate_after:
+                session.device.synchronize()
+            if last_of_window:
+                now = _clock_ns()
+                self._close_window(now - opened - (self._excluded_ns - excluded_before), comm.take_split())
+                opened, excluded_before = now, self._excluded_ns
+            if step + 1 in self.evaluate_after:
+                copying = _clock_ns()
+                self._copy(step + 1, (copying - began - self._excluded_ns) * 1e-9, sent)
+                self._excluded_ns += _clock_ns() - copying
+        trained.sent_bytes = sent
+        trained.messages = float(sum(comm.counters.sent_messages))
+        trained.backend_calls = comm.counters.backend_calls
+        session.control.barrier()
+        kernel_after = self._kernel_count()
+        if kernel_before is not None and kernel_after is not None:
+            trained.kernel_bytes = float(kernel_after - kernel_before)
+        return trained
+
+    def _step(self, step: int, *, last: bool) -> None:
+        replica, session = self.replica, self.session
+        replica.set_rate(replica.task.rate(step))
+        sequences_BS = self.batches[step].to(replica.task.device).long()
+        with session.guard.watch():
+            begin = _clock_ns()
+            loss = replica.forward_backward(sequences_BS)
+            if self.slow_factor > 1:
+                session.device.synchronize()
+                _sleep((self.slow_factor - 1) * (_clock_ns() - begin) * 1e-9)
+            computed = _clock_ns()
+            replica.exchange_gradients(step)
+            exchanged = _clock_ns()
+        if last:
+            counting = _clock_ns()
+            self.trained.state = state_bytes(replica)
+            self._excluded_ns += _clock_ns() - counting
+        with session.guard.watch():
+            updating = _clock_ns()
+            replica.update(step)
+            updated = _clock_ns()
+            replica.exchange_parameters(step)
+            if last:
+                replica.finish()
+            ended = _clock_ns()
+        for part, spent in enumerate(
+            (computed - begin, exchanged - computed, updated - updating, ended - updated)
+        ):
+            self._parts[part] += spent
+        self._losses.append(loss)
+
+    def _close_window(self, elapsed_ns: int, split: dict[str, float]) -> None:
+        losses = torch.stack([x.reshape(()) for x in self._losses]).double()
+        communicate = split.get("communicate", 0.0)
+        row = [elapsed_ns * 1e-9, *(p * 1e-9 for p in self._parts), communicate, float(losses.mean())]
+        self.trained.windows.append([*row, float(len(self._losses))])
+        self._parts = [0] * len(PARTS)
+        self._losses = []
+
+    def _copy(self, steps: int, seconds: float, sent: float) -> None:
+        trained = self.trained
+        with self.session.guard.watch():
+            weights = self.replica.weights()
+        trained.weights.append([w.detach().clone() for w in weights])
+        trained.evaluated.append(steps)
+        trained.seconds.append(seconds)
+        trained.sent.append(sent)
+
+    def _kernel_count(self) -> int | None:
+        if self.session.interface is None:
+            return None
+        return read_counters(self.session.interface).tx_bytes
+
+
+def local_batches(setting: Setting, session: Session) -> Tensor:
+    """Draw this rank's sequences of all steps, (steps, rows, context + 1), as int16."""
+    rows = range(session.rank, setting.batch_size, session.world_size)
+    return torch.stack([setting.batch(step, rows) for step in range(setting.steps)])

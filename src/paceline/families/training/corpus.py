@@ -1,0 +1,188 @@
+"""What models are trained on: a synthetic language whose entropy rate is known, or bytes of files.
+
+A corpus draws the sequences of a step from a seed and the step's number alone, so that every technique and every
+number of ranks sees the same global batches in the same order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sysconfig
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.families.training.spec import BYTE_VALUES, VOCABULARY
+from paceline.worker.session import CaseError
+
+LANGUAGE_SEED = 20260
+PAIR_STRENGTH = 1.5
+TRIPLE_STRENGTH = 1.0
+"""Standard deviations of the logits that the last symbol, and the last two together, give to the next."""
+HELD_OUT_SHARE = 10
+"""One file in this many is held out."""
+MAX_BYTES = 64 << 20
+STATIONARY_ROUNDS = 500
+
+Sequences = NDArray[np.int64]
+
+
+class Corpus(Protocol):
+    """A source of sequences."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of symbols."""
+        ...
+
+    @property
+    def entropy_rate(self) -> float | None:
+        """Nats per symbol that no model can undercut; None where it is unknown."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of what the sequences are drawn from."""
+        ...
+
+    def train(self, seed: int, step: int, rows: range, batch: int, length: int) -> Sequences:
+        """Return some rows of a step's global batch, (rows, length)."""
+        ...
+
+    def held_out(self, count: int, length: int) -> Sequences:
+        """Return sequences that ``train`` never gives, (count, length), always the same ones."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Markov:
+    """A chain of order two over 64 symbols: P(c | a, b) ∝ exp(1.5·G(b, c) + G'(a, b, c)), G and G' standard normal.
+
+    A model learns the dependence on the last symbol soon and that on the last two slowly, so that loss goes on falling
+    for as long as anybody trains here.
+    """
+
+    vocabulary: int
+    entropy_rate: float
+    fingerprint: str
+    cumulative: NDArray[np.float64]
+    """P(≤ c | a, b), (V·V, V)."""
+    start: NDArray[np.float64]
+    """Cumulative stationary probability of pairs, (V·V,)."""
+
+    def train(self, seed: int, step: int, rows: range, batch: int, length: int) -> Sequences:
+        """Return some rows of a step's global batch."""
+        return self._draw(np.random.Philox(key=[seed, 2 * step]), batch, length, rows)
+
+    def held_out(self, count: int, length: int) -> Sequences:
+        """Return sequences of a seed that no step has (those of steps are even)."""
+        return self._draw(np.random.Philox(key=[LANGUAGE_SEED, 1]), count, length, range(count))
+
+    def _draw(self, bits: np.random.Philox, count: int, length: int, rows: range) -> Sequences:
+        uniform = np.random.Generator(bits).random((count, length))[rows.start : rows.stop : rows.step]
+        symbols = np.empty(uniform.shape, dtype=np.int64)
+        pair = np.minimum(np.searchsorted(self.start, uniform[:, 0]), len(self.start) - 1)
+        symbols[:, 0], symbols[:, 1] = pair // self.vocabulary, pair % self.vocabulary
+        for place in range(2, length):
+            below = self.cumulative[pair] < uniform[:, place, None]
+            drawn = np.minimum(below.sum(axis=1), self.vocabulary - 1)
+            symbols[:, place] = drawn
+            pair = pair % self.vocabulary * self.vocabulary + drawn
+        return symbols
+
+
+@lru_cache(maxsize=2)
+def markov(vocabulary: int = VOCABULARY) -> Markov:
+    """Return the synthetic language; its entropy rate is Σ π(a, b)·H(P(· | a, b)), π by power iteration."""
+    random = np.random.Generator(np.random.Philox(key=[LANGUAGE_SEED, vocabulary]))
+    pairs = random.standard_normal((1, vocabulary, vocabulary))
+    triples = random.standard_normal((vocabulary, vocabulary, vocabulary))
+    chance = np.exp(PAIR_STRENGTH * pairs + TRIPLE_STRENGTH * triples)
+    chance /= chance.sum(axis=2, keepdims=True)
+    stationary = np.full((vocabulary, vocabulary), 1.0 / vocabulary**2)
+    for _ in range(STATIONARY_ROUNDS):
+        stationary = np.einsum("ab,abc->bc", stationary, chance)
+    conditional = -(chance * np.log(chance)).sum(axis=2)
+    return Markov(
+        vocabulary=vocabulary,
+        entropy_rate=float((stationary * conditional).sum()),
+        fingerprint=hashlib.sha256(chance.tobytes()).hexdigest(),
+        cumulative=chance.reshape(-1, vocabulary).cumsum(axis=1),
+        start=stationary.reshape(-1).cumsum(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Bytes of files, cut into sequences at random places."""
+
+    vocabulary: int
+    entropy_rate: None
+    fingerprint: str
+    text: NDArray[np.uint8]
+    kept: NDArray[np.uint8]
+
+    def train(self, seed: int, step: int, rows: range, batch: int, length: int) -> Sequences:
+        """Return some rows of a step's global batch."""
+        return self._cut(self.text, np.random.Philox(key=[seed, step]), batch, length, rows)
+
+    def held_out(self, count: int, length: int) -> Sequences:
+        """Return sequences from the files that were held out."""
+        return self._cut(self.kept, np.random.Philox(key=[0, 0]), count, length, range(count))
+
+    def _cut(
+        self, text: NDArray[np.uint8], bits: np.random.Philox, count: int, length: int, rows: range
+    ) -> Sequences:
+        starts = np.random.Generator(bits).integers(0, len(text) - length, count)
+        chosen = starts[rows.start : rows.stop : rows.step]
+        found: Sequences = text[chosen[:, None] + np.arange(length)].astype(np.int64)
+        return found
+
+
+@lru_cache(maxsize=2)
+def file_bytes(folder: str | None) -> Bytes:
+    """Read files below a folder, or the running Python's standard library, up to 64 MiB in the order of their names.
+
+    Raises:
+        CaseError: ``invalid``: there is no such folder, or it holds too little.
+    """
+    root = Path(folder) if folder else Path(sysconfig.get_path("stdlib"))
+    skipped = {"site-packages", "dist-packages", "__pycache__", "test", "tests"}
+    paths = sorted(
+        p
+        for p in (root.rglob("*") if folder else root.rglob("*.py"))
+        if p.is_file() and skipped.isdisjoint(p.relative_to(root).parts)
+    )
+    parts: tuple[list[bytes], list[bytes]] = ([], [])
+    total = 0
+    for number, path in enumerate(paths):
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise CaseError("invalid", f"data: {path} cannot be read: {error.strerror}") from error
+        parts[number % HELD_OUT_SHARE == 0].append(data)
+        total += len(data)
+        if total >= MAX_BYTES:
+            break
+    train, kept = (np.frombuffer(b"".join(found), dtype=np.uint8) for found in parts)
+    if min(len(train), len(kept)) < 1 << 16:
+        raise CaseError(
+            "invalid",
+            f"data: {root} holds {total} bytes in {len(paths)} files; it takes 64 KiB each to train and judge",
+        )
+    digest = hashlib.sha256(train.tobytes())
+    digest.update(kept.tobytes())
+    return Bytes(
+        vocabulary=BYTE_VALUES, entropy_rate=None, fingerprint=digest.hexdigest(), text=train, kept=kept
+    )
+
+
+def load(data: str) -> Corpus:
+    """Return the corpus that a point names."""
+    if data == "markov":
+        return markov()
+    return file_bytes(data.partition(":")[2] or None)

@@ -1,0 +1,148 @@
+"""The figures of one technique's training, over all ranks and windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.families.training.arm import PARTS, Setting, Trained
+from paceline.worker.session import Block, Session
+
+ROW = ("seconds", *PARTS, "communicate_s", "loss", "steps")
+"""What a window holds."""
+
+
+class Figures:
+    """The figures of one technique's training over all ranks."""
+
+    def __init__(
+        self,
+        session: Session,
+        block: Block,
+        setting: Setting,
+        trained: Trained,
+        windows: list[list[list[float]]],
+        curve: list[float],
+    ) -> None:
+        self.session, self.block, self.setting, self.trained = session, block, setting, trained
+        self.windows, self.curve = windows, curve
+        self.absent: dict[str, str] = {}
+        self.kernel_bytes = 0.0
+        everyone = session.control.gather([trained.seconds, trained.sent])
+        self.seconds = [max(rank[0][i] for rank in everyone) for i in range(len(trained.seconds))]
+        self.sent = [max(rank[1][i] for rank in everyone) for i in range(len(trained.sent))]
+
+    def course(self) -> dict[str, Any]:
+        """Return the curve over the evaluations; call it after ``metrics``.
+
+        Bytes are those of the communicator on the busiest rank, or, where the backend moved them, a rank's mean share
+        of what the kernel counted, spread evenly over the steps.
+        """
+        setting, trained = self.setting, self.trained
+        rate, sent, source = setting.corpus.entropy_rate, self.sent, "communicator"
+        if "wire_bytes" in self.absent:
+            share = self.kernel_bytes / self.session.world_size / setting.steps
+            sent, source = [share * step for step in trained.evaluated], "kernel"
+        found: dict[str, Any] = {
+            "steps": trained.evaluated,
+            "tokens": [s * setting.batch_size * setting.context for s in trained.evaluated],
+            "seconds": self.seconds,
+            "bytes": sent,
+            "bytes_from": source,
+        }
+        name, base = ("eval_loss", 0.0) if rate is None else ("excess_loss", rate)
+        return {**found, name: [loss - base for loss in self.curve]}
+
+    def metrics(self, divergence: float) -> dict[str, Any]:
+        """Return all metrics; what could not be measured goes to ``absent``."""
+        tokens = self.setting.batch_size * self.setting.context
+        seconds = [
+            s / (steps * tokens) for s, steps in zip(self._worst("seconds"), self._steps(), strict=True)
+        ]
+        metrics: dict[str, Any] = {
+            "token_s": {"samples": seconds[1:], "warmup": seconds[:1]},
+            "eval_loss": {"samples": self.curve},
+            "train_loss": {"samples": self._mean("loss")},
+            "divergence": {"samples": [divergence]},
+        }
+        for name in (*PARTS, "communicate_s"):
+            values = [v / n for v, n in zip(self._worst(name), self._steps(), strict=True)]
+            metrics[name] = {"samples": values[1:], "warmup": values[:1]}
+        metrics.update(self._memory())
+        metrics.update(self._bytes())
+        metrics.update(self._target())
+        return metrics
+
+    def _steps(self) -> list[float]:
+        return [row[ROW.index("steps")] for row in self.windows[0]]
+
+    def _worst(self, name: str) -> list[float]:
+        column = ROW.index(name)
+        return [max(rank[i][column] for rank in self.windows) for i in range(len(self.windows[0]))]
+
+    def _mean(self, name: str) -> list[float]:
+        column, size = ROW.index(name), len(self.windows)
+        return [sum(rank[i][column] for rank in self.windows) / size for i in range(len(self.windows[0]))]
+
+    def _memory(self) -> dict[str, Any]:
+        kinds = list(self.trained.state)
+        everyone = self.session.control.gather([[self.trained.state[k] for k in kinds]])
+        return {
+            f"{kind}_bytes": {"samples": [max(rank[0][i] for rank in everyone)]}
+            for i, kind in enumerate(kinds)
+        }
+
+    def _bytes(self) -> dict[str, Any]:
+        trained, steps, control = self.trained, self.setting.steps, self.session.control
+        metrics: dict[str, Any] = {}
+        if trained.kernel_bytes is None:
+            self.absent["kernel_bytes_total"] = "no network interface carries the ranks' traffic"
+            carried = [[[0.0]]]
+        else:
+            carried = control.gather([[trained.kernel_bytes]])
+            total = carried[0][0][0] if self.session.interface_shared else sum(r[0][0] for r in carried)
+            self.kernel_bytes = total
+            metrics["kernel_bytes_total"] = {"samples": [total / steps], "source": self.session.interface}
+        used = control.gather([[float(trained.backend_calls)]])
+        if any(rank[0][0] for rank in used):
+            reason = "the backend's own collective moves them; only the kernel's counters can tell"
+            self.absent.update(dict.fromkeys(("wire_bytes", "peak_bytes", "messages"), reason))
+            return metrics
+        everyone = control.gather([[trained.sent_bytes, trained.peak_bytes, trained.messages]])
+        for i, (name, share) in enumerate((("wire_bytes", steps), ("peak_bytes", 1), ("messages", steps))):
+            metrics[name] = {"samples": [max(rank[0][i] for rank in everyone) / share]}
+        return metrics
+
+    def _target(self) -> dict[str, Any]:
+        rate = self.setting.corpus.entropy_rate
+        if rate is None:
+            self.absent["excess_loss"] = "the entropy rate of this data is unknown"
+            return {}
+        excess = [loss - rate for loss in self.curve]
+        metrics: dict[str, Any] = {"excess_loss": {"samples": excess}}
+        target = self.block.params["target_excess"]
+        if target is None:
+            return metrics
+        where = crossing(excess, float(target))
+        for name, values in (("time_to_target", self.seconds), ("bytes_to_target", self.sent)):
+            if where is None:
+                self.absent[name] = f"missed: {excess[-1]:.4g} nats above the entropy rate at the end"
+            elif name == "bytes_to_target" and "wire_bytes" in self.absent:
+                self.absent[name] = self.absent["wire_bytes"]
+            else:
+                metrics[name] = {"samples": [_at(values, where)]}
+        return metrics
+
+
+def crossing(values: list[float], target: float) -> float | None:
+    """Return the (fractional) index at which a falling curve first reaches a target; None when it never does."""
+    for i, value in enumerate(values):
+        if value <= target:
+            if i == 0:
+                return 0.0
+            return i - 1 + (values[i - 1] - target) / (values[i - 1] - value)
+    return None
+
+
+def _at(values: list[float], where: float) -> float:
+    low = min(int(where), len(values) - 2)
+    return values[low] + (where - low) * (values[low + 1] - values[low])

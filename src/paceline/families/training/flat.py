@@ -1,0 +1,52 @@
+"""All parameters of a model as one vector, and their gradients as another: what most techniques exchange."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Flat:
+    """Moves a model's parameters into one contiguous vector, of which they become views; so do their gradients.
+
+    Attributes:
+        parameter: The vector as one parameter, for an optimiser; element-wise optimisers do to it what they would do
+            to its pieces.
+        bounds: (start, stop) of every parameter of the model, in its order.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        pieces = list(model.parameters())
+        count = sum(p.numel() for p in pieces)
+        with torch.no_grad():
+            values = torch.cat([p.detach().reshape(-1) for p in pieces])
+        self.parameter = nn.Parameter(values)
+        self.parameter.grad = torch.zeros_like(values)
+        self.bounds: list[tuple[int, int]] = []
+        start = 0
+        for piece in pieces:
+            stop = start + piece.numel()
+            piece.data = self.parameter.data[start:stop].view(piece.shape)
+            piece.grad = self.parameter.grad[start:stop].view(piece.shape)
+            self.bounds.append((start, stop))
+            start = stop
+        assert start == count
+
+    def pieces(self, vector: Tensor) -> list[Tensor]:
+        """Cut a vector like ``values`` into views of the parameters' shapes."""
+        shapes = [p.shape for p in self._model.parameters()]
+        cut = zip(self.bounds, shapes, strict=True)
+        return [vector[start:stop].view(shape) for (start, stop), shape in cut]
+
+    @property
+    def values(self) -> Tensor:
+        """The parameters, (P,); writing to it changes the model."""
+        return self.parameter.data
+
+    @property
+    def gradients(self) -> Tensor:
+        """The gradients, (P,), filled by ``backward``; they add up until they are cleared."""
+        gradients = self.parameter.grad
+        assert gradients is not None
+        return gradients

@@ -1,0 +1,184 @@
+"""Metrics of the training family and their contracts, free of torch."""
+
+from __future__ import annotations
+
+from paceline.family import DerivedMetric, Metric, Params
+
+_STEP = {
+    "timer": "the host's performance counter around a part of a step, the device idle at both ends of a window",
+    "sample": "seconds of one step on the slowest rank, averaged over a window of steps",
+    "excluded": "the first window, drawing of batches, copies of weights for evaluation",
+}
+_BYTES = {
+    "counter": "payload bytes that pass through the communicator, headers excluded",
+    "ranks": "the rank that sends most",
+}
+_LOSS = {
+    "model": "the weights that would be shipped at that moment, copied between steps and evaluated after training",
+    "data": "held-out sequences that no technique sees, equal for all techniques of a block",
+    "value": "mean cross-entropy of the next symbol over all positions, natural logarithm; mean over ranks",
+}
+_TARGET = {
+    "target": "target_excess above the entropy rate, by linear interpolation between evaluations",
+    "miss": "absent: the target was not reached, which a report counts as infinite",
+}
+_STATE = {
+    "counted": "storages reachable from the technique after its gradient exchange, each once, by walking its objects",
+    "ranks": "the rank that holds most",
+}
+
+
+def _step_part(name: str, doc: str) -> Metric:
+    return Metric(name=name, unit="s", better="lower", doc=doc, contract=_STEP, statistic="mean")
+
+
+def _state(name: str, doc: str) -> Metric:
+    return Metric(name=name, unit="B", better="lower", doc=doc, contract=_STATE, statistic="max")
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        name="token_s",
+        unit="s",
+        better="lower",
+        doc="Wall-clock time of one token of the global batch, everything included that training needs.",
+        contract={
+            "timer": "the host's performance counter, the device idle at both ends of a window",
+            "sample": "seconds of a window of steps on the slowest rank, over the window's tokens of all ranks",
+            "excluded": "the first window, drawing of batches, copies of weights for evaluation, evaluation",
+            "included": "communication that is still under way after the last step",
+        },
+        statistic="mean",
+        margin=0.02,
+    ),
+    Metric(
+        name="eval_loss",
+        unit="nat",
+        better="lower",
+        doc="Loss on held-out text after the last step; its samples are the curve over the evaluations.",
+        contract=_LOSS,
+        statistic="last",
+        compared_by="difference",
+        margin=0.01,
+    ),
+    Metric(
+        name="excess_loss",
+        unit="nat",
+        better="lower",
+        doc="eval_loss above the entropy rate of the synthetic language, which no model can undercut.",
+        contract=_LOSS | {"limit": "entropy rate of the chain, from its stationary distribution"},
+        statistic="last",
+        compared_by="difference",
+        margin=0.01,
+    ),
+    Metric(
+        name="train_loss",
+        unit="nat",
+        better="lower",
+        doc="Loss on the batches of the last window, before each update; its samples are the windows.",
+        contract={"sample": "mean over the steps of a window and over ranks"},
+        statistic="last",
+        compared_by="difference",
+    ),
+    Metric(
+        name="wire_bytes",
+        unit="B",
+        better="lower",
+        doc="Payload bytes that the busiest rank sends in one step, averaged over the whole run.",
+        contract=_BYTES | {"sample": "bytes of the run over its steps"},
+        statistic="mean",
+    ),
+    Metric(
+        name="peak_bytes",
+        unit="B",
+        better="lower",
+        doc="Payload bytes that the busiest rank sends in the step in which it sends most.",
+        contract=_BYTES | {"sample": "the largest step of the run"},
+        statistic="max",
+    ),
+    Metric(
+        name="messages",
+        unit="messages",
+        better="lower",
+        doc="Messages that the busiest rank sends in one step, averaged over the whole run.",
+        contract=_BYTES | {"sample": "messages of the run over its steps"},
+        statistic="mean",
+    ),
+    Metric(
+        name="kernel_bytes_total",
+        unit="B",
+        better="lower",
+        doc="Bytes that the kernel counted on all ranks' interfaces in one step, averaged over the run.",
+        contract={
+            "counter": "transmitted bytes of the ranks' interfaces, frame headers included",
+            "sample": "difference over the whole run, over its steps",
+        },
+        statistic="mean",
+    ),
+    _step_part(
+        "compute_s",
+        "Forward and backward of one step; for overlapping techniques what they do meanwhile, too.",
+    ),
+    _step_part("gradients_s", "Exchange of gradients in one step."),
+    _step_part("update_s", "The optimiser in one step."),
+    _step_part("parameters_s", "Exchange of parameters after the update in one step."),
+    _step_part("communicate_s", "Time inside the communicator in one step, wherever it falls."),
+    _state("parameter_bytes", "Parameters that a rank holds."),
+    _state("gradient_bytes", "Gradients that a rank holds after their exchange."),
+    _state("optimizer_bytes", "State of the optimiser that a rank holds."),
+    _state(
+        "extra_bytes",
+        "State that a rank keeps beside the optimiser's: outer momentum, residuals, copies of weights.",
+    ),
+    _state("scratch_bytes", "Buffers that a rank holds beside all state."),
+    Metric(
+        name="divergence",
+        unit="ratio",
+        better="lower",
+        doc="Largest distance of a replica's weights from the mean of all, over the mean's norm, after the last step.",
+        contract={"norm": "Euclidean over all parameters, in float64"},
+        statistic="max",
+        compared_by="difference",
+    ),
+    Metric(
+        name="time_to_target",
+        unit="s",
+        better="lower",
+        doc="Training time until the target loss.",
+        contract=_TARGET,
+        statistic="last",
+    ),
+    Metric(
+        name="bytes_to_target",
+        unit="B",
+        better="lower",
+        doc="Payload bytes that the busiest rank sent until the target loss.",
+        contract=_TARGET,
+        statistic="last",
+    ),
+)
+
+
+def _tokens_per_s(params: Params, seconds: float) -> float | None:
+    return 1.0 / seconds if seconds > 0 else None
+
+
+def _bytes_per_token(params: Params, sent: float) -> float | None:
+    batch, context = params["batch"], params["context"]
+    assert isinstance(batch, int)
+    assert isinstance(context, int)
+    return sent / (batch * context)
+
+
+DERIVED: tuple[DerivedMetric, ...] = (
+    DerivedMetric(
+        name="tokens_per_s", unit="token/s", source="token_s", formula="1 / token_s", compute=_tokens_per_s
+    ),
+    DerivedMetric(
+        name="bytes_per_token",
+        unit="B",
+        source="wire_bytes",
+        formula="wire_bytes / (batch × context)",
+        compute=_bytes_per_token,
+    ),
+)

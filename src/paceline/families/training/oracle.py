@@ -1,0 +1,94 @@
+"""Judges what was trained: loss on held-out text, distance of replicas, equality with one process."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from paceline.families.training.model import next_symbol_loss
+from paceline.worker.session import Session
+
+LEAST_FALL = 0.005
+"""Share of the untrained model's loss that training must take away, or nothing was learnt."""
+EXACT_TOLERANCE = 1e-5
+"""Relative distance from the serial reference that the order of float32 sums may cause after a few steps."""
+EVALUATION_ROWS = 32
+
+
+def held_out_loss(
+    model: nn.Module, weights: Sequence[Tensor], sequences: Tensor, device: torch.device
+) -> float:
+    """Return the loss of a model with the given weights on held-out sequences, in nats per symbol.
+
+    The weights are copied into the model: give it one that nobody trains.
+    """
+    with torch.no_grad():
+        for parameter, weight in zip(model.parameters(), weights, strict=True):
+            parameter.copy_(weight)
+        total = 0.0
+        for rows in torch.split(sequences, EVALUATION_ROWS):
+            total += float(next_symbol_loss(model, rows.to(device).long())) * len(rows)
+    return total / len(sequences)
+
+
+def losses(
+    session: Session,
+    model: nn.Module,
+    snapshots: Sequence[Sequence[Tensor]],
+    sequences: Tensor,
+    *,
+    shared: bool,
+) -> list[float]:
+    """Return the mean over ranks of each snapshot's held-out loss.
+
+    Args:
+        session: The rank.
+        model: Takes the weights.
+        snapshots: This rank's weights at each evaluation.
+        sequences: Held-out sequences, equal on all ranks.
+        shared: All ranks hold the same weights, so that each judges an equal part of the sequences.
+    """
+    device = next(model.parameters()).device
+    own = sequences
+    if shared and len(sequences) % session.world_size == 0:
+        own = sequences[session.rank :: session.world_size]
+    found = [held_out_loss(model, weights, own, device) for weights in snapshots]
+    everyone = session.control.gather([found])
+    return [math.fsum(rank[0][i] for rank in everyone) / len(everyone) for i in range(len(found))]
+
+
+def digests(session: Session, snapshots: Sequence[Sequence[Tensor]]) -> list[bool]:
+    """Tell for each snapshot whether all ranks hold the same weights, bit for bit."""
+    own = []
+    for weights in snapshots:
+        digest = hashlib.sha256()
+        for weight in weights:
+            digest.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        own.append(digest.hexdigest())
+    everyone = session.control.gather_text(" ".join(own))
+    rows = [text.split() for text in everyone]
+    return [len({row[i] for row in rows}) == 1 for i in range(len(own))]
+
+
+def divergence(session: Session, weights: Sequence[Tensor]) -> float:
+    """Return the largest distance of a rank's weights from the mean of all, over the mean's norm."""
+    vector = torch.cat([w.detach().reshape(-1).double().cpu() for w in weights])
+    mean = vector.clone()
+    if session.world_size > 1:
+        session.control.sum_in_place(mean)
+        mean /= session.world_size
+    distance = float((vector - mean).norm()) / max(float(mean.norm()), 1e-300)
+    return max(rank[0][0] for rank in session.control.gather([[distance]]))
+
+
+def relative_distance(weights: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
+    """Return ‖w − r‖ / ‖r‖ over all tensors together, in float64."""
+    square = sum(
+        float((w.double() - r.double()).square().sum()) for w, r in zip(weights, reference, strict=True)
+    )
+    norm = sum(float(r.double().square().sum()) for r in reference)
+    return math.sqrt(square) / max(math.sqrt(norm), 1e-300)

@@ -1,0 +1,204 @@
+"""The contract of training techniques: what one rank's side of data-parallel training may change.
+
+The family owns the loop. It draws the batches, sets the learning rate, calls the four parts of a step below in their
+order, times them, copies weights for evaluation, and counts bytes. A technique is a class that derives from
+``Replica`` (or ``FlatReplica``) and overrides the parts that it changes::
+
+    forward_backward → exchange_gradients → update → exchange_parameters
+
+Its module may define ``cost(task, **options) -> Cost | None``: the closed form of what a run sends.
+
+Properties in ``@technique``: ``exact`` (every step equals one process that trains on the whole batch), ``replicas``
+(``identical``: equal shipped weights on all ranks; ``apart``: they may differ), ``bitwise`` (False: a run taken up from
+a checkpoint is only close to one that was not interrupted), ``equals_ddp`` (optimiser and options under which it equals
+synchronous training).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from paceline.families.collectives.problem import Problem
+from paceline.families.training.flat import Flat
+from paceline.families.training.model import next_symbol_loss
+from paceline.worker.comm import Comm
+
+__all__ = ["Comm", "Cost", "FlatReplica", "Replica", "Task"]
+
+FINAL_RATE = 0.1
+"""Share of the peak learning rate at the end of the cosine."""
+BETAS = (0.9, 0.95)
+WEIGHT_DECAY = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Closed forms of a whole run; bytes are payload bytes without transport headers."""
+
+    sent_bytes: float
+    """Sent by the busiest rank."""
+    peak_bytes: float
+    """Sent by the busiest rank in the step in which it sends most."""
+    messages: float
+    """Sent by the busiest rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What a rank trains."""
+
+    model: nn.Module
+    """Equal weights on all ranks, not yet trained."""
+    rank: int
+    world_size: int
+    device: torch.device
+    seed: int
+    """Equal on all ranks; for schedules and random numbers that techniques share."""
+    steps: int
+    sequences: int
+    """Of this rank in a step."""
+    optimizer_name: str
+    peak_rate: float
+    warmup_steps: int
+
+    @property
+    def num_parameters(self) -> int:
+        """P."""
+        return sum(p.numel() for p in self.model.parameters())
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step: linear warm-up, then a cosine to a tenth of the peak."""
+        if step < self.warmup_steps:
+            return self.peak_rate * (step + 1) / self.warmup_steps
+        done = (step - self.warmup_steps) / max(self.steps - self.warmup_steps, 1)
+        falling = 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+        return self.peak_rate * (FINAL_RATE + (1 - FINAL_RATE) * falling)
+
+    def optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
+        """Return the point's inner optimiser over some parameters."""
+        if self.optimizer_name == "sgd":
+            return torch.optim.SGD(parameters, lr=self.peak_rate)
+        return torch.optim.AdamW(
+            parameters, lr=self.peak_rate, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
+        )
+
+    def problem(self, operation: str, count: int, dtype: torch.dtype = torch.float32) -> Problem:
+        """Return a problem of the collectives family, for techniques that build on one of its own."""
+        return Problem(
+            operation=operation,
+            rank=self.rank,
+            world_size=self.world_size,
+            dtype=dtype,
+            device=self.device,
+            count=count,
+            seed=self.seed % (1 << 31),
+        )
+
+
+class Replica:
+    """One rank's side of training without any exchange; techniques override what they change.
+
+    State that must survive a checkpoint is given to ``keep``; everything else may be rebuilt by ``__init__``.
+    """
+
+    def __init__(self, task: Task, comm: Comm) -> None:
+        self.task = task
+        self.comm = comm
+        self.model = task.model
+        self.kept: dict[str, Tensor] = {}
+        self.optimizer = self.make_optimizer()
+
+    def make_optimizer(self) -> Optimizer:
+        """Return what ``update`` steps."""
+        return self.task.optimizer(self.model.parameters())
+
+    def keep(self, name: str, tensor: Tensor) -> Tensor:
+        """Register state beside the optimiser's: saved in checkpoints and counted as ``extra_bytes``."""
+        self.kept[name] = tensor
+        return tensor
+
+    def set_rate(self, rate: float) -> None:
+        """Set the inner optimiser's learning rate for the coming step."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    # The parts of a step
+
+    def forward_backward(self, sequences_BS: Tensor) -> Tensor:
+        """Leave this rank's gradients in the parameters and return its loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = next_symbol_loss(self.model, sequences_BS)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    def exchange_gradients(self, step: int) -> None:
+        """Make the gradients what ``update`` needs; nothing by default."""
+
+    def update(self, step: int) -> None:
+        """Apply the gradients."""
+        self.optimizer.step()
+
+    def exchange_parameters(self, step: int) -> None:
+        """Exchange or replace parameters after the update; nothing by default."""
+
+    # Around steps
+
+    def finish(self) -> None:
+        """Complete what is under way after the last step."""
+
+    def pause(self) -> None:
+        """Wait for transfers that are under way and change nothing else, so that state can be saved."""
+
+    def weights(self) -> list[Tensor]:
+        """Return the weights that would be shipped now, in the order of the model's parameters."""
+        return [p.detach() for p in self.model.parameters()]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that a later process needs to go on."""
+        return {
+            "weights": [p.detach().clone() for p in self.model.parameters()],
+            "optimizer": self.optimizer.state_dict(),
+            "kept": {name: tensor.clone() for name, tensor in self.kept.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what ``state_dict`` returned, on a replica that was just made.
+
+        Raises:
+            ValueError: The state is another technique's or another model's.
+        """
+        own, given = list(self.model.parameters()), state["weights"]
+        if [p.shape for p in own] != [w.shape for w in given] or set(self.kept) != set(state["kept"]):
+            raise ValueError("the checkpoint does not fit this technique and model")
+        with torch.no_grad():
+            for parameter, weight in zip(own, given, strict=True):
+                parameter.copy_(weight)
+            for name, tensor in state["kept"].items():
+                self.kept[name].copy_(tensor)
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+class FlatReplica(Replica):
+    """A replica whose parameters and gradients are one vector each."""
+
+    def __init__(self, task: Task, comm: Comm) -> None:
+        self.flat = Flat(task.model)
+        super().__init__(task, comm)
+
+    def make_optimizer(self) -> Optimizer:
+        """Return the point's optimiser over the one vector."""
+        return self.task.optimizer([self.flat.parameter])
+
+    def forward_backward(self, sequences_BS: Tensor) -> Tensor:
+        """Leave this rank's gradients in the vector and return its loss."""
+        self.flat.gradients.zero_()
+        loss = next_symbol_loss(self.model, sequences_BS)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()

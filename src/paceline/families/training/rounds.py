@@ -1,0 +1,23 @@
+"""Rounds of local steps, and the outer step at their end."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def ends_round(step: int, sync_every: int, steps: int) -> bool:
+    """Tell whether a round ends with a step; the last step ends a shorter one."""
+    return (step + 1) % sync_every == 0 or step + 1 == steps
+
+
+def num_rounds(sync_every: int, steps: int) -> int:
+    """Return the number of rounds in a run."""
+    return -(-steps // sync_every)
+
+
+def nesterov_(
+    weights: Tensor, momentum: Tensor, gradient: Tensor, *, rate: float, momentum_share: float
+) -> None:
+    """Take a step of SGD with Nesterov momentum in place: m ← μ·m + g; w ← w − η·(g + μ·m). ``gradient`` is used up."""
+    momentum.mul_(momentum_share).add_(gradient)
+    weights.sub_(gradient.add_(momentum, alpha=momentum_share), alpha=rate)

@@ -1,0 +1,127 @@
+"""Parameters of the training family and the rules for its points, free of torch."""
+
+from __future__ import annotations
+
+from paceline.families.training.metric_specs import DERIVED, METRICS
+from paceline.families.training.sizes import SIZES
+from paceline.family import CurveSpec, Family, Parameter, Params
+
+OPERATIONS = ("data_parallel",)
+OPTIMIZERS = ("adamw", "sgd")
+VOCABULARY = 64
+"""Symbols of the synthetic language."""
+BYTE_VALUES = 256
+CURVE_AXES = (("tokens", "token"), ("seconds", "s"), ("bytes", "B"))
+
+PARAMETERS: tuple[Parameter, ...] = (
+    Parameter(name="op", kind="choice", doc="What is trained how.", required=True, choices=OPERATIONS),
+    Parameter(name="size", kind="choice", doc="Size of the model.", default="tiny", choices=tuple(SIZES)),
+    Parameter(
+        name="data",
+        kind="text",
+        doc="markov: a seeded synthetic language of known entropy rate; bytes: the running Python's standard "
+        "library, byte by byte; bytes:PATH: files below a path.",
+        default="markov",
+    ),
+    Parameter(name="ranks", kind="count", doc="Number of ranks.", default=2, minimum=1),
+    Parameter(name="link", kind="text", doc="A link of the runner; default: the runner's own.", default=None),
+    Parameter(name="dtype", kind="choice", doc="Element type.", default="float32", choices=("float32",)),
+    Parameter(name="steps", kind="count", doc="Optimiser steps: the token budget.", default=200, minimum=4),
+    Parameter(
+        name="batch", kind="count", doc="Sequences of one step, over all ranks.", default=16, minimum=1
+    ),
+    Parameter(name="context", kind="count", doc="Symbols that a sequence predicts.", default=64, minimum=2),
+    Parameter(
+        name="optimizer", kind="choice", doc="The inner optimiser.", default="adamw", choices=OPTIMIZERS
+    ),
+    Parameter(name="learning_rate", kind="number", doc="Its peak rate.", default=0.003, minimum=0.0),
+    Parameter(
+        name="warmup_steps",
+        kind="count",
+        doc="Steps of linear warm-up; a cosine to a tenth of the peak follows.",
+        default=20,
+        minimum=0,
+    ),
+    Parameter(name="window", kind="count", doc="Steps of one sample of throughput.", default=20, minimum=1),
+    Parameter(name="evaluations", kind="count", doc="Points of the loss curve.", default=8, minimum=1),
+    Parameter(
+        name="eval_batch", kind="count", doc="Held-out sequences of an evaluation.", default=128, minimum=1
+    ),
+    Parameter(
+        name="proof",
+        kind="choice",
+        doc="What a technique proves before it is timed: exactness of its first steps, or all that it says of itself.",
+        default="brief",
+        choices=("brief", "all"),
+    ),
+    Parameter(
+        name="slow_factor",
+        kind="number",
+        doc="The last rank computes this many times as long.",
+        default=1.0,
+        minimum=1.0,
+    ),
+    Parameter(
+        name="target_excess",
+        kind="number",
+        doc="Loss above the entropy rate that counts as the target (markov).",
+        default=None,
+        minimum=0.0,
+    ),
+)
+
+
+def vocabulary(data: str) -> int:
+    """Return the number of symbols of a data source."""
+    return VOCABULARY if data == "markov" else BYTE_VALUES
+
+
+def check(params: Params) -> list[str]:
+    """Return what makes a resolved point illegal."""
+    problems: list[str] = []
+    ranks, batch, steps = _int(params, "ranks"), _int(params, "batch"), _int(params, "steps")
+    if batch % ranks:
+        problems.append(f"batch {batch} cannot be split between {ranks} ranks")
+    if steps < 2 * _int(params, "window"):
+        problems.append(
+            f"steps {steps} holds fewer than two windows of {params['window']}: the first is warm-up"
+        )
+    if steps < _int(params, "evaluations"):
+        problems.append(f"{params['evaluations']} evaluations do not fit into {steps} steps")
+    data = str(params["data"])
+    if data not in ("markov", "bytes") and not data.startswith("bytes:"):
+        problems.append(f"data '{data}' is not one of: markov, bytes, bytes:PATH")
+    if params["target_excess"] is not None and data != "markov":
+        problems.append("target_excess needs data with a known entropy rate: markov")
+    return problems
+
+
+def _estimate_s(params: Params) -> float:
+    """Seconds of one technique's training, from the model's operations at 10 Gflop/s a rank."""
+    size = SIZES[str(params["size"])]
+    tokens = _int(params, "steps") * _int(params, "batch") * _int(params, "context")
+    operations = size.flops_per_token(vocabulary(str(params["data"])), _int(params, "context"))
+    return 2.0 + tokens * operations / 2e10 + _int(params, "steps") * 0.01
+
+
+def _int(params: Params, key: str) -> int:
+    value = params[key]
+    assert isinstance(value, int)
+    return value
+
+
+FAMILY = Family(
+    name="training",
+    summary="Data-parallel training of one language model: time, bytes, memory and loss at equal tokens.",
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    default_metrics=("token_s", "eval_loss", "wire_bytes"),
+    operation_key="op",
+    check=check,
+    estimate_s=_estimate_s,
+    derived=DERIVED,
+    curves=(
+        CurveSpec(quantity="excess_loss", unit="nat", over=CURVE_AXES),
+        CurveSpec(quantity="eval_loss", unit="nat", over=CURVE_AXES),
+    ),
+)

@@ -1,0 +1,72 @@
+"""Known-wrong training techniques are refused, each for its own reason; an honest one passes beside them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from paceline import content
+from paceline.drivers.measure import measure
+from paceline.families.training.conformance import points
+from paceline.plan import Selection, make_plan
+from paceline.profile import load_runner
+from paceline.store import read_record
+from paceline.suite import load_suite
+from paceline.technique import read_source
+from paceline.testing import ConformanceResult, results_of
+
+FILES = sorted((Path(__file__).parents[1] / "mutants" / "training").glob("*.py"))
+EXPECTED = {
+    "sums-gradients": ("incorrect", r"step 1: weights are .* away from those of one process"),
+    "skips-the-tail": ("incorrect", r"step 1: weights are .* away from those of one process"),
+    "says-identical": ("incorrect", r"ranks hold different weights after step"),
+    "learns-nothing": ("incorrect", r"nothing was learnt"),
+    "explodes": ("incorrect", r"diverged: rank 0's loss is not finite in window 1"),
+    "lies-about-bytes": ("ok", r"(wire|peak)_bytes is .*, formula"),
+    "goes-around": ("refused", r"imports torch\.distributed"),
+    "forgets-its-state": (
+        "incorrect",
+        r"a run that was saved and taken up again ends with different weights",
+    ),
+    "draws-at-random": ("incorrect", r"two runs from one seed end with different weights"),
+    "equals-in-name": ("incorrect", r"step 1 with \{\}: weights are .* away"),
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceResult]:
+    folder = tmp_path_factory.mktemp("mutants")
+    names = [s.info.name for p in FILES for s in read_source(p, module=f"user:{p.stem}")]
+    (point,) = points("data_parallel")
+    lines = "".join(f"  {key}: {value}\n" for key, value in point.items())
+    path = folder / "mutants.yaml"
+    path.write_text(
+        "suite: training/mutants\nversion: 1\nfamily: training\nwhy: Known-wrong techniques must be refused.\n"
+        f"workload:\n  op: data_parallel\n  ranks: 2\n{lines}"
+        f"baseline: ddp-ring\ntechniques: [ddp-ring, {', '.join(names)}]\nprotocol: {{launches: 1}}\n"
+    )
+    suite = load_suite(path, extra=FILES)
+    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
+    outcome = measure(plan, [suite], folder / "results")
+    assert outcome.path is not None
+    return {r.technique: r for r in results_of(read_record(outcome.path), "training")}
+
+
+def test_every_mutant_has_an_expected_end() -> None:
+    assert {s.info.name for p in FILES for s in read_source(p, module=f"user:{p.stem}")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_a_mutant_is_refused_for_its_own_reason(name: str, results: dict[str, ConformanceResult]) -> None:
+    status, reason = EXPECTED[name]
+    said = results[name].problem if status == "ok" else results[name].reason
+    assert results[name].status == status, said
+    assert said is not None
+    assert re.search(reason, said), said
+
+
+def test_an_honest_technique_beside_them_passes(results: dict[str, ConformanceResult]) -> None:
+    assert results["ddp-ring"].status == "ok"
+    assert results["ddp-ring"].problem is None

@@ -1,0 +1,222 @@
+"""The training family without ranks: its language, its model, its loop's arithmetic, and what it counts as memory."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from paceline.baselines.training import diloco
+
+from paceline import content
+from paceline.drivers.job import build_job
+from paceline.families.training import corpus, memory, oracle
+from paceline.families.training.figures import crossing
+from paceline.families.training.flat import Flat
+from paceline.families.training.model import Transformer, next_symbol_loss
+from paceline.families.training.replica import FlatReplica, Replica, Task
+from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
+from paceline.families.training.sizes import SIZES
+from paceline.families.training.spec import FAMILY, check
+from paceline.plan import Selection, make_plan
+from paceline.profile import load_runner
+from paceline.stats import launch_statistic
+from paceline.suite import load_suite
+from paceline.worker.comm import Comm
+from paceline.worker.session import CaseError
+from paceline.worker.transport import ThreadHub, ThreadTransport
+
+CONTEXT = 16
+
+
+def make_task(**changes: Any) -> Task:
+    model = Transformer(SIZES["nano"], vocabulary=64, context=CONTEXT)
+    model.initialise(1)
+    fields: dict[str, Any] = {
+        "model": model,
+        "rank": 0,
+        "world_size": 1,
+        "device": torch.device("cpu"),
+        "seed": 3,
+        "steps": 100,
+        "sequences": 4,
+        "optimizer_name": "adamw",
+        "peak_rate": 0.01,
+        "warmup_steps": 10,
+    }
+    return Task(**(fields | changes))
+
+
+def make_comm() -> Comm:
+    return Comm(ThreadTransport(ThreadHub(1), 0))
+
+
+@pytest.mark.parametrize("name", [n for n in SIZES if n not in ("120m", "1b")])
+def test_the_closed_form_counts_the_models_parameters(name: str) -> None:
+    model = Transformer(SIZES[name], vocabulary=64, context=CONTEXT)
+    assert sum(p.numel() for p in model.parameters()) == SIZES[name].parameters(64)
+
+
+def test_the_operations_of_a_token_are_those_that_torch_counts() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    size, context, rows = SIZES["tiny"], 64, 4
+    model = Transformer(size, vocabulary=64, context=context)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        next_symbol_loss(model, torch.zeros(rows, context + 1, dtype=torch.long)).backward()
+    counted = counter.get_total_flops() / (rows * context)
+    assert counted == pytest.approx(size.flops_per_token(64, context), rel=0.15)
+
+
+def test_the_true_chain_reaches_its_entropy_rate_and_no_less() -> None:
+    language = corpus.markov()
+    chance = np.diff(language.cumulative, axis=1, prepend=0.0)
+    drawn = language.train(5, 0, range(400), 400, 200)
+    pair = drawn[:, :-2] * 64 + drawn[:, 1:-1]
+    losses = -np.log(chance[pair, drawn[:, 2:]])
+    by_row = losses.mean(axis=1)
+    error = by_row.std(ddof=1) / math.sqrt(len(by_row))
+    assert abs(by_row.mean() - language.entropy_rate) < 4 * error
+    assert error < 0.01
+    symbols = np.bincount(drawn.ravel(), minlength=64) / drawn.size
+    unigram = -(symbols * np.log(symbols)).sum()
+    assert language.entropy_rate + 0.3 < unigram < math.log(64)
+
+
+def test_every_number_of_ranks_sees_the_same_batch() -> None:
+    language = corpus.markov()
+    whole = language.train(7, 3, range(12), 12, 20)
+    for ranks in (2, 3, 4):
+        parts = [language.train(7, 3, range(r, 12, ranks), 12, 20) for r in range(ranks)]
+        joined = np.empty_like(whole)
+        for r, part in enumerate(parts):
+            joined[r::ranks] = part
+        assert (joined == whole).all()
+    assert not (language.train(7, 4, range(12), 12, 20) == whole).all()
+    assert not (language.train(8, 3, range(12), 12, 20) == whole).all()
+    assert not (language.held_out(12, 20) == whole).all()
+
+
+def test_bytes_come_from_files_and_are_fingerprinted(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"{number:02}.txt").write_bytes(bytes([number]) * 40_000)
+    first = corpus.load(f"bytes:{tmp_path}")
+    assert first.entropy_rate is None
+    kept, drawn = set(first.held_out(500, 8).ravel()), set(first.train(1, 0, range(500), 500, 8).ravel())
+    assert kept == {0, 10}
+    assert not kept & drawn
+    (tmp_path / "03.txt").write_bytes(b"x" * 40_000)
+    corpus.file_bytes.cache_clear()
+    assert corpus.load(f"bytes:{tmp_path}").fingerprint != first.fingerprint
+
+
+def test_the_standard_library_is_at_hand() -> None:
+    found = corpus.load("bytes")
+    assert b"import" in found.train(1, 0, range(64), 64, 512).astype(np.uint8).tobytes()
+
+
+def test_a_folder_without_data_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match=r"holds 0 bytes in 0 files"):
+        corpus.load(f"bytes:{tmp_path / 'gone'}")
+
+
+def test_the_rate_warms_up_and_falls_to_a_tenth() -> None:
+    task = make_task()
+    rates = [task.rate(s) for s in range(100)]
+    assert rates[0] == pytest.approx(0.001)
+    assert rates[9] == max(rates) == pytest.approx(0.01)
+    assert rates[-1] == pytest.approx(0.001, rel=0.01)
+    assert task.rate(5000) == pytest.approx(0.001)
+
+
+def test_a_flat_model_is_the_same_model() -> None:
+    sequences = torch.from_numpy(corpus.markov().train(1, 0, range(4), 4, CONTEXT + 1))
+    plain, flat = Replica(make_task(), make_comm()), FlatReplica(make_task(), make_comm())
+    for step in range(3):
+        for replica in (plain, flat):
+            replica.set_rate(0.01)
+            replica.forward_backward(sequences)
+            replica.update(step)
+    assert oracle.relative_distance(flat.weights(), plain.weights()) < 1e-6
+    assert oracle.relative_distance(flat.weights(), make_task().model.parameters()) > 1e-3  # type: ignore[arg-type]
+    flat.flat.values.zero_()
+    assert not any(p.any() for p in flat.model.parameters())
+
+
+def test_pieces_of_a_vector_have_the_parameters_shapes() -> None:
+    model = make_task().model
+    flat = Flat(model)
+    pieces = flat.pieces(torch.arange(flat.values.numel(), dtype=torch.float32))
+    assert [p.shape for p in pieces] == [p.shape for p in model.parameters()]
+    assert pieces[-1].flatten()[-1] == flat.values.numel() - 1
+
+
+def test_memory_is_counted_by_kind_and_once() -> None:
+    task = make_task()
+    replica = diloco.DiLoCo(task, make_comm())
+    count = task.num_parameters
+    replica.forward_backward(torch.zeros(4, CONTEXT + 1, dtype=torch.long))
+    replica.update(0)
+    found = memory.state_bytes(replica)
+    assert found["parameter"] == 4 * count
+    assert found["gradient"] == 4 * count
+    assert 8 * count <= found["optimizer"] <= 8 * count + 64
+    assert found["extra"] == 8 * count
+    replica.hidden = {"deep": [torch.zeros(1000)]}  # type: ignore[attr-defined]
+    assert memory.state_bytes(replica)["scratch"] == found["scratch"] + 4000
+
+
+def test_the_outer_step_is_nesterovs() -> None:
+    weights, momentum = torch.tensor([1.0]), torch.tensor([0.5])
+    nesterov_(weights, momentum, torch.tensor([2.0]), rate=0.1, momentum_share=0.9)
+    assert momentum.item() == pytest.approx(0.9 * 0.5 + 2)
+    assert weights.item() == pytest.approx(1 - 0.1 * (2 + 0.9 * momentum.item()))
+
+
+def test_rounds_cover_all_steps() -> None:
+    for every, steps in ((20, 100), (20, 101), (7, 7), (50, 20), (1, 3)):
+        assert sum(ends_round(s, every, steps) for s in range(steps)) == num_rounds(every, steps)
+        assert ends_round(steps - 1, every, steps)
+
+
+def test_a_target_is_reached_between_evaluations_or_not_at_all() -> None:
+    assert crossing([4.0, 3.0, 2.0], 2.5) == pytest.approx(1.5)
+    assert crossing([4.0, 3.0, 2.0], 5.0) == 0.0
+    assert crossing([4.0, 3.0, 2.0], 2.0) == pytest.approx(2.0)
+    assert crossing([4.0, 3.0, 2.0], 1.0) is None
+
+
+def test_the_last_sample_is_the_value_of_a_course() -> None:
+    assert launch_statistic([4.0, 2.0, 3.0], "last") == 3.0
+
+
+GOOD = {p.name: p.default for p in FAMILY.parameters} | {"op": "data_parallel"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"batch": 15}, "cannot be split between 2 ranks"),
+        ({"steps": 30}, "fewer than two windows"),
+        ({"evaluations": 300}, "do not fit"),
+        ({"data": "poems"}, "not one of: markov"),
+        ({"data": "bytes", "target_excess": 0.5}, "known entropy rate"),
+    ],
+)
+def test_an_illegal_point_is_named(changes: dict[str, Any], said: str | None) -> None:
+    problems = check(GOOD | changes)
+    assert (said is None and not problems) or (said is not None and any(said in p for p in problems))
+
+
+def test_a_job_holds_the_other_familys_techniques_that_one_builds_on(tmp_path: Path) -> None:
+    suite = load_suite(content.suite_files()["training/data-parallel"])
+    selection = Selection(tier="quick", techniques=["one-bit-adam", "ddp"])
+    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), selection)
+    build_job(tmp_path / "job", plan, [suite], {"run_id": "x"})
+    assert (tmp_path / "job" / "baselines" / "collectives" / "onebit.py").is_file()
+    assert not (tmp_path / "job" / "baselines" / "kernels").exists()
