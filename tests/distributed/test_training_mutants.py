@@ -26,6 +26,7 @@ EXPECTED = {
     "explodes": ("incorrect", r"diverged: rank 0's loss is not finite in window 1"),
     "lies-about-bytes": ("ok", r"(wire|peak)_bytes is .*, formula"),
     "goes-around": ("refused", r"imports torch\.distributed"),
+    "reads-the-corpus": ("refused", r"imports paceline\.families\.training\.corpus"),
     "forgets-its-state": (
         "incorrect",
         r"a run that was saved and taken up again ends with different weights",

@@ -38,7 +38,9 @@ def run_block(session: Session, block: Block) -> None:
             session.emit_failure(block, case, error)
         return
     held_out = torch.from_numpy(
-        setting.corpus.held_out(int(block.params["eval_batch"]), setting.context + 1)
+        setting.corpus.held_out(
+            session.draw_seed("held out", block.block), int(block.params["eval_batch"]), setting.context + 1
+        )
     ).to(torch.int16)
     order = list(block.cases)
     random.Random(session.draw_seed("order", block.block)).shuffle(order)

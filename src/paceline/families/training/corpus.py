@@ -53,8 +53,8 @@ class Corpus(Protocol):
         """Return some rows of a step's global batch, (rows, length)."""
         ...
 
-    def held_out(self, count: int, length: int) -> Sequences:
-        """Return sequences that ``train`` never gives, (count, length), always the same ones."""
+    def held_out(self, seed: int, count: int, length: int) -> Sequences:
+        """Return sequences that ``train`` never gives, (count, length)."""
         ...
 
 
@@ -78,9 +78,9 @@ class Markov:
         """Return some rows of a step's global batch."""
         return self._draw(np.random.Philox(key=[seed, 2 * step]), batch, length, rows)
 
-    def held_out(self, count: int, length: int) -> Sequences:
-        """Return sequences of a seed that no step has (those of steps are even)."""
-        return self._draw(np.random.Philox(key=[LANGUAGE_SEED, 1]), count, length, range(count))
+    def held_out(self, seed: int, count: int, length: int) -> Sequences:
+        """Return sequences under a key that no step has (those of steps are even)."""
+        return self._draw(np.random.Philox(key=[seed, 1]), count, length, range(count))
 
     def _draw(self, bits: np.random.Philox, count: int, length: int, rows: range) -> Sequences:
         uniform = np.random.Generator(bits).random((count, length))[rows.start : rows.stop : rows.step]
@@ -130,9 +130,9 @@ class Bytes:
         """Return some rows of a step's global batch."""
         return self._cut(self.text, np.random.Philox(key=[seed, step]), batch, length, rows)
 
-    def held_out(self, count: int, length: int) -> Sequences:
+    def held_out(self, seed: int, count: int, length: int) -> Sequences:
         """Return sequences from the files that were held out."""
-        return self._cut(self.kept, np.random.Philox(key=[0, 0]), count, length, range(count))
+        return self._cut(self.kept, np.random.Philox(key=[seed, 0]), count, length, range(count))
 
     def _cut(
         self, text: NDArray[np.uint8], bits: np.random.Philox, count: int, length: int, rows: range

@@ -15,7 +15,7 @@ _BYTES = {
 }
 _LOSS = {
     "model": "the weights that would be shipped at that moment, copied between steps and evaluated after training",
-    "data": "held-out sequences that no technique sees, equal for all techniques of a block",
+    "data": "held-out sequences, drawn after techniques were imported, equal for all techniques of a block",
     "value": "mean cross-entropy of the next symbol over all positions, natural logarithm; mean over ranks",
 }
 _TARGET = {
