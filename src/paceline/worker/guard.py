@@ -56,6 +56,10 @@ FORBIDDEN_PREFIXES = (
     "torch.library.Library",
     "torch.save",
     "torch.jit.save",
+    "torch.profiler",
+    "torch.autograd.profiler",
+    "torch.autograd._enable_profiler",
+    "torch.autograd._disable_profiler",
 )
 ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families")
 HARNESS_MODULES = frozenset(
@@ -73,6 +77,10 @@ HARNESS_MODULES = frozenset(
         "kept",
         "passes",
         "point",
+        "profiling",
+        "replay",
+        "tasks",
+        "timers",
         "working_set",
     }
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from paceline.families.kernels.oracle import blind_spots
 from paceline.families.kernels.point import Point
 from paceline.families.kernels.problem import TORCH_DTYPES
 from paceline.families.kernels.scenario import run_tile_choice
+from paceline.families.kernels.timers import time_again
 from paceline.families.kernels.torch_benchmark import TorchBenchmarkArm, seconds_to_interval
 from paceline.families.kernels.workloads import WORKLOADS
 from paceline.worker.session import Block, Case, CaseError, Session
@@ -225,6 +226,7 @@ def _measure(
         session.begin(block, arm.label, "passes")
         try:
             result = arm.result(item, allowance, ceiling, idle)
+            _time_again(session, arm, ceiling, result)
         except CaseError as error:
             session.emit_failure(block, arm.case, error)
             continue
@@ -232,11 +234,7 @@ def _measure(
         result["telemetry"] = watch.facts()
         if beside:
             _add_torch_benchmark(result, arm, item, beside[number], series[len(arms) + number])
-        held = result["ceilings"] = ceilings.describe(block.params, ceiling, median(item.samples))
-        if "fraction_of_datasheet" in held:
-            result["metrics"]["datasheet_fraction"] = {"samples": [held["fraction_of_datasheet"]]}
-        else:
-            result["absent"]["datasheet_fraction"] = held["datasheet_reason"]
+        _hold_against(result, ceilings.describe(block.params, ceiling, median(item.samples)))
         result["harness"] = {
             "prepare_s": prepared - began,
             "measure_s": timed - prepared,
@@ -246,6 +244,36 @@ def _measure(
             "calls_per_sample": sets,
         }
         session.emit_result(block, arm.case, result)
+
+
+def _time_again(session: Session, arm: Arm, ceiling: Mapping[str, Any], result: dict[str, Any]) -> None:
+    """Add what other timers say, where the protocol asks for them.
+
+    Raises:
+        CaseError: A call was wrong under one of them.
+    """
+    wanted = str(arm.block.protocol.get("extra_timers", "none"))
+    session.begin(arm.block, arm.label, "extra timers")
+    metrics, absent = time_again(
+        arm,
+        session.device,
+        wanted,
+        floor_s=ceiling.get("floor_s"),
+        allowed_ns=result["accounting"]["allowed_ns"],
+    )
+    result["metrics"] |= metrics
+    result["absent"] |= absent
+
+
+def _hold_against(result: dict[str, Any], held: dict[str, Any]) -> None:
+    """Add the ceilings of a measurement, and its fractions of them."""
+    result["ceilings"] = held
+    if held["fraction_of_calibrated"] is not None:
+        result["metrics"]["calibrated_fraction"] = {"samples": [held["fraction_of_calibrated"]]}
+    if "fraction_of_datasheet" in held:
+        result["metrics"]["datasheet_fraction"] = {"samples": [held["fraction_of_datasheet"]]}
+    else:
+        result["absent"]["datasheet_fraction"] = held["datasheet_reason"]
 
 
 def _set_cache_policy(arm: Arm, policy: str, sets: int) -> None:

@@ -52,6 +52,17 @@ def host_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]])
     return clock() - start, busy() - before
 
 
+def synchronous_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]]) -> int:
+    """Time a pass by the host's clock, from the first launch until an idle accelerator has finished it."""
+    clock, wait = _perf_ns, torch.accelerator.synchronize
+    wait()
+    start = clock()
+    for tensors in arguments:
+        run(*tensors)
+    wait()
+    return clock() - start
+
+
 def event_pass(
     run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]], device: torch.device
 ) -> int:
