@@ -52,7 +52,10 @@ SEALED = (
 """Modules that decide, beside this one: nothing in them may be replaced."""
 NUM_PROBES = 6
 """Elements that are read when a pass ends and must not change afterwards."""
-ALL_DTYPES = {**TORCH_DTYPES, "int64": torch.int64, "uint8": torch.uint8}
+ALL_DTYPES = {
+    **TORCH_DTYPES,
+    **{"int64": torch.int64, "uint8": torch.uint8, "float8_e4m3fn": torch.float8_e4m3fn},
+}
 
 
 def serve(channel: Channel, config: dict[str, Any]) -> int:

@@ -32,6 +32,7 @@ DTYPE_NAMES = {
     torch.bfloat16: "bfloat16",
     torch.int64: "int64",
     torch.uint8: "uint8",
+    torch.float8_e4m3fn: "float8_e4m3fn",
 }
 
 

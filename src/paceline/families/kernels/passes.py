@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from paceline.families.kernels.problem import WAKE_NS
+from paceline.families.kernels.working_set import plain
 
 _perf_ns, _busy_ns = time.perf_counter_ns, time.thread_time_ns
 _amax = torch.amax
@@ -38,7 +39,7 @@ def touch(arguments: Sequence[tuple[Tensor, ...]]) -> int:
     start = _perf_ns()
     for tensors in arguments:
         for tensor in tensors:
-            _amax(tensor)
+            _amax(plain(tensor))
     return _perf_ns() - start
 
 
