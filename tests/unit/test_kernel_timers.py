@@ -15,6 +15,7 @@ import torch
 
 from paceline.families.kernels import cell as cells
 from paceline.families.kernels import kept, timers
+from paceline.families.kernels.beside import BesideArm
 from paceline.families.kernels.operations import OPERATIONS
 from paceline.families.kernels.point import Point
 from paceline.families.kernels.profiling import CallProfiler
@@ -22,7 +23,7 @@ from paceline.families.kernels.replay import WARM_CALLS, Graphs
 from paceline.families.kernels.spec import FAMILY
 from paceline.worker.device import CpuDevice, FakeDevice
 from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.session import CaseError
+from paceline.worker.session import CaseError, UnsupportedError
 
 REPLAY_S = 1e-5
 
@@ -370,3 +371,40 @@ def test_a_call_that_fails_under_the_profiler_has_no_profiled_time() -> None:
     arm.cell.ask = ask
     _, absent = timers.time_again(arm, CpuDevice(), "profiler", floor_s=None, allowed_ns=0)
     assert absent == {"profiled_time": "crashed: RuntimeError: no"}
+
+
+class FakeDoBench:
+    """Stands in for ``triton.testing.do_bench``: calls three times, and answers in milliseconds."""
+
+    def __call__(self, function: Callable[[], None], *, return_mode: str) -> float:
+        assert return_mode == "median"
+        for _ in range(3):
+            function()
+        return 0.25
+
+
+def beside(timer: str, do_bench: Any = None) -> tuple[BesideArm, Any]:
+    arm = arm_of(Multiply)
+    arm.label, arm.failure = "mm", None
+    arm.point.make(arm.cell, arm.draws, 1)
+    change, _ = arm.point.change(0, 0)
+    arm.cell.ask({"do": "prepare", "changes": [change, change]}, timeout_s=30)
+    arm.cell.served.others._do_bench = do_bench
+    return BesideArm(arm, timer), arm
+
+
+def test_another_timer_times_the_same_call() -> None:
+    other, arm = beside("torch-benchmark")
+    seconds, _ = other.observe()
+    assert 1e-7 < seconds < 1e-2
+    other, arm = beside("do-bench", FakeDoBench())
+    assert other.observe() == (0.25e-3, 0)
+    assert other.label == "mm by do-bench"
+    assert len(other.costs_s) == 1
+    assert arm.failure is None
+
+
+def test_do_bench_without_an_accelerator_is_unsupported() -> None:
+    other, _ = beside("do-bench")
+    with pytest.raises(UnsupportedError, match="do_bench needs cuda and triton"):
+        other.observe()

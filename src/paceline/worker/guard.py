@@ -66,6 +66,7 @@ HARNESS_MODULES = frozenset(
     {
         "accounting",
         "arm",
+        "beside",
         "bench",
         "cell",
         "cells",
@@ -81,6 +82,7 @@ HARNESS_MODULES = frozenset(
         "replay",
         "tasks",
         "timers",
+        "other_timers",
         "working_set",
     }
 )

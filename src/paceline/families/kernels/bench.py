@@ -14,6 +14,8 @@ from typing import Any
 from paceline.families.kernels import ceilings
 from paceline.families.kernels.accounting import clock_allowance_ns
 from paceline.families.kernels.arm import Arm
+from paceline.families.kernels.beside import METRICS as BESIDE
+from paceline.families.kernels.beside import BesideArm, seconds_to_interval
 from paceline.families.kernels.cells import Cell, Nursery
 from paceline.families.kernels.gate import gate
 from paceline.families.kernels.operations import OPERATIONS
@@ -22,7 +24,6 @@ from paceline.families.kernels.point import Point
 from paceline.families.kernels.problem import TORCH_DTYPES
 from paceline.families.kernels.scenario import run_tile_choice
 from paceline.families.kernels.timers import time_again
-from paceline.families.kernels.torch_benchmark import TorchBenchmarkArm, seconds_to_interval
 from paceline.families.kernels.workloads import WORKLOADS
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
@@ -210,7 +211,8 @@ def _measure(
         _set_cache_policy(arm, str(protocol["cache"]), sets)
     rng = random.Random(session.draw_seed("order", block.block))
     watch = Watch(session.device.telemetry)
-    beside = [TorchBenchmarkArm(a) for a in arms] if block.params["beside"] == "torch-benchmark" else []
+    other = str(block.params["beside"])
+    beside = [BesideArm(a, other) for a in arms] if other in BESIDE else []
     series = measure(
         [*arms, *beside],
         limits,
@@ -233,7 +235,7 @@ def _measure(
         result["metrics"]["latency"] = summarise(item, watch.flags)
         result["telemetry"] = watch.facts()
         if beside:
-            _add_torch_benchmark(result, arm, item, beside[number], series[len(arms) + number])
+            _add_beside(result, other, (arm, item), (beside[number], series[len(arms) + number]))
         _hold_against(result, ceilings.describe(block.params, ceiling, median(item.samples)))
         result["harness"] = {
             "prepare_s": prepared - began,
@@ -282,11 +284,11 @@ def _set_cache_policy(arm: Arm, policy: str, sets: int) -> None:
     arm.touch_ns = int(1e9 * sets * point_bytes(arm.point) / SLOWEST_READ)
 
 
-def _add_torch_benchmark(
-    result: dict[str, Any], arm: Arm, own: Series, beside: TorchBenchmarkArm, theirs: Series
+def _add_beside(
+    result: dict[str, Any], timer: str, own: tuple[Arm, Series], other: tuple[BesideArm, Series]
 ) -> None:
-    result["metrics"]["torch_benchmark_s"] = summarise(theirs)
+    result["metrics"][BESIDE[timer]] = summarise(other[1])
     result["accounting"]["seconds_to_one_percent"] = {
-        "paceline": seconds_to_interval(own.samples, arm.costs_s),
-        "torch": seconds_to_interval(theirs.samples, beside.costs_s),
+        "paceline": seconds_to_interval(own[1].samples, own[0].costs_s),
+        timer.partition("-")[0]: seconds_to_interval(other[1].samples, other[0].costs_s),
     }

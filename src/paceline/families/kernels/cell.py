@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.benchmark import Timer
 
 from paceline.families.kernels import channel as channels
-from paceline.families.kernels import kept, passes, profiling, replay, tasks, working_set
+from paceline.families.kernels import kept, other_timers, passes, profiling, replay, tasks, working_set
 from paceline.families.kernels.channel import Channel, ChannelClosedError, close_all
 from paceline.families.kernels.problem import TORCH_DTYPES, Problem
 from paceline.families.kernels.tasks import has_children, num_tasks
@@ -40,13 +39,12 @@ from paceline.worker.session import CaseError, UnsupportedError
 
 _perf_ns = time.perf_counter_ns
 _empty = torch.empty
-_Timer = Timer
 _copy = torch.Tensor.copy_
 _type = type
 _random = random.SystemRandom()
 _Tensor = torch.Tensor
 SEALED = (
-    *(channels, working_set, kept, passes, profiling, replay, tasks, guards, loading),
+    *(channels, working_set, kept, passes, profiling, replay, tasks, other_timers, guards, loading),
     *(builtins, json, json.encoder, socket),
 )
 """Modules that decide, beside this one: nothing in them may be replaced."""
@@ -128,6 +126,7 @@ class _Cell:
         self._flush: Tensor | None = None
         self._malloc_trim = find_malloc_trim()
         self.graphs = replay.Graphs(torch.cuda) if self.device.type == "cuda" else None
+        self.others = other_timers.OtherTimers(self.device)
         self.profiler = profiling.CallProfiler(self.device)
         torch.set_num_threads(self.threads)
         kept.begin()
@@ -320,15 +319,12 @@ class _Cell:
         return {"ok": True, "seconds": seconds}
 
     def do_benchmark(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Time one block of calls on the first working set with PyTorch's timer."""
-        timer = _Timer(
-            stmt="run(*arguments)",
-            globals={"run": self.instance.run, "arguments": self.sets[0].arguments()},
-            num_threads=torch.get_num_threads(),
-        )
+        """Time calls on the first working set with the timer of another tool."""
         with self.guard.watch():
-            measurement = timer.timeit(int(message["number"]))
-        return {"ok": True, "mean_s": measurement.mean}
+            seconds = self.others.seconds(
+                message["timer"], self.instance.run, self.sets[0].arguments(), int(message["number"])
+            )
+        return {"ok": True, "seconds": seconds}
 
     def do_predict(self, message: dict[str, Any]) -> dict[str, Any]:
         """Let a predictor learn from known times and predict unknown ones."""

@@ -113,6 +113,18 @@ METRICS: tuple[Metric, ...] = (
         margin=0.03,
     ),
     Metric(
+        name="do_bench_s",
+        unit="s",
+        better="lower",
+        doc="Time of one call by triton.testing.do_bench, in the same rounds (calibration).",
+        contract={
+            "timer": "triton.testing.do_bench: device events around each call on one set of arguments",
+            "sample": "the median of the calls of a tenth of a second",
+            "caches": "the second-level cache is emptied before each call",
+        },
+        margin=0.02,
+    ),
+    Metric(
         name="relative_error",
         unit="ratio",
         better="lower",

@@ -39,9 +39,9 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="beside",
         kind="choice",
-        doc="What else is timed in the same rounds: torch-benchmark is PyTorch's own timer.",
+        doc="What else is timed in the same rounds: torch-benchmark is PyTorch's own timer, do-bench Triton's.",
         default="nothing",
-        choices=("nothing", "torch-benchmark"),
+        choices=("nothing", "torch-benchmark", "do-bench"),
     ),
     _number("m", "Rows of the result.", 512),
     _number("n", "Columns of the result.", 512),
