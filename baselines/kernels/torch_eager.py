@@ -21,6 +21,7 @@ from paceline.families.kernels.problem import Problem
     family="kernels",
     implements=(
         "gemm",
+        "scaled_gemm",
         "grouped_gemm",
         "dequant_gemm",
         "add_rmsnorm",

@@ -176,7 +176,7 @@ def bare_loop_figures(
         effect = compare_ratio(timed.launches, bare.launches)
         size = int(point.params["size_bytes"])
         figures.append(
-            _ratio_figure(
+            ratio_figure(
                 record,
                 effect,
                 name=f"harness / bare loop at {size} B",
@@ -205,14 +205,13 @@ def torch_benchmark_figures(
         if timed is None or theirs is None:
             continue
         effect = compare_ratio(timed.launches, theirs.launches)
-        size = ", ".join(f"{k} {v}" for k, v in point.params.items() if k not in HIDDEN)
         costs = [(m.accounting or {}).get("seconds_to_one_percent") for m in timed.measurements]
         spent += [c for c in costs if c is not None]
         figures.append(
-            _ratio_figure(
+            ratio_figure(
                 record,
                 effect,
-                name=f"{point.params['op']} ({size})",
+                name=kernel_name(point),
                 what="median by the harness over median by torch.utils.benchmark, interleaved in one process",
                 limit=TIMER_AGREEMENT,
                 reached=1 / TIMER_AGREEMENT <= effect.value <= TIMER_AGREEMENT,
@@ -224,7 +223,13 @@ def torch_benchmark_figures(
     return figures
 
 
-def _ratio_figure(
+def kernel_name(point: Point) -> str:
+    """Name a kernel by its operation and sizes."""
+    size = ", ".join(f"{k} {v}" for k, v in point.params.items() if k not in HIDDEN)
+    return f"{point.params['op']} ({size})"
+
+
+def ratio_figure(
     record: RunRecord,
     effect: Estimate,
     *,
@@ -234,6 +239,7 @@ def _ratio_figure(
     reached: bool,
     details: Mapping[str, Any],
 ) -> Figure:
+    """Return a ratio of two times of one run as a figure."""
     return Figure(
         name=name,
         what=what,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from paceline.content import checkout_root
 
@@ -42,16 +43,30 @@ def examine() -> list[Capability]:
     return [*_torch(), *_network(), *_tools()]
 
 
+def accelerator() -> str | None:
+    """Return the kind of accelerator that torch sees here, or None."""
+    try:
+        found = _probe()["accelerator"]
+    except (subprocess.SubprocessError, ValueError, IndexError):
+        return None
+    return None if found is None else str(found)
+
+
+def _probe() -> dict[str, Any]:
+    result = subprocess.run(
+        [sys.executable, "-c", _TORCH_PROBE],
+        capture_output=True,
+        text=True,
+        timeout=PROBE_TIMEOUT_S,
+        check=True,
+    )
+    facts: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return facts
+
+
 def _torch() -> Iterator[Capability]:
     try:
-        result = subprocess.run(
-            [sys.executable, "-c", _TORCH_PROBE],
-            capture_output=True,
-            text=True,
-            timeout=PROBE_TIMEOUT_S,
-            check=True,
-        )
-        facts = json.loads(result.stdout.splitlines()[-1])
+        facts = _probe()
     except (subprocess.SubprocessError, ValueError, IndexError) as error:
         detail = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1:]
         yield Capability(

@@ -46,6 +46,10 @@ class Protocol(FileModel):
         ge=0,
         description="Untimed calls for the kernel's byte counters, three times over; 0 leaves them out.",
     )
+    extra_timers: Literal["none", "host-clock", "graph-replay", "profiler", "all"] = Field(
+        "none",
+        description="Kernels: calls that are timed again by other timers once the timed passes are over.",
+    )
     timeout: str | float = Field("60s", description="A technique that needs longer on one block is stopped.")
 
     @field_validator("timeout")

@@ -174,7 +174,7 @@ def _errors(suite: Suite) -> Iterator[UserError]:
             )
     for tier_name, tier in model.tiers.items():
         yield from _tier_errors(suite, tier_name, tier)
-    yield from _claim_errors(suite, labels)
+    yield from _claim_errors(suite, list(dict.fromkeys(_labels(suite))))
 
 
 def _parameter_errors(

@@ -15,8 +15,9 @@ from paceline.families.kernels.accounting import (
     witnessed_allowance_ns,
 )
 from paceline.families.kernels.ceilings import describe
-from paceline.families.kernels.conformance import POINTS, points
+from paceline.families.kernels.conformance import POINTS, WITHOUT, points
 from paceline.families.kernels.datasheets import datasheet_of
+from paceline.families.kernels.eager import Eager
 from paceline.families.kernels.operation import (
     expected_of,
     known_wrong,
@@ -24,12 +25,19 @@ from paceline.families.kernels.operation import (
     variation,
 )
 from paceline.families.kernels.operations import OPERATIONS
+from paceline.families.kernels.operations import float8 as float8_operation
 from paceline.families.kernels.oracle import blind_spots, judge
-from paceline.families.kernels.problem import TORCH_DTYPES
+from paceline.families.kernels.problem import TORCH_DTYPES, Problem, UnsupportedError
 from paceline.families.kernels.spec import FAMILY
+from paceline.families.kernels.working_set import WorkingSet
 from paceline.families.kernels.workloads import WORKLOADS, context_lengths, expert_tokens
 
-CASES = [(name, dtype) for name in OPERATIONS for dtype in ("float32", "bfloat16", "float16", "float64")]
+CASES = [
+    (name, dtype)
+    for name in OPERATIONS
+    for dtype in ("float32", "bfloat16", "float16", "float64")
+    if dtype not in WITHOUT.get(name, ())
+]
 
 
 def resolved(name: str, dtype: str = "float32", **changes: Any) -> dict[str, Any]:
@@ -72,10 +80,9 @@ def reference(
     name: str, params: dict[str, Any], inputs: list[torch.Tensor], shapes: list[tuple[int, ...]]
 ) -> list[torch.Tensor]:
     """Compute an operation in float64 by PyTorch's operators, which the oracle does not use."""
-    from paceline.families.kernels.eager import Eager
-    from paceline.families.kernels.problem import Problem
-
     wide = [t.double() if t.dtype.is_floating_point else t for t in inputs]
+    if name == "scaled_gemm":
+        return [torch.einsum("mk,nk->mn", wide[0], wide[1]) * wide[2] * wide[3]]
     outputs = [torch.full(shape, float("nan"), dtype=torch.float64) for shape in shapes]
     problem = Problem(operation=name, dtype=torch.float64, device=torch.device("cpu"), params=params)
     Eager(problem).function(*wide, *outputs)
@@ -113,15 +120,14 @@ def test_a_tolerance_that_admits_a_mistake_is_noticed() -> None:
     assert "low-precision" in spots or "narrow-inputs" in spots
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_the_right_result_rounded_to_the_output_passes(name: str) -> None:
-    for dtype in TORCH_DTYPES.values():
-        operation, params = OPERATIONS[name], resolved(name)
-        draw = operation.draw(params, dtype, seed=9, magnitude=1.0)
-        outputs = operation.tensors(params, dtype)[1]
-        right = [e.value.to(s.dtype) for e, s in zip(draw.expected, outputs, strict=True)]
-        check = judge(draw.expected, right, [1.0] * len(right), [s.name for s in outputs])
-        assert check.passed, check.reason
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_the_right_result_rounded_to_the_output_passes(name: str, dtype: str) -> None:
+    operation, params = OPERATIONS[name], resolved(name)
+    draw = operation.draw(params, TORCH_DTYPES[dtype], seed=9, magnitude=1.0)
+    outputs = operation.tensors(params, TORCH_DTYPES[dtype])[1]
+    right = [e.value.to(s.dtype) for e, s in zip(draw.expected, outputs, strict=True)]
+    check = judge(draw.expected, right, [1.0] * len(right), [s.name for s in outputs])
+    assert check.passed, check.reason
 
 
 def test_conformance_has_every_width_and_dtype() -> None:
@@ -197,10 +203,99 @@ def test_contexts_and_experts_are_ragged_as_declared() -> None:
         (resolved("dequant_gemm", k=100, group=64), "not a multiple of group"),
         (resolved("copy", size_bytes=6), "not a whole number"),
         (resolved("strided_copy", columns=99), "rows would overlap"),
+        (resolved("scaled_gemm", "float64"), "not float64"),
+        (resolved("scaled_gemm", k=300), "multiples of 16"),
     ],
 )
 def test_a_point_that_cannot_be_is_refused_in_words(params: dict[str, Any], problem: str) -> None:
     assert any(problem in text for text in FAMILY.check(params))
+
+
+def test_every_dtype_that_an_operation_lacks_is_refused() -> None:
+    for name, dtypes in WITHOUT.items():
+        assert all(FAMILY.check(resolved(name, dtype)) for dtype in dtypes)
+        assert all(not FAMILY.check({**resolved(name), **point}) for point in points(name))
+
+
+def test_float8_factors_are_held_against_the_rate_and_the_bytes_of_float8() -> None:
+    point = resolved("scaled_gemm", "bfloat16", m=8192, n=8192, k=8192)
+    assert WORKLOADS["scaled_gemm"].traffic(point) == 2 * 8192**2 + 2 * 8192**2 + 8
+    ceiling = {
+        "flops_per_s": 1e15,
+        "bytes_per_s": 4e12,
+        "datasheet": datasheet_of("NVIDIA H200", kind="cuda"),
+    }
+    found = describe(point, ceiling, 1e-3)
+    assert found["datasheet"]["flops_per_s"] == 1979e12
+    assert found["fraction_of_datasheet"] == pytest.approx(2 * 8192**3 / 1979e12 / 1e-3)
+    on_cpu = {**ceiling, "datasheet": datasheet_of("Intel(R) Xeon(R) @ 2.00GHz", kind="cpu")}
+    assert "fraction_of_datasheet" not in describe(point, on_cpu, 1e-3)
+
+
+def test_float8_that_a_device_lacks_is_unsupported_in_torchs_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise RuntimeError("torch._scaled_mm is only supported on newer devices\nmore")
+
+    monkeypatch.setattr(torch, "_scaled_mm", refuse)
+    problem = Problem(operation="scaled_gemm", dtype=torch.bfloat16, device=torch.device("cpu"))
+    with pytest.raises(UnsupportedError, match=r"says of this one: torch\._scaled_mm .* newer devices$"):
+        Eager(problem)
+    Eager(Problem(operation="gemm", dtype=torch.bfloat16, device=torch.device("cpu")))
+
+
+def test_sums_of_fourteen_bits_are_within_the_bound_of_accelerators_and_mistakes_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = float8_operation.within
+
+    def as_on_an_accelerator(value: Any, naive: Any, dtype: Any, **options: Any) -> Any:
+        return original(value, naive, dtype, **{**options, "extra": extras.pop(0)})
+
+    params = resolved("scaled_gemm", "bfloat16", m=65, n=64, k=4096)
+    operation, extras = OPERATIONS["scaled_gemm"], []
+    plain = [operation.draw(params, torch.bfloat16, seed=s) for s in (1, 2)]
+    factors = [
+        (d.inputs[0].double() * d.inputs[2].double(), d.inputs[1].double() * d.inputs[3].double())
+        for d in plain
+    ]
+    extras += [float8_operation.tensor_core_error(a, b) for a, b in factors]
+    monkeypatch.setattr(float8_operation, "within", as_on_an_accelerator)
+    draws = [operation.draw(params, torch.bfloat16, seed=s) for s in (1, 2)]
+    outputs = operation.tensors(params, torch.bfloat16)[1]
+    assert blind_spots(operation, draws, outputs) == []
+    promoted, alone = (tensor_core_sum(*factors[0], steps=n).to(torch.bfloat16) for n in (4, 1 << 30))
+    assert judge(draws[0].expected, [promoted], [1.0], ["c"]).passed
+    assert not judge(draws[0].expected, [alone], [1.0], ["c"]).passed
+    assert not judge(plain[0].expected, [promoted], [1.0], ["c"]).passed
+
+
+def tensor_core_sum(a_MK: torch.Tensor, b_NK: torch.Tensor, *, steps: int) -> torch.Tensor:
+    """Add products in steps of 32, cut off 13 bits below the largest; every few steps the sum moves to a wide one."""
+    wide, narrow = torch.zeros(2, len(a_MK), len(b_NK), dtype=torch.float64)
+    for step, k in enumerate(range(0, a_MK.shape[1], 32)):
+        if step % steps == 0:
+            wide, narrow = wide + narrow, torch.zeros_like(narrow)
+        terms_MNK = torch.cat([a_MK[:, None, k : k + 32] * b_NK[None, :, k : k + 32], narrow[:, :, None]], 2)
+        largest = terms_MNK.abs().amax(2, keepdim=True).clamp(min=1e-30)
+        unit = torch.exp2(torch.floor(torch.log2(largest)) - 13)
+        narrow = (torch.trunc(terms_MNK / unit) * unit).sum(2)
+    return wide + narrow
+
+
+def test_new_inputs_in_float8_share_nothing_with_a_draw() -> None:
+    draw = OPERATIONS["scaled_gemm"].draw(resolved("scaled_gemm"), torch.float32, seed=5)
+    inputs = [torch.empty_like(t) for t in draw.inputs]
+    working = WorkingSet(inputs, [torch.empty(130, 64)])
+    generator = torch.Generator().manual_seed(1)
+    working.fill_anew(draw.inputs, generator)
+    assert (inputs[0].float() == draw.inputs[0].float()).float().mean() < 0.2
+    assert 0.9 < float(inputs[0].float().std()) < 1.1
+    change = {"variant": 0, "factors": [1.0, 1.0, -4.0, 1.0], "roll": 2}
+    working.fill(draw.inputs, change, rolled=0)
+    assert working.changed_input([draw.inputs], rolled=0) is None
+    assert torch.equal(inputs[0].float(), draw.inputs[0].float().roll(2, 0))
+    inputs[1].view(torch.uint8)[3, 5] ^= 1
+    assert working.changed_input([draw.inputs], rolled=0) == 1
 
 
 def test_rates_follow_from_formulas() -> None:

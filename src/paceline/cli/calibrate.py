@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -22,17 +23,22 @@ from paceline.calibration import (
 )
 from paceline.cli.options import default_results, json_option, print_json, results_option
 from paceline.errors import EXIT_OK, EXIT_REGRESSION, UserError
+from paceline.timeragreement import DEVICE_TIMERS, timer_figures
 from paceline.units import format_duration
 
 TRIALS = 4000
-OTHERS = {"bare-loop": bare_loop_figures, "torch-benchmark": torch_benchmark_figures}
+OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
+    "bare-loop": bare_loop_figures,
+    "torch-benchmark": torch_benchmark_figures,
+    **{timer: partial(timer_figures, timer) for timer in DEVICE_TIMERS},
+}
 
 
 @click.command("calibrate")
 @click.option(
     "--runner",
     default=None,
-    help="fake, or a runner with real ranks [default: fake; with --against a loop or timer: local-cpu].",
+    help="fake, or a runner with real ranks [default: fake; with --against: local-cpu, or local-cuda for its timers].",
 )
 @click.option(
     "--trials",
@@ -45,7 +51,8 @@ OTHERS = {"bare-loop": bare_loop_figures, "torch-benchmark": torch_benchmark_fig
     type=click.Choice(["itself", *OTHERS]),
     default="itself",
     show_default=True,
-    help="On real ranks: a technique against itself, a loop without the harness, or PyTorch's own timer.",
+    help="On real ranks: a technique against itself, a loop without the harness, PyTorch's own timer; "
+    "with CUDA Triton's do_bench or a replayed graph.",
 )
 @click.option(
     "--launches",
@@ -79,7 +86,7 @@ def calibrate(
     """
     store = results or default_results()
     silent = quiet or as_json
-    runner = runner or ("fake" if against == "itself" else "local-cpu")
+    runner = runner or _usual_runner(against)
     fake = runner == "fake" and against == "itself"
     if fake and launches is not None:
         raise UserError(
@@ -105,6 +112,12 @@ def calibrate(
         click.echo(render(figures))
         click.echo(f"written to {path}")
     sys.exit(EXIT_OK if all(f.reached for f in figures) else EXIT_REGRESSION)
+
+
+def _usual_runner(against: str) -> str:
+    if against == "itself":
+        return "fake"
+    return "local-cuda" if against in DEVICE_TIMERS else "local-cpu"
 
 
 def render(figures: Sequence[Figure]) -> str:

@@ -40,6 +40,10 @@ class Device(Protocol):
     """cpu, cuda, rocm, npu or fake."""
     torch_type: str
     """The name that torch gives to tensors' devices."""
+    no_graphs: str | None
+    """Why calls cannot be captured and replayed as a graph, or None where they can."""
+    no_profiler: str | None
+    """Why torch.profiler tells nothing of this device's own time, or None where it does."""
 
     def clock_ns(self) -> int:
         """Read the clock that samples are timed with, in nanoseconds."""
@@ -63,6 +67,8 @@ class CpuDevice:
 
     kind = "cpu"
     torch_type = "cpu"
+    no_graphs: str | None = "a CPU has no graph of launches to replay"
+    no_profiler: str | None = None
 
     def clock_ns(self) -> int:
         """Read the monotonic performance counter."""
@@ -110,6 +116,9 @@ class AcceleratorDevice:
         self._torch = torch
         self.kind = kind
         self.torch_type = accelerator.type
+        through_cuda = accelerator.type == "cuda"
+        self.no_graphs = None if through_cuda else f"torch has no graphs of {kind} devices"
+        self.no_profiler = None if through_cuda else f"torch.profiler knows no activities of {kind} devices"
         self.index = index % torch.accelerator.device_count()
         torch.accelerator.set_device_index(self.index)
         self._read: Callable[[], telemetry.Reading] | None = None
@@ -150,6 +159,8 @@ class FakeDevice:
 
     kind = "fake"
     torch_type = "cpu"
+    no_graphs: str | None = "the fake device launches nothing"
+    no_profiler: str | None = "the fake device computes nothing"
 
     def __init__(self, settings: Mapping[str, float], *, seed: int = 0) -> None:
         unknown = set(settings) - set(FAKE_DEFAULTS)

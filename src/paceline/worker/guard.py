@@ -56,12 +56,17 @@ FORBIDDEN_PREFIXES = (
     "torch.library.Library",
     "torch.save",
     "torch.jit.save",
+    "torch.profiler",
+    "torch.autograd.profiler",
+    "torch.autograd._enable_profiler",
+    "torch.autograd._disable_profiler",
 )
 ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families", "paceline.baselines")
 HARNESS_MODULES = frozenset(
     {
         "accounting",
         "arm",
+        "beside",
         "bench",
         "cell",
         "cells",
@@ -75,6 +80,11 @@ HARNESS_MODULES = frozenset(
         "kept",
         "passes",
         "point",
+        "profiling",
+        "replay",
+        "tasks",
+        "timers",
+        "other_timers",
         "working_set",
     }
 )

@@ -59,9 +59,11 @@ class Seal:
 
     Args:
         modules: Modules of which every global, and every attribute of every class that they define, must stay.
+        moving: Names in them that change by themselves.
     """
 
-    def __init__(self, modules: Sequence[ModuleType] = ()) -> None:
+    def __init__(self, modules: Sequence[ModuleType] = (), *, moving: Sequence[str] = ()) -> None:
+        self._moving = frozenset(moving)
         self._functions = [(owner, name, getattr(owner, name)) for owner, name in FUNCTIONS]
         self._namespaces: list[tuple[str, Any, dict[str, Any]]] = []
         for module in modules:
@@ -80,6 +82,8 @@ class Seal:
                 replaced.append(f"{getattr(owner, '__name__', owner)}.{name}")
         for label, owner, names in self._namespaces:
             for name in _different(owner, names):
+                if name in self._moving:
+                    continue
                 if name in names:
                     _setattr(owner, name, names[name])
                 else:

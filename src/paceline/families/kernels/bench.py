@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from paceline.families.kernels import ceilings
 from paceline.families.kernels.accounting import clock_allowance_ns
 from paceline.families.kernels.arm import Arm
+from paceline.families.kernels.beside import METRICS as BESIDE
+from paceline.families.kernels.beside import BesideArm, seconds_to_interval
 from paceline.families.kernels.cells import Cell, Nursery
 from paceline.families.kernels.gate import gate
 from paceline.families.kernels.operations import OPERATIONS
@@ -21,7 +23,7 @@ from paceline.families.kernels.oracle import blind_spots
 from paceline.families.kernels.point import Point
 from paceline.families.kernels.problem import TORCH_DTYPES
 from paceline.families.kernels.scenario import run_tile_choice
-from paceline.families.kernels.torch_benchmark import TorchBenchmarkArm, seconds_to_interval
+from paceline.families.kernels.timers import time_again
 from paceline.families.kernels.workloads import WORKLOADS
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
@@ -209,7 +211,8 @@ def _measure(
         _set_cache_policy(arm, str(protocol["cache"]), sets)
     rng = random.Random(session.draw_seed("order", block.block))
     watch = Watch(session.device.telemetry)
-    beside = [TorchBenchmarkArm(a) for a in arms] if block.params["beside"] == "torch-benchmark" else []
+    other = str(block.params["beside"])
+    beside = [BesideArm(a, other) for a in arms] if other in BESIDE else []
     series = measure(
         [*arms, *beside],
         limits,
@@ -225,18 +228,15 @@ def _measure(
         session.begin(block, arm.label, "passes")
         try:
             result = arm.result(item, allowance, ceiling, idle)
+            _time_again(session, arm, ceiling, result)
         except CaseError as error:
             session.emit_failure(block, arm.case, error)
             continue
         result["metrics"]["latency"] = summarise(item, watch.flags)
         result["telemetry"] = watch.facts()
         if beside:
-            _add_torch_benchmark(result, arm, item, beside[number], series[len(arms) + number])
-        held = result["ceilings"] = ceilings.describe(block.params, ceiling, median(item.samples))
-        if "fraction_of_datasheet" in held:
-            result["metrics"]["datasheet_fraction"] = {"samples": [held["fraction_of_datasheet"]]}
-        else:
-            result["absent"]["datasheet_fraction"] = held["datasheet_reason"]
+            _add_beside(result, other, (arm, item), (beside[number], series[len(arms) + number]))
+        _hold_against(result, ceilings.describe(block.params, ceiling, median(item.samples)))
         result["harness"] = {
             "prepare_s": prepared - began,
             "measure_s": timed - prepared,
@@ -248,17 +248,47 @@ def _measure(
         session.emit_result(block, arm.case, result)
 
 
+def _time_again(session: Session, arm: Arm, ceiling: Mapping[str, Any], result: dict[str, Any]) -> None:
+    """Add what other timers say, where the protocol asks for them.
+
+    Raises:
+        CaseError: A call was wrong under one of them.
+    """
+    wanted = str(arm.block.protocol.get("extra_timers", "none"))
+    session.begin(arm.block, arm.label, "extra timers")
+    metrics, absent = time_again(
+        arm,
+        session.device,
+        wanted,
+        floor_s=ceiling.get("floor_s"),
+        allowed_ns=result["accounting"]["allowed_ns"],
+    )
+    result["metrics"] |= metrics
+    result["absent"] |= absent
+
+
+def _hold_against(result: dict[str, Any], held: dict[str, Any]) -> None:
+    """Add the ceilings of a measurement, and its fractions of them."""
+    result["ceilings"] = held
+    if held["fraction_of_calibrated"] is not None:
+        result["metrics"]["calibrated_fraction"] = {"samples": [held["fraction_of_calibrated"]]}
+    if "fraction_of_datasheet" in held:
+        result["metrics"]["datasheet_fraction"] = {"samples": [held["fraction_of_datasheet"]]}
+    else:
+        result["absent"]["datasheet_fraction"] = held["datasheet_reason"]
+
+
 def _set_cache_policy(arm: Arm, policy: str, sets: int) -> None:
     arm.flush_bytes = 2 * ceilings.last_level_cache_bytes() if policy == "cold-flush" else 0
     arm.hot = policy == "hot"
     arm.touch_ns = int(1e9 * sets * point_bytes(arm.point) / SLOWEST_READ)
 
 
-def _add_torch_benchmark(
-    result: dict[str, Any], arm: Arm, own: Series, beside: TorchBenchmarkArm, theirs: Series
+def _add_beside(
+    result: dict[str, Any], timer: str, own: tuple[Arm, Series], other: tuple[BesideArm, Series]
 ) -> None:
-    result["metrics"]["torch_benchmark_s"] = summarise(theirs)
+    result["metrics"][BESIDE[timer]] = summarise(other[1])
     result["accounting"]["seconds_to_one_percent"] = {
-        "paceline": seconds_to_interval(own.samples, arm.costs_s),
-        "torch": seconds_to_interval(theirs.samples, beside.costs_s),
+        "paceline": seconds_to_interval(own[1].samples, own[0].costs_s),
+        timer.partition("-")[0]: seconds_to_interval(other[1].samples, other[0].costs_s),
     }

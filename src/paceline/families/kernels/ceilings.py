@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from paceline.families.kernels import float8
 from paceline.families.kernels.datasheets import Datasheet, datasheet_of
 from paceline.families.kernels.problem import TORCH_DTYPES
 from paceline.families.kernels.workloads import WORKLOADS, Workload
@@ -61,16 +62,16 @@ def last_level_cache_bytes() -> int:
 def of_block(session: Session, block: Block) -> dict[str, Any]:
     """Return the ceilings for a block's dtype and threads, measured once in a launch."""
     dtype, threads = str(block.params["dtype"]), int(block.params["threads"])
-    known = session.facts["ceilings"]
-    if (dtype, threads) not in known:
+    workload = WORKLOADS[str(block.params["op"])]
+    known, key = session.facts["ceilings"], (dtype, workload.operands, threads)
+    if key not in known:
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         try:
-            known[(dtype, threads)] = _measure(session, TORCH_DTYPES[dtype])
+            known[key] = _measure(session, TORCH_DTYPES[dtype], narrow=workload.operands is not None)
         finally:
             torch.set_num_threads(before)
-    found = dict(known[(dtype, threads)])
-    workload = WORKLOADS[str(block.params["op"])]
+    found = dict(known[key])
     compute = workload.flops(block.params) / (SAFETY * found["flops_per_s"])
     cold = str(block.protocol["cache"]).startswith("cold")
     memory = workload.traffic(block.params) / (SAFETY * found["bytes_per_s"]) if cold else 0.0
@@ -80,9 +81,12 @@ def of_block(session: Session, block: Block) -> dict[str, Any]:
     return found
 
 
-def _measure(session: Session, dtype: torch.dtype) -> dict[str, float]:
+def _measure(session: Session, dtype: torch.dtype, *, narrow: bool) -> dict[str, float]:
     device = session.device.torch_type
-    rates = [_product_rate(session, d) for d in {dtype, torch.promote_types(dtype, torch.float32)}]
+    dtypes = {dtype, torch.promote_types(dtype, torch.float32)}
+    if narrow and float8.missing(torch.device(device)) is None:
+        dtypes.add(float8.DTYPE)
+    rates = [_product_rate(session, d) for d in dtypes]
     count = min(COPY_SHARE_OF_CACHE * last_level_cache_bytes(), MAX_COPY_BYTES)
     if device != "cpu":
         count = MAX_COPY_BYTES * 4
@@ -96,6 +100,9 @@ def _product_rate(session: Session, dtype: torch.dtype) -> float:
     device = session.device.torch_type
     size = CPU_GEMM_SIZE if device == "cpu" else ACCELERATOR_GEMM_SIZE
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    if dtype == float8.DTYPE:
+        scale, wide = torch.ones((), device=device), torch.empty_like(a, dtype=torch.bfloat16)
+        return 2.0 * size**3 / _best(lambda: float8.product(a, b, scale, scale, wide), session)
     out = torch.empty_like(a)
     return 2.0 * size**3 / _best(lambda: torch.mm(a, b, out=out), session)
 
@@ -128,7 +135,9 @@ def describe(params: Mapping[str, Any], ceiling: Mapping[str, Any], latency_s: f
         "model": "max(operations / calibrated matrix product, compulsory bytes / calibrated copy)",
         "binding": "compute" if compute >= memory else "memory",
         "fraction_of_calibrated": model / latency_s if latency_s > 0 else None,
-        **_against_datasheet(ceiling.get("datasheet"), str(params["dtype"]), workload, params, latency_s),
+        **_against_datasheet(
+            ceiling.get("datasheet"), workload.operands or str(params["dtype"]), workload, params, latency_s
+        ),
     }
 
 

@@ -10,12 +10,10 @@ import builtins
 import ctypes
 import json
 import mmap
-import os
 import random
 import resource
 import socket
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -25,12 +23,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.benchmark import Timer
 
 from paceline.families.kernels import channel as channels
-from paceline.families.kernels import kept, passes, working_set
+from paceline.families.kernels import kept, other_timers, passes, profiling, replay, tasks, working_set
 from paceline.families.kernels.channel import Channel, ChannelClosedError, close_all
 from paceline.families.kernels.problem import TORCH_DTYPES, Problem
+from paceline.families.kernels.tasks import has_children, num_tasks
 from paceline.families.kernels.working_set import WorkingSet
 from paceline.worker import guard as guards
 from paceline.worker import loading
@@ -41,16 +39,21 @@ from paceline.worker.session import CaseError, UnsupportedError
 
 _perf_ns = time.perf_counter_ns
 _empty = torch.empty
-_Timer = Timer
 _copy = torch.Tensor.copy_
 _type = type
 _random = random.SystemRandom()
 _Tensor = torch.Tensor
-SEALED = (channels, working_set, kept, passes, guards, loading, builtins, json, json.encoder, socket)
+SEALED = (
+    *(channels, working_set, kept, passes, profiling, replay, tasks, other_timers, guards, loading),
+    *(builtins, json, json.encoder, socket),
+)
 """Modules that decide, beside this one: nothing in them may be replaced."""
 NUM_PROBES = 6
 """Elements that are read when a pass ends and must not change afterwards."""
-ALL_DTYPES = {**TORCH_DTYPES, "int64": torch.int64, "uint8": torch.uint8}
+ALL_DTYPES = {
+    **TORCH_DTYPES,
+    **{"int64": torch.int64, "uint8": torch.uint8, "float8_e4m3fn": torch.float8_e4m3fn},
+}
 
 
 def serve(channel: Channel, config: dict[str, Any]) -> int:
@@ -122,6 +125,9 @@ class _Cell:
         self.threads = int(config["threads"])
         self._flush: Tensor | None = None
         self._malloc_trim = find_malloc_trim()
+        self.graphs = replay.Graphs(torch.cuda) if self.device.type == "cuda" else None
+        self.others = other_timers.OtherTimers(self.device)
+        self.profiler = profiling.CallProfiler(self.device)
         torch.set_num_threads(self.threads)
         kept.begin()
 
@@ -247,7 +253,7 @@ class _Cell:
         arguments = [working.arguments() for working in called]
         self.timed = message["timed"]
         building = self.compiles and not self.timed
-        self.tasks = _num_tasks()
+        self.tasks = num_tasks()
         wake_ns = 0
         self.guard.open(building=building)
         try:
@@ -257,6 +263,8 @@ class _Cell:
                     wake_ns += passes.touch(arguments)
             if self.device.type == "cpu":
                 elapsed_ns, busy_ns = passes.host_pass(self.instance.run, arguments)
+            elif message.get("clock") == "host":
+                elapsed_ns = busy_ns = passes.synchronous_pass(self.instance.run, arguments)
             else:
                 elapsed_ns = busy_ns = passes.event_pass(self.instance.run, arguments, self.device)
         finally:
@@ -271,28 +279,52 @@ class _Cell:
         Raises:
             CaseError: Exchanged outputs, threads or processes.
         """
-        tasks = _num_tasks()
+        running = num_tasks()
         self.guard.check()
         for working in self.called:
             working.check_outputs()
-        if self.device.type == "cpu" and not self.compiles and tasks > self.threads:
-            raise CaseError("refused", f"{tasks} threads after a call, {self.threads} allowed")
-        if self.timed and tasks > self.tasks:
+        if self.device.type == "cpu" and not self.compiles and running > self.threads:
+            raise CaseError("refused", f"{running} threads after a call, {self.threads} allowed")
+        if self.timed and running > self.tasks:
             raise CaseError("refused", "a call left a thread running")
-        if self.timed and self.compiles and _has_children():
+        if self.timed and self.compiles and has_children():
             raise CaseError("refused", "a process of its own lives while calls are timed")
         return {"ok": True}
 
-    def do_benchmark(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Time one block of calls on the first working set with PyTorch's timer."""
-        timer = _Timer(
-            stmt="run(*arguments)",
-            globals={"run": self.instance.run, "arguments": self.sets[0].arguments()},
-            num_threads=torch.get_num_threads(),
-        )
+    def do_capture(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Capture a call on the first working set as a graph; its tensors must stay where they are from now on."""
+        assert self.graphs is not None
+        arguments = self.sets[0].arguments()
+
+        def call() -> None:
+            with self.guard.watch(building=self.compiles):
+                self.instance.run(*arguments)
+
+        return {"ok": True, "impossible": self.graphs.capture(call)}
+
+    def do_replay(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Replay the captured call; return the nanoseconds of all replays."""
+        assert self.graphs is not None
+        self.probes = []
+        return {"ok": True, "elapsed_ns": self.graphs.replay(int(message["count"]))}
+
+    def do_profile(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Profile a call on the first working set, after one on inputs of its own."""
         with self.guard.watch():
-            measurement = timer.timeit(int(message["number"]))
-        return {"ok": True, "mean_s": measurement.mean}
+            self.instance.run(*self.sets[-1].arguments())
+        working = self.sets[0]
+        seconds = self.profiler.seconds(self.guard, self.instance.run, working.arguments())
+        working.check_outputs()
+        self.probes = [(working, working.probe())] if self.device.type == "cpu" else []
+        return {"ok": True, "seconds": seconds}
+
+    def do_benchmark(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Time calls on the first working set with the timer of another tool."""
+        with self.guard.watch():
+            seconds = self.others.seconds(
+                message["timer"], self.instance.run, self.sets[0].arguments(), int(message["number"])
+            )
+        return {"ok": True, "seconds": seconds}
 
     def do_predict(self, message: dict[str, Any]) -> dict[str, Any]:
         """Let a predictor learn from known times and predict unknown ones."""
@@ -363,21 +395,6 @@ class _Cell:
             torch.accelerator.synchronize()
 
 
-def _num_tasks() -> int:
-    """Return the number of this process's threads, native ones included."""
-    try:
-        return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - the fastest way, inside a pass
-    except OSError:
-        return threading.active_count()
-
-
 def _some(sets: Sequence[WorkingSet]) -> list[WorkingSet]:
     """Choose working sets to probe: the last one, which is written last, and some others."""
     return [sets[-1]] * 2 + _random.choices(sets, k=NUM_PROBES)
-
-
-def _has_children() -> bool:
-    try:
-        return bool(Path(f"/proc/self/task/{os.getpid()}/children").read_text())
-    except OSError:
-        return False

@@ -32,6 +32,7 @@ DTYPE_NAMES = {
     torch.bfloat16: "bfloat16",
     torch.int64: "int64",
     torch.uint8: "uint8",
+    torch.float8_e4m3fn: "float8_e4m3fn",
 }
 
 
@@ -175,15 +176,18 @@ class Cell:
             raise CaseError(str(reply["status"]), str(reply["reason"]), reply.get("detail"))
         return {**reply, "wall_ns": wall_ns, "ran_ns": running - ran_ns}
 
-    def run(self, count: int, *, timed: bool, timeout_s: float, hot: bool = False) -> dict[str, Any]:
+    def run(
+        self, count: int, *, timed: bool, timeout_s: float, hot: bool = False, clock: str = "own"
+    ) -> dict[str, Any]:
         """Run a pass of calls, and have what they left behind checked after the clocks have stopped.
 
-        A hot pass reads its tensors before the clock starts.
+        A hot pass reads its tensors before the clock starts. The clock is the device's own, or the ``host``'s.
 
         Raises:
             CaseError: The technique failed, or left its contract.
         """
-        reply = self.ask({"do": "run", "count": count, "timed": timed, "hot": hot}, timeout_s=timeout_s)
+        message = {"do": "run", "count": count, "timed": timed, "hot": hot, "clock": clock}
+        reply = self.ask(message, timeout_s=timeout_s)
         self.ask({"do": "settle"}, timeout_s=timeout_s)
         return reply
 

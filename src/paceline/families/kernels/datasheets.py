@@ -26,7 +26,10 @@ class Datasheet:
     source: str
 
 
-_HOPPER = {"float64": 67 * TERA, "float32": 67 * TERA, "bfloat16": 989 * TERA, "float16": 989 * TERA}
+_HOPPER = {
+    **{"float64": 67 * TERA, "float32": 67 * TERA},
+    **{"bfloat16": 989 * TERA, "float16": 989 * TERA, "float8_e4m3fn": 1979 * TERA},
+}
 _DATASHEETS: tuple[tuple[str, Datasheet], ...] = (
     (
         r"\bH200\b(?!.*NVL)",
@@ -55,6 +58,7 @@ _DATASHEETS: tuple[tuple[str, Datasheet], ...] = (
                 "float32": 75 * TERA,
                 "bfloat16": 2250 * TERA,
                 "float16": 2250 * TERA,
+                "float8_e4m3fn": 4500 * TERA,
             },
             bytes_per_s=7.7 * TERA,
             source="NVIDIA Blackwell datasheet, column HGX B200; sparse rates halved",
@@ -69,6 +73,7 @@ _DATASHEETS: tuple[tuple[str, Datasheet], ...] = (
                 "float32": 163.4 * TERA,
                 "bfloat16": 1307.4 * TERA,
                 "float16": 1307.4 * TERA,
+                "float8_e4m3fn": 2614.9 * TERA,
             },
             bytes_per_s=5.3 * TERA,
             source="AMD Instinct MI300X data sheet, matrix rates",

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels import float8
+from paceline.families.kernels.problem import Problem, UnsupportedError
 
 
 class Eager:
@@ -18,6 +19,9 @@ class Eager:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
+        missing = float8.missing(problem.device) if problem.operation == "scaled_gemm" else None
+        if missing is not None:
+            raise UnsupportedError(missing)
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -28,6 +32,10 @@ class Eager:
     def gemm(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Multiply."""
         torch.mm(a_MK, b_KN, out=c_MN)
+
+    def scaled_gemm(self, a_MK: Tensor, b_NK: Tensor, scale_a: Tensor, scale_b: Tensor, c_MN: Tensor) -> None:
+        """Multiply float8 factors and scale."""
+        float8.product(a_MK, b_NK, scale_a, scale_b, c_MN)
 
     def grouped_gemm(self, x_TK: Tensor, offsets: Tensor, w_EKN: Tensor, y_TN: Tensor) -> None:
         """Multiply each expert's rows."""

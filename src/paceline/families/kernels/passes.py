@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from paceline.families.kernels.problem import WAKE_NS
+from paceline.families.kernels.working_set import plain
 
 _perf_ns, _busy_ns = time.perf_counter_ns, time.thread_time_ns
 _amax = torch.amax
@@ -38,7 +39,7 @@ def touch(arguments: Sequence[tuple[Tensor, ...]]) -> int:
     start = _perf_ns()
     for tensors in arguments:
         for tensor in tensors:
-            _amax(tensor)
+            _amax(plain(tensor))
     return _perf_ns() - start
 
 
@@ -50,6 +51,17 @@ def host_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]])
     for tensors in arguments:
         run(*tensors)
     return clock() - start, busy() - before
+
+
+def synchronous_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]]) -> int:
+    """Time a pass by the host's clock, from the first launch until an idle accelerator has finished it."""
+    clock, wait = _perf_ns, torch.accelerator.synchronize
+    wait()
+    start = clock()
+    for tensors in arguments:
+        run(*tensors)
+    wait()
+    return clock() - start
 
 
 def event_pass(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -116,15 +116,44 @@ class Point:
         self, cell: Cell, places: Places, draws: Sequence[Draw], number: int, index: int
     ) -> str | None:
         """Run one untimed call and judge it; return what was wrong."""
-        change, changed = self.change(number, index)
+        _, reason = self.judged_call(
+            cell,
+            places,
+            draws[number],
+            (number, index),
+            lambda: cell.run(1, timed=False, timeout_s=self.timeout_s),
+        )
+        return reason
+
+    def judged_call(
+        self,
+        cell: Cell,
+        places: Places,
+        draw: Draw,
+        chosen: tuple[int, int],
+        call: Callable[[], dict[str, Any]],
+    ) -> tuple[dict[str, Any], str | None]:
+        """Prepare the first working set, have it computed, and judge what it holds then.
+
+        Args:
+            cell: Computes.
+            places: Where its outputs arrive.
+            draw: The inputs before they are varied.
+            chosen: Number of the draw among the instance's, and of the variation.
+            call: Asks the cell to compute.
+
+        Returns:
+            The cell's answer, and what was wrong with the outputs or None.
+        """
+        change, changed = self.change(*chosen)
         cell.ask({"do": "prepare", "changes": [change, change]}, timeout_s=self.timeout_s)
-        cell.run(1, timed=False, timeout_s=self.timeout_s)
+        reply = call()
         fetched = cell.ask(
             {"do": "fetch", "places": places.outputs[:1], "compare": [0]}, timeout_s=self.timeout_s
         )
         if fetched["changed_input"] is not None:
-            return f"the input '{self.specs[0][fetched['changed_input']].name}' was changed"
-        return self.judged(places, 0, draws[number], changed).reason
+            return reply, f"the input '{self.specs[0][fetched['changed_input']].name}' was changed"
+        return reply, self.judged(places, 0, draw, changed).reason
 
     def judged(self, places: Places, number: int, draw: Draw, changed: Variation) -> Check:
         """Judge the outputs of one working set."""

@@ -14,6 +14,8 @@ from paceline.families.kernels.workloads import (
 from paceline.family import Family, Parameter, ParameterKind, Params, Scalar
 
 MAX_BITS = 8
+FLOAT8_MULTIPLE = 16
+"""Tensor cores read float8 in pieces of this many elements (cuBLASLt refuses others)."""
 
 
 def _only_for(name: str) -> tuple[str, ...]:
@@ -37,9 +39,9 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="beside",
         kind="choice",
-        doc="What else is timed in the same rounds: torch-benchmark is PyTorch's own timer.",
+        doc="What else is timed in the same rounds: torch-benchmark is PyTorch's own timer, do-bench Triton's.",
         default="nothing",
-        choices=("nothing", "torch-benchmark"),
+        choices=("nothing", "torch-benchmark", "do-bench"),
     ),
     _number("m", "Rows of the result.", 512),
     _number("n", "Columns of the result.", 512),
@@ -90,6 +92,11 @@ def check(params: Params) -> list[str]:
             problems.append(f"weights have 1 to {MAX_BITS} bits, not {params['bits']}")
         if integer(params, "k") % integer(params, "group"):
             problems.append(f"k {params['k']} is not a multiple of group {params['group']}")
+    if params["op"] == "scaled_gemm":
+        if params["dtype"] == "float64":
+            problems.append("scaled_gemm gives float32, bfloat16 or float16, not float64")
+        if any(integer(params, side) % FLOAT8_MULTIPLE for side in "nk"):
+            problems.append(f"scaled_gemm needs n and k that are multiples of {FLOAT8_MULTIPLE}")
     if "size_bytes" in params and integer(params, "size_bytes") % item_bytes(params):
         problems.append(f"size_bytes {params['size_bytes']} is not a whole number of {params['dtype']}")
     if "row_stride" in params and integer(params, "row_stride") < integer(params, "columns"):

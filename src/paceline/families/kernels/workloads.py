@@ -28,6 +28,8 @@ class Workload:
     """Floating-point operations of one call."""
     traffic: Callable[[Params], float]
     """Compulsory bytes of one call."""
+    operands: str | None = None
+    """Element type of the factors where it is not the case's dtype, which then is the result's."""
     scenario: bool = False
     """True when it is no timed kernel but a question asked of many."""
     bound: str = "memory"
@@ -96,6 +98,11 @@ def _grouped_traffic(p: Params) -> float:
     return (tokens * (k + n) + used * n * k) * item_bytes(p)
 
 
+def _scaled_traffic(p: Params) -> float:
+    m, n, k = (integer(p, name) for name in "mnk")
+    return float((m + n) * k + m * n * item_bytes(p) + 2 * 4)
+
+
 def _attention_traffic(p: Params) -> float:
     per_token = 2 * (integer(p, "heads") + integer(p, "kv_heads")) * integer(p, "head_dim")
     return _product(p, "batch", "tokens") * per_token * item_bytes(p)
@@ -121,6 +128,15 @@ WORKLOADS: dict[str, Workload] = {
             parameters=("m", "n", "k"),
             flops=lambda p: 2.0 * _product(p, "m", "n", "k"),
             traffic=_gemm_traffic,
+            bound="compute",
+        ),
+        Workload(
+            name="scaled_gemm",
+            doc="C = scale_a · scale_b · A·Bᵀ with A (m, k) and B (n, k) in float8_e4m3fn; dtype is that of C.",
+            parameters=("m", "n", "k"),
+            flops=lambda p: 2.0 * _product(p, "m", "n", "k"),
+            traffic=_scaled_traffic,
+            operands="float8_e4m3fn",
             bound="compute",
         ),
         Workload(

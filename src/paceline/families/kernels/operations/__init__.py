@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.families.kernels.operation import Operation
 from paceline.families.kernels.operations.attention import AttentionDecode, AttentionPrefill
+from paceline.families.kernels.operations.float8 import ScaledGemm
 from paceline.families.kernels.operations.loss import CrossEntropy, LmHeadLoss
 from paceline.families.kernels.operations.matmul import DequantGemm, Gemm, GroupedGemm
 from paceline.families.kernels.operations.memory import AddRmsNorm, Copy, StridedCopy, Triad
@@ -12,6 +13,7 @@ OPERATIONS: dict[str, Operation] = {
     o.name: o
     for o in (
         Gemm(),
+        ScaledGemm(),
         GroupedGemm(),
         DequantGemm(),
         AddRmsNorm(),

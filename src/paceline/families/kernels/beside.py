@@ -1,13 +1,14 @@
-"""PyTorch's own timer beside ours, in the same rounds and the same cell; only calibration asks for it.
+"""Other people's timers beside ours, in the same rounds and the same cell; only calibration asks for them.
 
 ``torch.utils.benchmark.Timer`` repeats one statement on one set of arguments and divides; its figure is the median
-over such blocks. Each observation here is one block, as ``blocked_autorange`` takes them.
+over such blocks. Each observation here is one block, as ``blocked_autorange`` takes them. ``triton.testing.do_bench``
+empties the second-level cache before each of its calls; each observation is one median of it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from paceline.families.kernels.arm import Arm
 from paceline.worker.session import CaseError
@@ -18,16 +19,22 @@ _perf_ns = time.perf_counter_ns
 BLOCK_S = 0.002
 INTERVAL = 0.01
 """The relative half-width of the median's interval that both have to reach."""
+METRICS: Mapping[str, str] = {"torch-benchmark": "torch_benchmark_s", "do-bench": "do_bench_s"}
+"""The metric of each timer."""
 
 
-class TorchBenchmarkArm:
-    """Times a technique with PyTorch's timer."""
+class BesideArm:
+    """Times a technique with another timer."""
 
-    def __init__(self, arm: Arm) -> None:
-        self.label = f"{arm.label} by torch.utils.benchmark"
+    def __init__(self, arm: Arm, timer: str) -> None:
+        self.label = f"{arm.label} by {timer}"
         self.costs_s: list[float] = []
         self._arm = arm
-        self._number = max(int(BLOCK_S / max(arm.trial_s, 1e-9)), 1)
+        self._message = {
+            "do": "benchmark",
+            "timer": timer,
+            "number": max(int(BLOCK_S / max(arm.trial_s, 1e-9)), 1),
+        }
 
     def observe(self) -> Observation:
         """Time one block; return the seconds of one call."""
@@ -35,14 +42,12 @@ class TorchBenchmarkArm:
             return 1e-9, 0
         start = _perf_ns()
         try:
-            reply = self._arm.cell.ask(
-                {"do": "benchmark", "number": self._number}, timeout_s=self._arm.point.timeout_s
-            )
+            reply = self._arm.cell.ask(self._message, timeout_s=self._arm.point.timeout_s)
         except CaseError as error:
             self._arm.failure = error
             return 1e-9, 0
         self.costs_s.append((_perf_ns() - start) * 1e-9)
-        return float(reply["mean_s"]), 0
+        return float(reply["seconds"]), 0
 
 
 def seconds_to_interval(samples: Sequence[float], costs_s: Sequence[float]) -> dict[str, float | bool]:
