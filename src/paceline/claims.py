@@ -31,7 +31,8 @@ ClaimVerdictName = Literal["reproduced", "partly", "not reproduced", "inconclusi
 class ClaimResult:
     """One claim of one suite, measured or not."""
 
-    paper: str
+    paper: str | None
+    """Slug in the ledger; None for a bound of the suite's own."""
     suite: str
     claim_id: str
     quote: str
@@ -103,7 +104,7 @@ def _evaluate_one(
     versus = measure.get("versus")
     versus_map = {"technique": versus} if isinstance(versus, str) else dict(versus or {})
     common: dict[str, Any] = {
-        "paper": claim["paper"],
+        "paper": claim.get("paper"),
         "suite": suite,
         "claim_id": claim["id"],
         "quote": claim["quote"],
@@ -316,7 +317,8 @@ def ledger(papers: Mapping[str, Paper], results: Iterable[ClaimResult]) -> Ledge
     """Give every paper a verdict or the reason why it has none."""
     by_paper: dict[str, list[ClaimResult]] = {}
     for result in results:
-        by_paper.setdefault(result.paper, []).append(result)
+        if result.paper is not None:
+            by_paper.setdefault(result.paper, []).append(result)
     built = Ledger()
     for paper in papers.values():
         found = tuple(by_paper.get(paper.slug, ()))

@@ -133,10 +133,12 @@ class Expect(FileModel):
 
 
 class Claim(FileModel):
-    """A paper's statement as something that this suite measures."""
+    """A paper's statement, or a bound of the suite's own, as something that this suite measures."""
 
     id: str = Field(description="Short name, unique in the suite.")
-    paper: str = Field(description="Slug in baselines/papers.yaml.")
+    paper: str | None = Field(
+        None, description="Slug in baselines/papers.yaml; a bound of the suite's own has none."
+    )
     quote: str = Field(description="The statement in a few words, the paper's or ours.")
     scope: Literal["best", "mean", "range", "qualitative", "bound"] = Field(
         "qualitative", description="What the paper's number is: its best case, a mean, a range, a bound."

@@ -274,7 +274,7 @@ def _claim_errors(suite: Suite, labels: list[str]) -> Iterator[UserError]:
                 f"the claim id '{claim.id}' is used twice", where=suite.located.where((*at, "id"))
             )
         seen.add(claim.id)
-        if claim.paper not in suite.papers:
+        if claim.paper is not None and claim.paper not in suite.papers:
             yield UserError(
                 f"no paper '{claim.paper}' in the ledger",
                 where=suite.located.where((*at, "paper")),

@@ -8,7 +8,7 @@ import pytest
 import record_factory as factory
 
 from paceline.claims import ClaimResult, evaluate, expectation_text, ledger
-from paceline.papers import Paper
+from paceline.papers import Paper, load_papers
 from paceline.store import RunRecord
 
 WOBBLE = [1.0, 1.004, 0.996, 1.002, 0.998]
@@ -219,3 +219,12 @@ def test_few_launches_are_called_exploratory() -> None:
     lines = factory.launches(run, "native", [1.0] * 2) + factory.launches(run, "ring", [0.5, 0.51])
     result = _evaluated(factory.in_memory(run, lines))
     assert result.grade == "C" and "exploratory: 2 launches" in result.reason
+
+
+def test_a_bound_of_the_suites_own_colours_no_paper() -> None:
+    own = claim({"ratio_at_most": 0.9}) | {"paper": None}
+    (found,) = evaluate([record(1.5)], facts(own))
+    assert found.verdict == "not reproduced"
+    assert found.paper is None
+    rows = ledger(load_papers(), [found]).rows
+    assert not [row for row in rows if row.results]

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from click.testing import CliRunner
 
-from paceline.claims import ledger
+from paceline.claims import ClaimResult, ledger
 from paceline.cli import application
 from paceline.compare import compare_points, points_of
 from paceline.errors import UserError
@@ -438,3 +438,23 @@ def test_the_time_of_a_build_grows_with_the_number_of_runs_not_its_square() -> N
     seconds(5)
     few, many = seconds(15), seconds(90)
     assert many < 6 * few * 2.5
+
+
+def test_bounds_of_suites_stand_apart_from_papers() -> None:
+    own = ClaimResult(
+        paper=None,
+        suite="collectives/example",
+        claim_id="near-the-link",
+        quote="as fast as the link",
+        scope="bound",
+        expectation="ratio at most 1.1",
+        metric="latency",
+        technique="ring",
+        versus=None,
+        verdict="not run",
+        reason="needs cuda",
+    )
+    page = render(record(1), bounds=[own])["claims.html"]
+    assert "near-the-link" in page[page.index("Bounds of the suites") :]
+    assert "near-the-link" not in page[: page.index("Bounds of the suites")]
+    assert "Bounds of the suites" not in render(record(1))["claims.html"]

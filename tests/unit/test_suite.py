@@ -52,7 +52,6 @@ MISTAKES = [
     ("ring, ranks: 4", "ring, rank: 4", "15:exclude.0.rank", "no parameter 'rank'", "ranks"),
     ("{technique: ring, r", "{technique: rng, r", "15:exclude.0.technique", "no technique 'rng'", "ring"),
     ("baseline: native\n", "", "1:baseline", "the key 'baseline' is missing", None),
-    ("    paper: pccl\n", "", "24:claims.0.paper", "the key 'paper' is missing", None),
     ("baseline: native", "baseline: nativ", "6:baseline", "'nativ' is not among the techniques", "native"),
     (
         "tiers:\n",

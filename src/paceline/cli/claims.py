@@ -58,6 +58,10 @@ def list_claims(
     click.echo(", ".join(f"{n} {name}" for name, n in counts.items()))
 
 
+OWN_BOUND = "(own bound)"
+"""Stands where a paper's slug would, for claims that no paper makes."""
+
+
 @claims.command("check")
 @results_option
 @json_option
@@ -68,7 +72,8 @@ def check(results: Path | None, as_json: bool) -> None:
         print_json([plain_claim(c) for c in found])
     else:
         rows = [
-            (c.paper, c.claim_id, c.metric, _sides(c), c.expectation, _measured(c), c.verdict) for c in found
+            (c.paper or OWN_BOUND, c.claim_id, c.metric, _sides(c), c.expectation, _measured(c), c.verdict)
+            for c in found
         ]
         headers = ("paper", "claim", "metric", "measured", "expected", "found", "verdict")
         click.echo(tabulate(rows, headers=headers))

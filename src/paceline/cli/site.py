@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from paceline import content
-from paceline.claims import LedgerRow, evaluate, ledger
+from paceline.claims import ClaimResult, evaluate, ledger
 from paceline.cli.compare import load_stores
 from paceline.cli.options import json_option, print_json, results_option
 from paceline.errors import UserError
@@ -57,9 +57,11 @@ def build(output: Path | None, calibration: Path | None, results: Path | None, a
     target = (output or default_output()).resolve()
     loaded = load_stores(results)
     suites = suite_facts(load_suite(path) for _, path in sorted(content.suite_files().items()))
+    found = claim_results(loaded.records, suites)
     given = SiteInput(
         loaded=loaded,
-        ledger=ledger_rows(loaded.records, suites),
+        ledger=ledger(load_papers(), found).rows,
+        bounds=[c for c in found if c.paper is None],
         suites=[s for s in suites if not s["suite"].startswith("calibration/")],
         calibration=calibration_files(calibration),
     )
@@ -83,14 +85,13 @@ def open_site(output: Path | None) -> None:
     click.launch(page.as_uri())
 
 
-def ledger_rows(records: Sequence[RunRecord], suites: Sequence[dict[str, Any]]) -> list[LedgerRow]:
-    """Give every paper its row; each suite's claims look only at the runs that measured the suite."""
+def claim_results(records: Sequence[RunRecord], suites: Sequence[dict[str, Any]]) -> list[ClaimResult]:
+    """Evaluate all claims; each suite's look only at the runs that measured the suite."""
     by_suite: dict[str, list[RunRecord]] = {}
     for record in records:
         for name in {m.suite for m in record.measurements}:
             by_suite.setdefault(name, []).append(record)
-    found = [c for facts in suites for c in evaluate(by_suite.get(facts["suite"], ()), [facts])]
-    return ledger(load_papers(), found).rows
+    return [c for facts in suites for c in evaluate(by_suite.get(facts["suite"], ()), [facts])]
 
 
 def calibration_files(folder: Path | None) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class SiteInput:
 
     loaded: Loaded
     ledger: Sequence[LedgerRow] = ()
+    bounds: Sequence[ClaimResult] = ()
+    """Claims that no paper makes: bounds of the suites' own."""
     suites: Sequence[Mapping[str, Any]] = ()
     """Facts of the suites known here (``provenance.suite_facts``): those without results are named."""
     calibration: Mapping[str, Any] = field(default_factory=dict)
@@ -76,7 +78,7 @@ class _Site:
         newest = max((r.run.started for r in self.runs), default="")
         self.environment.globals["newest"] = newest[:10]
         self.run_hrefs = {r.run_id: f"../runs/{runs.run_slug(r.run_id)}.html" for r in self.runs}
-        self.claims = [c for row in given.ledger for c in row.results]
+        self.claims = [*(c for row in given.ledger for c in row.results), *given.bounds]
 
     def files(self) -> Iterator[tuple[str, str]]:
         yield MARKER, "made by `paceline site build`; the next build replaces this folder\n"
@@ -228,6 +230,7 @@ class _Site:
             verdicts=runs.verdict_counts(self.given.ledger),
             num_papers=len(self.given.ledger),
             grids=grids,
+            bounds=runs.claim_grid(self.given.bounds, hrefs) if self.given.bounds else None,
             verdict_class=verdict_class,
         )
 
