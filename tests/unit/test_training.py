@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from paceline.baselines.training import diloco
+from paceline.baselines.training import diloco, streaming_diloco
 
 from paceline import content
 from paceline.drivers.job import build_job
 from paceline.families.training import corpus, memory, oracle
+from paceline.families.training.buckets import buckets
+from paceline.families.training.codecs import decode_float4, encode_float4, float4_bytes
 from paceline.families.training.figures import crossing
 from paceline.families.training.flat import Flat
 from paceline.families.training.model import Transformer, next_symbol_loss
@@ -175,6 +178,52 @@ def test_the_outer_step_is_nesterovs() -> None:
     nesterov_(weights, momentum, torch.tensor([2.0]), rate=0.1, momentum_share=0.9)
     assert momentum.item() == pytest.approx(0.9 * 0.5 + 2)
     assert weights.item() == pytest.approx(1 - 0.1 * (2 + 0.9 * momentum.item()))
+
+
+def test_four_bits_hold_powers_of_two_exactly_and_the_rest_to_the_nearest() -> None:
+    exact = torch.tensor([1.0, -0.5, 0.25, -(2.0**-6), 0.0] * 1000) * 3
+    message = torch.empty(float4_bytes(exact.numel()), dtype=torch.uint8)
+    encode_float4(exact, message)
+    assert torch.equal(decode_float4(message, exact.numel()), exact)
+    drawn = torch.randn(9001, generator=torch.Generator().manual_seed(1))
+    message = torch.empty(float4_bytes(9001), dtype=torch.uint8)
+    assert message.numel() == 3 * 4 + 4501
+    encode_float4(drawn, message)
+    found = decode_float4(message, 9001)
+    levels = torch.cat([torch.zeros(1), 2.0 ** -torch.arange(7.0)])
+    for start in range(0, 9001, 4096):
+        block, coded = drawn[start : start + 4096], found[start : start + 4096]
+        scale = block.abs().max()
+        nearest = (block.abs()[:, None] / scale - levels).abs().min(dim=1).values * scale
+        assert torch.allclose((coded - block).abs(), nearest, atol=1e-6)
+
+
+def test_fragments_take_turns_and_each_is_applied_once_a_round() -> None:
+    sync_every, fragments, delay = 20, 4, 4
+    found: dict[tuple[int, str], list[int]] = {}
+    for step in range(100):
+        for fragment, action in streaming_diloco.due(step, sync_every, fragments, delay):
+            found.setdefault((fragment, action), []).append(step)
+    begins = [found[(f, "begin")] for f in range(fragments)]
+    assert len({step for steps in begins for step in steps}) == sum(map(len, begins))
+    for f in range(fragments):
+        assert [b - a for a, b in itertools.pairwise(found[(f, "begin")])] == [20] * (len(begins[f]) - 1)
+        assert [s + 2 for s in found[(f, "begin")]][: len(found[(f, "advance")])] == found[(f, "advance")]
+        assert [s + 4 for s in found[(f, "begin")]][: len(found[(f, "apply")])] == found[(f, "apply")]
+
+
+def test_buckets_are_views_of_their_vectors_and_hold_every_parameter_once() -> None:
+    model = make_task().model
+    before = [p.detach().clone() for p in model.parameters()]
+    found = buckets(model, 8192, 3)
+    assert [p.data_ptr() for b in found for p in b.parameters] == [
+        p.data_ptr() for p in reversed(list(model.parameters()))
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    assert all(b.values.numel() * 4 <= 8192 or len(b.parameters) == 1 for b in found)
+    for bucket in found:
+        bucket.values.zero_()
+    assert not any(p.any() for p in model.parameters())
 
 
 def test_rounds_cover_all_steps() -> None:

@@ -105,7 +105,10 @@ def make_replica(session: Session, block: Block, case: Case, setting: Setting) -
     replica, trouble = None, ""
     try:
         loaded = session.loaded(case)
-        with session.guard.watch(building=True):  # torch's optimisers set attributes of functions
+        library = loaded.info is not None and bool(loaded.info.properties.get("library"))
+        with session.guard.watch(
+            building=True, library=library
+        ):  # torch's optimisers set attributes of functions
             replica = loaded.factory(task, session.comm(), **case.options)
     except UnsupportedError as error:
         trouble = f"unsupported|{error}"
@@ -127,7 +130,7 @@ def make_replica(session: Session, block: Block, case: Case, setting: Setting) -
 def run_step(session: Session, replica: Replica, sequences_BS: Tensor, step: int) -> None:
     """Run one step without a clock."""
     replica.set_rate(replica.task.rate(step))
-    with session.guard.watch():
+    with session.guard.watch(library=replica.library):
         replica.comm.begin_call()
         replica.forward_backward(sequences_BS.to(replica.task.device).long())
         replica.exchange_gradients(step)
@@ -168,6 +171,7 @@ class Loop:
         self._parts = [0] * len(PARTS)
         self._losses: list[Tensor] = []
         self._excluded_ns = 0
+        self._kernel_excluded = 0
 
     def run(self) -> Trained:
         """Train all steps."""
@@ -176,7 +180,7 @@ class Loop:
         comm.counters.reset()
         comm.take_split()
         session.control.barrier()
-        kernel_before = self._kernel_count()
+        kernel_before, self._kernel_excluded = self._kernel_count(), 0
         session.control.barrier()
         session.device.synchronize()
         began = opened = _clock_ns()
@@ -206,14 +210,14 @@ class Loop:
         session.control.barrier()
         kernel_after = self._kernel_count()
         if kernel_before is not None and kernel_after is not None:
-            trained.kernel_bytes = float(kernel_after - kernel_before)
+            trained.kernel_bytes = float(kernel_after - kernel_before - self._kernel_excluded)
         return trained
 
     def _step(self, step: int, *, last: bool) -> None:
         replica, session = self.replica, self.session
         replica.set_rate(replica.task.rate(step))
         sequences_BS = self.batches[step].to(replica.task.device).long()
-        with session.guard.watch():
+        with session.guard.watch(library=replica.library):
             begin = _clock_ns()
             loss = replica.forward_backward(sequences_BS)
             if self.slow_factor > 1:
@@ -226,7 +230,7 @@ class Loop:
             counting = _clock_ns()
             self.trained.state = state_bytes(replica)
             self._excluded_ns += _clock_ns() - counting
-        with session.guard.watch():
+        with session.guard.watch(library=replica.library):
             updating = _clock_ns()
             replica.update(step)
             updated = _clock_ns()
@@ -250,12 +254,23 @@ class Loop:
 
     def _copy(self, steps: int, seconds: float, sent: float) -> None:
         trained = self.trained
-        with self.session.guard.watch():
+        before = self._aside()
+        with self.session.guard.watch(library=self.replica.library):
             weights = self.replica.weights()
+        self._kernel_excluded += self._aside() - before
         trained.weights.append([w.detach().clone() for w in weights])
         trained.evaluated.append(steps)
         trained.seconds.append(seconds)
         trained.sent.append(sent)
+
+    def _aside(self) -> int:
+        """Return the kernel's count for a library that may gather weights to copy them, when nobody is on the way."""
+        if not self.replica.library:
+            return 0
+        self.session.control.barrier()
+        found = self._kernel_count() or 0
+        self.session.control.barrier()
+        return found
 
     def _kernel_count(self) -> int | None:
         if self.session.interface is None:

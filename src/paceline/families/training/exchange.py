@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from paceline.families.collectives import rings
-from paceline.families.collectives.problem import Comm, chunk_bounds
+from paceline.families.collectives.problem import Comm, Transfer, chunk_bounds
+from paceline.families.training.codecs import decode_float4, encode_float4, float4_bytes
 
 
 class RingAverage:
@@ -74,3 +75,69 @@ def ring_cost(count: int, world_size: int, item_bytes: int = 4) -> tuple[int, in
     sizes = [stop - start for start, stop in chunk_bounds(count, world_size)]
     sent = [rings.sent(sizes, place) for place in range(world_size)]
     return max(s[0] for s in sent) * item_bytes, max(s[1] for s in sent)
+
+
+class CodedAverage:
+    """Averages a vector over ranks in four bits an element, in two steps that may lie far apart.
+
+    1. Each rank sends every other rank the codes of that rank's chunk; chunks are added up in float32.
+    2. Each rank sends the codes of its averaged chunk to all. All ranks decode the same codes, their own included.
+
+    Args:
+        comm: The communicator.
+        count: Elements of the vector.
+        device: Where it is.
+    """
+
+    def __init__(self, comm: Comm, count: int, *, device: torch.device) -> None:
+        self.comm = comm
+        self.bounds = chunk_bounds(count, comm.world_size)
+        sizes = [float4_bytes(stop - start) for start, stop in self.bounds]
+        own = sizes[comm.rank]
+        self.outgoing = [torch.empty(s, dtype=torch.uint8, device=device) for s in sizes]
+        self.parts = [torch.empty(own, dtype=torch.uint8, device=device) for _ in sizes]
+        self._transfer: Transfer | None = None
+
+    def begin(self, vector: Tensor) -> None:
+        """Start the first step; ``vector`` may change afterwards."""
+        for (start, stop), message in zip(self.bounds, self.outgoing, strict=True):
+            encode_float4(vector[start:stop], message)
+        self._transfer = self._start(self.outgoing, self.parts)
+
+    def advance(self) -> None:
+        """Wait for the first step and start the second."""
+        self._wait()
+        rank = self.comm.rank
+        start, stop = self.bounds[rank]
+        self.parts[rank].copy_(self.outgoing[rank])
+        total = torch.zeros(stop - start, dtype=torch.float32, device=self.parts[rank].device)
+        for message in self.parts:
+            total.add_(decode_float4(message, stop - start))
+        own = self.outgoing[rank]
+        encode_float4(total.div_(self.comm.world_size), own)
+        self._transfer = self._start([own] * self.comm.world_size, self.outgoing)
+
+    def complete(self, vector: Tensor) -> None:
+        """Wait for the second step and write the average."""
+        self._wait()
+        for (start, stop), message in zip(self.bounds, self.outgoing, strict=True):
+            vector[start:stop].copy_(decode_float4(message, stop - start))
+
+    def _start(self, outgoing: Sequence[Tensor], incoming: Sequence[Tensor]) -> Transfer:
+        rank, size = self.comm.rank, self.comm.world_size
+        others = [(rank + shift) % size for shift in range(1, size)]
+        return self.comm.start(
+            sends=[(outgoing[peer], peer) for peer in others],
+            receives=[(incoming[peer], peer) for peer in others],
+        )
+
+    def _wait(self) -> None:
+        assert self._transfer is not None
+        self._transfer.wait()
+        self._transfer = None
+
+
+def coded_cost(count: int, world_size: int) -> list[tuple[int, int]]:
+    """Return the bytes that each rank sends in the two steps of a coded average."""
+    sizes = [float4_bytes(stop - start) for start, stop in chunk_bounds(count, world_size)]
+    return [(sum(sizes) - own, (world_size - 1) * own) for own in sizes]

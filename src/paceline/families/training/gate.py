@@ -73,14 +73,16 @@ def _equals_serial(session: Session, block: Block, case: Case, setting: Setting,
         serial.set_rate(task.rate(step))
         serial.forward_backward(whole.to(setting.device).long())
         serial.update(step)
-        distance = oracle.relative_distance(replica.weights(), serial.weights())
+        with session.guard.watch(library=replica.library):
+            weights = replica.weights()
+        distance = oracle.relative_distance(weights, serial.weights())
         problem = None
         if not distance <= oracle.EXACT_TOLERANCE:
             problem = f"step {step + 1}{when}: weights are {distance:.2g} away from those of one process"
         found = session.control.first_problem(problem)
         if found is not None:
             raise CaseError("incorrect", found)
-    with session.guard.watch():
+    with session.guard.watch(library=replica.library):
         replica.finish()
     return setting.steps
 
@@ -94,14 +96,14 @@ def _run(
     for step in range(setting.steps):
         run_step(session, replica, setting.batch(step, rows), step)
         if step == saved_after:
-            with session.guard.watch():
+            with session.guard.watch(library=replica.library):
                 replica.pause()
             file = io.BytesIO()
             torch.save(replica.state_dict(), file)
             file.seek(0)
             replica = make_replica(session, block, case, setting)
             replica.load_state_dict(torch.load(file, weights_only=True))
-    with session.guard.watch():
+    with session.guard.watch(library=replica.library):
         replica.finish()
         weights = replica.weights()
     return [w.detach().clone() for w in weights]

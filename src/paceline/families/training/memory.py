@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from paceline.families.training.replica import Replica
+from paceline.families.training.torch_parallel import local_part
 
 KINDS = ("parameter", "gradient", "optimizer", "extra", "scratch")
 MAX_DEPTH = 6
@@ -17,11 +18,11 @@ def state_bytes(replica: Replica) -> dict[str, float]:
     """Return bytes by kind; a storage that several kinds reach belongs to the first of them."""
     optimizer = [t for state in replica.optimizer.state.values() for t in _tensors(state, 1)]
     sources: dict[str, Iterable[Tensor]] = {
-        "parameter": (_local(p) for p in replica.model.parameters()),
-        "gradient": (_local(p.grad) for p in _leaves(replica) if p.grad is not None),
-        "optimizer": map(_local, optimizer),
-        "extra": map(_local, replica.kept.values()),
-        "scratch": map(_local, _tensors(vars(replica), 0)),
+        "parameter": (local_part(p) for p in replica.model.parameters()),
+        "gradient": (local_part(p.grad) for p in _leaves(replica) if p.grad is not None),
+        "optimizer": map(local_part, optimizer),
+        "extra": map(local_part, replica.kept.values()),
+        "scratch": map(local_part, _tensors(vars(replica), 0)),
     }
     seen: set[int] = set()
     found: dict[str, float] = {}
@@ -39,14 +40,6 @@ def state_bytes(replica: Replica) -> dict[str, float]:
 def _leaves(replica: Replica) -> list[nn.Parameter]:
     groups = [p for group in replica.optimizer.param_groups for p in group["params"]]
     return [*replica.model.parameters(), *groups]
-
-
-def _local(tensor: Tensor) -> Tensor:
-    """Return the part of a distributed tensor that lies here."""
-    to_local = getattr(tensor, "to_local", None)
-    found = to_local() if to_local is not None else tensor
-    assert isinstance(found, Tensor)
-    return found
 
 
 def _tensors(value: Any, depth: int) -> Iterator[Tensor]:

@@ -105,14 +105,19 @@ class Task:
 class Replica:
     """One rank's side of training without any exchange; techniques override what they change.
 
-    State that must survive a checkpoint is given to ``keep``; everything else may be rebuilt by ``__init__``.
+    State that must survive a checkpoint is given to ``keep`` (random generators to ``generators``); everything else may
+    be rebuilt by ``__init__``.
     """
+
+    library = False
+    """True when PyTorch's own distributed modules move data during steps: only the kernel can count it then."""
 
     def __init__(self, task: Task, comm: Comm) -> None:
         self.task = task
         self.comm = comm
         self.model = task.model
         self.kept: dict[str, Tensor] = {}
+        self.generators: dict[str, torch.Generator] = {}
         self.optimizer = self.make_optimizer()
 
     def make_optimizer(self) -> Optimizer:
@@ -166,6 +171,7 @@ class Replica:
             "weights": [p.detach().clone() for p in self.model.parameters()],
             "optimizer": self.optimizer.state_dict(),
             "kept": {name: tensor.clone() for name, tensor in self.kept.items()},
+            "generators": {name: g.get_state() for name, g in self.generators.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -182,6 +188,8 @@ class Replica:
                 parameter.copy_(weight)
             for name, tensor in state["kept"].items():
                 self.kept[name].copy_(tensor)
+        for name, generator in state["generators"].items():
+            self.generators[name].set_state(generator)
         self.optimizer.load_state_dict(state["optimizer"])
 
 

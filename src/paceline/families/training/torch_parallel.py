@@ -6,7 +6,7 @@ and its bytes by the kernel.
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from paceline.families.training.replica import Comm
@@ -48,3 +48,41 @@ def _average(comm, bucket):  # type: ignore[no-untyped-def]
     """Start the average of a bucket; the library compares annotations with its own classes, which strings are not."""
     buffer = bucket.buffer().div_(comm.world_size)
     return comm.backend.future_all_reduce(buffer)
+
+
+def fully_sharded(model: nn.Module, comm: Comm, *, reshard: bool) -> None:
+    """Shard a model's layers, then the rest, with PyTorch's ``fully_shard`` over all ranks.
+
+    Args:
+        model: Equal weights on all ranks; its parameters become distributed tensors.
+        comm: The communicator whose group is used.
+        reshard: Free gathered parameters after forward and gather them again for backward.
+
+    Raises:
+        UnsupportedError: The ranks are threads, for which the library has no group.
+    """
+    from torch.distributed.device_mesh import DeviceMesh  # noqa: PLC0415 - slow to import, for one technique
+    from torch.distributed.fsdp import fully_shard  # noqa: PLC0415
+
+    transport = comm._transport
+    if not isinstance(transport, TorchTransport):
+        raise UnsupportedError("PyTorch's fully_shard needs a process group")
+    kind = next(model.parameters()).device.type
+    mesh = DeviceMesh.from_group(transport.group, kind)
+    for layer in model.get_submodule("layers").children():
+        fully_shard(layer, mesh=mesh, reshard_after_forward=reshard)
+    fully_shard(model, mesh=mesh, reshard_after_forward=reshard)
+
+
+def local_part(tensor: Tensor) -> Tensor:
+    """Return the share of a distributed tensor that lies here; another tensor as it is."""
+    found = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    assert isinstance(found, Tensor)
+    return found
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Gather a distributed tensor."""
+    found = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    assert isinstance(found, Tensor)
+    return found

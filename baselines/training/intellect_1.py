@@ -1,0 +1,74 @@
+"""INTELLECT-1: DiLoCo whose outer gradients travel as 8-bit codes.
+
+INTELLECT-1 Technical Report (Prime Intellect, 2024): the PRIME framework's outer step with its int8 ring all-reduce.
+
+Algorithm (φ: global weights; θ: a replica's):
+1. θ ← φ; H inner steps of AdamW on each replica's own data.
+2. Δ ← mean over replicas of φ − θ through the collectives family's ``int8-ring``: codes and a codebook on the wire,
+   sums in fp32.
+3. Nesterov's outer step on φ, as in ``diloco``.
+
+Cost of a round: 2·(n − 1)/n · P bytes and 1024 bytes of codebook in each of 2·(n − 1) messages: a quarter of DiLoCo's.
+Memory: φ and m, 8P, two messages and a chunk.
+Differences: one replica is one rank, not a node that shards its replica; nobody joins or leaves (the collectives
+family's ``elastic-allreduce`` shows that part).
+Limits: those of the codec: values beyond 6σ share a code.
+"""
+
+from __future__ import annotations
+
+import torch
+from paceline.baselines.collectives import int8_ring
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
+
+
+@technique(
+    name="intellect-1",
+    family="training",
+    implements=("data_parallel",),
+    summary="DiLoCo with outer gradients as 8-bit codes",
+    paper="intellect-1",
+    options={"sync_every": 20, "outer_rate": 0.7, "outer_momentum": 0.9},
+    properties={"exact": False, "replicas": "identical"},
+)
+class Intellect1(FlatReplica):
+    """DiLoCo's rounds on an 8-bit ring."""
+
+    def __init__(
+        self,
+        task: Task,
+        comm: Comm,
+        sync_every: int = 20,
+        outer_rate: float = 0.7,
+        outer_momentum: float = 0.9,
+    ) -> None:
+        super().__init__(task, comm)
+        self.sync_every, self.outer_rate, self.outer_momentum = sync_every, outer_rate, outer_momentum
+        self.slow = self.keep("slow", self.flat.values.clone())
+        self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
+        self.ring = int8_ring.Int8Ring(task.problem("all_reduce", self.slow.numel()), comm)
+
+    def exchange_parameters(self, step: int) -> None:
+        """Take the outer step when a round ends."""
+        if not ends_round(step, self.sync_every, self.task.steps):
+            return
+        outer = torch.sub(self.slow, self.flat.values, out=self.flat.gradients)
+        self.ring.run(outer)
+        outer.div_(self.comm.world_size)
+        nesterov_(self.slow, self.momentum, outer, rate=self.outer_rate, momentum_share=self.outer_momentum)
+        self.flat.values.copy_(self.slow)
+
+    def weights(self) -> list[Tensor]:
+        """Return the global weights."""
+        return self.flat.pieces(self.slow)
+
+
+def cost(task: Task, sync_every: int = 20, outer_rate: float = 0.7, outer_momentum: float = 0.9) -> Cost:
+    """Return the header's formula for all rounds."""
+    one = int8_ring.cost(task.problem("all_reduce", task.num_parameters))
+    rounds = num_rounds(sync_every, task.steps)
+    return Cost(sent_bytes=rounds * one.sent_bytes, peak_bytes=one.sent_bytes, messages=rounds * one.messages)

@@ -1,0 +1,175 @@
+"""Streaming DiLoCo: fragments are synchronised one after another, in the background, in four bits an element.
+
+Douillard et al., "Streaming DiLoCo with overlapping communication: Towards a Distributed Free Lunch" (2025): fragments,
+section 3.1; overlap with delay τ and mixing α, section 3.2; four-bit outer gradients (E3M0), section 3.3.
+
+Algorithm (F fragments of the parameters; φ, m: global weights and outer momentum; θ: a replica's weights):
+1. Fragment f is due every H steps, f·H/F steps after the first. Then Δ = φ − θ of that fragment is coded and sent.
+2. Training goes on. The codes are added up in float32, coded again and sent back half way; after τ steps the mean
+   arrives.
+3. Nesterov's outer step gives the new φ; θ ← α·θ + (1 − α)·φ, with the θ of now.
+
+Cost of a fragment: 2·(n − 1)/n · P/(2F) bytes, and a scale for each 4096 elements, in 2·(n − 1) messages:
+1/8 of DiLoCo's for a fragment, and the peak is 1/F of that. Memory: φ, m and arrived means, 12P, and codes.
+Differences: fragments are consecutive shares of the parameters, not strided layers. Both directions are coded; nothing
+feeds the error back, as in the paper.
+Limits: what is shipped is φ, whose fragments are of different ages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.training.exchange import CodedAverage, coded_cost
+from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.rounds import nesterov_
+
+
+@technique(
+    name="streaming-diloco",
+    family="training",
+    implements=("data_parallel",),
+    summary="DiLoCo fragment by fragment, in the background, in four bits",
+    paper="streaming-diloco",
+    options={
+        "sync_every": 20,
+        "fragments": 4,
+        "delay": 4,
+        "mixing": 0.5,
+        "outer_rate": 0.7,
+        "outer_momentum": 0.9,
+    },
+    properties={"exact": False, "replicas": "identical"},
+)
+class StreamingDiLoCo(FlatReplica):
+    """Begin, forward and apply fragments on their schedule."""
+
+    def __init__(
+        self,
+        task: Task,
+        comm: Comm,
+        sync_every: int = 20,
+        fragments: int = 4,
+        delay: int = 4,
+        mixing: float = 0.5,
+        outer_rate: float = 0.7,
+        outer_momentum: float = 0.9,
+    ) -> None:
+        super().__init__(task, comm)
+        self.sync_every, self.fragments, self.delay = sync_every, fragments, min(delay, sync_every - 1)
+        self.mixing, self.outer_rate, self.outer_momentum = mixing, outer_rate, outer_momentum
+        count = self.flat.values.numel()
+        self.bounds = chunk_bounds(count, fragments)
+        self.slow = self.keep("slow", self.flat.values.clone())
+        self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
+        self.arrived = self.keep("arrived", torch.zeros_like(self.slow))
+        self.stage = self.keep("stage", torch.zeros(fragments, dtype=torch.int64))
+        """0: idle; 1: codes are on their way to owners; 2: back from them; 3: the mean lies in ``arrived``."""
+        self.averages = [CodedAverage(comm, stop - start, device=task.device) for start, stop in self.bounds]
+
+    def exchange_parameters(self, step: int) -> None:
+        """Take the actions that are due after a step."""
+        for fragment, action in due(step, self.sync_every, self.fragments, self.delay):
+            if action == "begin":
+                start, stop = self.bounds[fragment]
+                self.averages[fragment].begin(self.slow[start:stop] - self.flat.values[start:stop])
+                self.stage[fragment] = 1
+            elif action == "advance":
+                self._advance(fragment)
+            else:
+                self._apply(fragment)
+
+    def finish(self) -> None:
+        """Apply what is still under way."""
+        for fragment in range(self.fragments):
+            if self.stage[fragment]:
+                self._apply(fragment)
+
+    def pause(self) -> None:
+        """Let what is under way arrive, and apply it when it is due."""
+        for fragment in range(self.fragments):
+            self._arrive(fragment)
+
+    def weights(self) -> list[Tensor]:
+        """Return the global weights."""
+        return self.flat.pieces(self.slow)
+
+    def _advance(self, fragment: int) -> None:
+        if self.stage[fragment] == 1:
+            self.averages[fragment].advance()
+            self.stage[fragment] = 2
+
+    def _arrive(self, fragment: int) -> None:
+        self._advance(fragment)
+        if self.stage[fragment] == 2:
+            start, stop = self.bounds[fragment]
+            self.averages[fragment].complete(self.arrived[start:stop])
+            self.stage[fragment] = 3
+
+    def _apply(self, fragment: int) -> None:
+        self._arrive(fragment)
+        start, stop = self.bounds[fragment]
+        slow, values = self.slow[start:stop], self.flat.values[start:stop]
+        nesterov_(
+            slow,
+            self.momentum[start:stop],
+            self.arrived[start:stop],
+            rate=self.outer_rate,
+            momentum_share=self.outer_momentum,
+        )
+        values.lerp_(slow, 1 - self.mixing)
+        self.stage[fragment] = 0
+
+
+def due(step: int, sync_every: int, fragments: int, delay: int) -> Iterator[tuple[int, str]]:
+    """Yield (fragment, action) after a step; the second message of a fragment leaves half way through its delay."""
+    for fragment in range(fragments):
+        age = step + 1 - sync_every - fragment * sync_every // fragments
+        if age < 0:
+            continue
+        phase = age % sync_every
+        if phase == 0:
+            yield fragment, "begin"
+        if phase == (delay + 1) // 2:
+            yield fragment, "advance"
+        if phase == delay:
+            yield fragment, "apply"
+
+
+def cost(
+    task: Task,
+    sync_every: int = 20,
+    fragments: int = 4,
+    delay: int = 4,
+    mixing: float = 0.5,
+    outer_rate: float = 0.7,
+    outer_momentum: float = 0.9,
+) -> Cost:
+    """Play the schedule with the exact sizes of fragments, chunks and messages."""
+    size, late = task.world_size, min(delay, sync_every - 1)
+    costs = [coded_cost(b - a, size) for a, b in chunk_bounds(task.num_parameters, fragments)]
+    sent, peak, messages = [0] * size, 0, 0
+    open_fragments: set[int] = set()
+    for step in range(task.steps):
+        now = [0] * size
+        for fragment, action in due(step, sync_every, fragments, late):
+            if action == "begin":
+                now = [a + costs[fragment][rank][0] for rank, a in enumerate(now)]
+                open_fragments.add(fragment)
+                messages += size - 1
+            elif action == "advance" and fragment in open_fragments:
+                now = [a + costs[fragment][rank][1] for rank, a in enumerate(now)]
+                open_fragments.discard(fragment)
+                messages += size - 1
+        if step == task.steps - 1:
+            for fragment in open_fragments:
+                now = [a + costs[fragment][rank][1] for rank, a in enumerate(now)]
+                messages += size - 1
+        sent = [a + b for a, b in zip(sent, now, strict=True)]
+        peak = max(peak, *now)
+    return Cost(sent_bytes=max(sent), peak_bytes=peak, messages=messages)

@@ -1,0 +1,57 @@
+"""TernGrad: gradients travel as −s, 0 or +s, drawn so that their expectation is the gradient.
+
+Wen et al., "TernGrad: Ternary Gradients to Reduce Communication in Distributed Deep Learning" (NIPS 2017), algorithm 1;
+clipping, section 3.3.
+
+Algorithm (for each step):
+1. Each rank clips its gradient to c standard deviations of its layer and draws ternary codes, two bits each.
+2. Ranks gather each other's codes and scales; the mean of what they stand for is every rank's gradient.
+3. The inner optimiser takes its step.
+
+Cost of a step: (n − 1)·(P/4 + 4 bytes for each layer) in n − 1 messages: 1/16 of a gradient for each other rank.
+Memory: n messages and the sum, 4P.
+Differences: codes are the collectives family's ``ternary``: layers are runs of 16384 elements, and ranks gather what
+the paper's server would add up.
+Limits: traffic grows with n; the variance of a code grows with the ratio of its layer's largest to its mean magnitude.
+"""
+
+from __future__ import annotations
+
+from paceline.baselines.collectives import ternary
+
+from paceline import technique
+from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+
+
+@technique(
+    name="terngrad",
+    family="training",
+    implements=("data_parallel",),
+    summary="gradients as unbiased ternary codes of two bits",
+    paper="terngrad",
+    options={"clip_sigmas": 2.5, "layer": 16384},
+    properties={"exact": False, "replicas": "identical"},
+)
+class TernGrad(FlatReplica):
+    """Average ternary gradients."""
+
+    def __init__(self, task: Task, comm: Comm, clip_sigmas: float = 2.5, layer: int = 16384) -> None:
+        super().__init__(task, comm)
+        problem = task.problem("all_reduce", self.flat.values.numel())
+        self.ternary = ternary.Ternary(problem, comm, layer=layer, clip_sigmas=clip_sigmas)
+        self.generators["ternary"] = self.ternary.generator
+
+    def exchange_gradients(self, step: int) -> None:
+        """Replace the gradients by the mean of all ranks' ternary ones."""
+        self.ternary.run(self.flat.gradients)
+        self.flat.gradients.div_(self.comm.world_size)
+
+
+def cost(task: Task, clip_sigmas: float = 2.5, layer: int = 16384) -> Cost:
+    """Return the header's formula for all steps."""
+    one = ternary.cost(task.problem("all_reduce", task.num_parameters), layer=layer)
+    return Cost(
+        sent_bytes=task.steps * one.sent_bytes,
+        peak_bytes=one.sent_bytes,
+        messages=task.steps * one.messages,
+    )

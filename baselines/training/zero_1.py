@@ -1,0 +1,72 @@
+"""ZeRO, stage 1: every rank keeps the optimiser's state of its own share of the parameters.
+
+Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models" (SC 2020), sections 5.1 and
+7.2.1 (communication).
+
+Algorithm (parameters in n shares):
+1. A reduce-scatter leaves the mean gradient of share r on rank r.
+2. Rank r updates its share with its own part of the optimiser's state.
+3. An all-gather gives every rank all shares.
+
+Cost of a step: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages, that of an all-reduce. State: parameters 4P, gradients 4P,
+Adam 8P/n (in mixed precision the paper counts 4P + 12P/n). Memory: scratch of 2/n · 4P.
+Differences: single precision throughout. Rings of our own: Gloo's reduce-scatter moves an all-reduce's bytes.
+Limits: gradients are still whole (stage 2 drops them).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from paceline import technique
+from paceline.families.collectives import rings
+from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.training.exchange import ring_cost
+from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+
+
+@technique(
+    name="zero-1",
+    family="training",
+    implements=("data_parallel",),
+    summary="optimiser state in shares: reduce-scatter, own update, all-gather",
+    paper="zero",
+    properties={"exact": True, "replicas": "identical"},
+)
+class Zero1(FlatReplica):
+    """Update one share and gather the others."""
+
+    def __init__(self, task: Task, comm: Comm) -> None:
+        self.bounds = chunk_bounds(task.num_parameters, task.world_size)
+        super().__init__(task, comm)
+        self.members = range(task.world_size)
+        self.values = [self.flat.values[a:b] for a, b in self.bounds]
+        self.gradients = [self.flat.gradients[a:b] for a, b in self.bounds]
+        longest = max(b - a for a, b in self.bounds)
+        self.scratch = torch.empty(2 * longest if task.world_size > 1 else 0, device=task.device)
+
+    def make_optimizer(self) -> Optimizer:
+        """Return the point's optimiser over this rank's share, a view of the whole vector."""
+        start, stop = self.bounds[self.task.rank]
+        self.share = nn.Parameter(self.flat.values[start:stop])
+        self.share.grad = self.flat.gradients[start:stop]
+        return self.task.optimizer([self.share])
+
+    def exchange_gradients(self, step: int) -> None:
+        """Leave the mean gradient of this rank's share in it."""
+        rings.finish(
+            rings.reduce_scatter(self.comm, self.gradients, self.members, self.comm.rank, self.scratch)
+        )
+        self.gradients[self.comm.rank].div_(self.comm.world_size)
+
+    def exchange_parameters(self, step: int) -> None:
+        """Gather all shares."""
+        rings.finish(rings.all_gather(self.comm, self.values, self.members, self.comm.rank))
+
+
+def cost(task: Task) -> Cost:
+    """Return the header's formula."""
+    sent, messages = ring_cost(task.num_parameters, task.world_size)
+    return Cost(sent_bytes=task.steps * sent, peak_bytes=sent, messages=task.steps * messages)

@@ -1,0 +1,104 @@
+"""ZeRO, stage 2: gradients, too, are kept only where they are used; buckets are scattered while backward goes on.
+
+Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models" (SC 2020), section 5.2:
+buckets of gradients are reduced to their owners as soon as they are complete, and freed.
+
+Algorithm (parameters in buckets of whole tensors, each bucket in n shares):
+1. When backward has completed a bucket's gradients, a reduce-scatter leaves the mean of share r on rank r; the bucket's
+   gradients are freed.
+2. Rank r updates its shares of all buckets with its own part of the optimiser's state.
+3. An all-gather for each bucket gives every rank all shares.
+
+Cost of a step: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages a bucket. State: parameters 4P, gradients 4P/n, Adam 8P/n
+(in mixed precision the paper counts 2P + 14P/n). Memory: one bucket's gradients and its scratch at a time.
+Differences: single precision throughout; a bucket's exchange is waited for inside backward, not overlapped with it.
+Limits: a bucket holds at least one whole tensor.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from paceline import technique
+from paceline.families.collectives import rings
+from paceline.families.training.buckets import bucket_groups, buckets
+from paceline.families.training.exchange import ring_cost
+from paceline.families.training.model import next_symbol_loss
+from paceline.families.training.replica import Comm, Cost, Replica, Task
+
+
+@technique(
+    name="zero-2",
+    family="training",
+    implements=("data_parallel",),
+    summary="optimiser state and gradients in shares, scattered bucket by bucket during backward",
+    paper="zero",
+    options={"bucket_bytes": 262144},
+    properties={"exact": True, "replicas": "identical"},
+)
+class Zero2(Replica):
+    """Scatter gradients bucket by bucket and keep one share of each."""
+
+    def __init__(self, task: Task, comm: Comm, bucket_bytes: int = 262144) -> None:
+        self.buckets = buckets(task.model, bucket_bytes, task.world_size)
+        self.members = range(task.world_size)
+        super().__init__(task, comm)
+        for number, bucket in enumerate(self.buckets):
+            for parameter in bucket.parameters:
+                parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                    partial(_completed, self, number)
+                )
+
+    def make_optimizer(self) -> Optimizer:
+        """Return the point's optimiser over this rank's shares, views of the buckets' vectors."""
+        self.shares: list[nn.Parameter] = []
+        for bucket in self.buckets:
+            start, stop = bucket.bounds[self.task.rank]
+            share = nn.Parameter(bucket.values[start:stop])
+            share.grad = torch.zeros_like(share)
+            self.shares.append(share)
+        return self.task.optimizer(self.shares)
+
+    def forward_backward(self, sequences_BS: Tensor) -> Tensor:
+        """Run forward and backward; buckets are scattered and freed meanwhile."""
+        for bucket in self.buckets:
+            bucket.missing = len(bucket.parameters)
+        loss = next_symbol_loss(self.model, sequences_BS)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    def _ready(self, number: int) -> None:
+        """Count a gradient down; scatter the bucket with the last one and keep the mean of this rank's share."""
+        bucket = self.buckets[number]
+        bucket.missing -= 1
+        if bucket.missing:
+            return
+        gradients = bucket.take_gradients()
+        chunks = [gradients[a:b] for a, b in bucket.bounds]
+        longest = max(b - a for a, b in bucket.bounds)
+        scratch = torch.empty(2 * longest if self.comm.world_size > 1 else 0, device=self.task.device)
+        rings.finish(rings.reduce_scatter(self.comm, chunks, self.members, self.comm.rank, scratch))
+        share = self.shares[number].grad
+        assert share is not None
+        torch.div(chunks[self.comm.rank], self.comm.world_size, out=share)
+
+    def exchange_parameters(self, step: int) -> None:
+        """Gather all shares of every bucket."""
+        for bucket in self.buckets:
+            rings.finish(rings.all_gather(self.comm, bucket.chunks, self.members, self.comm.rank))
+
+
+def _completed(replica: Zero2, number: int, parameter: Tensor) -> None:
+    replica._ready(number)
+
+
+def cost(task: Task, bucket_bytes: int = 262144) -> Cost:
+    """Return the header's formula, with the exact sizes of buckets and shares."""
+    sizes = [sum(p.numel() for p in group) for group in bucket_groups(task.model, bucket_bytes)]
+    found = [ring_cost(size, task.world_size) for size in sizes]
+    sent, messages = sum(f[0] for f in found), sum(f[1] for f in found)
+    return Cost(sent_bytes=task.steps * sent, peak_bytes=sent, messages=task.steps * messages)

@@ -1,0 +1,67 @@
+"""Buckets of whole parameters, in the order in which backward completes their gradients, about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from paceline.families.collectives.problem import chunk_bounds
+
+
+@dataclass(slots=True, kw_only=True)
+class Bucket:
+    """Some parameters as views of one vector, cut into a share for each rank."""
+
+    parameters: list[nn.Parameter]
+    values: Tensor
+    """(B,): writing to it changes the parameters."""
+    bounds: list[tuple[int, int]]
+    """(start, stop) of each rank's share."""
+    missing: int = 0
+    """Gradients that are not there yet."""
+    chunks: list[Tensor] = field(default_factory=list)
+    """The shares of ``values``, in rank order."""
+
+    def take_gradients(self) -> Tensor:
+        """Return the gradients as one vector and free those of the parameters."""
+        found = []
+        for parameter in self.parameters:
+            assert parameter.grad is not None
+            found.append(parameter.grad.reshape(-1))
+            parameter.grad = None
+        return torch.cat(found)
+
+
+def buckets(model: nn.Module, bucket_bytes: int, world_size: int) -> list[Bucket]:
+    """Move a model's parameters into buckets."""
+    return [_bucket(group, world_size) for group in bucket_groups(model, bucket_bytes)]
+
+
+def bucket_groups(model: nn.Module, bucket_bytes: int) -> list[list[nn.Parameter]]:
+    """Deal parameters out to buckets of at most ``bucket_bytes`` (or one tensor), the last parameters first."""
+    groups: list[list[nn.Parameter]] = [[]]
+    filled = 0
+    for parameter in reversed(list(model.parameters())):
+        size = parameter.numel() * parameter.element_size()
+        if groups[-1] and filled + size > bucket_bytes:
+            groups.append([])
+            filled = 0
+        groups[-1].append(parameter)
+        filled += size
+    return groups
+
+
+def _bucket(parameters: list[nn.Parameter], world_size: int) -> Bucket:
+    with torch.no_grad():
+        values = torch.cat([p.detach().reshape(-1) for p in parameters])
+    start = 0
+    for parameter in parameters:
+        stop = start + parameter.numel()
+        parameter.data = values[start:stop].view(parameter.shape)
+        start = stop
+    bounds = chunk_bounds(values.numel(), world_size)
+    return Bucket(
+        parameters=parameters, values=values, bounds=bounds, chunks=[values[a:b] for a, b in bounds]
+    )
