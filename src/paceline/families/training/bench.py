@@ -31,12 +31,12 @@ def run_block(session: Session, block: Block) -> None:
     """Train all techniques of a block and emit one ``result`` event for each."""
     session.begin(block, "-", "data")
     try:
-        setting = _setting(session, block)
-        batches = local_batches(setting, session)
+        setting = _setting(session, block, _corpus(session, str(block.params["data"])))
     except CaseError as error:
         for case in block.cases:
             session.emit_failure(block, case, error)
         return
+    batches = local_batches(setting, session)
     held_out = torch.from_numpy(
         setting.corpus.held_out(
             session.draw_seed("held out", block.block), int(block.params["eval_batch"]), setting.context + 1
@@ -56,10 +56,29 @@ def run_block(session: Session, block: Block) -> None:
         session.emit_result(block, case, result)
 
 
-def _setting(session: Session, block: Block) -> Setting:
+def _corpus(session: Session, data: str) -> corpus.Corpus:
+    """Load the data on all ranks.
+
+    Raises:
+        CaseError: ``invalid``, on all ranks: some rank cannot read it, or ranks read different data.
+    """
+    found, trouble = None, None
+    try:
+        found = corpus.load(data)
+    except CaseError as error:
+        trouble = error.reason
+    problem = session.control.first_problem(trouble)
+    if problem is not None or found is None:
+        raise CaseError("invalid", problem or "no data")
+    if len(set(session.control.gather_text(found.fingerprint))) > 1:
+        raise CaseError("invalid", f"data: ranks read different text from '{data}'")
+    return found
+
+
+def _setting(session: Session, block: Block, found: corpus.Corpus) -> Setting:
     params = block.params
     return Setting(
-        corpus=corpus.load(str(params["data"])),
+        corpus=found,
         size=str(params["size"]),
         context=int(params["context"]),
         batch_size=int(params["batch"]),
