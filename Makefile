@@ -60,6 +60,7 @@ calibrate: setup
 	$(BIN)/paceline calibrate
 	$(BIN)/paceline calibrate --runner local-cpu
 	$(BIN)/paceline calibrate --runner local-cpu --against bare-loop
+	$(BIN)/paceline calibrate --runner local-cpu --against bare-script
 	$(BIN)/paceline calibrate --runner local-cpu --against torch-benchmark
 
 clean:

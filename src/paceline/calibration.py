@@ -192,6 +192,32 @@ def bare_loop_figures(
     return figures
 
 
+def bare_script_figures(
+    runner: str, store: Path, *, launches: int | None = None, quiet: bool = False
+) -> list[Figure]:
+    """Compare the harness's training loop with a script of PyTorch alone on the same model and batches, in turn."""
+    record = run_suite(_suite("bare-script"), runner, store, launches=launches, quiet=quiet)
+    figures: list[Figure] = []
+    for point in points_of(record):
+        for label in point.labels:
+            timed, bare = point.cells[(label, "token_s")], point.cells.get((label, "bare_token_s"))
+            if bare is None:
+                continue
+            effect = compare_ratio(timed.launches, bare.launches)
+            figures.append(
+                ratio_figure(
+                    record,
+                    effect,
+                    name=f"{label} / bare script",
+                    what="a token's time in the harness's loop over that in a script with PyTorch alone, in turn",
+                    limit=BARE_LOOP_RATIO,
+                    reached=effect.low is not None and effect.low <= BARE_LOOP_RATIO,
+                    details={"method": effect.method},
+                )
+            )
+    return figures
+
+
 def torch_benchmark_figures(
     runner: str, store: Path, *, launches: int | None = None, quiet: bool = False
 ) -> list[Figure]:

@@ -16,6 +16,7 @@ from paceline import content
 from paceline.calibration import (
     Figure,
     bare_loop_figures,
+    bare_script_figures,
     fake_figures,
     real_figures,
     torch_benchmark_figures,
@@ -29,6 +30,7 @@ from paceline.units import format_duration
 TRIALS = 4000
 OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     "bare-loop": bare_loop_figures,
+    "bare-script": bare_script_figures,
     "torch-benchmark": torch_benchmark_figures,
     **{timer: partial(timer_figures, timer) for timer in DEVICE_TIMERS},
 }
@@ -51,8 +53,8 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     type=click.Choice(["itself", *OTHERS]),
     default="itself",
     show_default=True,
-    help="On real ranks: a technique against itself, a loop without the harness, PyTorch's own timer; "
-    "with CUDA Triton's do_bench or a replayed graph.",
+    help="On real ranks: a technique against itself, a loop or a training script without the harness, PyTorch's own "
+    "timer; with CUDA Triton's do_bench or a replayed graph.",
 )
 @click.option(
     "--launches",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -175,6 +176,12 @@ class Loop:
 
     def run(self) -> Trained:
         """Train all steps."""
+        for _ in self.windows():
+            pass
+        return self.trained
+
+    def windows(self) -> Iterator[range]:
+        """Train window by window; yield the steps of each when it has ended. What is done meanwhile is not counted."""
         trained, comm, session = self.trained, self.replica.comm, self.session
         self._copy(0, 0.0, 0.0)
         comm.counters.reset()
@@ -183,27 +190,27 @@ class Loop:
         kernel_before, self._kernel_excluded = self._kernel_count(), 0
         session.control.barrier()
         session.device.synchronize()
-        began = opened = _clock_ns()
-        self._excluded_ns = excluded_before = 0
         steps = len(self.batches)
-        sent = 0.0
-        for step in range(steps):
-            comm.begin_call()
-            self._step(step, last=step == steps - 1)
-            total = float(sum(comm.counters.sent_bytes))
-            trained.peak_bytes = max(trained.peak_bytes, total - sent)
-            sent = total
-            last_of_window = (step + 1) % self.window == 0 or step == steps - 1
-            if last_of_window or step + 1 in self.evaluate_after:
-                session.device.synchronize()
-            if last_of_window:
-                now = _clock_ns()
-                self._close_window(now - opened - (self._excluded_ns - excluded_before), comm.take_split())
-                opened, excluded_before = now, self._excluded_ns
-            if step + 1 in self.evaluate_after:
-                copying = _clock_ns()
-                self._copy(step + 1, (copying - began - self._excluded_ns) * 1e-9, sent)
-                self._excluded_ns += _clock_ns() - copying
+        self._excluded_ns, elapsed_ns, sent = 0, 0, 0.0
+        for first in range(0, steps, self.window):
+            window = range(first, min(first + self.window, steps))
+            opened, excluded = _clock_ns(), self._excluded_ns
+            for step in window:
+                comm.begin_call()
+                self._step(step, last=step == steps - 1)
+                total = float(sum(comm.counters.sent_bytes))
+                trained.peak_bytes, sent = max(trained.peak_bytes, total - sent), total
+                if step + 1 in self.evaluate_after:
+                    session.device.synchronize()
+                    copying = _clock_ns()
+                    spent = elapsed_ns + copying - opened - (self._excluded_ns - excluded)
+                    self._copy(step + 1, spent * 1e-9, sent)
+                    self._excluded_ns += _clock_ns() - copying
+            session.device.synchronize()
+            own_ns = _clock_ns() - opened - (self._excluded_ns - excluded)
+            elapsed_ns += own_ns
+            self._close_window(own_ns, comm.take_split())
+            yield window
         trained.sent_bytes = sent
         trained.messages = float(sum(comm.counters.sent_messages))
         trained.backend_calls = comm.counters.backend_calls
@@ -211,7 +218,6 @@ class Loop:
         kernel_after = self._kernel_count()
         if kernel_before is not None and kernel_after is not None:
             trained.kernel_bytes = float(kernel_after - kernel_before - self._kernel_excluded)
-        return trained
 
     def _step(self, step: int, *, last: bool) -> None:
         replica, session = self.replica, self.session

@@ -11,7 +11,7 @@ import gc
 import math
 import random
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,6 +23,9 @@ from paceline.families.training.replica import Cost, Replica
 from paceline.families.training.sizes import SIZES
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
+
+if TYPE_CHECKING:
+    from paceline.families.training.bare_script import BareScript
 
 ORACLE = "held-out loss falls; exact techniques equal one process on the whole batch"
 
@@ -120,13 +123,16 @@ def _train(
         evaluations=int(params["evaluations"]),
         slow_factor=slow,
     )
-    trained = loop.run()
+    trained, beside = loop.trained, _beside(session, block, case, setting, batches)
+    bare = [beside.window(steps) for steps in loop.windows()] if beside else None
+    if bare is None:
+        loop.run()
     watch.sample()
     session.begin(block, case.label, "evaluate")
     windows = session.control.gather(trained.windows)
     _check_finite(windows)
     curve, equal = _judge(session, case, setting, trained, held_out)
-    figures = Figures(session, block, setting, trained, windows, curve)
+    figures = Figures(session, block, setting, trained, windows, curve, bare)
     return {
         "status": "ok",
         "metrics": figures.metrics(oracle.divergence(session, trained.weights[-1])),
@@ -153,6 +159,16 @@ def _train(
         "telemetry": watch.facts(),
         "clock": {"offset_ns": session.control.clock_offset_ns, "error_ns": session.control.clock_error_ns},
     }
+
+
+def _beside(
+    session: Session, block: Block, case: Case, setting: Setting, batches: torch.Tensor
+) -> BareScript | None:
+    if block.params["beside"] == "nothing":
+        return None
+    from paceline.families.training.bare_script import BareScript  # noqa: PLC0415 - calibration alone needs it
+
+    return BareScript(session, setting, batches, case.technique)
 
 
 def _judge(

@@ -22,9 +22,10 @@ class Figures:
         trained: Trained,
         windows: list[list[list[float]]],
         curve: list[float],
+        bare: list[float] | None = None,
     ) -> None:
         self.session, self.block, self.setting, self.trained = session, block, setting, trained
-        self.windows, self.curve = windows, curve
+        self.windows, self.curve, self.bare = windows, curve, bare
         self.absent: dict[str, str] = {}
         self.kernel_bytes = 0.0
         everyone = session.control.gather([trained.seconds, trained.sent])
@@ -67,6 +68,11 @@ class Figures:
         for name in (*PARTS, "communicate_s"):
             values = [v / n for v, n in zip(self._worst(name), self._steps(), strict=True)]
             metrics[name] = {"samples": values[1:], "warmup": values[:1]}
+        if self.bare is not None:
+            rows = self.session.control.gather([self.bare])
+            slowest = [max(rank[0][i] for rank in rows) for i in range(len(self.bare))]
+            theirs = [s / (n * tokens) for s, n in zip(slowest, self._steps(), strict=True)]
+            metrics["bare_token_s"] = {"samples": theirs[1:], "warmup": theirs[:1]}
         metrics.update(self._memory())
         metrics.update(self._bytes())
         metrics.update(self._target())

@@ -52,6 +52,14 @@ METRICS: tuple[Metric, ...] = (
         margin=0.02,
     ),
     Metric(
+        name="bare_token_s",
+        unit="s",
+        better="lower",
+        doc="The same of a script with PyTorch alone, in turn with the harness's windows (calibration).",
+        contract={"timer": "as token_s", "sample": "as token_s", "excluded": "the first window"},
+        statistic="mean",
+    ),
+    Metric(
         name="eval_loss",
         unit="nat",
         better="lower",

@@ -55,6 +55,13 @@ PARAMETERS: tuple[Parameter, ...] = (
         choices=("brief", "all"),
     ),
     Parameter(
+        name="beside",
+        kind="choice",
+        doc="What else trains in turn: bare-script is the same with PyTorch alone.",
+        default="nothing",
+        choices=("nothing", "bare-script"),
+    ),
+    Parameter(
         name="slow_factor",
         kind="number",
         doc="The last rank computes this many times as long.",
