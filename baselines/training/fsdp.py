@@ -12,8 +12,8 @@ Cost of a step: two all-gathers and a reduce-scatter of 4P bytes, 3/2 of an all-
 sends for them, only the kernel knows (Gloo's reduce-scatter moves an all-reduce's bytes). State: 16P/n in single
 precision with Adam. Memory: the largest unit's parameters, whole, twice with prefetching.
 Differences: the library itself, through torch.distributed, so that no call passes the communicator.
-Limits: bytes are the kernel's, a hang names no operation; weights are gathered to be judged, which is left out of all
-counts.
+Limits: bytes are the kernel's, a hang names no operation, and the library's buffers lie outside the count of scratch
+memory; weights are gathered to be judged, which is left out of all counts.
 """
 
 from __future__ import annotations
@@ -35,12 +35,10 @@ from paceline.families.training.torch_parallel import fully_sharded, local_part,
     summary="PyTorch's own: parameters, gradients and state in shares, gathered unit by unit",
     paper="pytorch-fsdp",
     options={"reshard": True},
-    properties={"exact": True, "replicas": "identical", "library": True},
+    properties={"exact": True, "replicas": "identical"},
 )
 class Fsdp(Replica):
     """Shard the model; the library does the rest."""
-
-    library = True
 
     def __init__(self, task: Task, comm: Comm, reshard: bool = True) -> None:
         fully_sharded(task.model, comm, reshard=reshard)

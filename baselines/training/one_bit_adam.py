@@ -10,9 +10,9 @@ Algorithm (g: this rank's gradient; w: steps of warm-up):
    θ ← θ − η·m / (√v + ε).
 
 Cost of a step: in the warm-up 2·(n − 1)/n · 4P bytes; afterwards 2·(n − 1)/n · P/8 bytes and a scale for each chunk:
-1/32. Memory: m and v as in Adam, both sides' errors, 4P + 4P/n, and messages of P/8.
-Differences: the compressed all-reduce is the collectives family's ``onebit``. Adam without decay of weights; bias is
-corrected while warming up, and the frozen v keeps the correction that it had.
+1/32. Memory: m and v as in Adam, both sides' errors, 4P + 4P/n, messages of P/8, and 2/n · 4P of scratch for the ring.
+Differences: the compressed all-reduce is the collectives family's ``onebit``. Adam without decay of weights, β₂ the
+point's, 0.95; bias is corrected while warming up, and the frozen v keeps the correction that it had.
 Limits: v is that of the warm-up for good; a learning rate that changes later cannot adapt it.
 """
 
@@ -23,9 +23,8 @@ from paceline.baselines.collectives import onebit
 
 from paceline import technique
 from paceline.families.training.exchange import RingAverage, ring_cost
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.replica import BETAS, Comm, Cost, FlatReplica, Task, UnsupportedError
 
-BETAS = (0.9, 0.95)
 EPSILON = 1e-8
 
 
@@ -46,11 +45,13 @@ class OneBitAdam(FlatReplica):
     """Own Adam over the flat vector, in two phases."""
 
     def __init__(self, task: Task, comm: Comm, warmup_share: float = 0.14, feedback: bool = True) -> None:
+        if task.optimizer_name != "adamw":
+            raise UnsupportedError(f"it is Adam; the point asks for {task.optimizer_name}")
         super().__init__(task, comm)
         self.warmup = warmup_steps(task.steps, warmup_share)
         count = self.flat.values.numel()
-        self.momentum = self.keep("momentum", torch.zeros_like(self.flat.values))
-        self.variance = self.keep("variance", torch.zeros_like(self.flat.values))
+        self.momentum = self.keep("momentum", torch.zeros_like(self.flat.values), kind="optimizer")
+        self.variance = self.keep("variance", torch.zeros_like(self.flat.values), kind="optimizer")
         self.compressed = onebit.OneBit(task.problem("all_reduce", count), comm, feedback=feedback)
         self.keep("worker_error", self.compressed.worker_error)
         self.keep("server_error", self.compressed.server_error)

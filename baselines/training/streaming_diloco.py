@@ -1,7 +1,7 @@
 """Streaming DiLoCo: fragments are synchronised one after another, in the background, in four bits an element.
 
 Douillard et al., "Streaming DiLoCo with overlapping communication: Towards a Distributed Free Lunch" (2025): fragments,
-section 3.1; overlap with delay τ and mixing α, section 3.2; four-bit outer gradients (E3M0), section 3.3.
+overlap with delay τ and mixing α, four-bit outer gradients (E3M0).
 
 Algorithm (F fragments of the parameters; φ, m: global weights and outer momentum; θ: a replica's weights):
 1. Fragment f is due every H steps, f·H/F steps after the first. Then Δ = φ − θ of that fragment is coded and sent.
@@ -9,8 +9,8 @@ Algorithm (F fragments of the parameters; φ, m: global weights and outer moment
    arrives.
 3. Nesterov's outer step gives the new φ; θ ← α·θ + (1 − α)·φ, with the θ of now.
 
-Cost of a fragment: 2·(n − 1)/n · P/(2F) bytes, and a scale for each 4096 elements, in 2·(n − 1) messages:
-1/8 of DiLoCo's for a fragment, and the peak is 1/F of that. Memory: φ, m and arrived means, 12P, and codes.
+Cost of a fragment: 2·(n − 1)/n · P/(2F) bytes, and a scale for each 4096 elements, in 2·(n − 1) messages: 1/(8F) of a
+round of DiLoCo, half of it in each of two steps. Memory: φ, m and arrived means, 12P, and codes.
 Differences: fragments are consecutive shares of the parameters, not strided layers. Both directions are coded; nothing
 feeds the error back, as in the paper.
 Limits: what is shipped is φ, whose fragments are of different ages.

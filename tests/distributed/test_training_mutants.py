@@ -19,8 +19,15 @@ from paceline.testing import ConformanceResult, results_of
 
 FILES = sorted((Path(__file__).parents[1] / "mutants" / "training").glob("*.py"))
 EXPECTED = {
-    "sums-gradients": ("incorrect", r"step 1: weights are .* away from those of one process"),
-    "skips-the-tail": ("incorrect", r"step 1: weights are .* away from those of one process"),
+    "sums-gradients": ("incorrect", r"step 1.*: .* of the way beside one process"),
+    "skips-the-tail": ("incorrect", r"step 1: .* of the way beside one process"),
+    "rounds-gradients": ("incorrect", r"step 1.*: .* of the way beside one process"),
+    "asks-the-seed": ("incorrect", r"step 1.*: .* of the way beside one process"),
+    "averages-in-weights": ("refused", r"it sent messages when asked for its weights"),
+    "trains-in-weights": ("refused", r"it changed its model when asked for its weights"),
+    "begins-elsewhere": ("refused", r"it changed the weights before the first step"),
+    "leaves-messages": ("refused", r"transfers were still in flight when training had ended"),
+    "uses-the-default-group": ("refused", r"torch\.nn\.parallel"),
     "says-identical": ("incorrect", r"ranks hold different weights after step"),
     "learns-nothing": ("incorrect", r"nothing was learnt"),
     "explodes": ("incorrect", r"diverged: rank 0's loss is not finite in window 1"),
@@ -32,7 +39,7 @@ EXPECTED = {
         r"a run that was saved and taken up again ends with different weights",
     ),
     "draws-at-random": ("incorrect", r"two runs from one seed end with different weights"),
-    "equals-in-name": ("incorrect", r"step 1 with \{\}: weights are .* away"),
+    "equals-in-name": ("incorrect", r"step 1 with \{\}: .* of the way beside one process"),
 }
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import deque
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from paceline.baselines.training import diloco, streaming_diloco
+from paceline.baselines.training import diloco, one_bit_adam, streaming_diloco
 
 from paceline import content
 from paceline.drivers.job import build_job
@@ -51,6 +52,13 @@ def make_task(**changes: Any) -> Task:
         "warmup_steps": 10,
     }
     return Task(**(fields | changes))
+
+
+class Box:
+    """Holds a tensor where nobody looks."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
 
 
 def make_comm() -> Comm:
@@ -169,8 +177,10 @@ def test_memory_is_counted_by_kind_and_once() -> None:
     assert found["gradient"] == 4 * count
     assert 8 * count <= found["optimizer"] <= 8 * count + 64
     assert found["extra"] == 8 * count
-    replica.hidden = {"deep": [torch.zeros(1000)]}  # type: ignore[attr-defined]
-    assert memory.state_bytes(replica)["scratch"] == found["scratch"] + 4000
+    replica.hidden = {"deep": deque([Box(torch.zeros(1000)), np.zeros(500)])}  # type: ignore[attr-defined]
+    assert memory.state_bytes(replica)["scratch"] == found["scratch"] + 8000
+    adam = one_bit_adam.OneBitAdam(make_task(), make_comm())
+    assert memory.state_bytes(adam)["optimizer"] >= 8 * count
 
 
 def test_the_outer_step_is_nesterovs() -> None:

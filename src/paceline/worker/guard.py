@@ -51,6 +51,7 @@ ALLOWED_IMPORTS = frozenset(
 FORBIDDEN_PREFIXES = (
     "torch.distributed",
     "torch.multiprocessing",
+    "torch.nn.parallel",
     "torch._C",
     "torch.utils.cpp_extension",
     "torch.library.Library",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import torch
@@ -11,9 +12,10 @@ from torch import Tensor
 
 from paceline.families.training.corpus import Corpus
 from paceline.families.training.memory import state_bytes
-from paceline.families.training.model import Transformer
+from paceline.families.training.model import Transformer, next_symbol_loss
 from paceline.families.training.replica import Replica, Task
 from paceline.families.training.sizes import SIZES
+from paceline.families.training.torch_parallel import local_part
 from paceline.worker.namespace import read_counters
 from paceline.worker.session import (
     Block,
@@ -23,10 +25,14 @@ from paceline.worker.session import (
     Session,
     UnsupportedError,
 )
+from paceline.worker.timing import median
 
 _clock_ns = time.perf_counter_ns
 _sleep = time.sleep
 
+LIBRARIES = frozenset({"paceline.baselines.training.ddp", "paceline.baselines.training.fsdp"})
+"""Techniques that stand for PyTorch's own modules, which use the process group themselves."""
+CALIBRATION_STEPS = 7
 PARTS = ("compute_s", "gradients_s", "update_s", "parameters_s")
 
 
@@ -45,6 +51,8 @@ class Setting:
     device: torch.device
     model_seed: int
     data_seed: int
+    shared_seed: int
+    """What techniques are told: it has nothing to do with the data."""
 
     def model(self) -> Transformer:
         """Return the model with its initial weights."""
@@ -60,7 +68,7 @@ class Setting:
             rank=rank,
             world_size=world_size,
             device=self.device,
-            seed=self.data_seed,
+            seed=self.shared_seed,
             steps=self.steps,
             sequences=self.batch_size // world_size,
             optimizer_name=self.optimizer,
@@ -96,20 +104,84 @@ class Trained:
     state: dict[str, float] = field(default_factory=dict)
 
 
-def make_replica(session: Session, block: Block, case: Case, setting: Setting) -> Replica:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """A technique's replica, and what the harness lets it do."""
+
+    session: Session
+    replica: Replica
+    library: bool
+
+    def watch(self) -> AbstractContextManager[None]:
+        """Return the fences for its code."""
+        return self.session.guard.watch(library=self.library)
+
+    def weights(self) -> list[Tensor]:
+        """Return the weights that it would ship.
+
+        Raises:
+            ContractBreachError: It sent something through the communicator, or changed its model, to answer.
+        """
+        comm, replica = self.replica.comm, self.replica
+        before = [_bits(p).clone() for p in replica.model.parameters()]
+        sent = sum(comm.counters.sent_messages) + comm.counters.backend_calls
+        with self.watch():
+            found = [w.detach() for w in replica.weights()]
+        if sent != sum(comm.counters.sent_messages) + comm.counters.backend_calls:
+            raise ContractBreachError("it sent messages when asked for its weights")
+        after = map(_bits, replica.model.parameters())
+        if not all(torch.equal(x, y) for x, y in zip(before, after, strict=True)):
+            raise ContractBreachError("it changed its model when asked for its weights")
+        return found
+
+    def step(self, sequences_BS: Tensor, step: int) -> None:
+        """Run one step without a clock."""
+        replica = self.replica
+        with self.watch():
+            replica.comm.begin_call()
+            replica.set_rate(replica.task.rate(step))
+            replica.forward_backward(sequences_BS.to(replica.task.device).long())
+            replica.exchange_gradients(step)
+            replica.update(step)
+            replica.exchange_parameters(step)
+
+    def finish(self) -> None:
+        """Complete what is under way.
+
+        Raises:
+            ContractBreachError: Transfers were left behind, which the next technique would receive.
+        """
+        comm = self.replica.comm
+        with self.watch():
+            self.replica.finish()
+        if comm.num_pending:
+            raise ContractBreachError("transfers were still in flight when training had ended")
+        counts = comm.counters
+        rows = self.session.control.gather(
+            [list(map(float, counts.sent_bytes)), list(map(float, counts.received_bytes))]
+        )
+        size = range(len(rows))
+        if any(rows[i][0][j] != rows[j][1][i] for i in size for j in size):
+            raise ContractBreachError("what ranks sent and what they received does not fit")
+
+
+def _bits(parameter: Tensor) -> Tensor:
+    """Return this rank's part of a parameter as bytes: NaN equals itself there."""
+    return local_part(parameter).detach().contiguous().view(torch.uint8)
+
+
+def make_seat(session: Session, block: Block, case: Case, setting: Setting) -> Seat:
     """Make a technique, on all ranks or on none.
 
     Raises:
         CaseError: It does not support the point, broke its contract, or failed, on some rank.
     """
+    library = case.module in LIBRARIES
     task = setting.task(rank=session.rank, world_size=session.world_size)
     replica, trouble = None, ""
     try:
         loaded = session.loaded(case)
-        library = loaded.info is not None and bool(loaded.info.properties.get("library"))
-        with session.guard.watch(
-            building=True, library=library
-        ):  # torch's optimisers set attributes of functions
+        with session.guard.watch(building=library, library=library):
             replica = loaded.factory(task, session.comm(), **case.options)
     except UnsupportedError as error:
         trouble = f"unsupported|{error}"
@@ -125,49 +197,61 @@ def make_replica(session: Session, block: Block, case: Case, setting: Setting) -
             raise CaseError(status, reason)
     if not isinstance(replica, Replica):
         raise CaseError("refused", "the technique is no Replica (paceline.families.training.replica)")
-    return replica
+    return Seat(session=session, replica=replica, library=library)
 
 
-def run_step(session: Session, replica: Replica, sequences_BS: Tensor, step: int) -> None:
-    """Run one step without a clock."""
-    replica.set_rate(replica.task.rate(step))
-    with session.guard.watch(library=replica.library):
-        replica.comm.begin_call()
-        replica.forward_backward(sequences_BS.to(replica.task.device).long())
-        replica.exchange_gradients(step)
-        replica.update(step)
-        replica.exchange_parameters(step)
+def prepare_torch(device: torch.device) -> None:
+    """Let torch's optimisers do now what they do once in a process, before any technique is watched."""
+    for kind in (torch.optim.AdamW, torch.optim.SGD):
+        weight = torch.nn.Parameter(torch.zeros(1, device=device))
+        weight.grad = torch.zeros_like(weight)
+        kind([weight], lr=0.1).step()
+
+
+def compute_seconds(setting: Setting, sequences_BS: Tensor) -> float:
+    """Return the median seconds of forward and backward of one rank's share, without any technique."""
+    model = setting.model()
+    seconds = []
+    for _ in range(CALIBRATION_STEPS):
+        begin = _clock_ns()
+        next_symbol_loss(model, sequences_BS.to(setting.device).long()).backward()  # type: ignore[no-untyped-call]
+        if setting.device.type != "cpu":
+            torch.accelerator.synchronize()
+        seconds.append((_clock_ns() - begin) * 1e-9)
+    return median(seconds)
 
 
 class Loop:
     """The loop over a technique's steps.
 
     Args:
-        session: The rank.
-        replica: The technique.
+        seat: The technique.
         batches: This rank's sequences, (steps, rows, context + 1).
         window: Steps of one sample of throughput.
         evaluations: Number of copies of the weights beside the untrained ones.
-        slow_factor: This rank computes so many times as long.
+        count_after: Steps after whose exchange of gradients memory is counted; a technique cannot know them.
+        extra_s: Seconds by which this rank's computation is longer, for a slow rank.
     """
 
     def __init__(
         self,
-        session: Session,
-        replica: Replica,
+        seat: Seat,
         batches: Tensor,
         *,
         window: int,
         evaluations: int,
-        slow_factor: float,
+        count_after: frozenset[int],
+        extra_s: float = 0.0,
     ) -> None:
-        self.session = session
-        self.replica = replica
+        self.seat = seat
+        self.session = seat.session
+        self.replica = seat.replica
         self.batches = batches
         self.window = window
         steps = len(batches)
         self.evaluate_after = {round(steps * (i + 1) / evaluations) for i in range(evaluations)}
-        self.slow_factor = slow_factor
+        self.count_after = count_after
+        self.extra_s = extra_s
         self.trained = Trained()
         self._parts = [0] * len(PARTS)
         self._losses: list[Tensor] = []
@@ -220,35 +304,38 @@ class Loop:
             trained.kernel_bytes = float(kernel_after - kernel_before - self._kernel_excluded)
 
     def _step(self, step: int, *, last: bool) -> None:
-        replica, session = self.replica, self.session
-        replica.set_rate(replica.task.rate(step))
+        replica = self.replica
         sequences_BS = self.batches[step].to(replica.task.device).long()
-        with session.guard.watch(library=replica.library):
+        with self.seat.watch():
             begin = _clock_ns()
+            if self.extra_s:
+                _sleep(self.extra_s)
+            replica.set_rate(replica.task.rate(step))
             loss = replica.forward_backward(sequences_BS)
-            if self.slow_factor > 1:
-                session.device.synchronize()
-                _sleep((self.slow_factor - 1) * (_clock_ns() - begin) * 1e-9)
             computed = _clock_ns()
             replica.exchange_gradients(step)
             exchanged = _clock_ns()
-        if last:
-            counting = _clock_ns()
-            self.trained.state = state_bytes(replica)
-            self._excluded_ns += _clock_ns() - counting
-        with session.guard.watch(library=replica.library):
+        if step in self.count_after:
+            self._count_memory()
+        with self.seat.watch():
             updating = _clock_ns()
             replica.update(step)
             updated = _clock_ns()
             replica.exchange_parameters(step)
-            if last:
-                replica.finish()
             ended = _clock_ns()
-        for part, spent in enumerate(
-            (computed - begin, exchanged - computed, updated - updating, ended - updated)
-        ):
+        if last:
+            self.seat.finish()
+            ended = _clock_ns()
+        spans = (computed - begin, exchanged - computed, updated - updating, ended - updated)
+        for part, spent in enumerate(spans):
             self._parts[part] += spent
         self._losses.append(loss)
+
+    def _count_memory(self) -> None:
+        counting = _clock_ns()
+        for kind, size in state_bytes(self.replica).items():
+            self.trained.state[kind] = max(self.trained.state.get(kind, 0.0), size)
+        self._excluded_ns += _clock_ns() - counting
 
     def _close_window(self, elapsed_ns: int, split: dict[str, float]) -> None:
         losses = torch.stack([x.reshape(()) for x in self._losses]).double()
@@ -261,17 +348,16 @@ class Loop:
     def _copy(self, steps: int, seconds: float, sent: float) -> None:
         trained = self.trained
         before = self._aside()
-        with self.session.guard.watch(library=self.replica.library):
-            weights = self.replica.weights()
+        weights = self.seat.weights()
         self._kernel_excluded += self._aside() - before
-        trained.weights.append([w.detach().clone() for w in weights])
+        trained.weights.append([w.clone() for w in weights])
         trained.evaluated.append(steps)
         trained.seconds.append(seconds)
         trained.sent.append(sent)
 
     def _aside(self) -> int:
         """Return the kernel's count for a library that may gather weights to copy them, when nobody is on the way."""
-        if not self.replica.library:
+        if not self.seat.library:
             return 0
         self.session.control.barrier()
         found = self._kernel_count() or 0
@@ -279,9 +365,12 @@ class Loop:
         return found
 
     def _kernel_count(self) -> int | None:
-        if self.session.interface is None:
+        """Return what this rank's interfaces have sent; None where others share them."""
+        session = self.session
+        if session.interface is None or session.interface_shared:
             return None
-        return read_counters(self.session.interface).tx_bytes
+        names = [session.interface, *([session.control_interface] if session.control_interface else [])]
+        return sum(read_counters(name).tx_bytes for name in names)
 
 
 def local_batches(setting: Setting, session: Session) -> Tensor:

@@ -11,15 +11,25 @@ import gc
 import math
 import random
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from paceline.families.training import corpus, oracle
-from paceline.families.training.arm import Loop, Setting, Trained, local_batches, make_replica
+from paceline.families.training.arm import (
+    Loop,
+    Seat,
+    Setting,
+    Trained,
+    compute_seconds,
+    local_batches,
+    make_seat,
+    prepare_torch,
+)
 from paceline.families.training.figures import ROW, Figures
 from paceline.families.training.gate import prove
-from paceline.families.training.replica import Cost, Replica
+from paceline.families.training.replica import Cost
 from paceline.families.training.sizes import SIZES
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
@@ -27,6 +37,12 @@ from paceline.worker.telemetry import Watch
 if TYPE_CHECKING:
     from paceline.families.training.bare_script import BareScript
 
+MEMORY_COUNTS = 3
+"""Steps beside the last one after which memory is counted."""
+HEADERS_SHARE = 0.1
+HEADERS_MESSAGE_BYTES = 1024
+HEADERS_RUN_BYTES = 1 << 18
+"""What headers, acknowledgements and the harness's own messages may take of the kernel's count."""
 ORACLE = "held-out loss falls; exact techniques equal one process on the whole batch"
 
 
@@ -45,18 +61,25 @@ def run_block(session: Session, block: Block) -> None:
             session.draw_seed("held out", block.block), int(block.params["eval_batch"]), setting.context + 1
         )
     ).to(torch.int16)
+    prepare_torch(setting.device)
     order = list(block.cases)
     random.Random(session.draw_seed("order", block.block)).shuffle(order)
+    results: list[tuple[Case, dict[str, Any] | CaseError]] = []
     for position, case in enumerate(order):
         try:
             result = _train(session, block, case, setting, batches, held_out)
+            result["accounting"]["position"] = position
+            results.append((case, result))
         except CaseError as error:
-            session.emit_failure(block, case, error)
-            continue
+            results.append((case, error))
         finally:
             gc.collect()
-        result["accounting"]["position"] = position
-        session.emit_result(block, case, result)
+    # told at the end: after a crash the whole block is drawn anew, so that all techniques share weights and data
+    for case, ending in results:
+        if isinstance(ending, CaseError):
+            session.emit_failure(block, case, ending)
+        else:
+            session.emit_result(block, case, ending)
 
 
 def _corpus(session: Session, data: str) -> corpus.Corpus:
@@ -92,6 +115,7 @@ def _setting(session: Session, block: Block, found: corpus.Corpus) -> Setting:
         device=torch.device(session.device.torch_type),
         model_seed=session.draw_seed("model", block.block),
         data_seed=session.draw_seed("data", block.block),
+        shared_seed=session.draw_seed("shared", block.block),
     )
 
 
@@ -108,21 +132,17 @@ def _train(
     Raises:
         CaseError: It was refused, wrong, or did not learn.
     """
-    params = block.params
-    proved = prove(session, block, case, setting)
-    replica = make_replica(session, block, case, setting)
+    proofs = replace(
+        setting,
+        model_seed=session.draw_seed("model of proofs", block.block, case.label),
+        data_seed=session.draw_seed("data of proofs", block.block, case.label),
+    )
+    proved = prove(session, block, case, proofs)
+    seat = make_seat(session, block, case, setting)
     session.begin(block, case.label, "train")
-    slow = float(params["slow_factor"]) if session.rank == session.world_size - 1 else 1.0
     watch = Watch(session.device.telemetry)
     watch.sample()
-    loop = Loop(
-        session,
-        replica,
-        batches,
-        window=int(params["window"]),
-        evaluations=int(params["evaluations"]),
-        slow_factor=slow,
-    )
+    loop = _loop(block, case, setting, batches, seat)
     trained, beside = loop.trained, _beside(session, block, case, setting, batches)
     bare = [beside.window(steps) for steps in loop.windows()] if beside else None
     if bare is None:
@@ -132,23 +152,23 @@ def _train(
     windows = session.control.gather(trained.windows)
     _check_finite(windows)
     curve, equal = _judge(session, case, setting, trained, held_out)
-    figures = Figures(session, block, setting, trained, windows, curve, bare)
+    figures = Figures(
+        session,
+        block,
+        setting,
+        trained,
+        windows,
+        curve,
+        uncounted=_uncounted(session, seat, trained),
+        bare=bare,
+    )
     return {
         "status": "ok",
         "metrics": figures.metrics(oracle.divergence(session, trained.weights[-1])),
         "absent": figures.absent,
         "ceilings": _ceilings(setting),
-        "predicted": _predicted(replica, case, setting.steps),
-        "correctness": {
-            "passed": True,
-            "oracle": ORACLE,
-            "gate_checks": proved,
-            "replicas_equal": equal,
-            "entropy_rate": setting.corpus.entropy_rate,
-            "data_sha256": setting.corpus.fingerprint,
-            "input_seed": setting.data_seed,
-            "model_seed": setting.model_seed,
-        },
+        "predicted": _predicted(seat, case, setting.steps),
+        "correctness": _correctness(setting, proved, equal),
         "accounting": {
             "requested": len(batches),
             "ok": len(batches),
@@ -159,6 +179,61 @@ def _train(
         "telemetry": watch.facts(),
         "clock": {"offset_ns": session.control.clock_offset_ns, "error_ns": session.control.clock_error_ns},
     }
+
+
+def _correctness(setting: Setting, proved: int, equal: bool) -> dict[str, Any]:
+    return {
+        "passed": True,
+        "oracle": ORACLE,
+        "gate_checks": proved,
+        "replicas_equal": equal,
+        "entropy_rate": setting.corpus.entropy_rate,
+        "data_sha256": setting.corpus.fingerprint,
+        "input_seed": setting.data_seed,
+        "model_seed": setting.model_seed,
+    }
+
+
+def _loop(block: Block, case: Case, setting: Setting, batches: torch.Tensor, seat: Seat) -> Loop:
+    session = seat.session
+    counted = random.Random(session.draw_seed("memory", block.block, case.label))
+    return Loop(
+        seat,
+        batches,
+        window=int(block.params["window"]),
+        evaluations=int(block.params["evaluations"]),
+        count_after=frozenset({setting.steps - 1, *counted.sample(range(setting.steps), MEMORY_COUNTS)}),
+        extra_s=_extra_seconds(session, block, setting, batches),
+    )
+
+
+def _extra_seconds(session: Session, block: Block, setting: Setting, batches: torch.Tensor) -> float:
+    """Return by how much the last rank's computation is longer: its own share's seconds, times the factor less one."""
+    factor = float(block.params["slow_factor"])
+    if factor == 1 or session.rank != session.world_size - 1:
+        return 0.0
+    return (factor - 1) * compute_seconds(setting, batches[0])
+
+
+def _uncounted(session: Session, seat: Seat, trained: Trained) -> str | None:
+    """Say why the communicator does not know all bytes, or None when it does.
+
+    Raises:
+        CaseError: ``refused``: the kernel carried what neither the communicator nor the backend did.
+    """
+    if seat.library:
+        return "PyTorch's own modules move them; only the kernel's counters can tell"
+    rows = session.control.gather(
+        [[float(trained.backend_calls), trained.sent_bytes, trained.messages, trained.kernel_bytes or 0.0]]
+    )
+    if any(rank[0][0] for rank in rows):
+        return "the backend's own collective moves them; only the kernel's counters can tell"
+    counted, messages, carried = (sum(rank[0][i] for rank in rows) for i in (1, 2, 3))
+    allowed = counted * (1 + HEADERS_SHARE) + 2 * messages * HEADERS_MESSAGE_BYTES + HEADERS_RUN_BYTES
+    if carried > allowed:
+        reason = f"the kernel carried {carried:.0f} bytes, the communicator {counted:.0f}"
+        raise CaseError("refused", reason)
+    return None
 
 
 def _beside(
@@ -181,11 +256,18 @@ def _judge(
     """
     info = session.loaded(case).info
     assert info is not None
+    initial = setting.model()
+    begun = all(
+        torch.equal(a, b.detach()) for a, b in zip(trained.weights[0], initial.parameters(), strict=True)
+    )
+    changed = session.control.first_problem(None if begun else "it changed the weights before the first step")
+    if changed is not None:
+        raise CaseError("refused", changed)
     equal = oracle.digests(session, trained.weights)
     if info.properties.get("replicas") == "identical" and not all(equal):
         first = trained.evaluated[equal.index(False)]
         raise CaseError("incorrect", f"ranks hold different weights after step {first}")
-    curve = oracle.losses(session, setting.model(), trained.weights, held_out, shared=all(equal))
+    curve = oracle.losses(session, initial, trained.weights, held_out, shared=all(equal))
     if not 1 - curve[-1] / curve[0] >= oracle.LEAST_FALL:
         text = f"nothing was learnt: held-out loss {curve[0]:.4g} → {curve[-1]:.4g} nats"
         raise CaseError("incorrect", text)
@@ -201,16 +283,17 @@ def _check_finite(windows: list[list[list[float]]]) -> None:
                 )
 
 
-def _predicted(replica: Replica, case: Case, steps: int) -> dict[str, float] | None:
+def _predicted(seat: Seat, case: Case, steps: int) -> dict[str, float] | None:
     """Return the technique's closed forms, averaged over steps; None where it has none.
 
     Raises:
         CaseError: The module has no ``cost`` function.
     """
-    function = getattr(sys.modules[type(replica).__module__], "cost", None)
+    function = getattr(sys.modules[type(seat.replica).__module__], "cost", None)
     if function is None:
         raise CaseError("refused", "the technique's module defines no cost(task, **options)")
-    found = function(replica.task, **case.options)
+    with seat.watch():
+        found = function(seat.replica.task, **case.options)
     if found is None:
         return None
     assert isinstance(found, Cost)

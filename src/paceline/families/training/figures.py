@@ -22,34 +22,40 @@ class Figures:
         trained: Trained,
         windows: list[list[list[float]]],
         curve: list[float],
+        *,
+        uncounted: str | None = None,
         bare: list[float] | None = None,
     ) -> None:
         self.session, self.block, self.setting, self.trained = session, block, setting, trained
         self.windows, self.curve, self.bare = windows, curve, bare
         self.absent: dict[str, str] = {}
-        self.kernel_bytes = 0.0
+        self.uncounted = uncounted
+        """Why the communicator does not know all bytes; None when it does."""
+        self.kernel_bytes: float | None = None
+        if trained.kernel_bytes is not None:
+            self.kernel_bytes = sum(r[0][0] for r in session.control.gather([[trained.kernel_bytes]]))
         everyone = session.control.gather([trained.seconds, trained.sent])
         self.seconds = [max(rank[0][i] for rank in everyone) for i in range(len(trained.seconds))]
         self.sent = [max(rank[1][i] for rank in everyone) for i in range(len(trained.sent))]
 
     def course(self) -> dict[str, Any]:
-        """Return the curve over the evaluations; call it after ``metrics``.
+        """Return the curve over the evaluations.
 
-        Bytes are those of the communicator on the busiest rank, or, where the backend moved them, a rank's mean share
-        of what the kernel counted, spread evenly over the steps.
+        Bytes are those of the communicator on the busiest rank, or, where it does not know them, a rank's mean share of
+        what the kernel counted, spread evenly over the steps; without either there are none.
         """
         setting, trained = self.setting, self.trained
-        rate, sent, source = setting.corpus.entropy_rate, self.sent, "communicator"
-        if "wire_bytes" in self.absent:
-            share = self.kernel_bytes / self.session.world_size / setting.steps
-            sent, source = [share * step for step in trained.evaluated], "kernel"
+        rate = setting.corpus.entropy_rate
         found: dict[str, Any] = {
             "steps": trained.evaluated,
             "tokens": [s * setting.batch_size * setting.context for s in trained.evaluated],
             "seconds": self.seconds,
-            "bytes": sent,
-            "bytes_from": source,
         }
+        if self.uncounted is None:
+            found |= {"bytes": self.sent, "bytes_from": "communicator"}
+        elif self.kernel_bytes is not None:
+            share = self.kernel_bytes / self.session.world_size / setting.steps
+            found |= {"bytes": [share * step for step in trained.evaluated], "bytes_from": "kernel"}
         name, base = ("eval_loss", 0.0) if rate is None else ("excess_loss", rate)
         return {**found, name: [loss - base for loss in self.curve]}
 
@@ -60,19 +66,19 @@ class Figures:
             s / (steps * tokens) for s, steps in zip(self._worst("seconds"), self._steps(), strict=True)
         ]
         metrics: dict[str, Any] = {
-            "token_s": {"samples": seconds[1:], "warmup": seconds[:1]},
+            "token_s": {"samples": seconds},
             "eval_loss": {"samples": self.curve},
             "train_loss": {"samples": self._mean("loss")},
             "divergence": {"samples": [divergence]},
         }
         for name in (*PARTS, "communicate_s"):
-            values = [v / n for v, n in zip(self._worst(name), self._steps(), strict=True)]
-            metrics[name] = {"samples": values[1:], "warmup": values[:1]}
+            values = zip(self._slowest(name), self._steps(), strict=True)
+            metrics[name] = {"samples": [v / n for v, n in values]}
         if self.bare is not None:
             rows = self.session.control.gather([self.bare])
             slowest = [max(rank[0][i] for rank in rows) for i in range(len(self.bare))]
             theirs = [s / (n * tokens) for s, n in zip(slowest, self._steps(), strict=True)]
-            metrics["bare_token_s"] = {"samples": theirs[1:], "warmup": theirs[:1]}
+            metrics["bare_token_s"] = {"samples": theirs}
         metrics.update(self._memory())
         metrics.update(self._bytes())
         metrics.update(self._target())
@@ -84,6 +90,14 @@ class Figures:
     def _worst(self, name: str) -> list[float]:
         column = ROW.index(name)
         return [max(rank[i][column] for rank in self.windows) for i in range(len(self.windows[0]))]
+
+    def _slowest(self, name: str) -> list[float]:
+        """Return a column of each window on the rank that took longest for the window."""
+        column, key = ROW.index(name), ROW.index("seconds")
+        return [
+            max((rank[i] for rank in self.windows), key=lambda row: row[key])[column]
+            for i in range(len(self.windows[0]))
+        ]
 
     def _mean(self, name: str) -> list[float]:
         column, size = ROW.index(name), len(self.windows)
@@ -100,18 +114,16 @@ class Figures:
     def _bytes(self) -> dict[str, Any]:
         trained, steps, control = self.trained, self.setting.steps, self.session.control
         metrics: dict[str, Any] = {}
-        if trained.kernel_bytes is None:
-            self.absent["kernel_bytes_total"] = "no network interface carries the ranks' traffic"
-            carried = [[[0.0]]]
+        if self.kernel_bytes is None:
+            self.absent["kernel_bytes_total"] = (
+                "the ranks share the loopback with everything else; a network namespace a rank tells them apart"
+                if self.session.interface_shared
+                else "no network interface carries the ranks' traffic"
+            )
         else:
-            carried = control.gather([[trained.kernel_bytes]])
-            total = carried[0][0][0] if self.session.interface_shared else sum(r[0][0] for r in carried)
-            self.kernel_bytes = total
-            metrics["kernel_bytes_total"] = {"samples": [total / steps], "source": self.session.interface}
-        used = control.gather([[float(trained.backend_calls)]])
-        if any(rank[0][0] for rank in used):
-            reason = "the backend's own collective moves them; only the kernel's counters can tell"
-            self.absent.update(dict.fromkeys(("wire_bytes", "peak_bytes", "messages"), reason))
+            metrics["kernel_bytes_total"] = {"samples": [self.kernel_bytes / steps]}
+        if self.uncounted is not None:
+            self.absent.update(dict.fromkeys(("wire_bytes", "peak_bytes", "messages"), self.uncounted))
             return metrics
         everyone = control.gather([[trained.sent_bytes, trained.peak_bytes, trained.messages]])
         for i, (name, share) in enumerate((("wire_bytes", steps), ("peak_bytes", 1), ("messages", steps))):

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from paceline.families.training.replica import Replica
+from paceline.families.training.replica import Comm, Replica
 from paceline.families.training.torch_parallel import local_part
 
+PLAIN = (str, bytes, int, float, complex, type, type(None), torch.Generator, torch.device, torch.dtype)
 KINDS = ("parameter", "gradient", "optimizer", "extra", "scratch")
 MAX_DEPTH = 6
 
 
 def state_bytes(replica: Replica) -> dict[str, float]:
     """Return bytes by kind; a storage that several kinds reach belongs to the first of them."""
+    kept = replica.kept
     optimizer = [t for state in replica.optimizer.state.values() for t in _tensors(state, 1)]
+    optimizer += [kept[name] for name, kind in replica.kept_as.items() if kind == "optimizer"]
     sources: dict[str, Iterable[Tensor]] = {
         "parameter": (local_part(p) for p in replica.model.parameters()),
         "gradient": (local_part(p.grad) for p in _leaves(replica) if p.grad is not None),
         "optimizer": map(local_part, optimizer),
-        "extra": map(local_part, replica.kept.values()),
+        "extra": map(local_part, kept.values()),
         "scratch": map(local_part, _tensors(vars(replica), 0)),
     }
     seen: set[int] = set()
@@ -47,14 +54,18 @@ def _tensors(value: Any, depth: int) -> Iterator[Tensor]:
         yield value
         if value.grad is not None:
             yield value.grad
-    elif depth > MAX_DEPTH or isinstance(value, nn.Module | str | bytes | int | float):
+    elif depth > MAX_DEPTH or isinstance(value, PLAIN):
         return
+    elif isinstance(value, nn.Module):
+        yield from (*value.parameters(), *value.buffers())
+    elif isinstance(value, np.ndarray):
+        yield torch.from_numpy(value)
     elif isinstance(value, Mapping):
         for part in value.values():
             yield from _tensors(part, depth + 1)
-    elif isinstance(value, list | tuple | set | frozenset):
+    elif isinstance(value, list | tuple | set | frozenset | deque):
         for part in value:
             yield from _tensors(part, depth + 1)
-    elif type(value).__module__.startswith("paceline."):
+    elif not isinstance(value, Comm | Optimizer):
         slots = [getattr(value, name, None) for name in getattr(type(value), "__slots__", ())]
-        yield from _tensors([*vars(value).values()] if hasattr(value, "__dict__") else slots, depth + 1)
+        yield from _tensors([*getattr(value, "__dict__", {}).values(), *slots], depth + 1)

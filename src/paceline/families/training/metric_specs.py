@@ -7,7 +7,7 @@ from paceline.family import DerivedMetric, Metric, Params
 _STEP = {
     "timer": "the host's performance counter around a part of a step, the device idle at both ends of a window",
     "sample": "seconds of one step on the slowest rank, averaged over a window of steps",
-    "excluded": "the first window, drawing of batches, copies of weights for evaluation",
+    "excluded": "drawing of batches, copies of weights for evaluation",
 }
 _BYTES = {
     "counter": "payload bytes that pass through the communicator, headers excluded",
@@ -24,6 +24,7 @@ _TARGET = {
 }
 _STATE = {
     "counted": "storages reachable from the technique after its gradient exchange, each once, by walking its objects",
+    "when": "the last step and three others that a technique cannot know; the largest",
     "ranks": "the rank that holds most",
 }
 
@@ -45,7 +46,8 @@ METRICS: tuple[Metric, ...] = (
         contract={
             "timer": "the host's performance counter, the device idle at both ends of a window",
             "sample": "seconds of a window of steps on the slowest rank, over the window's tokens of all ranks",
-            "excluded": "the first window, drawing of batches, copies of weights for evaluation, evaluation",
+            "warm-up": "a few steps of another replica of the technique",
+            "excluded": "drawing of batches, copies of weights for evaluation, evaluation",
             "included": "communication that is still under way after the last step",
         },
         statistic="mean",
@@ -56,7 +58,7 @@ METRICS: tuple[Metric, ...] = (
         unit="s",
         better="lower",
         doc="The same of a script with PyTorch alone, in turn with the harness's windows (calibration).",
-        contract={"timer": "as token_s", "sample": "as token_s", "excluded": "the first window"},
+        contract={"timer": "as token_s", "sample": "as token_s"},
         statistic="mean",
     ),
     Metric(
@@ -84,7 +86,9 @@ METRICS: tuple[Metric, ...] = (
         unit="nat",
         better="lower",
         doc="Loss on the batches of the last window, before each update; its samples are the windows.",
-        contract={"sample": "mean over the steps of a window and over ranks"},
+        contract={
+            "sample": "as forward_backward returned it, mean over the steps of a window and over ranks"
+        },
         statistic="last",
         compared_by="difference",
     ),
@@ -119,7 +123,7 @@ METRICS: tuple[Metric, ...] = (
         doc="Bytes that the kernel counted on all ranks' interfaces in one step, averaged over the run.",
         contract={
             "counter": "transmitted bytes of the ranks' interfaces, frame headers included",
-            "sample": "difference over the whole run, over its steps",
+            "sample": "difference over the whole run, over its steps; only where each rank has interfaces of its own",
         },
         statistic="mean",
     ),

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +29,9 @@ from paceline.families.collectives.problem import Problem
 from paceline.families.training.flat import Flat
 from paceline.families.training.model import next_symbol_loss
 from paceline.worker.comm import Comm
+from paceline.worker.session import UnsupportedError
 
-__all__ = ["Comm", "Cost", "FlatReplica", "Replica", "Task"]
+__all__ = ["BETAS", "Comm", "Cost", "FlatReplica", "Replica", "Task", "UnsupportedError"]
 
 FINAL_RATE = 0.1
 """Share of the peak learning rate at the end of the cosine."""
@@ -109,14 +110,12 @@ class Replica:
     be rebuilt by ``__init__``.
     """
 
-    library = False
-    """True when PyTorch's own distributed modules move data during steps: only the kernel can count it then."""
-
     def __init__(self, task: Task, comm: Comm) -> None:
         self.task = task
         self.comm = comm
         self.model = task.model
         self.kept: dict[str, Tensor] = {}
+        self.kept_as: dict[str, str] = {}
         self.generators: dict[str, torch.Generator] = {}
         self.optimizer = self.make_optimizer()
 
@@ -124,9 +123,9 @@ class Replica:
         """Return what ``update`` steps."""
         return self.task.optimizer(self.model.parameters())
 
-    def keep(self, name: str, tensor: Tensor) -> Tensor:
-        """Register state beside the optimiser's: saved in checkpoints and counted as ``extra_bytes``."""
-        self.kept[name] = tensor
+    def keep(self, name: str, tensor: Tensor, *, kind: Literal["extra", "optimizer"] = "extra") -> Tensor:
+        """Register state that checkpoints hold; it is counted as the optimiser's or as ``extra_bytes``."""
+        self.kept[name], self.kept_as[name] = tensor, kind
         return tensor
 
     def set_rate(self, rate: float) -> None:
