@@ -90,11 +90,11 @@ FAULTS = {
     "kills-itself": ("crashed", rf"rank 1 was killed by signal 9; {OPERATION}, in progress"),
     "stops-itself": (
         "timeout",
-        rf"a call in stage 'time' did not end within 5 s: rank 1 stopped by a signal; {OPERATION}, in progress",
+        rf"a call in stage 'gate' did not end within 5 s: rank 1 stopped by a signal; {OPERATION}, in progress",
     ),
     "hangs": (
         "timeout",
-        rf"a call in stage 'time' did not end within 5 s: rank 1 \w+; {OPERATION}, finished",
+        rf"a call in stage 'gate' did not end within 5 s: rank 1 \w+; {OPERATION}, finished",
     ),
     "raises": ("crashed", rf"rank 1: ZeroDivisionError: the fifth call.*; {OPERATION}, in progress"),
     "devours-memory": ("out_of_memory", rf"rank 1: .*allocate memory.*; {OPERATION}, in progress"),
