@@ -146,14 +146,18 @@ class Seat:
             replica.exchange_parameters(step)
 
     def finish(self) -> None:
-        """Complete what is under way.
-
-        Raises:
-            ContractBreachError: Transfers were left behind, which the next technique would receive.
-        """
-        comm = self.replica.comm
+        """Complete what is under way, and make sure that nothing is."""
         with self.watch():
             self.replica.finish()
+        self.check_left()
+
+    def check_left(self) -> None:
+        """Look for what a technique left behind.
+
+        Raises:
+            ContractBreachError: Transfers, which the next technique would receive.
+        """
+        comm = self.replica.comm
         if comm.num_pending:
             raise ContractBreachError("transfers were still in flight when training had ended")
         counts = comm.counters
@@ -295,6 +299,7 @@ class Loop:
             elapsed_ns += own_ns
             self._close_window(own_ns, comm.take_split())
             yield window
+        self.seat.check_left()
         trained.sent_bytes = sent
         trained.messages = float(sum(comm.counters.sent_messages))
         trained.backend_calls = comm.counters.backend_calls
@@ -322,9 +327,8 @@ class Loop:
             replica.update(step)
             updated = _clock_ns()
             replica.exchange_parameters(step)
-            ended = _clock_ns()
-        if last:
-            self.seat.finish()
+            if last:
+                replica.finish()
             ended = _clock_ns()
         spans = (computed - begin, exchanged - computed, updated - updating, ended - updated)
         for part, spent in enumerate(spans):

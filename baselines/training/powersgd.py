@@ -1,0 +1,110 @@
+"""PowerSGD: gradients of matrices travel as products of two thin factors, the rest is kept for later steps.
+
+Vogels et al., "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization" (NeurIPS 2019),
+algorithms 1 and 2: a foil of one-bit and sparse methods that all-reduces what it sends.
+
+Algorithm (for each matrix, rows × columns; Q: its right factor of rank r, kept from step to step; E: a rank's error):
+1. M ← gradient + E. P ← M·Q, averaged over ranks; orthogonalise P's columns.
+2. Q ← Mᵀ·P, averaged over ranks.
+3. The gradient is P·Qᵀ on every rank; E ← M − P·Qᵀ.
+Vectors (gains of norms) are averaged whole, together with the P's.
+
+Cost of a step: two ring averages, of Σ r·rows + vectors and of Σ r·columns elements. Memory: E, 4P, and the factors.
+Differences: columns are orthogonalised by QR instead of Gram-Schmidt; the inner optimiser is the point's.
+Limits: what is small beside the r largest directions waits in E.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.training.exchange import RingAverage, ring_cost
+from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+
+
+@technique(
+    name="powersgd",
+    family="training",
+    implements=("data_parallel",),
+    summary="gradients of matrices as products of two thin factors, with error feedback",
+    options={"rank": 2},
+    properties={"exact": False, "replicas": "identical"},
+)
+class PowerSgd(FlatReplica):
+    """Average left factors and vectors, then right factors."""
+
+    def __init__(self, task: Task, comm: Comm, rank: int = 2) -> None:
+        super().__init__(task, comm)
+        shapes = [tuple(p.shape) for p in task.model.parameters()]
+        self.left = torch.zeros(left_size(shapes, rank), device=task.device)
+        generator = torch.Generator(device=task.device).manual_seed(task.seed % (1 << 31))
+        drawn = torch.randn(right_size(shapes, rank), generator=generator, device=task.device)
+        self.right = self.keep("right", drawn)
+        self.error = self.keep("error", torch.zeros_like(self.flat.values))
+        self.rank = rank
+        self.rings = [
+            RingAverage(comm, side.numel(), dtype=torch.float32, device=task.device)
+            for side in (self.left, self.right)
+        ]
+
+    def exchange_gradients(self, step: int) -> None:
+        """Replace the gradients by the averaged product of factors."""
+        whole = self.error.add_(self.flat.gradients)
+        matrices, vectors = self._pieces(whole)
+        lefts, rights, plain = self._factors()
+        for matrix, left, right in zip(matrices, lefts, rights, strict=True):
+            torch.mm(matrix, right, out=left)
+        for vector, part in zip(vectors, plain, strict=True):
+            part.copy_(vector)
+        self.rings[0].run(self.left)
+        for matrix, left, right in zip(matrices, lefts, rights, strict=True):
+            left.copy_(torch.linalg.qr(left).Q)
+            torch.mm(matrix.T, left, out=right)
+        self.rings[1].run(self.right)
+        found, averages = self._pieces(self.flat.gradients)
+        for gradient, left, right in zip(found, lefts, rights, strict=True):
+            torch.mm(left, right.T, out=gradient)
+        for average, part in zip(averages, plain, strict=True):
+            average.copy_(part)
+        whole.sub_(self.flat.gradients)
+        for vector in vectors:
+            vector.zero_()
+
+    def _pieces(self, vector: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Return a flat vector's matrices and its vectors, as views."""
+        pieces = self.flat.pieces(vector)
+        return [p for p in pieces if p.dim() == 2], [p for p in pieces if p.dim() == 1]
+
+    def _factors(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Return left factors, right factors and vectors as views of what is sent."""
+        lefts, rights, plain, at, along = [], [], [], 0, 0
+        for parameter in self.model.parameters():
+            if parameter.dim() == 2:
+                rows, columns = parameter.shape
+                lefts.append(self.left[at : at + rows * self.rank].view(rows, self.rank))
+                rights.append(self.right[along : along + columns * self.rank].view(columns, self.rank))
+                at, along = at + rows * self.rank, along + columns * self.rank
+            else:
+                plain.append(self.left[at : at + parameter.numel()])
+                at += parameter.numel()
+        return lefts, rights, plain
+
+
+def left_size(shapes: list[tuple[int, ...]], rank: int) -> int:
+    """Return the elements of all left factors and vectors."""
+    return sum(s[0] * rank if len(s) == 2 else s[0] for s in shapes)
+
+
+def right_size(shapes: list[tuple[int, ...]], rank: int) -> int:
+    """Return the elements of all right factors."""
+    return sum(s[1] * rank for s in shapes if len(s) == 2)
+
+
+def cost(task: Task, rank: int = 2) -> Cost:
+    """Return the header's formula for all steps."""
+    shapes = [tuple(p.shape) for p in task.model.parameters()]
+    sides = [ring_cost(size(shapes, rank), task.world_size) for size in (left_size, right_size)]
+    sent, messages = sum(s[0] for s in sides), sum(s[1] for s in sides)
+    return Cost(sent_bytes=task.steps * sent, peak_bytes=sent, messages=task.steps * messages)
