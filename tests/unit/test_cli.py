@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from paceline.cli import COMMANDS, application
 from paceline.cli.options import print_json
-from paceline.errors import EXIT_CODES, PacelineError
+from paceline.errors import EXIT_CODES, EXIT_USAGE, PacelineError
 from paceline.family import load_family
 
 HEAVY = (
@@ -242,10 +242,16 @@ def test_a_plan_is_printed_as_json_and_as_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["collectives/all-reduce", "ring", "local-cpu", "pccl", "collectives/latency", "wire_bytes"]
+    "name", ["collectives/all-reduce", "ring", "local-cpu", "pccl", "collectives/latency", "link_bytes"]
 )
 def test_things_are_shown_by_name(name: str) -> None:
     assert isinstance(json.loads(invoke("show", name, "--json").output), dict)
+
+
+def test_a_metric_of_several_families_is_asked_for_by_family() -> None:
+    shown = invoke("show", "wire_bytes")
+    assert shown.exit_code == EXIT_USAGE
+    assert "collectives/wire_bytes, training/wire_bytes" in shown.output
 
 
 @pytest.mark.parametrize("what", ["suites", "techniques", "runners", "families", "metrics", "papers"])
