@@ -21,7 +21,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.model import next_symbol_loss
+from paceline.families.training.model import loss_and_gradients
 from paceline.families.training.replica import Comm, Replica, Task
 from paceline.families.training.torch_parallel import distributed_data_parallel
 
@@ -45,9 +45,7 @@ class Ddp(Replica):
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Run forward and backward; gradients are averages when this returns."""
         self.optimizer.zero_grad(set_to_none=False)
-        loss = next_symbol_loss(self.wrapped, sequences_BS)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        return loss_and_gradients(self.wrapped, sequences_BS)
 
 
 def cost(task: Task, bucket_bytes: int = 1048576) -> None:

@@ -27,7 +27,7 @@ from paceline import technique
 from paceline.families.collectives import rings
 from paceline.families.training.buckets import bucket_groups, buckets
 from paceline.families.training.exchange import ring_cost
-from paceline.families.training.model import next_symbol_loss
+from paceline.families.training.model import loss_and_gradients
 from paceline.families.training.replica import Comm, Cost, Replica, Task
 
 
@@ -67,9 +67,7 @@ class Zero2(Replica):
         """Run forward and backward; buckets are scattered and freed meanwhile."""
         for bucket in self.buckets:
             bucket.missing = len(bucket.parameters)
-        loss = next_symbol_loss(self.model, sequences_BS)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        return loss_and_gradients(self.model, sequences_BS)
 
     def _ready(self, number: int) -> None:
         """Count a gradient down; scatter the bucket with the last one and keep the mean of this rank's share."""

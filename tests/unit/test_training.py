@@ -46,7 +46,6 @@ def make_task(**changes: Any) -> Task:
         "device": torch.device("cpu"),
         "seed": 3,
         "steps": 100,
-        "sequences": 4,
         "optimizer_name": "adamw",
         "peak_rate": 0.01,
         "warmup_steps": 10,

@@ -67,6 +67,26 @@ def _set_namespace(descriptor: int) -> None:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
+HEADERS_SHARE = 0.1
+"""Largest share of the payload that headers and acknowledgements take: 3 % at 1 MiB, more for small segments."""
+HEADERS_MESSAGE_BYTES = 1024
+"""The same for a message, whatever its size."""
+
+
+def unaccounted(carried: float, counted: float, *, messages: float, fixed: float) -> str | None:
+    """Say how many bytes the kernel carried that the communicator did not, or None when the two agree.
+
+    Args:
+        carried: Bytes on all ranks' interfaces, headers included.
+        counted: Payload bytes that the communicator counted.
+        messages: Messages whose headers are allowed for.
+        fixed: Bytes that are allowed for besides.
+    """
+    if carried <= counted * (1 + HEADERS_SHARE) + messages * HEADERS_MESSAGE_BYTES + fixed:
+        return None
+    return f"the kernel carried {carried:.0f} bytes, the communicator {counted:.0f}"
+
+
 def read_counters(interface: str) -> InterfaceCounters:
     """Read an interface's counters in the calling thread's namespace.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -21,6 +21,7 @@ from paceline.worker.transport import Transport
 
 _monotonic_ns = time.monotonic_ns
 _sched_yield = os.sched_yield
+Made = TypeVar("Made")
 
 MIN_START_MARGIN_NS = 60_000
 MAX_START_MARGIN_NS = 200_000
@@ -274,6 +275,30 @@ class Session:
         if found.refusal is not None:
             raise found.refusal
         return found
+
+    def on_all_ranks(self, make: Callable[[], Made]) -> Made:
+        """Make something on all ranks or on none; what goes wrong on one rank is told on all.
+
+        Raises:
+            CaseError: It is not supported, broke its contract, or failed, on some rank.
+        """
+        made: list[Made] = []
+        trouble = ""
+        try:
+            made.append(make())
+        except UnsupportedError as error:
+            trouble = f"unsupported|{error}"
+        except ContractBreachError as error:
+            trouble = f"refused|{error}"
+        except CaseError as error:
+            trouble = f"{error.status}|{error.reason}"
+        except Exception as error:
+            trouble = f"crashed|{type(error).__name__}: {error}"
+        for text in self.control.gather_text(trouble):
+            if text:
+                status, _, reason = text.partition("|")
+                raise CaseError(status, reason)
+        return made[0]
 
     def draw_seed(self, *parts: object) -> int:
         """Return a seed that techniques could not foresee, equal on all ranks and recorded by the caller.

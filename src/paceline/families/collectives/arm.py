@@ -20,7 +20,6 @@ from paceline.worker.session import (
     CaseError,
     ContractBreachError,
     Session,
-    UnsupportedError,
 )
 
 _monotonic_ns = time.monotonic_ns
@@ -36,25 +35,14 @@ def make_instance(session: Session, block: Block, case: Case, problem: Problem) 
         CaseError: It does not support the point, broke its contract, or failed, on some rank.
     """
     comm = session.comm()
-    instance, trouble = None, ""
-    try:
+
+    def make() -> Collective:
         loaded = session.loaded(case)
         with session.guard.watch():
-            instance = loaded.factory(problem, comm, **case.options)
-    except UnsupportedError as error:
-        trouble = f"unsupported|{error}"
-    except ContractBreachError as error:
-        trouble = f"refused|{error}"
-    except CaseError as error:
-        trouble = f"{error.status}|{error.reason}"
-    except Exception as error:
-        trouble = f"crashed|{type(error).__name__}: {error}"
-    for text in session.control.gather_text(trouble):
-        if text:
-            status, _, reason = text.partition("|")
-            raise CaseError(status, reason)
-    assert instance is not None
-    return instance, comm
+            instance: Collective = loaded.factory(problem, comm, **case.options)
+        return instance
+
+    return session.on_all_ranks(make), comm
 
 
 class Arm:

@@ -11,7 +11,7 @@ from paceline.families.collectives.arm import Arm
 from paceline.families.collectives.gate import mixing_matrix
 from paceline.families.collectives.oracle import check_mixing, gram
 from paceline.worker.memory import find_malloc_trim, peak_bytes, reset_peak
-from paceline.worker.namespace import read_counters
+from paceline.worker.namespace import read_counters, unaccounted
 from paceline.worker.session import CaseError, Session
 
 SPLIT_CALLS = 5
@@ -19,11 +19,8 @@ KERNEL_REPEATS = 3
 _malloc_trim = find_malloc_trim()
 HELD_CALLS = 3
 MIX_CALLS = 16
-HEADERS_SHARE = 0.1
-"""Largest share of the payload that headers and acknowledgements take: 3 % at 1 MiB, more for small segments."""
-HEADERS_MESSAGE_BYTES = 1024
 HEADERS_CALL_BYTES = 8192
-"""The same for a message and for a call, whatever their size."""
+"""Headers and acknowledgements of a call on a rank, whatever its size."""
 SPAN_METRICS = {
     "compress": "compress_s",
     "decompress": "decompress_s",
@@ -206,14 +203,12 @@ def kernel_bytes(session: Session, arm: Arm, figures: dict[str, list[float]]) ->
 
 
 def _unaccounted(carried: float, figures: dict[str, list[float]], world_size: int) -> str | None:
-    """Say how many bytes the kernel carried that the communicator did not, or None when the two agree."""
+    """Say how many bytes a call moved that the communicator did not count; None when it is not known to."""
     if "wire_bytes_total" not in figures:
         return None
-    counted = max(figures["wire_bytes_total"])
-    fixed = 2 * max(figures["messages"]) * HEADERS_MESSAGE_BYTES + HEADERS_CALL_BYTES
-    if carried <= counted * (1 + HEADERS_SHARE) + world_size * fixed:
-        return None
-    return f"the kernel carried {carried:.0f} bytes a call, the communicator {counted:.0f}"
+    messages = 2 * world_size * max(figures["messages"])
+    fixed = world_size * HEADERS_CALL_BYTES
+    return unaccounted(carried, max(figures["wire_bytes_total"]), messages=messages, fixed=fixed)
 
 
 def special(session: Session, arm: Arm) -> dict[str, Any]:

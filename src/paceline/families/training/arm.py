@@ -12,7 +12,7 @@ from torch import Tensor
 
 from paceline.families.training.corpus import Corpus
 from paceline.families.training.memory import state_bytes
-from paceline.families.training.model import Transformer, next_symbol_loss
+from paceline.families.training.model import Transformer, loss_and_gradients
 from paceline.families.training.replica import Replica, Task
 from paceline.families.training.sizes import SIZES
 from paceline.families.training.torch_parallel import local_part
@@ -20,10 +20,8 @@ from paceline.worker.namespace import read_counters
 from paceline.worker.session import (
     Block,
     Case,
-    CaseError,
     ContractBreachError,
     Session,
-    UnsupportedError,
 )
 from paceline.worker.timing import median
 
@@ -70,7 +68,6 @@ class Setting:
             device=self.device,
             seed=self.shared_seed,
             steps=self.steps,
-            sequences=self.batch_size // world_size,
             optimizer_name=self.optimizer,
             peak_rate=self.peak_rate,
             warmup_steps=self.warmup_steps,
@@ -101,6 +98,9 @@ class Trained:
     messages: float = 0.0
     backend_calls: int = 0
     kernel_bytes: float | None = None
+    """What this rank's own interface for data has sent; None where others share it."""
+    around_bytes: float = 0.0
+    """What its interface for the harness's messages has sent meanwhile."""
     state: dict[str, float] = field(default_factory=dict)
 
 
@@ -181,27 +181,17 @@ def make_seat(session: Session, block: Block, case: Case, setting: Setting) -> S
         CaseError: It does not support the point, broke its contract, or failed, on some rank.
     """
     library = case.module in LIBRARIES
-    task = setting.task(rank=session.rank, world_size=session.world_size)
-    replica, trouble = None, ""
-    try:
+
+    def make() -> Seat:
+        task = setting.task(rank=session.rank, world_size=session.world_size)
         loaded = session.loaded(case)
         with session.guard.watch(building=library, library=library):
             replica = loaded.factory(task, session.comm(), **case.options)
-    except UnsupportedError as error:
-        trouble = f"unsupported|{error}"
-    except ContractBreachError as error:
-        trouble = f"refused|{error}"
-    except CaseError as error:
-        trouble = f"{error.status}|{error.reason}"
-    except Exception as error:
-        trouble = f"crashed|{type(error).__name__}: {error}"
-    for text in session.control.gather_text(trouble):
-        if text:
-            status, _, reason = text.partition("|")
-            raise CaseError(status, reason)
-    if not isinstance(replica, Replica):
-        raise CaseError("refused", "the technique is no Replica (paceline.families.training.replica)")
-    return Seat(session=session, replica=replica, library=library)
+        if not isinstance(replica, Replica):
+            raise ContractBreachError("it is no Replica (paceline.families.training.replica)")
+        return Seat(session=session, replica=replica, library=library)
+
+    return session.on_all_ranks(make)
 
 
 def prepare_torch(device: torch.device) -> None:
@@ -218,7 +208,7 @@ def compute_seconds(setting: Setting, sequences_BS: Tensor) -> float:
     seconds = []
     for _ in range(CALIBRATION_STEPS):
         begin = _clock_ns()
-        next_symbol_loss(model, sequences_BS.to(setting.device).long()).backward()  # type: ignore[no-untyped-call]
+        loss_and_gradients(model, sequences_BS.to(setting.device).long())
         if setting.device.type != "cpu":
             torch.accelerator.synchronize()
         seconds.append((_clock_ns() - begin) * 1e-9)
@@ -275,7 +265,8 @@ class Loop:
         comm.counters.reset()
         comm.take_split()
         session.control.barrier()
-        kernel_before, self._kernel_excluded = self._kernel_count(), 0
+        kernel_before, self._kernel_excluded = self._carried(session.interface), 0
+        around_before = self._carried(session.control_interface) or 0
         session.control.barrier()
         session.device.synchronize()
         steps = len(self.batches)
@@ -304,9 +295,10 @@ class Loop:
         trained.messages = float(sum(comm.counters.sent_messages))
         trained.backend_calls = comm.counters.backend_calls
         session.control.barrier()
-        kernel_after = self._kernel_count()
+        kernel_after = self._carried(session.interface)
         if kernel_before is not None and kernel_after is not None:
             trained.kernel_bytes = float(kernel_after - kernel_before - self._kernel_excluded)
+        trained.around_bytes = float((self._carried(session.control_interface) or 0) - around_before)
 
     def _step(self, step: int, *, last: bool) -> None:
         replica = self.replica
@@ -364,17 +356,15 @@ class Loop:
         if not self.seat.library:
             return 0
         self.session.control.barrier()
-        found = self._kernel_count() or 0
+        found = self._carried(self.session.interface) or 0
         self.session.control.barrier()
         return found
 
-    def _kernel_count(self) -> int | None:
-        """Return what this rank's interfaces have sent; None where others share them."""
-        session = self.session
-        if session.interface is None or session.interface_shared:
+    def _carried(self, interface: str | None) -> int | None:
+        """Return what one of this rank's own interfaces has sent; None where others share it, or there is none."""
+        if interface is None or self.session.interface_shared:
             return None
-        names = [session.interface, *([session.control_interface] if session.control_interface else [])]
-        return sum(read_counters(name).tx_bytes for name in names)
+        return read_counters(interface).tx_bytes
 
 
 def local_batches(setting: Setting, session: Session) -> Tensor:

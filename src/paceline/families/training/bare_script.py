@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from paceline.families.training.arm import Setting
-from paceline.families.training.model import next_symbol_loss
+from paceline.families.training.model import loss_and_gradients
 from paceline.families.training.replica import BETAS, WEIGHT_DECAY
 from paceline.worker.session import CaseError, Session
 from paceline.worker.transport import TorchTransport
@@ -71,7 +71,7 @@ class BareScript:
         for step in steps:
             sequences_BS = self.batches[step].to(self.setting.device).long()
             self.optimizer.zero_grad(set_to_none=self.set_to_none)
-            next_symbol_loss(self.model, sequences_BS).backward()  # type: ignore[no-untyped-call]
+            loss_and_gradients(self.model, sequences_BS)
             self.optimizer.step()
         self.session.device.synchronize()
         return (_clock_ns() - begin) * 1e-9

@@ -28,9 +28,10 @@ from paceline.families.training.arm import (
     prepare_torch,
 )
 from paceline.families.training.figures import ROW, Figures
-from paceline.families.training.gate import prove
+from paceline.families.training.gate import STEPS, prove
 from paceline.families.training.replica import Cost
 from paceline.families.training.sizes import SIZES
+from paceline.worker.namespace import unaccounted
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
 
@@ -39,10 +40,8 @@ if TYPE_CHECKING:
 
 MEMORY_COUNTS = 3
 """Steps beside the last one after which memory is counted."""
-HEADERS_SHARE = 0.1
-HEADERS_MESSAGE_BYTES = 1024
-HEADERS_RUN_BYTES = 1 << 18
-"""What headers, acknowledgements and the harness's own messages may take of the kernel's count."""
+HARNESS_BYTES = 1 << 18
+"""What the harness's own messages may take of the kernel's count of a run."""
 ORACLE = "held-out loss falls; exact techniques equal one process on the whole batch"
 
 
@@ -88,14 +87,7 @@ def _corpus(session: Session, data: str) -> corpus.Corpus:
     Raises:
         CaseError: ``invalid``, on all ranks: some rank cannot read it, or ranks read different data.
     """
-    found, trouble = None, None
-    try:
-        found = corpus.load(data)
-    except CaseError as error:
-        trouble = error.reason
-    problem = session.control.first_problem(trouble)
-    if problem is not None or found is None:
-        raise CaseError("invalid", problem or "no data")
+    found = session.on_all_ranks(lambda: corpus.load(data))
     if len(set(session.control.gather_text(found.fingerprint))) > 1:
         raise CaseError("invalid", f"data: ranks read different text from '{data}'")
     return found
@@ -223,16 +215,16 @@ def _uncounted(session: Session, seat: Seat, trained: Trained) -> str | None:
     """
     if seat.library:
         return "PyTorch's own modules move them; only the kernel's counters can tell"
+    carried = (trained.kernel_bytes or 0.0) + trained.around_bytes
     rows = session.control.gather(
-        [[float(trained.backend_calls), trained.sent_bytes, trained.messages, trained.kernel_bytes or 0.0]]
+        [[float(trained.backend_calls), trained.sent_bytes, trained.messages, carried]]
     )
     if any(rank[0][0] for rank in rows):
         return "the backend's own collective moves them; only the kernel's counters can tell"
-    counted, messages, carried = (sum(rank[0][i] for rank in rows) for i in (1, 2, 3))
-    allowed = counted * (1 + HEADERS_SHARE) + 2 * messages * HEADERS_MESSAGE_BYTES + HEADERS_RUN_BYTES
-    if carried > allowed:
-        reason = f"the kernel carried {carried:.0f} bytes, the communicator {counted:.0f}"
-        raise CaseError("refused", reason)
+    counted, messages, seen = (sum(rank[0][i] for rank in rows) for i in (1, 2, 3))
+    around = unaccounted(seen, counted, messages=2 * messages, fixed=HARNESS_BYTES)
+    if around is not None:
+        raise CaseError("refused", around)
     return None
 
 
@@ -243,6 +235,9 @@ def _beside(
         return None
     from paceline.families.training.bare_script import BareScript  # noqa: PLC0415 - calibration alone needs it
 
+    BareScript(session, setting, batches, case.technique).window(
+        range(STEPS)
+    )  # as the proofs warm up the technique
     return BareScript(session, setting, batches, case.technique)
 
 
@@ -287,7 +282,7 @@ def _predicted(seat: Seat, case: Case, steps: int) -> dict[str, float] | None:
     """Return the technique's closed forms, averaged over steps; None where it has none.
 
     Raises:
-        CaseError: The module has no ``cost`` function.
+        CaseError: The module has no ``cost`` function, or it gives something else.
     """
     function = getattr(sys.modules[type(seat.replica).__module__], "cost", None)
     if function is None:
@@ -296,7 +291,8 @@ def _predicted(seat: Seat, case: Case, steps: int) -> dict[str, float] | None:
         found = function(seat.replica.task, **case.options)
     if found is None:
         return None
-    assert isinstance(found, Cost)
+    if not isinstance(found, Cost):
+        raise CaseError("refused", f"cost(task, **options) gave {type(found).__name__}, not a Cost or None")
     return {
         "wire_bytes": found.sent_bytes / steps,
         "peak_bytes": float(found.peak_bytes),

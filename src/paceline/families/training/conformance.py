@@ -8,7 +8,10 @@ RANKS = (1, 2, 4)
 
 
 def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
-    """Return the points of an operation: a small model, rounds that do not divide the run, all proofs."""
+    """Return the points of an operation: a small model, rounds that do not divide the run, all proofs.
+
+    There is one, whether ``brief`` or not.
+    """
     common: dict[str, Scalar] = {
         "size": "nano",
         "batch": 8,

@@ -20,7 +20,7 @@ _LOSS = {
 }
 _TARGET = {
     "target": "target_excess above the entropy rate, by linear interpolation between evaluations",
-    "miss": "absent: the target was not reached, which a report counts as infinite",
+    "miss": "absent, with the loss that was reached",
 }
 _STATE = {
     "counted": "storages reachable from the technique after its gradient exchange, each once, by walking its objects",
@@ -122,7 +122,7 @@ METRICS: tuple[Metric, ...] = (
         better="lower",
         doc="Bytes that the kernel counted on all ranks' interfaces in one step, averaged over the run.",
         contract={
-            "counter": "transmitted bytes of the ranks' interfaces, frame headers included",
+            "counter": "transmitted bytes of the ranks' interfaces for data, frame headers included",
             "sample": "difference over the whole run, over its steps; only where each rank has interfaces of its own",
         },
         statistic="mean",

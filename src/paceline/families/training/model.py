@@ -106,6 +106,13 @@ def next_symbol_loss(model: nn.Module, sequences_BS: Tensor) -> Tensor:
     )
 
 
+def loss_and_gradients(model: nn.Module, sequences_BS: Tensor) -> Tensor:
+    """Run forward and backward; return the loss, detached, and leave the gradients in the parameters."""
+    loss = next_symbol_loss(model, sequences_BS)
+    loss.backward()  # type: ignore[no-untyped-call]  # torch's own annotation is missing
+    return loss.detach()
+
+
 def rotations(length: int, width: int) -> tuple[Tensor, Tensor]:
     """Return cosines and sines, (T, K), of rotary positions (RoFormer, section 3.2.2), in halves."""
     frequency = ROTARY_BASE ** (-torch.arange(0, width, 2, dtype=torch.float32) / width)

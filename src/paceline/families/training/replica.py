@@ -27,7 +27,7 @@ from torch.optim import Optimizer
 
 from paceline.families.collectives.problem import Problem
 from paceline.families.training.flat import Flat
-from paceline.families.training.model import next_symbol_loss
+from paceline.families.training.model import loss_and_gradients
 from paceline.worker.comm import Comm
 from paceline.worker.session import UnsupportedError
 
@@ -63,8 +63,6 @@ class Task:
     seed: int
     """Equal on all ranks; for schedules and random numbers that techniques share."""
     steps: int
-    sequences: int
-    """Of this rank in a step."""
     optimizer_name: str
     peak_rate: float
     warmup_steps: int
@@ -138,9 +136,7 @@ class Replica:
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Leave this rank's gradients in the parameters and return its loss."""
         self.optimizer.zero_grad(set_to_none=True)
-        loss = next_symbol_loss(self.model, sequences_BS)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        return loss_and_gradients(self.model, sequences_BS)
 
     def exchange_gradients(self, step: int) -> None:
         """Make the gradients what ``update`` needs; nothing by default."""
@@ -206,6 +202,4 @@ class FlatReplica(Replica):
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Leave this rank's gradients in the vector and return its loss."""
         self.flat.gradients.zero_()
-        loss = next_symbol_loss(self.model, sequences_BS)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        return loss_and_gradients(self.model, sequences_BS)
