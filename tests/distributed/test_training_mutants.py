@@ -21,6 +21,7 @@ FILES = sorted((Path(__file__).parents[1] / "mutants" / "training").glob("*.py")
 EXPECTED = {
     "sums-gradients": ("incorrect", r"step 1.*: .* of the way beside one process"),
     "skips-the-tail": ("incorrect", r"step 1: .* of the way beside one process"),
+    "halves-gradients": ("incorrect", r"step 1.*: .* of the way beside one process"),
     "rounds-gradients": ("incorrect", r"step 1.*: .* of the way beside one process"),
     "asks-the-seed": ("incorrect", r"step 1.*: .* of the way beside one process"),
     "averages-in-weights": ("refused", r"it sent messages when asked for its weights"),

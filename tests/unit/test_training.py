@@ -21,7 +21,7 @@ from paceline.families.training.codecs import decode_float4, encode_float4, floa
 from paceline.families.training.figures import crossing
 from paceline.families.training.flat import Flat
 from paceline.families.training.model import Transformer, next_symbol_loss
-from paceline.families.training.replica import FlatReplica, Replica, Task
+from paceline.families.training.replica import BETAS, FlatReplica, Replica, Task
 from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
 from paceline.families.training.sizes import SIZES
 from paceline.families.training.spec import FAMILY, check
@@ -278,3 +278,28 @@ def test_a_job_holds_the_other_familys_techniques_that_one_builds_on(tmp_path: P
     build_job(tmp_path / "job", plan, [suite], {"run_id": "x"})
     assert (tmp_path / "job" / "baselines" / "collectives" / "onebit.py").is_file()
     assert not (tmp_path / "job" / "baselines" / "kernels").exists()
+
+
+def shares_of_rounding(gradient: list[float]) -> list[float]:
+    weight = torch.nn.Parameter(torch.zeros(len(gradient)))
+    optimizer = torch.optim.AdamW([weight], lr=0.01, betas=BETAS)
+    weight.grad = torch.tensor(gradient)
+    optimizer.step()
+    (share,) = oracle.rounding_share(optimizer, [weight], 0)
+    return [float(s) for s in share]
+
+
+def test_rounding_decides_only_updates_of_gradients_near_zero() -> None:
+    large, small, none = shares_of_rounding([1.0, 1e-7, 0.0])
+    assert large == pytest.approx(0.01 * oracle.GRADIENT_NOISE / math.sqrt(3), rel=0.01)
+    assert small == none == pytest.approx(0.02)
+    plain = torch.nn.Parameter(torch.zeros(3))
+    (share,) = oracle.rounding_share(torch.optim.SGD([plain], lr=0.5), [plain], 0)
+    assert not share.any()
+
+
+def test_what_is_allowed_does_not_count_and_no_more() -> None:
+    reference, found, allowed = torch.tensor([3.0, 4.0]), torch.tensor([3.0, 4.5]), torch.tensor([0.0, 0.5])
+    assert oracle.relative_distance([found], [reference]) == pytest.approx(0.1)
+    assert oracle.relative_distance([found], [reference], allowed=[allowed]) == 0
+    assert oracle.relative_distance([found], [reference], allowed=[allowed.flip(0)]) == pytest.approx(0.1)
