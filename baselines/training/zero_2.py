@@ -55,13 +55,13 @@ class Zero2(Replica):
 
     def make_optimizer(self) -> Optimizer:
         """Return the point's optimiser over this rank's shares, views of the buckets' vectors."""
-        self.shares: list[nn.Parameter] = []
+        self.owned: list[nn.Parameter] = []
         for bucket in self.buckets:
             start, stop = bucket.bounds[self.task.rank]
             share = nn.Parameter(bucket.values[start:stop])
             share.grad = torch.zeros_like(share)
-            self.shares.append(share)
-        return self.task.optimizer(self.shares)
+            self.owned.append(share)
+        return self.task.optimizer(self.owned)
 
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Run forward and backward; buckets are scattered and freed meanwhile."""
@@ -80,7 +80,7 @@ class Zero2(Replica):
         longest = max(b - a for a, b in bucket.bounds)
         scratch = torch.empty(2 * longest if self.comm.world_size > 1 else 0, device=self.task.device)
         rings.finish(rings.reduce_scatter(self.comm, chunks, self.members, self.comm.rank, scratch))
-        share = self.shares[number].grad
+        share = self.owned[number].grad
         assert share is not None
         torch.div(chunks[self.comm.rank], self.comm.world_size, out=share)
 

@@ -17,12 +17,21 @@ from paceline import content
 from paceline.drivers.job import build_job
 from paceline.families.training import corpus, memory, oracle
 from paceline.families.training.buckets import buckets
-from paceline.families.training.codecs import decode_float4, encode_float4, float4_bytes
+from paceline.families.training.codecs import (
+    decode_float4,
+    decode_levels,
+    encode_float4,
+    encode_levels,
+    float4_bytes,
+    level_bytes,
+)
+from paceline.families.training.decoupled import Extractor, Scheme, cosines, message_bytes
 from paceline.families.training.figures import crossing
 from paceline.families.training.flat import Flat
 from paceline.families.training.model import Transformer, next_symbol_loss
 from paceline.families.training.replica import BETAS, FlatReplica, Replica, Task
 from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
+from paceline.families.training.sharded import Unit
 from paceline.families.training.sizes import SIZES
 from paceline.families.training.spec import FAMILY, check
 from paceline.plan import Selection, make_plan
@@ -303,3 +312,108 @@ def test_what_is_allowed_does_not_count_and_no_more() -> None:
     assert oracle.relative_distance([found], [reference]) == pytest.approx(0.1)
     assert oracle.relative_distance([found], [reference], allowed=[allowed]) == 0
     assert oracle.relative_distance([found], [reference], allowed=[allowed.flip(0)]) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_levels_are_at_most_half_a_step_away_and_ends_are_exact(bits: int) -> None:
+    values = torch.randn(2500, generator=torch.Generator().manual_seed(bits))
+    message = torch.empty(level_bytes(2500, bits), dtype=torch.uint8)
+    assert message.numel() == 3 * 8 + 2500 * bits // 8 + (2500 * bits % 8 > 0)
+    encode_levels(values, message, bits)
+    found = decode_levels(message, 2500, bits)
+    for start in range(0, 2500, 1024):
+        block, coded = values[start : start + 1024], found[start : start + 1024]
+        span = float(block.max() - block.min())
+        assert float((block - coded).abs().max()) <= 0.501 * span / ((1 << bits) - 1)
+        assert float(coded.min()) == float(block.min())
+        assert float(coded.max()) == pytest.approx(float(block.max()), rel=1e-5)
+
+
+def test_levels_drawn_at_random_have_the_values_as_their_mean() -> None:
+    values = torch.tensor([0.0, 0.2, 0.9, 3.0])
+    generator = torch.Generator().manual_seed(4)
+    message = torch.empty(level_bytes(4, 2), dtype=torch.uint8)
+    total = torch.zeros(4, dtype=torch.float64)
+    draws = 4000
+    for _ in range(draws):
+        encode_levels(values, message, 2, generator=generator)
+        total += decode_levels(message, 4, 2)
+    error = (total / draws - values).abs()
+    assert float(error.max()) < 4 * 0.5 / math.sqrt(draws)
+    encode_levels(values, message, 2)
+    assert decode_levels(message, 4, 2).tolist() == [0.0, 0.0, 1.0, 3.0]
+
+
+def test_equal_values_and_none_survive_levels() -> None:
+    message = torch.empty(level_bytes(5, 4), dtype=torch.uint8)
+    encode_levels(torch.full((5,), -2.5), message, 4)
+    assert decode_levels(message, 5, 4).tolist() == [-2.5] * 5
+    assert level_bytes(0, 4) == 0
+    assert decode_levels(torch.empty(0, dtype=torch.uint8), 0, 4).numel() == 0
+
+
+def test_a_unit_frees_its_storage_and_autograd_sees_it_filled_again() -> None:
+    weight, bias = torch.nn.Parameter(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(3))
+    kept = [weight.detach().clone(), bias.detach().clone()]
+    units = [Unit([weight, bias], rank, 2) for rank in range(1)]
+    unit = units[0]
+    assert not unit.is_whole
+    assert weight.untyped_storage().nbytes() == 0
+    flat = torch.cat([k.reshape(-1) for k in kept])
+
+    def fill() -> None:
+        for chunk, (start, stop) in zip(unit.allocate(), unit.bounds, strict=True):
+            chunk.copy_(flat[start:stop])
+
+    fill()
+    x = torch.randn(2, 4, requires_grad=True)
+    y = torch.nn.functional.linear(x, weight, bias).sum()
+    unit.free()
+    fill()
+    y.backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None
+    assert torch.allclose(x.grad, kept[0].sum(dim=0).expand(2, 4))
+    gradients = unit.take_gradients()
+    assert [len(g) for g in gradients] == [8, 7]
+    assert weight.grad is None
+    assert [(p.numel(), start, len(v)) for p, start, v in unit.pieces()] == [(12, 0, 8)]
+
+
+def test_cosines_are_orthonormal() -> None:
+    matrix = cosines(64, torch.device("cpu"))
+    assert torch.allclose(matrix @ matrix.T, torch.eye(64), atol=1e-5)
+    assert torch.allclose(matrix[0], torch.full((64,), 0.125))
+
+
+@pytest.mark.parametrize("scheme", ["dct", "random", "striding"])
+@pytest.mark.parametrize("count", [5000, 4096, 100])
+def test_components_add_up_to_the_vector_they_were_taken_from(scheme: Scheme, count: int) -> None:
+    vector = torch.randn(count, generator=torch.Generator().manual_seed(count))
+    extractor = Extractor(count, 4096 if scheme == "dct" else 64, scheme, torch.device("cpu"))
+    message = torch.empty(extractor.message_bytes, dtype=torch.uint8)
+    rest = vector.clone()
+    for step in range(1 if scheme == "dct" else 200):
+        places = extractor.places(step, 7)
+        sent = extractor.zeros()
+        extractor.encode(rest, message, places)
+        extractor.add_decoded(message, sent, places)
+        rest.sub_(extractor.restore(sent))
+    bound = 0.02 if scheme == "dct" else 0.2
+    assert float(rest.norm() / vector.norm()) < bound
+
+
+def test_the_largest_coefficient_of_a_pure_wave_carries_all_of_it() -> None:
+    matrix = cosines(64, torch.device("cpu"))
+    wave = torch.outer(matrix[3], matrix[5]).reshape(-1) * 8
+    extractor = Extractor(4096, 1, "dct", torch.device("cpu"))
+    message = torch.empty(extractor.message_bytes, dtype=torch.uint8)
+    extractor.encode(wave, message, extractor.places(0, 7))
+    sent = extractor.zeros()
+    extractor.add_decoded(message, sent, extractor.places(0, 7))
+    assert torch.allclose(extractor.restore(sent), wave, atol=0.02)
+    assert sent.nonzero().tolist() == [[0, 3 * 64 + 5]]
+
+
+def test_all_schemes_send_the_same_bytes() -> None:
+    lengths = {message_bytes(54000, 64, scheme) for scheme in ("dct", "random", "striding")}
+    assert max(lengths) - min(lengths) <= 1

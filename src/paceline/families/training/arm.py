@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 from paceline.families.training.corpus import Corpus
 from paceline.families.training.memory import state_bytes
 from paceline.families.training.model import Transformer, loss_and_gradients
-from paceline.families.training.replica import Replica, Task
+from paceline.families.training.replica import Replica, Share, Task
 from paceline.families.training.sizes import SIZES
 from paceline.families.training.torch_parallel import local_part
 from paceline.worker.namespace import read_counters
@@ -126,13 +127,28 @@ class Seat:
         before = [_bits(p).clone() for p in replica.model.parameters()]
         sent = sum(comm.counters.sent_messages) + comm.counters.backend_calls
         with self.watch():
-            found = [w.detach() for w in replica.weights()]
+            shares = replica.shares()
+            found = [w.detach() for w in replica.weights()] if shares is None else []
         if sent != sum(comm.counters.sent_messages) + comm.counters.backend_calls:
             raise ContractBreachError("it sent messages when asked for its weights")
         after = map(_bits, replica.model.parameters())
         if not all(torch.equal(x, y) for x, y in zip(before, after, strict=True)):
             raise ContractBreachError("it changed its model when asked for its weights")
-        return found
+        return found if shares is None else self._gathered(shares)
+
+    def _gathered(self, shares: Sequence[Share]) -> list[Tensor]:
+        """Return whole weights from what each rank holds of them, gathered by the harness."""
+        parameters = list(self.replica.model.parameters())
+        whole = [torch.zeros(p.numel(), dtype=p.dtype) for p in parameters]
+        for number, start, values in shares:
+            whole[number][start : start + values.numel()] = values.detach().cpu()
+        vector = torch.cat(whole)
+        self.session.control.sum_in_place(vector)
+        ends = list(accumulate(p.numel() for p in parameters))
+        return [
+            vector[e - p.numel() : e].view(p.shape).to(p.device)
+            for e, p in zip(ends, parameters, strict=True)
+        ]
 
     def step(self, sequences_BS: Tensor, step: int) -> None:
         """Run one step without a clock."""
@@ -170,8 +186,11 @@ class Seat:
 
 
 def _bits(parameter: Tensor) -> Tensor:
-    """Return this rank's part of a parameter as bytes: NaN equals itself there."""
-    return local_part(parameter).detach().contiguous().view(torch.uint8)
+    """Return this rank's part of a parameter as bytes: NaN equals itself there; nothing where its storage is freed."""
+    part = local_part(parameter).detach()
+    if part.numel() and not part.untyped_storage().nbytes():
+        return torch.empty(0, dtype=torch.uint8)
+    return part.contiguous().view(torch.uint8)
 
 
 def make_seat(session: Session, block: Block, case: Case, setting: Setting) -> Seat:
@@ -251,6 +270,7 @@ class Loop:
         self._losses: list[Tensor] = []
         self._excluded_ns = 0
         self._kernel_excluded = 0
+        self._around_excluded = 0
 
     def run(self) -> Trained:
         """Train all steps."""
@@ -265,8 +285,11 @@ class Loop:
         comm.counters.reset()
         comm.take_split()
         session.control.barrier()
-        kernel_before, self._kernel_excluded = self._carried(session.interface), 0
-        around_before = self._carried(session.control_interface) or 0
+        kernel_before, around_before = (
+            self._carried(session.interface),
+            self._carried(session.control_interface),
+        )
+        self._kernel_excluded = self._around_excluded = 0
         session.control.barrier()
         session.device.synchronize()
         steps = len(self.batches)
@@ -298,7 +321,9 @@ class Loop:
         kernel_after = self._carried(session.interface)
         if kernel_before is not None and kernel_after is not None:
             trained.kernel_bytes = float(kernel_after - kernel_before - self._kernel_excluded)
-        trained.around_bytes = float((self._carried(session.control_interface) or 0) - around_before)
+        around_after = self._carried(session.control_interface)
+        if around_before is not None and around_after is not None:
+            trained.around_bytes = float(around_after - around_before - self._around_excluded)
 
     def _step(self, step: int, *, last: bool) -> None:
         replica = self.replica
@@ -343,21 +368,25 @@ class Loop:
 
     def _copy(self, steps: int, seconds: float, sent: float) -> None:
         trained = self.trained
-        before = self._aside()
+        data, around = self._counts()
         weights = self.seat.weights()
-        self._kernel_excluded += self._aside() - before
+        data_after, around_after = self._counts()
+        self._kernel_excluded += data_after - data
+        self._around_excluded += around_after - around
         trained.weights.append([w.clone() for w in weights])
         trained.evaluated.append(steps)
         trained.seconds.append(seconds)
         trained.sent.append(sent)
 
-    def _aside(self) -> int:
-        """Return the kernel's count for a library that may gather weights to copy them, when nobody is on the way."""
-        if not self.seat.library:
-            return 0
-        self.session.control.barrier()
-        found = self._carried(self.session.interface) or 0
-        self.session.control.barrier()
+    def _counts(self) -> tuple[int, int]:
+        """Return the kernel's counts for data and for the harness's messages, when nobody is on the way.
+
+        Weights that lie in shares are gathered to be copied, which no count may show.
+        """
+        session = self.session
+        session.control.barrier()
+        found = self._carried(session.interface) or 0, self._carried(session.control_interface) or 0
+        session.control.barrier()
         return found
 
     def _carried(self, interface: str | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Four-bit floats for outer gradients: a sign and three bits of exponent, no mantissa (E3M0)."""
+"""Codes for training: four-bit floats (E3M0: sign, three bits of exponent) for outer gradients, and uniform levels."""
 
 from __future__ import annotations
 
@@ -50,3 +50,56 @@ def decode_float4(message: Tensor, count: int) -> Tensor:
     signed = magnitude * (1 - 2 * (codes >> 3).to(torch.float32))
     scale_B = message[:head].view(torch.float32)
     return signed * scale_B.repeat_interleave(BLOCK)[:count]
+
+
+LEVEL_BLOCK = 1024
+"""Elements that share a smallest and a largest value."""
+
+
+def level_bytes(count: int, bits: int) -> int:
+    """Return the bytes of a message of uniform levels: two floats for each block and ``bits`` for each value."""
+    return num_parts(count, LEVEL_BLOCK) * 2 * FLOAT_BYTES + packed_bytes(count, bits) if count else 0
+
+
+def encode_levels(
+    values_m: Tensor, message: Tensor, bits: int, *, generator: torch.Generator | None = None
+) -> None:
+    """Write each value as one of 2^bits levels between its block's smallest and largest value.
+
+    Args:
+        values_m: Values.
+        message: ``level_bytes`` bytes to fill.
+        bits: 1, 2, 4 or 8.
+        generator: Rounds at random to one of the two neighbours, without bias; to the nearest without it.
+    """
+    count = values_m.numel()
+    if not count:
+        return
+    blocks = num_parts(count, LEVEL_BLOCK)
+    padded = values_m[-1:].float().repeat(blocks * LEVEL_BLOCK)
+    padded[:count] = values_m
+    rows_BE = padded.view(blocks, LEVEL_BLOCK)
+    low_B, high_B = rows_BE.aminmax(dim=1)
+    step_B = (high_B - low_B) / ((1 << bits) - 1)
+    place_BE = (rows_BE - low_B[:, None]) / step_B.clamp(min=torch.finfo(torch.float32).tiny)[:, None]
+    if generator is None:
+        place_BE.round_()
+    else:
+        drawn_BE = torch.rand(place_BE.shape, generator=generator, device=place_BE.device)
+        place_BE.add_(drawn_BE).floor_()
+    codes = place_BE.clamp_(0, (1 << bits) - 1).to(torch.uint8).view(-1)[:count]
+    head = blocks * 2 * FLOAT_BYTES
+    message[:head].view(torch.float32).copy_(torch.stack([low_B, step_B]).view(-1))
+    message[head:].copy_(pack(codes, bits))
+
+
+def decode_levels(message: Tensor, count: int, bits: int) -> Tensor:
+    """Return the ``count`` float32 values of a message."""
+    if not count:
+        return torch.empty(0, dtype=torch.float32, device=message.device)
+    head = num_parts(count, LEVEL_BLOCK) * 2 * FLOAT_BYTES
+    low_B, step_B = message[:head].view(torch.float32).view(2, -1)
+    values: Tensor = unpack(message[head:], bits, count).to(torch.float32)
+    values.mul_(step_B.repeat_interleave(LEVEL_BLOCK)[:count])
+    values.add_(low_B.repeat_interleave(LEVEL_BLOCK)[:count])
+    return values

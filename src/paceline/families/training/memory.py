@@ -25,7 +25,7 @@ def state_bytes(replica: Replica) -> dict[str, float]:
     optimizer = [t for state in replica.optimizer.state.values() for t in _tensors(state, 1)]
     optimizer += [kept[name] for name, kind in replica.kept_as.items() if kind == "optimizer"]
     sources: dict[str, Iterable[Tensor]] = {
-        "parameter": (local_part(p) for p in replica.model.parameters()),
+        "parameter": map(local_part, _leaves(replica)),
         "gradient": (local_part(p.grad) for p in _leaves(replica) if p.grad is not None),
         "optimizer": map(local_part, optimizer),
         "extra": map(local_part, kept.values()),
@@ -45,6 +45,7 @@ def state_bytes(replica: Replica) -> dict[str, float]:
 
 
 def _leaves(replica: Replica) -> list[nn.Parameter]:
+    """Return the model's parameters and those that the optimiser steps: shares may have storages of their own."""
     groups = [p for group in replica.optimizer.param_groups for p in group["params"]]
     return [*replica.model.parameters(), *groups]
 

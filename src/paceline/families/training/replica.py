@@ -11,7 +11,7 @@ Its module may define ``cost(task, **options) -> Cost | None``: the closed form 
 Properties in ``@technique``: ``exact`` (every step equals one process that trains on the whole batch), ``replicas``
 (``identical``: equal shipped weights on all ranks; ``apart``: they may differ), ``bitwise`` (False: a run taken up from
 a checkpoint is only close to one that was not interrupted), ``equals_ddp`` (optimiser and options under which it equals
-synchronous training).
+synchronous training)).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from paceline.families.training.model import loss_and_gradients
 from paceline.worker.comm import Comm
 from paceline.worker.session import UnsupportedError
 
-__all__ = ["BETAS", "Comm", "Cost", "FlatReplica", "Replica", "Task", "UnsupportedError"]
+__all__ = ["BETAS", "Comm", "Cost", "FlatReplica", "Replica", "Share", "Task", "UnsupportedError"]
 
 FINAL_RATE = 0.1
 """Share of the peak learning rate at the end of the cosine."""
@@ -49,6 +49,10 @@ class Cost:
     """Sent by the busiest rank in the step in which it sends most."""
     messages: float
     """Sent by the busiest rank."""
+
+
+Share = tuple[int, int, Tensor]
+"""Number of a parameter in the model's order, first element in it, and the elements from there, flat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +163,10 @@ class Replica:
     def weights(self) -> list[Tensor]:
         """Return the weights that would be shipped now, in the order of the model's parameters."""
         return [p.detach() for p in self.model.parameters()]
+
+    def shares(self) -> list[Share] | None:
+        """Return what this rank owns of the weights where no rank has them all; the harness gathers them."""
+        return None
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a later process needs to go on."""

@@ -1,0 +1,42 @@
+"""DeMo: ranks keep momenta of their own and send only its fast-moving components in each step.
+
+Peng et al., "DeMo: Decoupled Momentum Optimization" (2024), algorithm 1, with the signs of section 4 ("Signum").
+
+Algorithm (m: this rank's momentum):
+1. m ← β·m + g. The cosine transform of each chunk of 64 × 64 elements is taken; its k largest coefficients are q.
+2. What q stands for is taken out of m; q is sent to all ranks.
+3. θ ← θ − η·sign(inverse transform of the sum of all q).
+
+Cost of a step: (n − 1)·(2 + 1.5)·k bytes for each 4096 elements, in n − 1 messages; with k = 64, 1/73 of the elements'
+bytes. Memory: m, 4P, n messages, and the coefficients, 8P at a time. There are no second moments.
+Differences: chunks are runs of 4096 elements of the parameters, not tiles of each tensor. Values are bfloat16, and what
+rounding loses stays in the momentum.
+Limits: traffic grows with n; signs need a learning rate of Adam's size or less.
+"""
+
+from __future__ import annotations
+
+from paceline import technique
+from paceline.families.training.decoupled import DecoupledMomentum, decoupled_cost
+from paceline.families.training.replica import Comm, Cost, Task
+
+
+@technique(
+    name="demo",
+    family="training",
+    implements=("data_parallel",),
+    summary="own momenta, of which only the largest cosine coefficients travel",
+    paper="detonation",
+    options={"k": 64, "decay": 0.999},
+    properties={"exact": False, "replicas": "identical"},
+)
+class DeMo(DecoupledMomentum):
+    """Every rank is a group of its own."""
+
+    def __init__(self, task: Task, comm: Comm, k: int = 64, decay: float = 0.999) -> None:
+        super().__init__(task, comm, group=1, k=k, scheme="dct", decay=decay)
+
+
+def cost(task: Task, k: int = 64, decay: float = 0.999) -> Cost:
+    """Return the header's formula for all steps."""
+    return decoupled_cost(task, group=1, k=k, scheme="dct")

@@ -1,0 +1,53 @@
+"""FlexDeMo: full exchange inside a group of ranks, fast-moving components of the momentum between groups.
+
+From et al., "DeToNATION: Decoupled Torch Network-Aware Training on Interlinked Online Nodes" (2025), section 3, with
+its schemes of replication.
+
+Algorithm (groups of g ranks, as many shares of the parameters):
+1. A reduce-scatter inside the group leaves the group's mean gradient of share i on its rank i.
+2. That rank's momentum takes it in; chosen components go to the ranks that own share i in other groups, and are taken
+   out of the momentum. ``dct``: the largest cosine coefficients with their places (see ``demo``). ``random`` and
+   ``striding``: elements at places that all know, so that more of them fit into the same bytes.
+3. Each rank steps its share by the signs of what all groups sent; an all-gather inside the group completes the weights.
+
+Cost of a step: a ring all-reduce of 4P in the group, and (n/g − 1) messages of a share's components, which are the same
+bytes in all schemes. Memory: m, 4P/g.
+Differences: parameters are whole on every rank between steps; the paper shards them inside the group. One kind of
+network stands for both: what goes between groups is not told apart in the bytes.
+Limits: g is lowered to its greatest common divisor with n.
+"""
+
+from __future__ import annotations
+
+from paceline import technique
+from paceline.families.training.decoupled import DecoupledMomentum, Scheme, decoupled_cost
+from paceline.families.training.replica import Comm, Cost, Task
+
+
+@technique(
+    name="flexdemo",
+    family="training",
+    implements=("data_parallel",),
+    summary="full exchange inside groups, chosen components of the momentum between them",
+    paper="detonation",
+    options={"group": 2, "k": 64, "scheme": "dct", "decay": 0.999},
+    properties={"exact": False, "replicas": "identical"},
+)
+class FlexDeMo(DecoupledMomentum):
+    """Groups of consecutive ranks."""
+
+    def __init__(
+        self,
+        task: Task,
+        comm: Comm,
+        group: int = 2,
+        k: int = 64,
+        scheme: Scheme = "dct",
+        decay: float = 0.999,
+    ) -> None:
+        super().__init__(task, comm, group=group, k=k, scheme=scheme, decay=decay)
+
+
+def cost(task: Task, group: int = 2, k: int = 64, scheme: Scheme = "dct", decay: float = 0.999) -> Cost:
+    """Return the header's formula for all steps."""
+    return decoupled_cost(task, group=group, k=k, scheme=scheme)

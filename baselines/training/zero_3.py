@@ -1,0 +1,72 @@
+"""ZeRO, stage 3: parameters, too, are kept only where they are owned, and gathered layer by layer when they are used.
+
+Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models" (SC 2020), section 5.3; the
+volume is section 7.2.2.
+
+Algorithm (units: each layer, and the rest of the model; every unit in n shares):
+1. Before a layer's forward an all-gather makes it whole; afterwards it is freed. The rest (embedding and last norm,
+   tied) is gathered once and stays until its gradients are complete.
+2. Before a layer's backward it is gathered again. When its gradients are complete a reduce-scatter leaves the mean of
+   share r on rank r; the layer and its gradients are freed.
+3. Rank r updates its shares. Nothing is gathered until it is used.
+
+Cost of a step: 3·(n − 1)/n · 4P bytes for layers and 2·(n − 1)/n · 4P for the rest, in as many times n − 1 messages a
+unit: at most 3/2 of an all-reduce. State between steps: 16P/n in single precision with Adam (the paper's mixed
+precision: 16P/n as well). Memory: one layer in whole with its gradients, and the rest.
+Differences: true rings; PyTorch's ``fully_shard`` (see ``fsdp``) calls the backend's reduce-scatter, which on Gloo
+moves an all-reduce's bytes. Nothing is prefetched: an exchange is waited for where it is needed.
+Limits: a layer's tensors are gathered together, so the largest layer must fit.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.collectives import rings
+from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.training.replica import Cost, Task
+from paceline.families.training.sharded import ShardedReplica, Unit, unit_sizes
+
+
+@technique(
+    name="zero-3",
+    family="training",
+    implements=("data_parallel",),
+    summary="parameters, gradients and state in shares, gathered layer by layer through true rings",
+    paper="zero",
+    properties={"exact": True, "replicas": "identical"},
+)
+class Zero3(ShardedReplica):
+    """Gather and scatter through rings."""
+
+    def gather(self, unit: Unit) -> None:
+        """Make a unit whole."""
+        chunks = unit.allocate()
+        rings.finish(rings.all_gather(self.comm, chunks, range(len(chunks)), self.comm.rank))
+
+    def scatter(self, unit: Unit) -> Tensor:
+        """Return the sum over ranks of this rank's share of a unit's gradients."""
+        chunks = unit.take_gradients()
+        longest = max(len(chunk) for chunk in chunks)
+        scratch = torch.empty(2 * longest if len(chunks) > 1 else 0, device=self.task.device)
+        rings.finish(rings.reduce_scatter(self.comm, chunks, range(len(chunks)), self.comm.rank, scratch))
+        return chunks[self.comm.rank]
+
+
+def cost(task: Task) -> Cost:
+    """Return the header's formula, with the exact sizes of units and shares."""
+    n, sizes = task.world_size, unit_sizes(task.model)
+    if n == 1:
+        return Cost(sent_bytes=0, peak_bytes=0, messages=0)
+    busiest = 0
+    for place in range(n):
+        sent = 0
+        for number, size in enumerate(sizes):
+            shares = [4 * (stop - start) for start, stop in chunk_bounds(size, n)]
+            times = 1 if number == len(sizes) - 1 else 2
+            sent += times * (sum(shares) - shares[(place + 1) % n]) + sum(shares) - shares[place]
+        busiest = max(busiest, sent)
+    messages = (n - 1) * (3 * len(sizes) - 1)
+    return Cost(sent_bytes=task.steps * busiest, peak_bytes=busiest, messages=task.steps * messages)
