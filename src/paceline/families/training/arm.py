@@ -137,12 +137,21 @@ class Seat:
         return found if shares is None else self._gathered(shares)
 
     def _gathered(self, shares: Sequence[Share]) -> list[Tensor]:
-        """Return whole weights from what each rank holds of them, gathered by the harness."""
+        """Return whole weights from what each rank owns of them, gathered by the harness.
+
+        Raises:
+            ContractBreachError: Some element has no owner, or several: their sum would be an exchange.
+        """
         parameters = list(self.replica.model.parameters())
         whole = [torch.zeros(p.numel(), dtype=p.dtype) for p in parameters]
+        owners = [torch.zeros(p.numel()) for p in parameters]
         for number, start, values in shares:
             whole[number][start : start + values.numel()] = values.detach().cpu()
-        vector = torch.cat(whole)
+            owners[number][start : start + values.numel()] += 1
+        vector, owned = torch.cat(whole), torch.cat(owners)
+        self.session.control.sum_in_place(owned)
+        if not bool((owned == 1).all()):
+            raise ContractBreachError("its ranks' shares overlap, or leave gaps")
         self.session.control.sum_in_place(vector)
         ends = list(accumulate(p.numel() for p in parameters))
         return [
