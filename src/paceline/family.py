@@ -140,6 +140,22 @@ class CurveSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierSpec:
+    """Two metrics, both better when lower, whose trade-off a point's page draws; shown where both are above zero."""
+
+    across: str
+    up: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitSpec:
+    """Metrics of one unit that add up, about, to a whole; a point's page draws them as parts of a bar."""
+
+    title: str
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """Everything that the control plane knows about a family."""
 
@@ -159,6 +175,8 @@ class Family:
     """Why a technique cannot run a point beyond ``Requirements``, or None."""
     derived: tuple[DerivedMetric, ...] = ()
     curves: tuple[CurveSpec, ...] = ()
+    frontiers: tuple[FrontierSpec, ...] = ()
+    splits: tuple[SplitSpec, ...] = ()
     isolated: bool = False
     """True when techniques run in processes of their own, which the family starts; the ranks never import them."""
     internal: bool = False

@@ -20,10 +20,12 @@ from paceline.compare import compare_points, points_of
 from paceline.errors import UserError
 from paceline.papers import load_papers
 from paceline.record import Measurement, MetricId, Run
+from paceline.report import charts
 from paceline.report.boards import select
 from paceline.report.html import page_of_tables
 from paceline.report.site import MARKER, SiteInput, render_site, write_site
 from paceline.report.tables import Table, board_table
+from paceline.report.tradeoffs import frontier
 from paceline.stats import launch_statistic
 from paceline.store import Loaded, RecordWriter, RunRecord, load
 
@@ -64,7 +66,8 @@ def run_line(number: int, **changes: Any) -> Run:
 def measurement(
     run: Run, label: str, size: int, launch: int, metric: str = "latency", **changes: Any
 ) -> Measurement:
-    unit, statistic = {"latency": ("s", "median"), "wire_bytes": ("B", "median")}[metric]
+    kinds = {"wire_bytes": ("B", "median"), "relative_l2_error": ("1", "median")}
+    unit, statistic = kinds.get(metric, ("s", "median"))
     scale = {"native": 1.0, "ring": 1.5}.get(label, 0.7)
     base = 1e-4 * scale * (size / 4096) ** 0.5 * (1 + 0.01 * launch)
     samples = [base * (1 + 0.02 * i) for i in range(7)] if metric == "latency" else [float(size)]
@@ -128,7 +131,7 @@ def render(*records: RunRecord, **extra: Any) -> dict[str, str]:
 class Page(HTMLParser):
     """Links, ids, rows, headings and scripts of one page; every opened element must be closed."""
 
-    VOID = frozenset({"meta", "link", "br", "path", "circle"})
+    VOID = frozenset({"meta", "link", "br", "path", "circle", "rect"})
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -458,3 +461,72 @@ def test_bounds_of_suites_stand_apart_from_papers() -> None:
     assert "near-the-link" in page[page.index("Bounds of the suites") :]
     assert "near-the-link" not in page[: page.index("Bounds of the suites")]
     assert "Bounds of the suites" not in render(record(1))["claims.html"]
+
+
+def traded(errors: dict[str, float]) -> RunRecord:
+    """Return a record in which techniques have an error each, and calls have parts."""
+    given = record(launches=3, sizes=(4096,))
+    more = [
+        measurement(given.run, label, 4096, launch, metric, samples=[value] * 3, value=value, n=3)
+        for label, error in errors.items()
+        for launch in range(3)
+        for metric, value in (
+            ("relative_l2_error", error),
+            ("communicate_s", 3e-4),
+            ("compress_s", 1e-4 if label == "ring" else 0.0),
+        )
+    ]
+    return RunRecord(
+        path=given.path, run=given.run, measurements=(*given.measurements, *more), events=(), sealed=True
+    )
+
+
+def test_a_point_shows_its_trade_offs_and_who_stands_on_the_frontier() -> None:
+    files = render(traded({"native": 0.01, "ring": 0.02, "tree": 0.03}))
+    (text,) = [t for name, t in files.items() if name.startswith("cases/")]
+    page = Page(text)
+    found = {(row[0], row[1]): row[-1] for row in page.rows if len(row) == 5 and "against" in row[1]}
+    error = "relative_l2_error against latency"
+    assert found[("native", error)] == "yes"  # the most exact
+    assert found[("tree", error)] == "yes"  # the quickest
+    assert found[("ring", error)] == "no"  # slower and worse than native
+    assert text.count('class="frontier"') == 2
+    ring, bar = 'class="part s0"', 'class="part s1"'
+    assert text.count(ring) == 1 + 3
+    assert text.count(bar) == 1 + 1  # the legend, and the only technique that compresses
+
+
+def test_what_is_zero_has_no_place_on_a_logarithmic_axis() -> None:
+    files = render(traded({"native": 0.0, "ring": 0.0, "tree": 0.03}))
+    (text,) = [t for name, t in files.items() if name.startswith("cases/")]
+    assert "Trade-offs" not in text
+    assert 'class="frontier"' not in text
+
+
+def test_the_frontier_holds_what_nobody_beats_in_both() -> None:
+    assert frontier([(3, 1), (1, 3), (2, 2), (2, 5), (4, 1), (1, 3)]) == [(1, 3), (2, 2), (3, 1)]
+    assert frontier([]) == []
+
+
+def test_names_of_near_dots_do_not_cover_each_other() -> None:
+    dots = [
+        charts.Dot(name=f"technique-{i}", colour="s0", x=(1.0 + i * 1e-3, None, None), y=(2.0, None, None))
+        for i in range(6)
+    ]
+    drawn = charts.frontier_chart(
+        [*dots, charts.Dot(name="far", colour="s1", x=(9.0, None, None), y=(1.0, None, None))],
+        [(1.0, 2.0), (9.0, 1.0)],
+        title="t",
+        x_name="x",
+        y_name="y",
+        x_format=str,
+        y_format=str,
+    )
+    labels = [
+        (float(x), float(y)) for x, y in re.findall(r'class="label s\d" x="([\d.]+)" y="([\d.]+)"', drawn)
+    ]
+    assert len(labels) == 7
+    width = 7.6 * len("technique-0")
+    for i, (x, y) in enumerate(labels):
+        for other_x, other_y in labels[i + 1 :]:
+            assert abs(x - other_x) >= width or abs(y - other_y) >= 14

@@ -43,6 +43,25 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dot:
+    """One technique in a plane of two values."""
+
+    name: str
+    colour: str
+    x: tuple[float, float | None, float | None]
+    """Value, low end, high end; all positive."""
+    y: tuple[float, float | None, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One technique's parts of a whole, in the order of their names."""
+
+    name: str
+    parts: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
     """A mapping from values to pixels."""
 
@@ -52,7 +71,7 @@ class Axis:
     end: float
     log: bool
     binary: bool = False
-    """Ticks at powers of two, for sizes."""
+    """Ticks at powers of two, or round in units of them, for sizes."""
 
     def at(self, value: float) -> float:
         """Return the pixel of a value."""
@@ -64,6 +83,9 @@ class Axis:
         """Return round values inside the axis."""
         if self.log and self.binary:
             return _binary_ticks(self.low, self.high)
+        if self.binary and self.high >= 1024:
+            unit = 1024.0 ** math.floor(math.log(self.high, 1024))
+            return [tick * unit for tick in _linear_ticks(self.low / unit, self.high / unit)]
         return _log_ticks(self.low, self.high) if self.log else _linear_ticks(self.low, self.high)
 
 
@@ -145,6 +167,118 @@ def distribution_chart(
     parts.append(_x_marks(x_axis, x_axis.ticks(), y, x_format))
     parts.append(_text(WIDTH - 16, y + 40, x_name, "axis-name", "end"))
     return _svg(title, y + 48, parts)
+
+
+def frontier_chart(
+    dots: Sequence[Dot],
+    frontier: Sequence[tuple[float, float]],
+    *,
+    title: str,
+    x_name: str,
+    y_name: str,
+    x_format: Format,
+    y_format: Format,
+    binary: bool = False,
+) -> Markup:
+    """Draw techniques in a plane, both axes logarithmic, with their intervals and the stair of the best.
+
+    Args:
+        dots: The techniques.
+        frontier: The best of them, (x, y), from left to right: x rises and y falls.
+        title: Of the drawing.
+        x_name: What lies across.
+        y_name: What lies up.
+        x_format: Gives the text of a tick across.
+        y_format: Gives the text of a tick up.
+        binary: Mark powers of two across, for sizes.
+    """
+    xs = [v for d in dots for v in d.x if v is not None and v > 0]
+    ys = [v for d in dots for v in d.y if v is not None and v > 0]
+    right, bottom = WIDTH - 16.0, 330.0
+    x_axis = Axis(low=min(xs) / 1.3, high=max(xs) * 1.3, begin=72, end=right, log=True, binary=binary)
+    y_axis = Axis(low=min(ys) / 1.1, high=max(ys) * 1.1, begin=bottom, end=34, log=True)
+    parts = [_y_grid(y_axis, 72, right, y_format), _x_marks(x_axis, x_axis.ticks(), bottom, x_format)]
+    parts += [_text(72, 16, y_name, "axis-name"), _text(right, bottom + 40, x_name, "axis-name", "end")]
+    if frontier:
+        at = [(x_axis.at(x), y_axis.at(y)) for x, y in frontier]
+        steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in at[1:])
+        parts.append(f'<path class="frontier" d="M{at[0][0]:.1f} 34V{at[0][1]:.1f}{steps}H{right:.1f}"/>')
+    for d in dots:
+        x, y = x_axis.at(d.x[0]), y_axis.at(d.y[0])
+        if d.x[1] and d.x[2]:
+            parts.append(
+                f'<path class="line {d.colour}" d="M{x_axis.at(d.x[1]):.1f} {y:.1f}H{x_axis.at(d.x[2]):.1f}"/>'
+            )
+        if d.y[1] and d.y[2]:
+            parts.append(
+                f'<path class="line {d.colour}" d="M{x:.1f} {y_axis.at(d.y[1]):.1f}V{y_axis.at(d.y[2]):.1f}"/>'
+            )
+        parts.append(f'<circle class="dot {d.colour}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>')
+    parts += _dot_labels(dots, x_axis, y_axis)
+    return _svg(title, 380, parts)
+
+
+def _dot_labels(dots: Sequence[Dot], x_axis: Axis, y_axis: Axis) -> list[str]:
+    """Write each name where it covers no other name and no dot, as near to its own dot as there is room."""
+    centres = [(x_axis.at(d.x[0]), y_axis.at(d.y[0])) for d in dots]
+    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
+    found = []
+    for d, (x, y) in sorted(zip(dots, centres, strict=True), key=lambda pair: pair[1]):
+        width = 7.6 * len(d.name)
+        places = [
+            (left, y + shift)
+            for shift in (-9, 13, 0, -23, 27, -37, 41)
+            for left in (x + 9, x - 9 - width)
+            if left >= x_axis.begin and left + width <= x_axis.end + 8
+        ] or [(x_axis.end - width, y)]
+        boxes = [(left, middle - 7, left + width, middle + 7) for left, middle in places]
+        free = [i for i, box in enumerate(boxes) if not any(_overlap(box, other) for other in taken)]
+        best = free[0] if free else 0
+        taken.append(boxes[best])
+        found.append(_text(places[best][0], places[best][1] + 4, d.name, f"label {d.colour}"))
+    return found
+
+
+def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def split_chart(
+    bars: Sequence[Bar],
+    names: Sequence[str],
+    *,
+    title: str,
+    x_name: str,
+    x_format: Format,
+    binary: bool = False,
+) -> Markup:
+    """Draw each technique's parts as one bar from zero, with a legend; texts at the ends are the totals."""
+    left = 36.0 + 7 * min(24, max(len(b.name) for b in bars))
+    longest = max(sum(b.parts) for b in bars)
+    axis = Axis(low=0, high=longest, begin=left, end=WIDTH - 90, log=False, binary=binary)
+    parts, x = [], left
+    for i, name in enumerate(names):
+        parts.append(f'<rect class="part s{i % NUM_COLOURS}" x="{x:.1f}" y="8" width="11" height="11"/>')
+        parts.append(_text(x + 16, 18, name, "tick"))
+        x += 34 + 6.5 * len(name)
+    y = 34.0
+    for bar in bars:
+        name = bar.name if len(bar.name) <= 24 else bar.name[:23] + "…"
+        parts.append(_text(left - 12, y + 13, name, "label base", "end"))
+        begin = 0.0
+        for i, part in enumerate(bar.parts):
+            width = axis.at(begin + part) - axis.at(begin)
+            if width >= 0.05:
+                at = axis.at(begin)
+                parts.append(
+                    f'<rect class="part s{i % NUM_COLOURS}" x="{at:.1f}" y="{y:.1f}" width="{width:.1f}" height="18"/>'
+                )
+            begin += part
+        parts.append(_text(axis.at(begin) + 6, y + 13, x_format(begin), "tick"))
+        y += 26
+    parts.append(_x_marks(axis, axis.ticks(), y, x_format))
+    parts.append(_text(WIDTH - 90, y + 38, x_name, "axis-name", "end"))
+    return _svg(title, y + 46, parts)
 
 
 def interval_glyph(low: float, value: float, high: float, span: float, colour: str) -> Markup:

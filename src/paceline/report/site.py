@@ -19,7 +19,7 @@ from paceline.compare import GRADES, Comparison, compare_points, points_of
 from paceline.errors import UserError
 from paceline.record import STATUSES
 from paceline.report import boardpages as pages
-from paceline.report import curves, pointpages
+from paceline.report import curves, pointpages, tradeoffs
 from paceline.report import runpages as runs
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, unusable
 from paceline.report.html import STYLE, Grid, environment, style_sheet, verdict_class
@@ -167,6 +167,9 @@ class _Site:
             grid=pages.board_grid([point], self.comparisons.get(id(point), []), {}, "at this point"),
             curves=curves.curve_charts(point, names),
             course=curves.curve_grid(point),
+            frontiers=tradeoffs.frontier_charts(point, names),
+            tradeoffs=tradeoffs.frontier_grid(point),
+            splits=tradeoffs.split_charts(point),
             charts=pointpages.distributions(point, names),
             launches=pointpages.launch_grid(point),
             metrics=pointpages.metric_grid(point),

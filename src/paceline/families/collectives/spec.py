@@ -10,7 +10,7 @@ import math
 
 from paceline.families.collectives.metric_specs import METRICS
 from paceline.families.collectives.operation_specs import OPERATIONS
-from paceline.family import DerivedMetric, Family, Parameter, Params
+from paceline.family import DerivedMetric, Family, FrontierSpec, Parameter, Params, SplitSpec
 
 DTYPES = ("float32", "bfloat16", "float16", "float64", "int32", "int64")
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8, "int32": 4, "int64": 8}
@@ -291,6 +291,16 @@ FAMILY = Family(
             source="latency",
             formula="S / t × factor(n)",
             compute=bus_bandwidth,
+        ),
+    ),
+    frontiers=(
+        FrontierSpec(across="wire_bytes", up="relative_l2_error"),
+        FrontierSpec(across="latency", up="relative_l2_error"),
+    ),
+    splits=(
+        SplitSpec(
+            title="one call",
+            parts=("communicate_s", "compress_s", "decompress_s", "pack_s", "unpack_s", "compute_s"),
         ),
     ),
 )

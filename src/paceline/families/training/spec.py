@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.families.training.metric_specs import DERIVED, METRICS
 from paceline.families.training.sizes import SIZES
-from paceline.family import CurveSpec, Family, Parameter, Params
+from paceline.family import CurveSpec, Family, FrontierSpec, Parameter, Params, SplitSpec
 
 OPERATIONS = ("data_parallel",)
 OPTIMIZERS = ("adamw", "sgd")
@@ -130,5 +130,17 @@ FAMILY = Family(
     curves=(
         CurveSpec(quantity="excess_loss", unit="nat", over=CURVE_AXES),
         CurveSpec(quantity="eval_loss", unit="nat", over=CURVE_AXES),
+    ),
+    frontiers=(
+        FrontierSpec(across="wire_bytes", up="excess_loss"),
+        FrontierSpec(across="kernel_bytes_total", up="excess_loss"),
+        FrontierSpec(across="token_s", up="excess_loss"),
+    ),
+    splits=(
+        SplitSpec(title="one step", parts=("compute_s", "gradients_s", "update_s", "parameters_s")),
+        SplitSpec(
+            title="a rank's memory",
+            parts=("parameter_bytes", "gradient_bytes", "optimizer_bytes", "extra_bytes", "scratch_bytes"),
+        ),
     ),
 )

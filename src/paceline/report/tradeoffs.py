@@ -1,0 +1,136 @@
+"""Trade-offs between two metrics, and what a metric's whole consists of: charts and tables of a point's page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from paceline.compare import Point
+from paceline.family import FrontierSpec, SplitSpec, load_family
+from paceline.report import charts
+from paceline.report.boardpages import Chart, estimate
+from paceline.report.html import Grid, rows_grid
+from paceline.report.tables import format_estimate
+from paceline.units import format_quantity
+
+MIN_DOTS = 2
+
+
+def frontier(values: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the pairs that no other pair beats in both values, lower being better, from left to right."""
+    found: list[tuple[float, float]] = []
+    for x, y in sorted(set(values)):
+        if not found or y < found[-1][1]:
+            found.append((x, y))
+    return found
+
+
+def frontier_charts(point: Point, names: Sequence[str]) -> list[Chart]:
+    """Return a chart for each trade-off of the family that at least two techniques have both values of."""
+    found = []
+    colour = charts.colours(names, point.baseline)
+    for spec in load_family(point.family).frontiers:
+        dots = [
+            charts.Dot(name=label, colour=colour[label], x=_triple(point, label, spec.across), y=y)
+            for label in _placed(point, spec)
+            for y in [_triple(point, label, spec.up)]
+        ]
+        if len(dots) < MIN_DOTS:
+            continue
+        units = [_unit(point, spec.across), _unit(point, spec.up)]
+        graphic = charts.frontier_chart(
+            dots,
+            frontier((d.x[0], d.y[0]) for d in dots),
+            title=f"{spec.up} against {spec.across}, by technique, with the frontier",
+            x_name=spec.across,
+            y_name=spec.up,
+            x_format=partial(_text, units[0]),
+            y_format=partial(_text, units[1]),
+            binary=units[0] == "B",
+        )
+        found.append(Chart(title=f"{spec.up} against {spec.across}", graphic=graphic))
+    return found
+
+
+def frontier_grid(point: Point) -> Grid:
+    """Return the numbers behind the charts, and which techniques no other beats in both."""
+    rows = []
+    for spec in load_family(point.family).frontiers:
+        placed = _placed(point, spec)
+        if len(placed) < MIN_DOTS:
+            continue
+        pairs = {
+            label: (_value(point, label, spec.across), _value(point, label, spec.up)) for label in placed
+        }
+        best = set(frontier(pairs.values()))
+        for label in sorted(placed, key=lambda name: pairs[name]):
+            x, y = (
+                format_estimate(estimate(point, label, name), _unit(point, name))
+                for name in (spec.across, spec.up)
+            )
+            rows.append(
+                [label, f"{spec.up} against {spec.across}", x, y, "yes" if pairs[label] in best else "no"]
+            )
+    headers = ("technique", "trade-off", "across", "up", "on the frontier")
+    return rows_grid("trade-offs", headers, rows)
+
+
+def split_charts(point: Point) -> list[Chart]:
+    """Return a chart for each split of the family of which some technique has a part."""
+    found = []
+    for spec in load_family(point.family).splits:
+        bars = [charts.Bar(name=label, parts=_parts(point, label, spec)) for label in point.labels]
+        bars = [b for b in bars if sum(b.parts) > 0]
+        if not bars:
+            continue
+        unit = next(_unit(point, part) for part in spec.parts if _has(point, part))
+        graphic = charts.split_chart(
+            bars,
+            spec.parts,
+            title=f"parts of {spec.title}, by technique",
+            x_name=spec.title,
+            x_format=partial(_text, unit),
+            binary=unit == "B",
+        )
+        found.append(Chart(title=f"Parts of {spec.title}", graphic=graphic))
+    return found
+
+
+def _placed(point: Point, spec: FrontierSpec) -> list[str]:
+    """Return the techniques that have both values, above zero."""
+    return [
+        label
+        for label in point.labels
+        if all(
+            (label, name) in point.cells and _value(point, label, name) > 0 for name in (spec.across, spec.up)
+        )
+    ]
+
+
+def _parts(point: Point, label: str, spec: SplitSpec) -> tuple[float, ...]:
+    return tuple(
+        max(_value(point, label, part), 0.0) if (label, part) in point.cells else 0.0 for part in spec.parts
+    )
+
+
+def _text(unit: str, value: float) -> str:
+    return format_quantity(value, unit)
+
+
+def _has(point: Point, metric: str) -> bool:
+    return any((label, metric) in point.cells for label in point.labels)
+
+
+def _unit(point: Point, metric: str) -> str:
+    return next(point.cells[(label, metric)].unit for label in point.labels if (label, metric) in point.cells)
+
+
+def _value(point: Point, label: str, metric: str) -> float:
+    return estimate(point, label, metric).value
+
+
+def _triple(point: Point, label: str, metric: str) -> tuple[float, float | None, float | None]:
+    found = estimate(point, label, metric)
+    if found.low is None or found.high is None or found.low <= 0:
+        return found.value, None, None
+    return found.value, found.low, found.high
