@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from paceline.baselines.training import diloco, one_bit_adam, streaming_diloco
+from paceline.baselines.training import diloco, edit, one_bit_adam, streaming_diloco
 
 from paceline import content
 from paceline.drivers.job import build_job
 from paceline.families.training import corpus, memory, oracle
+from paceline.families.training.arm import Setting, local_batches
 from paceline.families.training.buckets import buckets
 from paceline.families.training.codecs import (
     decode_float4,
@@ -417,3 +418,66 @@ def test_the_largest_coefficient_of_a_pure_wave_carries_all_of_it() -> None:
 def test_all_schemes_send_the_same_bytes() -> None:
     lengths = {message_bytes(54000, 64, scheme) for scheme in ("dct", "random", "striding")}
     assert max(lengths) - min(lengths) <= 1
+
+
+def test_a_long_pseudo_gradient_weighs_little_and_an_infinite_one_nothing() -> None:
+    assert edit.penalty_weights([2.0, 2.0], 1.0) == [0.5, 0.5]
+    small, large = edit.penalty_weights([1.0, 3.0], 1.0)
+    assert large / small == pytest.approx(math.exp(-2))
+    assert small + large == pytest.approx(1)
+    assert edit.penalty_weights([5.0, math.inf], 1.0) == [1.0, 0.0]
+    assert edit.penalty_weights([math.inf, math.inf], 1.0) == [0.0, 0.0]
+    assert edit.penalty_weights([1.0, 3.0], 1e9) == pytest.approx([0.5, 0.5])
+
+
+def test_a_norm_is_odd_beside_its_own_past_and_leaves_no_trace_in_it() -> None:
+    replica = edit.Edit(make_task(), make_comm(), fill_rounds=4)
+    assert not any(replica._is_odd(0, norm) for norm in (1.0, 1.2, 0.8, 1.1))
+    before = replica.average[0].clone()
+    assert replica._is_odd(0, 3.0)
+    assert replica._is_odd(0, math.nan)
+    assert torch.equal(replica.average[0], before)
+    assert not replica._is_odd(0, 1.15)
+    assert not replica._is_odd(1, 3.0)  # another unit has a past of its own
+
+
+def test_a_unit_whose_replicas_are_all_odd_goes_back() -> None:
+    replica = edit.Edit(make_task(), make_comm(), fill_rounds=0)
+    begin = replica.slow[0].clone()
+    replica.units[0].values.add_(1.0)
+    replica.waiting.fill_(True)
+    replica.average[:, 0] = 1e-9
+    replica.finish()
+    assert torch.equal(replica.units[0].values, begin)
+    assert torch.equal(replica.slow[0], begin)
+    assert not replica.waiting.any()
+
+
+class OfRanks:
+    """As much of a session as drawing batches needs."""
+
+    def __init__(self, rank: int, world_size: int) -> None:
+        self.rank, self.world_size = rank, world_size
+
+
+def test_bad_data_begins_half_way_and_on_one_rank_alone() -> None:
+    setting = Setting(
+        corpus=corpus.load("markov"),
+        size="nano",
+        context=CONTEXT,
+        batch_size=4,
+        steps=8,
+        optimizer="sgd",
+        peak_rate=0.1,
+        warmup_steps=0,
+        device=torch.device("cpu"),
+        model_seed=1,
+        data_seed=2,
+        shared_seed=3,
+    )
+    session: Any = OfRanks(1, 2)
+    clean, bad = local_batches(setting, session), local_batches(setting, session, corrupt=True)
+    assert torch.equal(clean[:4], bad[:4])
+    assert not torch.equal(clean[4:], bad[4:])
+    assert int(bad.min()) >= 0
+    assert int(bad.max()) < 64

@@ -405,7 +405,18 @@ class Loop:
         return read_counters(interface).tx_bytes
 
 
-def local_batches(setting: Setting, session: Session) -> Tensor:
-    """Draw this rank's sequences of all steps, (steps, rows, context + 1), as int16."""
+def local_batches(setting: Setting, session: Session, *, corrupt: bool = False) -> Tensor:
+    """Draw this rank's sequences of all steps, (steps, rows, context + 1), as int16.
+
+    Args:
+        setting: The point's.
+        session: The rank.
+        corrupt: From half of the run on, symbols are drawn at random instead.
+    """
     rows = range(session.rank, setting.batch_size, session.world_size)
-    return torch.stack([setting.batch(step, rows) for step in range(setting.steps)])
+    found = torch.stack([setting.batch(step, rows) for step in range(setting.steps)])
+    if corrupt:
+        bad = found[setting.steps // 2 :]
+        generator = torch.Generator().manual_seed(setting.data_seed)
+        bad.copy_(torch.randint(setting.corpus.vocabulary, bad.shape, generator=generator))
+    return found

@@ -54,7 +54,8 @@ def run_block(session: Session, block: Block) -> None:
         for case in block.cases:
             session.emit_failure(block, case, error)
         return
-    batches = local_batches(setting, session)
+    last = session.rank == session.world_size - 1
+    batches = local_batches(setting, session, corrupt=last and block.params["corrupt"] == "last-rank")
     held_out = torch.from_numpy(
         setting.corpus.held_out(
             session.draw_seed("held out", block.block), int(block.params["eval_batch"]), setting.context + 1

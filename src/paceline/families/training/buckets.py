@@ -36,7 +36,7 @@ class Bucket:
 
 def buckets(model: nn.Module, bucket_bytes: int, world_size: int) -> list[Bucket]:
     """Move a model's parameters into buckets."""
-    return [_bucket(group, world_size) for group in bucket_groups(model, bucket_bytes)]
+    return [make_bucket(group, world_size) for group in bucket_groups(model, bucket_bytes)]
 
 
 def bucket_groups(model: nn.Module, bucket_bytes: int) -> list[list[nn.Parameter]]:
@@ -53,7 +53,8 @@ def bucket_groups(model: nn.Module, bucket_bytes: int) -> list[list[nn.Parameter
     return groups
 
 
-def _bucket(parameters: list[nn.Parameter], world_size: int) -> Bucket:
+def make_bucket(parameters: list[nn.Parameter], world_size: int) -> Bucket:
+    """Move parameters into one vector, of which they become views."""
     with torch.no_grad():
         values = torch.cat([p.detach().reshape(-1) for p in parameters])
     start = 0

@@ -69,6 +69,13 @@ PARAMETERS: tuple[Parameter, ...] = (
         minimum=1.0,
     ),
     Parameter(
+        name="corrupt",
+        kind="choice",
+        doc="Whose data is bad: from half of the run on the last rank reads symbols drawn at random.",
+        default="nothing",
+        choices=("nothing", "last-rank"),
+    ),
+    Parameter(
         name="target_excess",
         kind="number",
         doc="Loss above the entropy rate that counts as the target (markov).",

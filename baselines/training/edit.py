@@ -1,0 +1,205 @@
+"""EDiT: local steps, then each layer is synchronised when the next forward needs it, and odd replicas weigh little.
+
+Cheng et al., "EDiT: A Local-SGD-Based Efficient Distributed Training Method for Large Language Models" (ICLR 2025),
+section 3: synchronisation layer by layer, and the penalty of pseudo-gradients.
+
+Algorithm (for each unit, a layer or the rest; φ: global weights, θ: a replica's; Gᵢ: norm of its Δᵢ = φ − θ):
+1. After H inner steps a unit waits until the next forward reaches it. While a unit's exchange travels, the unit before
+   it computes.
+2. A replica whose norm lies more than δ deviations above its own moving average is left out: Gᵢ = ∞. The average and
+   variance take in the others' norms, with a share of α; the first rounds only fill them.
+3. wᵢ = exp(−Gᵢ/T) / Σ exp(−Gⱼ/T). With all left out the unit goes back to φ.
+4. Δ ← Σ wᵢ·Δᵢ, shortened to at most a length of c; Nesterov's outer step on φ; θ ← φ.
+
+Cost of a round: a ring average of 4P bytes, and a number to each other rank for every unit. Memory: φ and m, 8P, the
+exchanges' vectors 4P, and rings' scratch.
+Differences: no sharding inside a node, which the paper combines with this (2-D mesh). Rounds of A-EDiT end by time;
+here a round is H steps for every rank. The exchange of a unit begins one unit ahead, not more.
+Limits: what is shipped is φ, which lags by one round until the forward after a round's end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.training.buckets import make_bucket
+from paceline.families.training.exchange import RingAverage, ring_cost
+from paceline.families.training.replica import Comm, Cost, Replica, Task
+from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
+from paceline.families.training.sharded import unit_groups, unit_sizes
+
+NUMBER_BYTES = 4
+
+
+@technique(
+    name="edit",
+    family="training",
+    implements=("data_parallel",),
+    summary="local steps, layers synchronised in the next forward, odd replicas penalised",
+    paper="edit",
+    options={
+        "sync_every": 20,
+        "outer_rate": 0.7,
+        "outer_momentum": 0.9,
+        "deviations": 3.0,
+        "average_share": 0.1,
+        "fill_rounds": 4,
+        "temperature": 1.0,
+        "longest": 10.0,
+    },
+    properties={"exact": False, "replicas": "identical"},
+)
+class Edit(Replica):
+    """Synchronise unit by unit while the next forward goes on."""
+
+    def __init__(
+        self,
+        task: Task,
+        comm: Comm,
+        sync_every: int = 20,
+        outer_rate: float = 0.7,
+        outer_momentum: float = 0.9,
+        deviations: float = 3.0,
+        average_share: float = 0.1,
+        fill_rounds: int = 4,
+        temperature: float = 1.0,
+        longest: float = 10.0,
+    ) -> None:
+        groups = list(unit_groups(task.model))
+        groups = [groups[-1], *groups[:-1]]  # in the order of forward: the embedding is part of the rest
+        self.units = [make_bucket(parameters, task.world_size) for _, parameters in groups]
+        super().__init__(task, comm)
+        self.sync_every, self.outer_rate, self.outer_momentum = sync_every, outer_rate, outer_momentum
+        self.deviations, self.average_share, self.fill_rounds = deviations, average_share, fill_rounds
+        self.temperature, self.longest = temperature, longest
+        self.slow = [self.keep(f"slow {i}", u.values.clone()) for i, u in enumerate(self.units)]
+        self.momentum = [self.keep(f"momentum {i}", torch.zeros_like(s)) for i, s in enumerate(self.slow)]
+        self.outer = [torch.empty_like(s) for s in self.slow]
+        self.rings = [RingAverage(comm, len(s), dtype=torch.float32, device=task.device) for s in self.slow]
+        count = len(self.units)
+        self.average = self.keep("average", torch.zeros(count, 2, dtype=torch.float64))
+        """Of this replica's norms: mean and variance."""
+        self.rounds = self.keep("rounds", torch.zeros(count, dtype=torch.int64))
+        self.waiting = self.keep("waiting", torch.zeros(count, dtype=torch.bool))
+        self.heard: list[float] = []
+        """Weights of all replicas in the exchange that is under way."""
+        for number, (module, _) in enumerate(groups):
+            module.register_forward_pre_hook(lambda *_, number=number: self._arrive(number))
+
+    def exchange_parameters(self, step: int) -> None:
+        """Let all units wait for their exchange when a round ends."""
+        if ends_round(step, self.sync_every, self.task.steps):
+            self.waiting.fill_(True)
+
+    def finish(self) -> None:
+        """Synchronise what still waits."""
+        for number in range(len(self.units)):
+            self._arrive(number)
+
+    def weights(self) -> list[Tensor]:
+        """Return the global weights."""
+        found: dict[int, Tensor] = {}
+        for unit, slow in zip(self.units, self.slow, strict=True):
+            at = 0
+            for p in unit.parameters:
+                found[id(p)] = slow[at : at + p.numel()].view(p.shape)
+                at += p.numel()
+        return [found[id(p)] for p in self.model.parameters()]
+
+    def _arrive(self, number: int) -> None:
+        """Complete a unit's exchange before it is used, and begin the next one's."""
+        if not self.waiting[number]:
+            return
+        if number == 0:
+            self._begin(0)
+        self._complete(number)
+        if number + 1 < len(self.units):
+            self._begin(number + 1)
+
+    def _begin(self, number: int) -> None:
+        """Agree on weights from the norms of all replicas, and start the weighted mean."""
+        unit, outer = self.units[number], self.outer[number]
+        torch.sub(self.slow[number], unit.values, out=outer)
+        own = float(outer.norm())
+        norms = self._gather(math.inf if self._is_odd(number, own) else own)
+        self.heard = penalty_weights(norms, self.temperature)
+        share = self.heard[self.comm.rank]
+        outer.mul_(share * self.comm.world_size) if share > 0 else outer.zero_()
+        self.rings[number].begin(outer)
+
+    def _complete(self, number: int) -> None:
+        """Take the outer step of a unit, or go back to the global weights when every replica is left out."""
+        self.rings[number].complete()
+        slow, outer = self.slow[number], self.outer[number]
+        if sum(self.heard) > 0:
+            length = float(outer.norm())
+            outer.mul_(min(self.longest / (length + 1e-12), 1.0))
+            rate, share = self.outer_rate, self.outer_momentum
+            nesterov_(slow, self.momentum[number], outer, rate=rate, momentum_share=share)
+        self.units[number].values.copy_(slow)
+        self.waiting[number] = False
+
+    def _is_odd(self, number: int, norm: float) -> bool:
+        """Judge a norm by the moving average of this replica's own, and let it take in one that is not odd."""
+        mean, variance = self.average[number].tolist()
+        known = int(self.rounds[number])
+        self.rounds[number] += 1
+        if not math.isfinite(norm):
+            return True
+        if known >= self.fill_rounds and norm - mean > self.deviations * math.sqrt(variance):
+            return True
+        share = max(self.average_share, 1 / (known + 1))
+        self.average[number, 0] = mean + share * (norm - mean)
+        self.average[number, 1] = (1 - share) * (variance + share * (norm - mean) ** 2)
+        return False
+
+    def _gather(self, own: float) -> list[float]:
+        rank, size = self.comm.rank, self.comm.world_size
+        found = torch.full((size,), own, dtype=torch.float32)
+        others = [(rank + shift) % size for shift in range(1, size)]
+        self.comm.start(
+            sends=[(found[rank : rank + 1].clone(), peer) for peer in others],
+            receives=[(found[peer : peer + 1], peer) for peer in others],
+        ).wait()
+        return [float(v) for v in found]
+
+
+def penalty_weights(norms: Sequence[float], temperature: float) -> list[float]:
+    """Return exp(−G/T) of every replica's norm, normalised; all zero when every norm is infinite."""
+    least = min(norms)
+    if math.isinf(least):
+        return [0.0] * len(norms)
+    shares = [math.exp(-(g - least) / temperature) for g in norms]
+    return [share / sum(shares) for share in shares]
+
+
+def cost(
+    task: Task,
+    sync_every: int = 20,
+    outer_rate: float = 0.7,
+    outer_momentum: float = 0.9,
+    deviations: float = 3.0,
+    average_share: float = 0.1,
+    fill_rounds: int = 4,
+    temperature: float = 1.0,
+    longest: float = 10.0,
+) -> Cost:
+    """Return the header's formula for all rounds; in the last one's step nothing but its own exchange may be sent."""
+    n, sizes = task.world_size, unit_sizes(task.model)
+    if n == 1:
+        return Cost(sent_bytes=0, peak_bytes=0, messages=0)
+    rings = [ring_cost(size, n) for size in sizes]
+    sent = sum(r[0] for r in rings) + len(sizes) * (n - 1) * NUMBER_BYTES
+    messages = sum(r[1] for r in rings) + len(sizes) * (n - 1)
+    rounds = num_rounds(sync_every, task.steps)
+    last = task.steps % sync_every == 1  # two rounds' exchanges meet in the last step
+    return Cost(
+        sent_bytes=rounds * sent,
+        peak_bytes=sent * (2 if last and rounds > 1 else 1),
+        messages=rounds * messages,
+    )
