@@ -175,6 +175,8 @@ class Family:
     """Why a technique cannot run a point beyond ``Requirements``, or None."""
     derived: tuple[DerivedMetric, ...] = ()
     curves: tuple[CurveSpec, ...] = ()
+    swept: tuple[str, ...] = ()
+    """Metrics that a board draws over its sweep beside the primary one."""
     frontiers: tuple[FrontierSpec, ...] = ()
     splits: tuple[SplitSpec, ...] = ()
     isolated: bool = False

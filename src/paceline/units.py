@@ -134,12 +134,12 @@ def format_duration(seconds: float) -> str:
 
 
 def format_quantity(value: float, unit: str) -> str:
-    """Write a value of a base unit for people: ``s``, ``B`` and ``B/s`` are scaled, the rest get digits."""
+    """Write a value of a base unit for people: ``s``, ``B`` and rates are scaled, the rest get digits."""
     if unit == "s":
         return format_duration(value)
     if unit == "B":
         return format_size(value)
-    if unit in ("B/s", "FLOP/s", "token", "token/s", "Hz"):
+    if unit in ("B/s", "bit/s", "FLOP/s", "token", "token/s", "Hz"):
         for scale, prefix in _DECIMAL:
             if abs(value) >= scale:
                 return f"{_digits(value / scale)} {prefix}{unit}"

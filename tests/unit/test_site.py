@@ -20,7 +20,7 @@ from paceline.compare import compare_points, points_of
 from paceline.errors import UserError
 from paceline.papers import load_papers
 from paceline.record import Measurement, MetricId, Run
-from paceline.report import charts
+from paceline.report import charts, sweeps
 from paceline.report.boards import select
 from paceline.report.html import page_of_tables
 from paceline.report.site import MARKER, SiteInput, render_site, write_site
@@ -530,3 +530,44 @@ def test_names_of_near_dots_do_not_cover_each_other() -> None:
     for i, (x, y) in enumerate(labels):
         for other_x, other_y in labels[i + 1 :]:
             assert abs(x - other_x) >= width or abs(y - other_y) >= 14
+
+
+LINKS = {"1gbit": 125e6, "100mbit": 12.5e6, "20mbit": 2.5e6}
+
+
+def over_links(ratios: dict[str, float]) -> RunRecord:
+    """Return a record of native and ring behind three links; ring takes the stated multiple of native's time."""
+    offered = {name: {"rate_bytes_per_s": rate, "delay_s": 0.0} for name, rate in LINKS.items()}
+    run = run_line(1, runner={"name": "netns-cpu", "links": offered})
+    lines = []
+    for name, rate in LINKS.items():
+        for launch in range(5):
+            for label in ("native", "ring"):
+                time_s = 1e3 / rate * (ratios[name] if label == "ring" else 1.0) * (1 + 0.001 * launch)
+                changes = {
+                    "samples": [time_s] * 7,
+                    "value": time_s,
+                    "block": f"block-{name}",
+                    "params": {"op": "all_reduce", "size_bytes": 4096, "ranks": 2, "link": name},
+                }
+                lines.append(measurement(run, label, 4096, launch, **changes))
+    return RunRecord(path=Path("links.jsonl"), run=run, measurements=tuple(lines), events=(), sealed=True)
+
+
+def test_a_sweep_over_links_is_drawn_by_their_rates_with_the_crossing() -> None:
+    files = render(over_links({"1gbit": 2.0, "100mbit": 2.0, "20mbit": 0.5}))
+    (text,) = [t for name, t in files.items() if name.startswith("boards/")]
+    assert "rate of each rank" in text
+    (row,) = [r for r in Page(text).rows if len(r) == 7 and r[:2] == ["ring", "latency"]]
+    assert row[3:] == ["worse", "44.7 Mbit/s", "20 Mbit/s … 100 Mbit/s", "yes"]
+
+
+def test_lines_that_do_not_cross_have_no_crossing_point() -> None:
+    files = render(over_links({"1gbit": 2.0, "100mbit": 1.5, "20mbit": 1.1}))
+    (text,) = [t for name, t in files.items() if name.startswith("boards/")]
+    assert "Crossing points" not in text
+
+
+def test_a_crossing_lies_on_straight_lines_in_logarithms() -> None:
+    assert sweeps.crossing(1.0, 0.5, 100.0, 2.0) == pytest.approx(10.0)
+    assert sweeps.crossing(2.0, 1.0, 8.0, 3.0) == pytest.approx(2.0)

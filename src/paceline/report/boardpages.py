@@ -13,17 +13,14 @@ from markupsafe import Markup
 from paceline.compare import Comparison, Point
 from paceline.family import load_family
 from paceline.report import charts
-from paceline.report.boards import Board
 from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid, verdict_class
 from paceline.report.tables import (
     ABSENT,
     board_table,
     format_param,
     primary_metric,
-    varying_params,
 )
 from paceline.stats import Estimate, estimate_value
-from paceline.units import format_quantity
 
 MAX_SPAN = 32.0
 """The interval glyphs end at this ratio; what lies beyond is drawn at their edge."""
@@ -139,65 +136,6 @@ def point_name(point: Point, keys: Sequence[str]) -> str:
     """Name a point by the parameters that tell it apart."""
     shown = keys or [k for k in ("size_bytes", "dtype", "ranks") if k in point.params]
     return ", ".join(f"{k} {format_param(k, point.params.get(k))}" for k in shown) or "the only point"
-
-
-def sweeps(board: Board) -> list[Chart]:
-    """Return charts of the primary metric over the size, or over another number that varies: one for each rest."""
-    points = [p for p in board.points if p.cells]
-    if not points:
-        return []
-    metric = primary_metric(points)
-    keys = varying_params(points)
-    swept = _swept_parameter(points, keys)
-    if swept is None:
-        return []
-    names = sorted({label for p in points for label in p.labels})
-    colour = charts.colours(names, points[0].baseline)
-    others = [k for k in keys if k != swept]
-    groups: dict[str, list[Point]] = {}
-    for point in points:
-        rest = ", ".join(f"{k} {format_param(k, point.params.get(k))}" for k in others)
-        groups.setdefault(rest, []).append(point)
-    found = []
-    for rest, group in groups.items():
-        series = [s for name in names if (s := _series(group, name, metric, swept, colour[name]))]
-        if not series or len({x for s in series for x, *_ in s.points}) < 2:
-            continue
-        unit = next(
-            p.cells[(s.name, metric)].unit for s in series for p in group if (s.name, metric) in p.cells
-        )
-        title = f"{metric} over {swept}" + (f" · {rest}" if rest else "")
-        graphic = charts.sweep_chart(
-            series,
-            title=f"{title}: value and 95 % interval of each technique",
-            x_name=swept,
-            y_name=metric,
-            x_format=lambda v: format_param(swept, int(v) if v == int(v) else v),
-            y_format=lambda v, unit=unit: format_quantity(v, unit),  # type: ignore[misc]
-            binary=unit == "B",
-        )
-        found.append(Chart(title=title, graphic=graphic))
-    return found
-
-
-def _swept_parameter(points: Sequence[Point], keys: Sequence[str]) -> str | None:
-    for key in keys:
-        values = [p.params.get(key) for p in points]
-        numbers = {v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and v > 0}
-        if len(numbers) >= (2 if key == "size_bytes" else 3) and len(numbers) == len(set(values)):
-            return key
-    return None
-
-
-def _series(points: Sequence[Point], label: str, metric: str, swept: str, colour: str) -> charts.Swept | None:
-    places = []
-    for point in points:
-        cell = point.cells.get((label, metric))
-        if cell is not None:
-            e = estimate(point, label, metric)
-            if e.value > 0 and math.isfinite(e.value):
-                places.append((float(point.params[swept]), e.value, e.low, e.high))
-    return charts.Swept(name=label, colour=colour, points=tuple(sorted(places))) if places else None
 
 
 def estimate(point: Point, label: str, metric: str) -> Estimate:

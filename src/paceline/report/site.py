@@ -19,7 +19,7 @@ from paceline.compare import GRADES, Comparison, compare_points, points_of
 from paceline.errors import UserError
 from paceline.record import STATUSES
 from paceline.report import boardpages as pages
-from paceline.report import curves, pointpages, tradeoffs
+from paceline.report import curves, pointpages, sweeps, tradeoffs
 from paceline.report import runpages as runs
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, unusable
 from paceline.report.html import STYLE, Grid, environment, style_sheet, verdict_class
@@ -145,7 +145,8 @@ class _Site:
             "board.html",
             root="../",
             view=self.view(board, "../"),
-            charts=pages.sweeps(board),
+            charts=sweeps.sweep_charts(board),
+            crossings=sweeps.crossing_grid(board, self.of(board)),
             claims=self.claim_grid(claims),
         )
 

@@ -138,6 +138,7 @@ FAMILY = Family(
         CurveSpec(quantity="excess_loss", unit="nat", over=CURVE_AXES),
         CurveSpec(quantity="eval_loss", unit="nat", over=CURVE_AXES),
     ),
+    swept=("time_to_target",),
     frontiers=(
         FrontierSpec(across="wire_bytes", up="excess_loss"),
         FrontierSpec(across="kernel_bytes_total", up="excess_loss"),

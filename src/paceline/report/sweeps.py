@@ -1,0 +1,187 @@
+"""Sweeps of a board: a metric over a size, another number or the rate of links, and where techniques overtake."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+from paceline.compare import Comparison, Point
+from paceline.family import load_family
+from paceline.report import charts
+from paceline.report.boardpages import Chart, estimate
+from paceline.report.boards import Board
+from paceline.report.html import Grid, rows_grid
+from paceline.report.tables import ABSENT, format_param, primary_metric, varying_params
+from paceline.units import format_quantity
+
+LINK = "link"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Points of a board that differ in one parameter alone."""
+
+    swept: str
+    rest: str
+    """What they have in common, in words; empty when it is nothing."""
+    points: tuple[Point, ...]
+    """By the place on the sweep."""
+
+
+def sweeps_of(board: Board) -> list[Sweep]:
+    """Cut a board's points into sweeps over the parameter with most numbers, or over the rate of links."""
+    points = [p for p in board.points if p.cells]
+    keys = varying_params(points) if points else []
+    swept = _swept_parameter(points, keys)
+    if swept is None:
+        return []
+    others = [k for k in keys if k != swept]
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        rest = ", ".join(f"{k} {format_param(k, point.params.get(k))}" for k in others)
+        groups.setdefault(rest, []).append(point)
+    found = []
+    for rest, group in groups.items():
+        placed = sorted(
+            (p for p in group if place(p, swept) is not None), key=lambda p: place(p, swept) or 0.0
+        )
+        if len({place(p, swept) for p in placed}) >= 2:
+            found.append(Sweep(swept=swept, rest=rest, points=tuple(placed)))
+    return found
+
+
+def sweep_charts(board: Board) -> list[Chart]:
+    """Return charts of the primary metric, and of those that the family wants drawn, one for each sweep."""
+    swept = sweeps_of(board)
+    if not swept:
+        return []
+    names = sorted({label for p in board.points for label in p.labels})
+    colour = charts.colours(names, board.points[0].baseline)
+    found = []
+    for metric in _metrics(board):
+        for sweep in swept:
+            series = [s for name in names if (s := _series(sweep, name, metric, colour[name]))]
+            if series and len({x for s in series for x, *_ in s.points}) >= 2:
+                found.append(_chart(sweep, metric, series))
+    return found
+
+
+def crossing_grid(board: Board, comparisons: Sequence[Comparison]) -> Grid:
+    """Return where along the sweeps a technique overtakes the baseline, or is overtaken.
+
+    The place is interpolated between two neighbouring points of a sweep, in logarithms of place and ratio. It is
+    ``decided`` when the ratio's interval is on one side of 1 at one point and on the other at the next.
+    """
+    effects = {(id(c.point), c.label, c.metric): c for c in comparisons if c.kind == "ratio"}
+    rows = []
+    for metric in _metrics(board):
+        lower = load_family(board.family).metric(metric).better == "lower"
+        for sweep in sweeps_of(board):
+            for label in sorted({label for p in sweep.points for label in p.labels}):
+                course = [
+                    (x, effects[(id(p), label, metric)])
+                    for p in sweep.points
+                    if (id(p), label, metric) in effects and (x := place(p, sweep.swept)) is not None
+                ]
+                rows += [
+                    [label, metric, sweep.rest or ABSENT, *row]
+                    for row in _crossings(sweep.swept, course, lower=lower)
+                ]
+    rows.sort(key=lambda row: row[-1] == "no")
+    headers = ("technique", "metric", "at", "beyond it", "crossing", "between", "decided")
+    return rows_grid("where techniques cross the baseline", headers, rows)
+
+
+def _crossings(swept: str, course: Sequence[tuple[float, Comparison]], *, lower: bool) -> Iterator[list[str]]:
+    for (x0, c0), (x1, c1) in pairwise(course):
+        r0, r1 = c0.effect.value, c1.effect.value
+        if min(r0, r1) > 0 and (r0 < 1) != (r1 < 1):
+            yield [
+                "better" if (r1 < 1) == lower else "worse",
+                _place_text(swept, crossing(x0, r0, x1, r1)),
+                f"{_place_text(swept, x0)} … {_place_text(swept, x1)}",
+                "yes" if _decided(c0) and _decided(c1) else "no",
+            ]
+
+
+def crossing(x0: float, r0: float, x1: float, r1: float) -> float:
+    """Return where a ratio is 1 between two places, on straight lines in logarithms."""
+    share = math.log(r0) / (math.log(r0) - math.log(r1))
+    return math.exp(math.log(x0) + share * (math.log(x1) - math.log(x0)))
+
+
+def place(point: Point, key: str) -> float | None:
+    """Return a point's place on a sweep: the number itself, or the rate of its link in bytes per second."""
+    value = point.params.get(key)
+    if key == LINK:
+        link = (point.run.runner.get("links") or {}).get(value) or {}
+        rate = link.get("rate_bytes_per_s")
+        return float(rate) if rate else None
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return float(value)
+    return None
+
+
+def _metrics(board: Board) -> list[str]:
+    """Return the metrics that are drawn over sweeps: the primary one, and those that the family wants."""
+    points = [p for p in board.points if p.cells]
+    if not points:
+        return []
+    return list(dict.fromkeys([primary_metric(points), *load_family(board.family).swept]))
+
+
+def _decided(c: Comparison) -> bool:
+    low, high = c.effect.low, c.effect.high
+    return low is not None and high is not None and not low <= 1 <= high
+
+
+def _swept_parameter(points: Sequence[Point], keys: Sequence[str]) -> str | None:
+    for key in keys:
+        values = [p.params.get(key) for p in points]
+        places = {x for p in points if (x := place(p, key)) is not None}
+        enough = 2 if key in ("size_bytes", LINK) else 3
+        if len(places) >= enough and (key == LINK or len(places) == len(set(values))):
+            return key
+    return None
+
+
+def _series(sweep: Sweep, label: str, metric: str, colour: str) -> charts.Swept | None:
+    places = []
+    for point in sweep.points:
+        x = place(point, sweep.swept)
+        if x is not None and (label, metric) in point.cells:
+            e = estimate(point, label, metric)
+            if e.value > 0 and math.isfinite(e.value):
+                places.append((x, e.value, e.low, e.high))
+    return charts.Swept(name=label, colour=colour, points=tuple(places)) if places else None
+
+
+def _chart(sweep: Sweep, metric: str, series: Sequence[charts.Swept]) -> Chart:
+    unit = next(
+        p.cells[(s.name, metric)].unit for s in series for p in sweep.points if (s.name, metric) in p.cells
+    )
+    title = f"{metric} over {sweep.swept}" + (f" · {sweep.rest}" if sweep.rest else "")
+    graphic = charts.sweep_chart(
+        series,
+        title=f"{title}: value and 95 % interval of each technique",
+        x_name="rate of each rank's link" if sweep.swept == LINK else sweep.swept,
+        y_name=metric,
+        x_format=partial(_place_text, sweep.swept),
+        y_format=partial(_text, unit),
+        binary=unit == "B",
+    )
+    return Chart(title=title, graphic=graphic)
+
+
+def _place_text(swept: str, value: float) -> str:
+    if swept == LINK:
+        return format_quantity(value * 8, "bit/s")
+    whole = swept.endswith("_bytes") or value >= 100 or value == round(value)
+    return format_param(swept, round(value) if whole else float(f"{value:.3g}"))
+
+
+def _text(unit: str, value: float) -> str:
+    return format_quantity(value, unit)
