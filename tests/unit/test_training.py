@@ -140,7 +140,7 @@ def test_the_standard_library_is_at_hand() -> None:
 
 
 def test_a_folder_without_data_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CaseError, match=r"holds 0 bytes in 0 files"):
+    with pytest.raises(CaseError, match=r"0 files, has 0 bytes to train and 0 to judge"):
         corpus.load(f"bytes:{tmp_path / 'gone'}")
 
 

@@ -1,4 +1,4 @@
-"""What models are trained on: a synthetic language whose entropy rate is known, or bytes of files.
+"""What models are trained on: a synthetic language whose entropy rate is known, or bytes of files or of a dataset.
 
 A corpus draws the sequences of a step from a seed and the step's number alone, so that every technique and every
 number of ranks sees the same global batches in the same order.
@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.families.training import hub
 from paceline.families.training.spec import BYTE_VALUES, VOCABULARY
 from paceline.worker.session import CaseError
 
@@ -26,6 +27,7 @@ TRIPLE_STRENGTH = 1.0
 HELD_OUT_SHARE = 10
 """One file in this many is held out."""
 MAX_BYTES = 64 << 20
+LEAST_BYTES = 1 << 16
 STATIONARY_ROUNDS = 500
 
 Sequences = NDArray[np.int64]
@@ -168,21 +170,45 @@ def file_bytes(folder: str | None) -> Bytes:
         total += len(data)
         if total >= MAX_BYTES:
             break
-    train, kept = (np.frombuffer(b"".join(found), dtype=np.uint8) for found in parts)
-    if min(len(train), len(kept)) < 1 << 16:
-        raise CaseError(
-            "invalid",
-            f"data: {root} holds {total} bytes in {len(paths)} files; it takes 64 KiB each to train and judge",
-        )
-    digest = hashlib.sha256(train.tobytes())
-    digest.update(kept.tobytes())
+    return _bytes(b"".join(parts[0]), b"".join(parts[1]), f"{root}, {len(paths)} files,")
+
+
+@lru_cache(maxsize=2)
+def hub_bytes(name: str) -> Bytes:
+    """Read a dataset's training split, every tenth row held out, up to 64 MiB.
+
+    Raises:
+        CaseError: ``invalid``: it cannot be read, or holds too little.
+    """
+    try:
+        train, kept = hub.cached(name)
+    except hub.HubError as error:
+        raise CaseError("invalid", f"data: {error}") from error
+    return _bytes(train, kept, name)
+
+
+def _bytes(train: bytes, kept: bytes, name: str) -> Bytes:
+    if min(len(train), len(kept)) < LEAST_BYTES:
+        text = f"data: {name} has {len(train)} bytes to train and {len(kept)} to judge; 64 KiB of each are needed"
+        raise CaseError("invalid", text)
+    digest = hashlib.sha256(train)
+    digest.update(kept)
     return Bytes(
-        vocabulary=BYTE_VALUES, entropy_rate=None, fingerprint=digest.hexdigest(), text=train, kept=kept
+        vocabulary=BYTE_VALUES,
+        entropy_rate=None,
+        fingerprint=digest.hexdigest(),
+        text=np.frombuffer(train, dtype=np.uint8),
+        kept=np.frombuffer(kept, dtype=np.uint8),
     )
 
 
 def load(data: str) -> Corpus:
-    """Return the corpus that a point names."""
-    if data == "markov":
+    """Return the corpus that a point names: markov, bytes, bytes:PATH, hf:NAME@REVISION or hf:FOLDER.
+
+    Raises:
+        CaseError: ``invalid``: its text cannot be read, or is too short.
+    """
+    kind, _, name = data.partition(":")
+    if kind == "markov":
         return markov()
-    return file_bytes(data.partition(":")[2] or None)
+    return hub_bytes(name) if kind == "hf" else file_bytes(name or None)

@@ -20,7 +20,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="data",
         kind="text",
         doc="markov: a seeded synthetic language of known entropy rate; bytes: the running Python's standard "
-        "library, byte by byte; bytes:PATH: files below a path.",
+        "library, byte by byte; bytes:PATH: files below a path; hf:NAME@REVISION: the training split of a dataset of "
+        "the hub; hf:FOLDER: of a local folder in one of its formats.",
         default="markov",
     ),
     Parameter(name="ranks", kind="count", doc="Number of ranks.", default=2, minimum=1),
@@ -103,8 +104,10 @@ def check(params: Params) -> list[str]:
     if steps < _int(params, "evaluations"):
         problems.append(f"{params['evaluations']} evaluations do not fit into {steps} steps")
     data = str(params["data"])
-    if data not in ("markov", "bytes") and not data.startswith("bytes:"):
-        problems.append(f"data '{data}' is not one of: markov, bytes, bytes:PATH")
+    if data not in ("markov", "bytes") and not data.startswith(("bytes:", "hf:")):
+        problems.append(
+            f"data '{data}' is not one of: markov, bytes, bytes:PATH, hf:NAME@REVISION, hf:FOLDER"
+        )
     if params["target_excess"] is not None and data != "markov":
         problems.append("target_excess needs data with a known entropy rate: markov")
     return problems

@@ -1,0 +1,105 @@
+"""Data of the hub, from local folders and without a network; the library reads in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from paceline.families.training import corpus, hub
+from paceline.worker.session import CaseError
+
+ROWS = 12_000
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PACELINE_DATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    corpus.hub_bytes.cache_clear()
+
+
+def folder_of(tmp_path: Path, rows: list[dict[str, str | int]]) -> Path:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def rows_of_text(column: str = "text") -> list[dict[str, str | int]]:
+    return [
+        {column: f"row {i} says something that is long enough to learn from, {i * i}"} for i in range(ROWS)
+    ]
+
+
+def test_rows_of_a_folder_become_bytes_with_every_tenth_held_out(tmp_path: Path) -> None:
+    rows = rows_of_text()
+    found = corpus.load(f"hf:{folder_of(tmp_path, rows)}")
+    assert isinstance(found, corpus.Bytes)
+    texts = [str(row["text"]).encode() + hub.SEPARATOR for row in rows]
+    assert found.kept.tobytes() == b"".join(texts[::10])
+    assert found.text.tobytes() == b"".join(t for i, t in enumerate(texts) if i % 10)
+    assert found.train(1, 0, range(4), 4, 33).shape == (4, 33)
+    assert "datasets" not in sys.modules  # a rank keeps to torch and numpy
+
+
+def test_the_second_time_neither_the_library_nor_the_rows_are_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_of(tmp_path, rows_of_text())
+    first = hub.cached(str(folder))
+
+    def never(*_: object) -> None:
+        raise AssertionError("it was read again")
+
+    monkeypatch.setattr(hub, "_fetch", never)
+    assert hub.cached(str(folder)) == first
+    (folder / "train.jsonl").write_text('{"text": "other"}\n')
+    with pytest.raises(AssertionError, match="read again"):
+        hub.cached(str(folder))
+
+
+def test_the_only_column_of_text_is_the_text(tmp_path: Path) -> None:
+    rows: list[dict[str, str | int]] = [{**row, "number": i} for i, row in enumerate(rows_of_text("story"))]
+    train, _ = hub.cached(str(folder_of(tmp_path, rows)))
+    assert train.startswith(b"row 1 says")
+
+
+def test_columns_that_could_all_be_the_text_are_named(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, [{"question": "a", "answer": "b"}])
+    with pytest.raises(
+        CaseError, match=r"no column 'text', and not one column of text but .*answer.*question"
+    ):
+        corpus.load(f"hf:{folder}")
+    assert not [p for p in (tmp_path / "cache").iterdir() if p.name.startswith(".making")]
+
+
+def test_a_dataset_of_the_hub_needs_a_revision() -> None:
+    with pytest.raises(
+        CaseError, match=r"'someone/stories' is no folder here and names no revision; expected hf:NAME@"
+    ):
+        corpus.load("hf:someone/stories")
+
+
+def test_a_missing_network_is_a_clear_message() -> None:
+    with pytest.raises(
+        CaseError, match=r"'someone/stories' could not be read: .*; without a network give a local folder"
+    ):
+        corpus.load("hf:someone/stories@0123456789abcdef")
+
+
+def test_too_little_text_is_told(tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match=r"64 KiB of each are needed"):
+        corpus.load(f"hf:{folder_of(tmp_path, rows_of_text()[:5])}")
+
+
+def test_a_missing_library_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> object:
+        raise ImportError(name)
+
+    monkeypatch.setattr(hub.importlib, "import_module", missing)
+    with pytest.raises(hub.HubError, match=r"pip install 'paceline\[hf\]'"):
+        list(hub.texts("someone/stories", "main"))
