@@ -481,3 +481,12 @@ def test_bad_data_begins_half_way_and_on_one_rank_alone() -> None:
     assert not torch.equal(clean[4:], bad[4:])
     assert int(bad.min()) >= 0
     assert int(bad.max()) < 64
+
+
+def test_operations_of_a_rank_follow_from_the_time_of_a_token() -> None:
+    (derived,) = [d for d in FAMILY.derived if d.name == "model_flops_per_rank"]
+    params: dict[str, Any] = {"size": "tiny", "data": "markov", "context": 64, "ranks": 2}
+    weights = 12 * 4 * 80**2 + 64 * 80
+    operations = 6 * weights + 6 * 4 * 64 * 80
+    assert derived.compute(params, 1e-3) == pytest.approx(operations / 1e-3 / 2)
+    assert derived.compute(params, 0.0) is None

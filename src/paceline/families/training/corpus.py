@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.families.training import hub
-from paceline.families.training.spec import BYTE_VALUES, VOCABULARY
+from paceline.families.training.sizes import BYTE_VALUES, VOCABULARY
 from paceline.worker.session import CaseError
 
 LANGUAGE_SEED = 20260

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.families.training.sizes import SIZES, vocabulary
 from paceline.family import DerivedMetric, Metric, Params
 
 _STEP = {
@@ -182,6 +183,16 @@ def _bytes_per_token(params: Params, sent: float) -> float | None:
     return sent / (batch * context)
 
 
+def _model_flops(params: Params, seconds: float) -> float | None:
+    context, ranks = params["context"], params["ranks"]
+    assert isinstance(context, int)
+    assert isinstance(ranks, int)
+    if seconds <= 0:
+        return None
+    symbols = vocabulary(str(params["data"]))
+    return SIZES[str(params["size"])].flops_per_token(symbols, context) / seconds / ranks
+
+
 DERIVED: tuple[DerivedMetric, ...] = (
     DerivedMetric(
         name="tokens_per_s", unit="token/s", source="token_s", formula="1 / token_s", compute=_tokens_per_s
@@ -192,5 +203,12 @@ DERIVED: tuple[DerivedMetric, ...] = (
         source="wire_bytes",
         formula="wire_bytes / (batch × context)",
         compute=_bytes_per_token,
+    ),
+    DerivedMetric(
+        name="model_flops_per_rank",
+        unit="FLOP/s",
+        source="token_s",
+        formula="operations of a token's forward and backward / token_s / ranks",
+        compute=_model_flops,
     ),
 )

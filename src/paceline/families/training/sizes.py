@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+VOCABULARY = 64
+"""Symbols of the synthetic language."""
+BYTE_VALUES = 256
+
+
+def vocabulary(data: str) -> int:
+    """Return the number of symbols of a data source."""
+    return VOCABULARY if data == "markov" else BYTE_VALUES
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:

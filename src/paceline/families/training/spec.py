@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from paceline.families.training.metric_specs import DERIVED, METRICS
-from paceline.families.training.sizes import SIZES
+from paceline.families.training.sizes import SIZES, vocabulary
 from paceline.family import CurveSpec, Family, FrontierSpec, Parameter, Params, SplitSpec
 
 OPERATIONS = ("data_parallel",)
 OPTIMIZERS = ("adamw", "sgd")
-VOCABULARY = 64
-"""Symbols of the synthetic language."""
-BYTE_VALUES = 256
 CURVE_AXES = (("tokens", "token"), ("seconds", "s"), ("bytes", "B"))
 
 PARAMETERS: tuple[Parameter, ...] = (
@@ -84,11 +81,6 @@ PARAMETERS: tuple[Parameter, ...] = (
         minimum=0.0,
     ),
 )
-
-
-def vocabulary(data: str) -> int:
-    """Return the number of symbols of a data source."""
-    return VOCABULARY if data == "markov" else BYTE_VALUES
 
 
 def check(params: Params) -> list[str]:
