@@ -25,6 +25,7 @@ EXPECTED = {
     "rounds-gradients": ("incorrect", r"step 1.*: .* of the way beside one process"),
     "asks-the-seed": ("incorrect", r"step 1.*: .* of the way beside one process"),
     "averages-in-weights": ("refused", r"it sent messages when asked for its weights"),
+    "guesses-drift": ("incorrect", r"step 1: (loss|gradient)_\w+ is [\d.]+, and not 0\.\d+"),
     "averages-in-shares": ("refused", r"its ranks' shares overlap, or leave gaps"),
     "trains-in-weights": ("refused", r"it changed its model when asked for its weights"),
     "begins-elsewhere": ("refused", r"it changed the weights before the first step"),

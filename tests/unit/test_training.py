@@ -460,12 +460,12 @@ class OfRanks:
         self.rank, self.world_size = rank, world_size
 
 
-def test_bad_data_begins_half_way_and_on_one_rank_alone() -> None:
-    setting = Setting(
+def make_setting() -> Setting:
+    return Setting(
         corpus=corpus.load("markov"),
         size="nano",
         context=CONTEXT,
-        batch_size=4,
+        batch_size=8,
         steps=8,
         optimizer="sgd",
         peak_rate=0.1,
@@ -475,6 +475,30 @@ def test_bad_data_begins_half_way_and_on_one_rank_alone() -> None:
         data_seed=2,
         shared_seed=3,
     )
+
+
+def test_ranks_read_alike_as_much_as_they_are_told() -> None:
+    setting = make_setting()
+    sessions: list[Any] = [OfRanks(0, 2), OfRanks(1, 2)]
+    for alike, rows in ((0.0, 0), (0.5, 2), (1.0, 4)):
+        first, second = (local_batches(setting, session, alike=alike) for session in sessions)
+        same = (first == second).all(dim=2).all(dim=0)
+        assert same.tolist() == [True] * rows + [False] * (4 - rows)
+
+
+def test_gradients_of_ranks_are_compared() -> None:
+    same = torch.tensor([3.0, 4.0])
+    found = oracle.dispersion([1.0, 3.0], [same, same * 3])
+    assert found["loss_dispersion"] == pytest.approx(1.0)
+    assert found["gradient_norm_dispersion"] == pytest.approx(0.5)
+    assert found["gradient_cosine"] == pytest.approx(1.0)
+    apart = oracle.dispersion([1.0, 1.0], [torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])])
+    assert apart["gradient_cosine"] == 0
+    assert apart["loss_dispersion"] == apart["gradient_norm_dispersion"] == 0
+
+
+def test_bad_data_begins_half_way_and_on_one_rank_alone() -> None:
+    setting = make_setting()
     session: Any = OfRanks(1, 2)
     clean, bad = local_batches(setting, session), local_batches(setting, session, corrupt=True)
     assert torch.equal(clean[:4], bad[:4])

@@ -103,6 +103,10 @@ class Trained:
     around_bytes: float = 0.0
     """What its interface for the harness's messages has sent meanwhile."""
     state: dict[str, float] = field(default_factory=dict)
+    losses: list[float] = field(default_factory=list)
+    """This rank's loss in every step."""
+    diagnoses: dict[str, list[float]] = field(default_factory=dict)
+    """What the technique found out about every step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,6 +364,11 @@ class Loop:
         for part, spent in enumerate(spans):
             self._parts[part] += spent
         self._losses.append(loss)
+        with self.seat.watch():
+            found = replica.diagnosis()
+        for name, value in found.items():
+            self.trained.diagnoses.setdefault(name, []).append(float(value))
+        self._excluded_ns += _clock_ns() - ended
 
     def _count_memory(self) -> None:
         counting = _clock_ns()
@@ -369,6 +378,7 @@ class Loop:
 
     def _close_window(self, elapsed_ns: int, split: dict[str, float]) -> None:
         losses = torch.stack([x.reshape(()) for x in self._losses]).double()
+        self.trained.losses += losses.tolist()
         communicate = split.get("communicate", 0.0)
         row = [elapsed_ns * 1e-9, *(p * 1e-9 for p in self._parts), communicate, float(losses.mean())]
         self.trained.windows.append([*row, float(len(self._losses))])
@@ -405,16 +415,22 @@ class Loop:
         return read_counters(interface).tx_bytes
 
 
-def local_batches(setting: Setting, session: Session, *, corrupt: bool = False) -> Tensor:
+def local_batches(setting: Setting, session: Session, *, corrupt: bool = False, alike: float = 0.0) -> Tensor:
     """Draw this rank's sequences of all steps, (steps, rows, context + 1), as int16.
 
     Args:
         setting: The point's.
         session: The rank.
         corrupt: From half of the run on, symbols are drawn at random instead.
+        alike: Share of the sequences of a step in which all ranks read rank 0's.
     """
     rows = range(session.rank, setting.batch_size, session.world_size)
     found = torch.stack([setting.batch(step, rows) for step in range(setting.steps)])
+    shared = round(alike * len(rows))
+    if shared and session.rank:
+        first = range(0, setting.batch_size, session.world_size)
+        for step in range(setting.steps):
+            found[step, :shared] = setting.batch(step, first)[:shared]
     if corrupt:
         bad = found[setting.steps // 2 :]
         generator = torch.Generator().manual_seed(setting.data_seed)

@@ -55,7 +55,12 @@ def run_block(session: Session, block: Block) -> None:
             session.emit_failure(block, case, error)
         return
     last = session.rank == session.world_size - 1
-    batches = local_batches(setting, session, corrupt=last and block.params["corrupt"] == "last-rank")
+    batches = local_batches(
+        setting,
+        session,
+        corrupt=last and block.params["corrupt"] == "last-rank",
+        alike=float(block.params["alike"]),
+    )
     held_out = torch.from_numpy(
         setting.corpus.held_out(
             session.draw_seed("held out", block.block), int(block.params["eval_batch"]), setting.context + 1

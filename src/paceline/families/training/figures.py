@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+from statistics import fmean, pstdev
 from typing import Any
 
 from paceline.families.training.arm import PARTS, Setting, Trained
@@ -9,6 +11,8 @@ from paceline.worker.session import Block, Session
 
 ROW = ("seconds", *PARTS, "communicate_s", "loss", "steps")
 """What a window holds."""
+DIAGNOSED = ("gradient_norm_dispersion", "gradient_cosine")
+"""What a technique may find out about ranks; dispersion of losses is the harness's own."""
 
 
 class Figures:
@@ -79,6 +83,7 @@ class Figures:
             slowest = [max(rank[0][i] for rank in rows) for i in range(len(self.bare))]
             theirs = [s / (n * tokens) for s, n in zip(slowest, self._steps(), strict=True)]
             metrics["bare_token_s"] = {"samples": theirs}
+        metrics.update(self._drift())
         metrics.update(self._memory())
         metrics.update(self._bytes())
         metrics.update(self._target())
@@ -102,6 +107,19 @@ class Figures:
     def _mean(self, name: str) -> list[float]:
         column, size = ROW.index(name), len(self.windows)
         return [sum(rank[i][column] for rank in self.windows) / size for i in range(len(self.windows[0]))]
+
+    def _drift(self) -> dict[str, Any]:
+        """Return how far ranks' losses lie apart, and what the technique found out beside."""
+        trained, control = self.trained, self.session.control
+        steps = [int(n) for n in self._steps()]
+        found: dict[str, list[float]] = {}
+        if self.session.world_size > 1:
+            everyone = control.gather([trained.losses])
+            found["loss_dispersion"] = [pstdev(rank[0][i] for rank in everyone) for i in range(sum(steps))]
+        for name in DIAGNOSED:
+            if name in trained.diagnoses:
+                found[name] = trained.diagnoses[name]
+        return {name: {"samples": _window_means(values, steps)} for name, values in found.items()}
 
     def _memory(self) -> dict[str, Any]:
         kinds = list(self.trained.state)
@@ -149,6 +167,12 @@ class Figures:
             else:
                 metrics[name] = {"samples": [_at(values, where)]}
         return metrics
+
+
+def _window_means(values: list[float], steps: list[int]) -> list[float]:
+    """Return the mean of the values of each window's steps."""
+    ends = list(accumulate(steps))
+    return [fmean(values[end - n : end]) for end, n in zip(ends, steps, strict=True)]
 
 
 def crossing(values: list[float], target: float) -> float | None:

@@ -9,6 +9,7 @@ which its paper makes it so it equals synchronous training.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -50,6 +51,8 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> int:
         compared += _equals_serial(session, block, case, _plain(setting), " with plain SGD")
     else:
         _run(session, block, case, setting, steps=STEPS)
+    if info.properties.get("diagnoses"):
+        compared += _diagnoses(session, block, case, setting)
     if block.params["proof"] == "brief":
         return compared
     short = replace(setting, steps=PROOF_STEPS)
@@ -107,6 +110,38 @@ def _equals_serial(session: Session, block: Block, case: Case, setting: Setting,
             weight.copy_(own)
     seat.finish()
     return STEPS
+
+
+def _diagnoses(session: Session, block: Block, case: Case, setting: Setting) -> int:
+    """Compare what a technique finds out about ranks with one process that trains on each rank's share."""
+    seat = make_seat(session, block, case, setting)
+    serial = Replica(setting.task(rank=0, world_size=1), session.comm())
+    for step in range(STEPS):
+        for weight, own in zip(serial.weights(), seat.weights(), strict=True):
+            weight.copy_(own)
+        whole = setting.batch(step, range(setting.batch_size))
+        seat.step(whole[session.rank :: session.world_size], step)
+        losses, gradients = [], []
+        for rank in range(session.world_size):
+            own = whole[rank :: session.world_size].to(setting.device).long()
+            losses.append(float(serial.forward_backward(own)))
+            gradients.append(torch.cat([_gradient(p).reshape(-1) for p in serial.model.parameters()]))
+        with seat.watch():
+            said = dict(seat.replica.diagnosis())
+        problem = None
+        for name, true in oracle.dispersion(losses, gradients).items():
+            if not abs(said.get(name, math.nan) - true) <= oracle.DIAGNOSIS_TOLERANCE:
+                problem = f"step {step + 1}: {name} is {true:.4g}, and not {said.get(name)}"
+        found = session.control.first_problem(problem)
+        if found is not None:
+            raise CaseError("incorrect", found)
+    seat.finish()
+    return STEPS
+
+
+def _gradient(parameter: torch.nn.Parameter) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad.clone()
 
 
 def _run(

@@ -34,6 +34,12 @@ def _step_part(name: str, doc: str) -> Metric:
     return Metric(name=name, unit="s", better="lower", doc=doc, contract=_STEP, statistic="mean")
 
 
+_DIAGNOSED = {
+    "sample": "as the technique found it in each step, mean over a window",
+    "proof": "in the gate, beside the gradients of every rank's sequences computed by one process",
+}
+
+
 def _state(name: str, doc: str) -> Metric:
     return Metric(name=name, unit="B", better="lower", doc=doc, contract=_STATE, statistic="max")
 
@@ -151,6 +157,33 @@ METRICS: tuple[Metric, ...] = (
         doc="Largest distance of a replica's weights from the mean of all, over the mean's norm, after the last step.",
         contract={"norm": "Euclidean over all parameters, in float64"},
         statistic="max",
+        compared_by="difference",
+    ),
+    Metric(
+        name="loss_dispersion",
+        unit="nat",
+        better="lower",
+        doc="Standard deviation over ranks of their losses in a step; its samples are means over windows.",
+        contract={"sample": "as forward_backward returned them on every rank, compared by the harness"},
+        statistic="mean",
+        compared_by="difference",
+    ),
+    Metric(
+        name="gradient_norm_dispersion",
+        unit="ratio",
+        better="lower",
+        doc="Standard deviation over ranks of their gradients' norms before averaging, over their mean.",
+        contract=_DIAGNOSED,
+        statistic="mean",
+        compared_by="difference",
+    ),
+    Metric(
+        name="gradient_cosine",
+        unit="ratio",
+        better="higher",
+        doc="Mean cosine between the gradients of two ranks before averaging, weighted by their norms.",
+        contract=_DIAGNOSED,
+        statistic="mean",
         compared_by="difference",
     ),
     Metric(

@@ -21,6 +21,8 @@ beyond ``rounding_share``. Measured on nano, tiny and mini with 2 and 4 shares a
 2.5·10⁻⁶ (Adam) in float32; 1.7·10⁻⁴ and 4.9·10⁻⁴ or more with gradients in float16."""
 GRADIENT_NOISE = 1e-6
 """Error of an element of a gradient from the order of float32 sums, relative to its tensor's root mean square."""
+DIAGNOSIS_TOLERANCE = 2e-3
+"""Absolute error of a figure about ranks, which are all of the size of one."""
 CLOSE = 1e-5
 """Distance of two runs that differ in the order of sums alone, relative to their weights."""
 EVALUATION_ROWS = 32
@@ -90,6 +92,21 @@ def divergence(session: Session, weights: Sequence[Tensor]) -> float:
         mean /= session.world_size
     distance = float((vector - mean).norm()) / max(float(mean.norm()), 1e-300)
     return max(rank[0][0] for rank in session.control.gather([[distance]]))
+
+
+def dispersion(losses: Sequence[float], gradients: Sequence[Tensor]) -> dict[str, float]:
+    """Return how far ranks lie apart, from the loss and the gradient of each, (P,), in float64."""
+    norms = torch.stack([g.double().norm() for g in gradients])
+    dots = weights = 0.0
+    for i, g in enumerate(gradients):
+        for j in range(i):
+            dots += float(g.double() @ gradients[j].double())
+            weights += float(norms[i] * norms[j])
+    return {
+        "loss_dispersion": float(torch.tensor(losses, dtype=torch.float64).std(correction=0)),
+        "gradient_norm_dispersion": float(norms.std(correction=0) / norms.mean()),
+        "gradient_cosine": dots / weights if len(gradients) > 1 else 1.0,
+    }
 
 
 def rounding_share(optimizer: Optimizer, weights: Sequence[nn.Parameter], step: int) -> list[Tensor]:

@@ -11,13 +11,13 @@ Its module may define ``cost(task, **options) -> Cost | None``: the closed form 
 Properties in ``@technique``: ``exact`` (every step equals one process that trains on the whole batch), ``replicas``
 (``identical``: equal shipped weights on all ranks; ``apart``: they may differ), ``bitwise`` (False: a run taken up from
 a checkpoint is only close to one that was not interrupted), ``equals_ddp`` (optimiser and options under which it equals
-synchronous training)).
+synchronous training), ``diagnoses`` (``diagnosis`` returns figures, which are proved).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -163,6 +163,13 @@ class Replica:
     def weights(self) -> list[Tensor]:
         """Return the weights that would be shipped now, in the order of the model's parameters."""
         return [p.detach() for p in self.model.parameters()]
+
+    def diagnosis(self) -> Mapping[str, float]:
+        """Return what it found out about ranks in the step just done; the same on all of them. Nothing by default.
+
+        ``loss_dispersion``, ``gradient_norm_dispersion`` and ``gradient_cosine``, as the metrics define them.
+        """
+        return {}
 
     def shares(self) -> list[Share] | None:
         """Return what this rank owns of the weights where no rank has them all; the harness gathers them."""

@@ -74,6 +74,13 @@ PARAMETERS: tuple[Parameter, ...] = (
         choices=("nothing", "last-rank"),
     ),
     Parameter(
+        name="alike",
+        kind="number",
+        doc="Share of a step's sequences in which all ranks read the same: 1 is one order for all, 0 one each.",
+        default=0.0,
+        minimum=0.0,
+    ),
+    Parameter(
         name="target_excess",
         kind="number",
         doc="Loss above the entropy rate that counts as the target (markov).",
@@ -95,6 +102,10 @@ def check(params: Params) -> list[str]:
         )
     if steps < _int(params, "evaluations"):
         problems.append(f"{params['evaluations']} evaluations do not fit into {steps} steps")
+    alike = params["alike"]
+    assert isinstance(alike, int | float)
+    if alike > 1:
+        problems.append(f"alike is a share, at most 1, and not {alike}")
     data = str(params["data"])
     if data not in ("markov", "bytes") and not data.startswith(("bytes:", "hf:")):
         problems.append(
