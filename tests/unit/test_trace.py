@@ -1,0 +1,86 @@
+"""A rank's trace can be read at any moment: what readers judge by is never half written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from paceline.worker.trace import TraceWriter, read_trace
+
+SECONDS = 2.0
+WRITER = """
+import struct, sys, time
+from pathlib import Path
+from paceline.worker.trace import TraceWriter
+
+trace = TraceWriter(Path(sys.argv[1]), capacity=8)
+trace.context("block|label|time")
+pair = struct.Struct("<QQ")
+
+def in_parts():
+    trace._call += 1
+    pair.pack_into(trace._map, 24, trace._call, time.monotonic_ns())
+
+begin = in_parts if sys.argv[2] == "parts" else trace.begin_call
+print("ready", flush=True)
+while True:
+    begin()
+    trace.leave(trace.enter("send", 1, 64))
+"""
+
+
+def lapses(path: Path, how: str) -> int:
+    """Read the trace of a busy process for two seconds; return how often the begin of its call went back."""
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(path), how], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        found, last, reads = 0, 0, 0
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            view = read_trace(path, last=0)
+            assert view is not None
+            assert view.context == "block|label|time"
+            found += view.call_began_ns < last
+            last = max(last, view.call_began_ns)
+            reads += 1
+        writer.kill()
+    assert reads > 1000
+    return found
+
+
+def test_the_begin_of_a_call_is_never_half_written(tmp_path: Path) -> None:
+    assert lapses(tmp_path / "trace-0.bin", "whole") == 0
+
+
+def test_a_word_written_in_parts_is_seen_half_written(tmp_path: Path) -> None:
+    assert lapses(tmp_path / "trace-0.bin", "parts") > 0
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    trace = TraceWriter(tmp_path / "trace-0.bin", capacity=4)
+    trace.context("block|a label that is rather long|time")
+    trace.context("b|l|gate")
+    for number in range(6):
+        trace.begin_call()
+        offset = trace.enter("send", 3, 100 + number)
+        if number < 5:
+            trace.leave(offset)
+    view = read_trace(tmp_path / "trace-0.bin")
+    assert view is not None
+    assert view.context == "b|l|gate"
+    assert (view.num_operations, view.num_calls) == (6, 8)
+    assert [e.size_bytes for e in view.entries] == [102, 103, 104, 105]
+    assert [e.in_progress for e in view.entries] == [False, False, False, True]
+    assert {(e.kind, e.peer) for e in view.entries} == {("send", 3)}
+    trace.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"PLTRACE1", b"x" * 256])
+def test_what_is_no_trace_is_none(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "trace-0.bin"
+    path.write_bytes(content)
+    assert read_trace(path) is None
