@@ -19,6 +19,9 @@ from paceline.errors import UserError, expected_one_of
 from paceline.technique import Technique
 from paceline.units import finite, parse_duration, parse_rate, parse_size
 
+FORMULA_TOLERANCE = 0.01
+"""Relative difference between a closed form and what was counted that is let pass."""
+
 ParameterKind = Literal["size", "count", "number", "choice", "flag", "duration", "rate", "text"]
 Scalar = str | int | float | bool | None
 Params = Mapping[str, Scalar]
@@ -205,6 +208,20 @@ class Family:
     def parameters_for(self, operation: str) -> tuple[Parameter, ...]:
         """Return the parameters that exist for one operation."""
         return tuple(p for p in self.parameters if not p.only_for or operation in p.only_for)
+
+
+def off_formula(measured: Mapping[str, float], predicted: Mapping[str, float]) -> str | None:
+    """Say which figure a technique's closed form does not give within 1 %, or None.
+
+    Args:
+        measured: Figures by name.
+        predicted: What the closed form gives; names that nobody measured are left out.
+    """
+    for name, expected in predicted.items():
+        found = measured.get(name)
+        if found is not None and abs(found - expected) > FORMULA_TOLERANCE * max(abs(expected), 1.0):
+            return f"{name} is {found:.1f}, formula {expected:.1f}"
+    return None
 
 
 def family_names() -> list[str]:

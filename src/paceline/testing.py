@@ -23,14 +23,12 @@ import yaml
 from paceline import content
 from paceline.drivers.measure import measure
 from paceline.errors import UserError
-from paceline.family import Scalar, load_family
+from paceline.family import Scalar, load_family, off_formula
 from paceline.plan import Selection, make_plan
 from paceline.profile import load_runner
 from paceline.store import RunRecord, read_record
 from paceline.suite import load_suite
 
-FORMULA_TOLERANCE = 0.01
-"""Measured bytes and messages must fit the technique's closed form within this."""
 CHECK_PROTOCOL: Mapping[str, Scalar] = {
     "launches": 1,
     "warmup": "none",
@@ -62,12 +60,8 @@ class ConformanceResult:
             return None
         if self.status != "ok":
             return f"{self.technique} {self.operation} {point}: {self.status}: {self.reason}"
-        for name, expected in self.predicted.items():
-            if name in self.measured:
-                found = self.measured[name]
-                if abs(found - expected) > FORMULA_TOLERANCE * max(abs(expected), 1.0):
-                    return f"{self.technique} {self.operation} {point}: {name} is {found}, formula {expected}"
-        return None
+        off = off_formula(self.measured, self.predicted)
+        return None if off is None else f"{self.technique} {self.operation} {point}: {off}"
 
 
 def conformance(

@@ -83,7 +83,7 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "imports-threading": ("refused", r"line \d+: imports threading"),
     "leaves-a-thread": ("refused", r"it left a thread running after its call returned"),
     "leaves-a-transfer": ("incorrect", r"1 transfers were not waited for"),
-    "lies-about-cost": ("ok", r"wire_bytes is \d+\.\d, formula \d+"),
+    "lies-about-cost": ("incorrect", r"wire_bytes is \d+\.\d, formula \d+"),
     "hides-behind-noise": ("refused", r"the kernel carried \d+ bytes a call, the communicator \d+"),
     "undeclared-loss": ("refused", r"a lossy technique declares error"),
     "declares-any-loss": ("refused", r"bounded needs max_relative_l2 of at most 0\.25"),
@@ -92,7 +92,7 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "mixes-stale": ("incorrect", r"timed call: rank 0: outputs are not mixtures of the inputs"),
     "lossy-ranks-disagree": ("incorrect", r"ranks end with different results"),
 }
-"""Status and reason of each; a lie about cost is a good result that does not conform."""
+"""Status and reason of each."""
 
 
 def write_suite(folder: Path, operation: str, techniques: list[str]) -> Path:

@@ -22,6 +22,7 @@ from paceline.families.collectives.operations import TIMED_OPERATIONS
 from paceline.families.collectives.oracle import LossyRule, Workspace, blind_spots
 from paceline.families.collectives.problem import TORCH_DTYPES, Problem
 from paceline.families.collectives.spec import OPERATIONS, element_count
+from paceline.family import off_formula
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
 from paceline.worker.timing import Limits, Series, measure, median, summarise
@@ -282,19 +283,23 @@ def _result(
         }
     metrics.update(passes.special(session, arm))
     cost = arm.cost()
+    predicted = None
+    if cost is not None:
+        predicted = {
+            "wire_bytes": cost.sent_bytes,
+            "wire_bytes_total": cost.total_bytes,
+            "messages": cost.messages,
+            "steps": cost.steps,
+        }
+        off = off_formula({name: median(values) for name, values in figures.items()}, predicted)
+        if off is not None:
+            raise CaseError("incorrect", off)
     return {
         "status": "ok",
         "metrics": metrics,
         "absent": arm.absent,
         "ceilings": ceilings.describe(link, cost, wire, latency),
-        "predicted": None
-        if cost is None
-        else {
-            "wire_bytes": cost.sent_bytes,
-            "wire_bytes_total": cost.total_bytes,
-            "messages": cost.messages,
-            "steps": cost.steps,
-        },
+        "predicted": predicted,
         "correctness": arm.correctness(),
         "accounting": {
             "requested": arm.num_calls,
