@@ -29,7 +29,7 @@ from torch import Tensor
 from paceline import technique
 from paceline.families.training.buckets import make_bucket
 from paceline.families.training.exchange import RingAverage, ring_cost
-from paceline.families.training.replica import Comm, Cost, Replica, Task
+from paceline.families.training.replica import Comm, Cost, Replica, Task, UnsupportedError
 from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
 from paceline.families.training.sharded import unit_groups, unit_sizes
 
@@ -70,6 +70,10 @@ class Edit(Replica):
         temperature: float = 1.0,
         longest: float = 10.0,
     ) -> None:
+        if fill_rounds < 1 or sync_every < 1:
+            raise UnsupportedError(
+                "fill_rounds and sync_every are at least 1: a past of no rounds makes every norm odd"
+            )
         groups = list(unit_groups(task.model))
         groups = [groups[-1], *groups[:-1]]  # in the order of forward: the embedding is part of the rest
         self.units = [make_bucket(parameters, task.world_size) for _, parameters in groups]
@@ -189,7 +193,7 @@ def cost(
     temperature: float = 1.0,
     longest: float = 10.0,
 ) -> Cost:
-    """Return the header's formula for all rounds; in the last one's step nothing but its own exchange may be sent."""
+    """Return the header's formula for all rounds; two rounds' exchanges may meet in the last step."""
     n, sizes = task.world_size, unit_sizes(task.model)
     if n == 1:
         return Cost(sent_bytes=0, peak_bytes=0, messages=0)
@@ -197,7 +201,7 @@ def cost(
     sent = sum(r[0] for r in rings) + len(sizes) * (n - 1) * NUMBER_BYTES
     messages = sum(r[1] for r in rings) + len(sizes) * (n - 1)
     rounds = num_rounds(sync_every, task.steps)
-    last = task.steps % sync_every == 1  # two rounds' exchanges meet in the last step
+    last = (task.steps - 1) % sync_every == 0  # the round before ends in its forward, the last one after it
     return Cost(
         sent_bytes=rounds * sent,
         peak_bytes=sent * (2 if last and rounds > 1 else 1),

@@ -26,7 +26,7 @@ from torch import Tensor
 from paceline import technique
 from paceline.families.collectives.problem import chunk_bounds
 from paceline.families.training.codecs import decode_levels, encode_levels, level_bytes
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.replica import Comm, Cost, Task, UnsupportedError
 from paceline.families.training.sharded import ShardedReplica, Unit, unit_sizes
 
 
@@ -50,6 +50,8 @@ class Qsdp(ShardedReplica):
         gradient_bits: int = 8,
         unbiased: bool = True,
     ) -> None:
+        if not {weight_bits, gradient_bits} <= {1, 2, 4, 8}:
+            raise UnsupportedError(f"codes have 1, 2, 4 or 8 bits, and not {weight_bits} and {gradient_bits}")
         super().__init__(task, comm)
         self.weight_bits, self.gradient_bits, self.unbiased = weight_bits, gradient_bits, unbiased
         generator = torch.Generator(device=task.device).manual_seed(task.seed + 1 + task.rank)

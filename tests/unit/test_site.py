@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import time
@@ -571,3 +572,27 @@ def test_lines_that_do_not_cross_have_no_crossing_point() -> None:
 def test_a_crossing_lies_on_straight_lines_in_logarithms() -> None:
     assert sweeps.crossing(1.0, 0.5, 100.0, 2.0) == pytest.approx(10.0)
     assert sweeps.crossing(2.0, 1.0, 8.0, 3.0) == pytest.approx(2.0)
+
+
+def test_what_is_exact_beats_others_though_it_has_no_place_on_the_axis() -> None:
+    files = render(traded({"native": 0.0, "ring": 0.02, "tree": 0.03}))
+    (text,) = [t for name, t in files.items() if name.startswith("cases/")]
+    error = "relative_l2_error against latency"
+    found = {row[0]: row[-1] for row in Page(text).rows if len(row) == 5 and row[1] == error}
+    assert found == {"native": "yes", "tree": "yes", "ring": "no"}
+
+
+def test_a_ratio_that_is_no_number_crosses_nothing() -> None:
+    good, bad = over_links({"1gbit": 2.0, "100mbit": 2.0, "20mbit": 0.5}), []
+    for m in good.measurements:
+        if m.label == "ring" and m.params["link"] == "100mbit":
+            shifted = {"launch": m.launch + 10, "record_id": m.record_id + "x"}
+            bad.append(
+                dataclasses.replace(m, **shifted)
+                if dataclasses.is_dataclass(m)
+                else m.model_copy(update=shifted)
+            )
+        else:
+            bad.append(m)
+    files = render(RunRecord(path=good.path, run=good.run, measurements=tuple(bad), events=(), sealed=True))
+    assert any(name.startswith("boards/") for name in files)

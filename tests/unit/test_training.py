@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from paceline.baselines.training import diloco, edit, one_bit_adam, streaming_diloco
+from paceline.baselines.training import diloco, edit, one_bit_adam, qsdp, streaming_diloco
 
 from paceline import content
 from paceline.drivers.job import build_job
@@ -40,7 +40,7 @@ from paceline.profile import load_runner
 from paceline.stats import launch_statistic
 from paceline.suite import load_suite
 from paceline.worker.comm import Comm
-from paceline.worker.session import CaseError
+from paceline.worker.session import CaseError, UnsupportedError
 from paceline.worker.transport import ThreadHub, ThreadTransport
 
 CONTEXT = 16
@@ -271,6 +271,8 @@ GOOD = {p.name: p.default for p in FAMILY.parameters} | {"op": "data_parallel"}
         ({}, None),
         ({"batch": 15}, "cannot be split between 2 ranks"),
         ({"steps": 30}, "fewer than two windows"),
+        ({"alike": 1.5}, "at most 1"),
+        ({"alike": 0.3}, "no whole number"),
         ({"evaluations": 300}, "do not fit"),
         ({"data": "poems"}, "not one of: markov"),
         ({"data": "bytes", "target_excess": 0.5}, "known entropy rate"),
@@ -442,7 +444,8 @@ def test_a_norm_is_odd_beside_its_own_past_and_leaves_no_trace_in_it() -> None:
 
 
 def test_a_unit_whose_replicas_are_all_odd_goes_back() -> None:
-    replica = edit.Edit(make_task(), make_comm(), fill_rounds=0)
+    replica = edit.Edit(make_task(), make_comm(), fill_rounds=1)
+    replica.rounds.fill_(1)
     begin = replica.slow[0].clone()
     replica.units[0].values.add_(1.0)
     replica.waiting.fill_(True)
@@ -514,3 +517,23 @@ def test_operations_of_a_rank_follow_from_the_time_of_a_token() -> None:
     operations = 6 * weights + 6 * 4 * 64 * 80
     assert derived.compute(params, 1e-3) == pytest.approx(operations / 1e-3 / 2)
     assert derived.compute(params, 0.0) is None
+
+
+def test_two_rounds_may_meet_in_the_last_step() -> None:
+    def peak(steps: int, sync_every: int) -> float:
+        return edit.cost(make_task(world_size=2, steps=steps), sync_every=sync_every).peak_bytes
+
+    once = peak(20, 20)
+    assert peak(21, 20) == peak(5, 1) == 2 * once
+    assert peak(40, 20) == peak(1, 1) == once
+
+
+@pytest.mark.parametrize("options", [{"weight_bits": 3}, {"gradient_bits": 16}])
+def test_codes_of_other_widths_are_not_supported(options: dict[str, int]) -> None:
+    with pytest.raises(UnsupportedError, match="1, 2, 4 or 8 bits"):
+        qsdp.Qsdp(make_task(), make_comm(), **options)
+
+
+def test_a_past_of_no_rounds_is_not_supported() -> None:
+    with pytest.raises(UnsupportedError, match="at least 1"):
+        edit.Edit(make_task(), make_comm(), fill_rounds=0)

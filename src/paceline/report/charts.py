@@ -256,11 +256,11 @@ def split_chart(
     left = 36.0 + 7 * min(24, max(len(b.name) for b in bars))
     longest = max(sum(b.parts) for b in bars)
     axis = Axis(low=0, high=longest, begin=left, end=WIDTH - 90, log=False, binary=binary)
-    parts, x = [], left
+    parts, x = [], 12.0
     for i, name in enumerate(names):
         parts.append(f'<rect class="part s{i % NUM_COLOURS}" x="{x:.1f}" y="8" width="11" height="11"/>')
         parts.append(_text(x + 16, 18, name, "tick"))
-        x += 34 + 6.5 * len(name)
+        x += 30 + 6.5 * len(name)
     y = 34.0
     for bar in bars:
         name = bar.name if len(bar.name) <= 24 else bar.name[:23] + "…"

@@ -32,7 +32,7 @@ class Sweep:
 
 
 def sweeps_of(board: Board) -> list[Sweep]:
-    """Cut a board's points into sweeps over the parameter with most numbers, or over the rate of links."""
+    """Cut a board's points into sweeps over the first parameter with enough numbers, or over the rate of links."""
     points = [p for p in board.points if p.cells]
     keys = varying_params(points) if points else []
     swept = _swept_parameter(points, keys)
@@ -41,7 +41,9 @@ def sweeps_of(board: Board) -> list[Sweep]:
     others = [k for k in keys if k != swept]
     groups: dict[str, list[Point]] = {}
     for point in points:
-        rest = ", ".join(f"{k} {format_param(k, point.params.get(k))}" for k in others)
+        rest = ", ".join(
+            [*(f"{k} {format_param(k, point.params.get(k))}" for k in others), *_delay(point, swept)]
+        )
         groups.setdefault(rest, []).append(point)
     found = []
     for rest, group in groups.items():
@@ -98,7 +100,7 @@ def crossing_grid(board: Board, comparisons: Sequence[Comparison]) -> Grid:
 def _crossings(swept: str, course: Sequence[tuple[float, Comparison]], *, lower: bool) -> Iterator[list[str]]:
     for (x0, c0), (x1, c1) in pairwise(course):
         r0, r1 = c0.effect.value, c1.effect.value
-        if min(r0, r1) > 0 and (r0 < 1) != (r1 < 1):
+        if math.isfinite(r0) and math.isfinite(r1) and min(r0, r1) > 0 and (r0 < 1) != (r1 < 1):
             yield [
                 "better" if (r1 < 1) == lower else "worse",
                 _place_text(swept, crossing(x0, r0, x1, r1)),
@@ -123,6 +125,13 @@ def place(point: Point, key: str) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
         return float(value)
     return None
+
+
+def _delay(point: Point, swept: str) -> list[str]:
+    """Name a link's delay on a sweep over rates: links of one rate and different delays are no sweep."""
+    link = (point.run.runner.get("links") or {}).get(point.params.get(LINK)) or {}
+    delay = link.get("delay_s")
+    return [f"delay {format_quantity(float(delay), 's')}"] if swept == LINK and delay else []
 
 
 def _metrics(board: Board) -> list[str]:

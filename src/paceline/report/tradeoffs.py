@@ -30,17 +30,24 @@ def frontier_charts(point: Point, names: Sequence[str]) -> list[Chart]:
     found = []
     colour = charts.colours(names, point.baseline)
     for spec in load_family(point.family).frontiers:
+        placed = _placed(point, spec)
         dots = [
-            charts.Dot(name=label, colour=colour[label], x=_triple(point, label, spec.across), y=y)
-            for label in _placed(point, spec)
-            for y in [_triple(point, label, spec.up)]
+            charts.Dot(
+                name=label,
+                colour=colour[label],
+                x=_triple(point, label, spec.across),
+                y=_triple(point, label, spec.up),
+            )
+            for label, pair in placed.items()
+            if min(pair) > 0
         ]
         if len(dots) < MIN_DOTS:
             continue
+        best = [pair for pair in frontier(placed.values()) if min(pair) > 0]
         units = [_unit(point, spec.across), _unit(point, spec.up)]
         graphic = charts.frontier_chart(
             dots,
-            frontier((d.x[0], d.y[0]) for d in dots),
+            best,
             title=f"{spec.up} against {spec.across}, by technique, with the frontier",
             x_name=spec.across,
             y_name=spec.up,
@@ -57,19 +64,16 @@ def frontier_grid(point: Point) -> Grid:
     rows = []
     for spec in load_family(point.family).frontiers:
         placed = _placed(point, spec)
-        if len(placed) < MIN_DOTS:
+        if sum(min(pair) > 0 for pair in placed.values()) < MIN_DOTS:
             continue
-        pairs = {
-            label: (_value(point, label, spec.across), _value(point, label, spec.up)) for label in placed
-        }
-        best = set(frontier(pairs.values()))
-        for label in sorted(placed, key=lambda name: pairs[name]):
+        best = set(frontier(placed.values()))
+        for label in sorted(placed, key=lambda name: placed[name]):
             x, y = (
                 format_estimate(estimate(point, label, name), _unit(point, name))
                 for name in (spec.across, spec.up)
             )
             rows.append(
-                [label, f"{spec.up} against {spec.across}", x, y, "yes" if pairs[label] in best else "no"]
+                [label, f"{spec.up} against {spec.across}", x, y, "yes" if placed[label] in best else "no"]
             )
     headers = ("technique", "trade-off", "across", "up", "on the frontier")
     return rows_grid("trade-offs", headers, rows)
@@ -96,15 +100,14 @@ def split_charts(point: Point) -> list[Chart]:
     return found
 
 
-def _placed(point: Point, spec: FrontierSpec) -> list[str]:
-    """Return the techniques that have both values, above zero."""
-    return [
-        label
+def _placed(point: Point, spec: FrontierSpec) -> dict[str, tuple[float, float]]:
+    """Return both values of the techniques that have them; what is zero beats others, though it is not drawn."""
+    names = (spec.across, spec.up)
+    return {
+        label: (_value(point, label, spec.across), _value(point, label, spec.up))
         for label in point.labels
-        if all(
-            (label, name) in point.cells and _value(point, label, name) > 0 for name in (spec.across, spec.up)
-        )
-    ]
+        if all((label, name) in point.cells and _value(point, label, name) >= 0 for name in names)
+    }
 
 
 def _parts(point: Point, label: str, spec: SplitSpec) -> tuple[float, ...]:

@@ -12,6 +12,14 @@ from pathlib import Path
 from paceline.worker.host import allowed_environment
 
 SYSTEM_VARIABLES = (
+    "HF_ENDPOINT",
+    "HF_HOME",
+    "HF_HUB_OFFLINE",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "PACELINE_DATA",
+    "SSL_CERT_FILE",
     "HOME",
     "LANG",
     "LC_ALL",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -32,6 +33,7 @@ _sleep = time.sleep
 LIBRARIES = frozenset({"paceline.baselines.training.ddp", "paceline.baselines.training.fsdp"})
 """Techniques that stand for PyTorch's own modules, which use the process group themselves."""
 CALIBRATION_STEPS = 7
+DIAGNOSES = ("loss_dispersion", "gradient_norm_dispersion", "gradient_cosine")
 PARTS = ("compute_s", "gradients_s", "update_s", "parameters_s")
 
 
@@ -116,6 +118,7 @@ class Seat:
     session: Session
     replica: Replica
     library: bool
+    diagnoses: bool
 
     def watch(self) -> AbstractContextManager[None]:
         """Return the fences for its code."""
@@ -138,24 +141,34 @@ class Seat:
         after = map(_bits, replica.model.parameters())
         if not all(torch.equal(x, y) for x, y in zip(before, after, strict=True)):
             raise ContractBreachError("it changed its model when asked for its weights")
+        answers = self.session.control.gather_text("whole" if shares is None else "shares")
+        if len(set(answers)) > 1:
+            raise ContractBreachError("some ranks have whole weights, others shares")
         return found if shares is None else self._gathered(shares)
 
     def _gathered(self, shares: Sequence[Share]) -> list[Tensor]:
         """Return whole weights from what each rank owns of them, gathered by the harness.
 
         Raises:
-            ContractBreachError: Some element has no owner, or several: their sum would be an exchange.
+            CaseError: Some element has no owner, or several: their sum would be an exchange. Or a rank holds
+                parameters in whole, which shares would hide from the comparison of replicas.
         """
         parameters = list(self.replica.model.parameters())
-        whole = [torch.zeros(p.numel(), dtype=p.dtype) for p in parameters]
-        owners = [torch.zeros(p.numel()) for p in parameters]
-        for number, start, values in shares:
-            whole[number][start : start + values.numel()] = values.detach().cpu()
-            owners[number][start : start + values.numel()] += 1
-        vector, owned = torch.cat(whole), torch.cat(owners)
+
+        def make() -> tuple[Tensor, Tensor]:
+            whole = [torch.zeros(p.numel(), dtype=p.dtype) for p in parameters]
+            owners = [torch.zeros(p.numel()) for p in parameters]
+            for number, start, values in shares:
+                whole[number][start : start + values.numel()] = values.detach().cpu()
+                owners[number][start : start + values.numel()] += 1
+            return torch.cat(whole), torch.cat(owners)
+
+        vector, owned = self.session.on_all_ranks(make)
         self.session.control.sum_in_place(owned)
         if not bool((owned == 1).all()):
             raise ContractBreachError("its ranks' shares overlap, or leave gaps")
+        if any(p.untyped_storage().nbytes() for p in parameters):
+            raise ContractBreachError("it owns shares of parameters that it holds in whole")
         self.session.control.sum_in_place(vector)
         ends = list(accumulate(p.numel() for p in parameters))
         return [
@@ -173,6 +186,22 @@ class Seat:
             replica.exchange_gradients(step)
             replica.update(step)
             replica.exchange_parameters(step)
+            self.diagnosis()
+
+    def diagnosis(self) -> dict[str, float]:
+        """Return what a technique that says so finds out about ranks; call it inside ``watch``, on the clock.
+
+        Raises:
+            ContractBreachError: It gives other figures than it should, or one that is not finite.
+        """
+        if not self.diagnoses:
+            return {}
+        found = {name: float(value) for name, value in self.replica.diagnosis().items()}
+        if set(found) != set(DIAGNOSES) or not all(map(math.isfinite, found.values())):
+            raise ContractBreachError(
+                f"diagnosis gives {found}, and not finite figures of {', '.join(DIAGNOSES)}"
+            )
+        return found
 
     def finish(self) -> None:
         """Complete what is under way, and make sure that nothing is."""
@@ -221,7 +250,9 @@ def make_seat(session: Session, block: Block, case: Case, setting: Setting) -> S
             replica = loaded.factory(task, session.comm(), **case.options)
         if not isinstance(replica, Replica):
             raise ContractBreachError("it is no Replica (paceline.families.training.replica)")
-        return Seat(session=session, replica=replica, library=library)
+        assert loaded.info is not None
+        diagnoses = bool(loaded.info.properties.get("diagnoses"))
+        return Seat(session=session, replica=replica, library=library, diagnoses=diagnoses)
 
     return session.on_all_ranks(make)
 
@@ -359,16 +390,14 @@ class Loop:
             replica.exchange_parameters(step)
             if last:
                 replica.finish()
+            said = self.seat.diagnosis()
             ended = _clock_ns()
         spans = (computed - begin, exchanged - computed, updated - updating, ended - updated)
         for part, spent in enumerate(spans):
             self._parts[part] += spent
         self._losses.append(loss)
-        with self.seat.watch():
-            found = replica.diagnosis()
-        for name, value in found.items():
-            self.trained.diagnoses.setdefault(name, []).append(float(value))
-        self._excluded_ns += _clock_ns() - ended
+        for name, value in said.items():
+            self.trained.diagnoses.setdefault(name, []).append(value)
 
     def _count_memory(self) -> None:
         counting = _clock_ns()
@@ -390,7 +419,8 @@ class Loop:
         data, around = self._counts()
         weights = self.seat.weights()
         data_after, around_after = self._counts()
-        self._kernel_excluded += data_after - data
+        if self.seat.library:
+            self._kernel_excluded += data_after - data
         self._around_excluded += around_after - around
         trained.weights.append([w.clone() for w in weights])
         trained.evaluated.append(steps)

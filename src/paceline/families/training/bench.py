@@ -31,6 +31,7 @@ from paceline.families.training.figures import ROW, Figures
 from paceline.families.training.gate import STEPS, prove
 from paceline.families.training.replica import Cost
 from paceline.families.training.sizes import SIZES
+from paceline.family import off_formula
 from paceline.worker.namespace import unaccounted
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
@@ -160,12 +161,17 @@ def _train(
         uncounted=_uncounted(session, seat, trained),
         bare=bare,
     )
+    metrics = figures.metrics(oracle.divergence(session, trained.weights[-1]))
+    predicted = _predicted(seat, case, setting.steps)
+    off = off_formula({n: m["samples"][0] for n, m in metrics.items()}, predicted or {})
+    if off is not None:
+        raise CaseError("incorrect", off)
     return {
         "status": "ok",
-        "metrics": figures.metrics(oracle.divergence(session, trained.weights[-1])),
+        "metrics": metrics,
         "absent": figures.absent,
         "ceilings": _ceilings(setting),
-        "predicted": _predicted(seat, case, setting.steps),
+        "predicted": predicted,
         "correctness": _correctness(setting, proved, equal),
         "accounting": {
             "requested": len(batches),

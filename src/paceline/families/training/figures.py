@@ -6,8 +6,9 @@ from itertools import accumulate
 from statistics import fmean, pstdev
 from typing import Any
 
+from paceline.families.training import oracle
 from paceline.families.training.arm import PARTS, Setting, Trained
-from paceline.worker.session import Block, Session
+from paceline.worker.session import Block, CaseError, Session
 
 ROW = ("seconds", *PARTS, "communicate_s", "loss", "steps")
 """What a window holds."""
@@ -109,13 +110,23 @@ class Figures:
         return [sum(rank[i][column] for rank in self.windows) / size for i in range(len(self.windows[0]))]
 
     def _drift(self) -> dict[str, Any]:
-        """Return how far ranks' losses lie apart, and what the technique found out beside."""
+        """Return how far ranks' losses lie apart, and what the technique found out beside.
+
+        Raises:
+            CaseError: ``incorrect``: its dispersion of losses is not the harness's, in some step.
+        """
         trained, control = self.trained, self.session.control
         steps = [int(n) for n in self._steps()]
         found: dict[str, list[float]] = {}
         if self.session.world_size > 1:
             everyone = control.gather([trained.losses])
             found["loss_dispersion"] = [pstdev(rank[0][i] for rank in everyone) for i in range(sum(steps))]
+            said = trained.diagnoses.get("loss_dispersion", found["loss_dispersion"])
+            for step, (own, true) in enumerate(zip(said, found["loss_dispersion"], strict=True)):
+                if not oracle.agrees(own, true):
+                    raise CaseError(
+                        "incorrect", f"step {step + 1}: loss_dispersion is {true:.4g}, and not {own:.4g}"
+                    )
         for name in DIAGNOSED:
             if name in trained.diagnoses:
                 found[name] = trained.diagnoses[name]

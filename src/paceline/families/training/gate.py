@@ -9,7 +9,6 @@ which its paper makes it so it equals synchronous training.
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -127,11 +126,11 @@ def _diagnoses(session: Session, block: Block, case: Case, setting: Setting) -> 
             losses.append(float(serial.forward_backward(own)))
             gradients.append(torch.cat([_gradient(p).reshape(-1) for p in serial.model.parameters()]))
         with seat.watch():
-            said = dict(seat.replica.diagnosis())
+            said = seat.diagnosis()
         problem = None
         for name, true in oracle.dispersion(losses, gradients).items():
-            if not abs(said.get(name, math.nan) - true) <= oracle.DIAGNOSIS_TOLERANCE:
-                problem = f"step {step + 1}: {name} is {true:.4g}, and not {said.get(name)}"
+            if not oracle.agrees(said[name], true):
+                problem = f"step {step + 1}: {name} is {true:.4g}, and not {said[name]:.4g}"
         found = session.control.first_problem(problem)
         if found is not None:
             raise CaseError("incorrect", found)

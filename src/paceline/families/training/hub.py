@@ -1,7 +1,8 @@
 """Text of a dataset of the hub, or of a local folder in its formats, as two files of bytes in a cache.
 
 The library ``datasets`` does the reading, in a process of its own: ranks keep to torch and numpy, and a machine that
-finds the cache needs neither the library nor a network. Run as a module with a name, a revision and a folder.
+finds the cache needs neither the library nor a network. ``python -m paceline.families.training.hub NAME@REVISION``
+fills the cache beforehand: inside a run the first reading has to fit into the protocol's timeout.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ SEPARATOR = b"\n\n"
 COLUMN = "text"
 TRAIN, HELD_OUT = "train.bin", "held-out.bin"
 TIME_LIMIT_S = 3600
+MODULE = "paceline.families.training.hub"
 
 
 class HubError(Exception):
@@ -85,7 +87,7 @@ def _fetch(dataset: str, revision: str, folder: Path) -> None:
     """Let a process of its own write the two files, and put them into their place together."""
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".making-"))
     try:
-        command = [sys.executable, "-m", __name__, dataset, revision, str(made)]
+        command = [sys.executable, "-m", MODULE, dataset, revision, str(made)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
         if ended.returncode != 0:
             lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
@@ -149,10 +151,18 @@ def write(dataset: str, revision: str, folder: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Write a dataset's text; what went wrong is the last line on standard error."""
-    dataset, revision, folder = arguments
+    """Fill the cache, or write a dataset's text; what went wrong is the last line on standard error.
+
+    Args:
+        arguments: A name as after ``hf:``; or a dataset, a revision and a folder.
+    """
     try:
-        write(dataset, revision, Path(folder))
+        if len(arguments) == 1:
+            train, kept = cached(arguments[0])
+            print(f"{len(train)} bytes to train, {len(kept)} held out")
+        else:
+            dataset, revision, folder = arguments
+            write(dataset, revision, Path(folder))
     except HubError as error:
         print(error, file=sys.stderr)
         return 1

@@ -21,8 +21,8 @@ beyond ``rounding_share``. Measured on nano, tiny and mini with 2 and 4 shares a
 2.5·10⁻⁶ (Adam) in float32; 1.7·10⁻⁴ and 4.9·10⁻⁴ or more with gradients in float16."""
 GRADIENT_NOISE = 1e-6
 """Error of an element of a gradient from the order of float32 sums, relative to its tensor's root mean square."""
-DIAGNOSIS_TOLERANCE = 2e-3
-"""Absolute error of a figure about ranks, which are all of the size of one."""
+DIAGNOSIS_SHARE, DIAGNOSIS_FLOOR = 0.01, 1e-4
+"""Errors of a figure about ranks that float32 may cause: of itself, and absolute."""
 CLOSE = 1e-5
 """Distance of two runs that differ in the order of sums alone, relative to their weights."""
 EVALUATION_ROWS = 32
@@ -107,6 +107,11 @@ def dispersion(losses: Sequence[float], gradients: Sequence[Tensor]) -> dict[str
         "gradient_norm_dispersion": float(norms.std(correction=0) / norms.mean()),
         "gradient_cosine": dots / weights if len(gradients) > 1 else 1.0,
     }
+
+
+def agrees(said: float, true: float) -> bool:
+    """Tell whether a technique's figure about ranks is right."""
+    return abs(said - true) <= DIAGNOSIS_FLOOR + DIAGNOSIS_SHARE * abs(true)
 
 
 def rounding_share(optimizer: Optimizer, weights: Sequence[nn.Parameter], step: int) -> list[Tensor]:

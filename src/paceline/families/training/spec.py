@@ -8,6 +8,7 @@ from paceline.family import CurveSpec, Family, FrontierSpec, Parameter, Params, 
 
 OPERATIONS = ("data_parallel",)
 OPTIMIZERS = ("adamw", "sgd")
+SHARE_ROUNDING = 1e-6
 CURVE_AXES = (("tokens", "token"), ("seconds", "s"), ("bytes", "B"))
 
 PARAMETERS: tuple[Parameter, ...] = (
@@ -104,8 +105,11 @@ def check(params: Params) -> list[str]:
         problems.append(f"{params['evaluations']} evaluations do not fit into {steps} steps")
     alike = params["alike"]
     assert isinstance(alike, int | float)
+    rows = batch // ranks
     if alike > 1:
         problems.append(f"alike is a share, at most 1, and not {alike}")
+    elif abs(alike * rows - round(alike * rows)) > SHARE_ROUNDING:
+        problems.append(f"alike {alike} of {rows} sequences a rank is no whole number")
     data = str(params["data"])
     if data not in ("markov", "bytes") and not data.startswith(("bytes:", "hf:")):
         problems.append(
