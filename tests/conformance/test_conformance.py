@@ -79,18 +79,3 @@ def test_many_honest_cases_pass_the_gate(ranks: int, results_at: object) -> None
     passed = [r for r in results_at(ranks) if r.status == "ok"]
     assert len(passed) >= MIN_HONEST_CASES
     assert all(r.measured for r in passed)
-
-
-def test_three_levels_of_hierarchy_are_exact_on_eight_ranks(tmp_path: Path) -> None:
-    found = conformance(
-        [],
-        family=FAMILY,
-        operations=("all_reduce",),
-        ranks=(8,),
-        brief=True,
-        variants=[{"technique": "hierarchical", "as": "three-levels", "options": {"inner": 2, "middle": 2}}],
-        folder=tmp_path,
-    )
-    assert found
-    assert [r.status for r in found] == ["ok"] * len(found), [r.reason for r in found]
-    assert not [r.problem for r in found if r.problem]

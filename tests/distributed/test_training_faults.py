@@ -103,4 +103,4 @@ def test_the_others_go_on(ended: dict[str, tuple[str, str]]) -> None:
 def test_data_that_is_not_there_is_named_on_all_ranks(tmp_path: Path) -> None:
     (found,) = run(tmp_path, f"'bytes:{tmp_path / 'gone'}'", "", [])
     assert found.status == "invalid"
-    assert "holds 0 bytes in 0 files" in (found.reason or "")
+    assert "0 files, has 0 bytes to train" in (found.reason or "")

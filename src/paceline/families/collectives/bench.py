@@ -20,7 +20,7 @@ from paceline.families.collectives.gate import LOSSY_COUNT, MIN_LOSSY_COUNT, Pas
 from paceline.families.collectives.operation import Instance, Operation
 from paceline.families.collectives.operations import TIMED_OPERATIONS
 from paceline.families.collectives.oracle import LossyRule, Workspace, blind_spots
-from paceline.families.collectives.problem import TORCH_DTYPES, Problem
+from paceline.families.collectives.problem import TORCH_DTYPES, Cost, Problem
 from paceline.families.collectives.spec import OPERATIONS, element_count
 from paceline.family import off_formula
 from paceline.worker.session import Block, Case, CaseError, Session
@@ -283,23 +283,12 @@ def _result(
         }
     metrics.update(passes.special(session, arm))
     cost = arm.cost()
-    predicted = None
-    if cost is not None:
-        predicted = {
-            "wire_bytes": cost.sent_bytes,
-            "wire_bytes_total": cost.total_bytes,
-            "messages": cost.messages,
-            "steps": cost.steps,
-        }
-        off = off_formula({name: median(values) for name, values in figures.items()}, predicted)
-        if off is not None:
-            raise CaseError("incorrect", off)
     return {
         "status": "ok",
         "metrics": metrics,
         "absent": arm.absent,
         "ceilings": ceilings.describe(link, cost, wire, latency),
-        "predicted": predicted,
+        "predicted": _held_to(cost, figures),
         "correctness": arm.correctness(),
         "accounting": {
             "requested": arm.num_calls,
@@ -334,3 +323,23 @@ def _cache_bytes() -> int:
         scale = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
         best = max(best, int(text.rstrip("KM")) * scale)
     return best or CACHE_BYTES_FALLBACK
+
+
+def _held_to(cost: Cost | None, figures: dict[str, list[float]]) -> dict[str, float] | None:
+    """Return what a closed form gives.
+
+    Raises:
+        CaseError: ``incorrect``: something else was counted.
+    """
+    if cost is None:
+        return None
+    predicted: dict[str, float] = {
+        "wire_bytes": cost.sent_bytes,
+        "wire_bytes_total": cost.total_bytes,
+        "messages": cost.messages,
+        "steps": cost.steps,
+    }
+    off = off_formula({name: median(values) for name, values in figures.items()}, predicted)
+    if off is not None:
+        raise CaseError("incorrect", off)
+    return predicted

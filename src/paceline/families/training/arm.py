@@ -1,4 +1,8 @@
-"""Trains one technique of a block: the family's loop, with its clock, its counts and its copies of weights."""
+"""Trains one technique of a block: the family's loop, with its clock, its counts and its copies of weights.
+
+``Setting`` is what all techniques of a block share, ``Seat`` a technique's replica behind its fences, ``Loop`` the loop
+over its steps, ``Trained`` what that leaves on a rank.
+"""
 
 from __future__ import annotations
 

@@ -162,16 +162,12 @@ def _train(
         bare=bare,
     )
     metrics = figures.metrics(oracle.divergence(session, trained.weights[-1]))
-    predicted = _predicted(seat, case, setting.steps)
-    off = off_formula({n: m["samples"][0] for n, m in metrics.items()}, predicted or {})
-    if off is not None:
-        raise CaseError("incorrect", off)
     return {
         "status": "ok",
         "metrics": metrics,
         "absent": figures.absent,
         "ceilings": _ceilings(setting),
-        "predicted": predicted,
+        "predicted": _predicted(seat, case, setting.steps, metrics),
         "correctness": _correctness(setting, proved, equal),
         "accounting": {
             "requested": len(batches),
@@ -290,11 +286,11 @@ def _check_finite(windows: list[list[list[float]]]) -> None:
                 )
 
 
-def _predicted(seat: Seat, case: Case, steps: int) -> dict[str, float] | None:
+def _predicted(seat: Seat, case: Case, steps: int, metrics: dict[str, Any]) -> dict[str, float] | None:
     """Return the technique's closed forms, averaged over steps; None where it has none.
 
     Raises:
-        CaseError: The module has no ``cost`` function, or it gives something else.
+        CaseError: The module has no ``cost`` function, or it gives something else than was counted.
     """
     function = getattr(sys.modules[type(seat.replica).__module__], "cost", None)
     if function is None:
@@ -305,11 +301,15 @@ def _predicted(seat: Seat, case: Case, steps: int) -> dict[str, float] | None:
         return None
     if not isinstance(found, Cost):
         raise CaseError("refused", f"cost(task, **options) gave {type(found).__name__}, not a Cost or None")
-    return {
+    predicted = {
         "wire_bytes": found.sent_bytes / steps,
         "peak_bytes": float(found.peak_bytes),
         "messages": found.messages / steps,
     }
+    off = off_formula({name: m["samples"][0] for name, m in metrics.items()}, predicted)
+    if off is not None:
+        raise CaseError("incorrect", off)
+    return predicted
 
 
 def _ceilings(setting: Setting) -> dict[str, Any]:
