@@ -18,7 +18,6 @@ SYSTEM_VARIABLES = (
     "HTTPS_PROXY",
     "HTTP_PROXY",
     "NO_PROXY",
-    "PACELINE_DATA",
     "SSL_CERT_FILE",
     "HOME",
     "LANG",
