@@ -16,7 +16,6 @@ from paceline.baselines.training import diloco, edit, one_bit_adam, qsdp, stream
 from paceline import content
 from paceline.drivers.job import build_job
 from paceline.families.training import corpus, memory, oracle
-from paceline.families.training.arm import Setting, local_batches
 from paceline.families.training.buckets import buckets
 from paceline.families.training.codecs import (
     decode_float4,
@@ -32,6 +31,7 @@ from paceline.families.training.flat import Flat
 from paceline.families.training.model import Transformer, next_symbol_loss
 from paceline.families.training.replica import BETAS, FlatReplica, Replica, Task
 from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
+from paceline.families.training.setting import Setting, local_batches
 from paceline.families.training.sharded import Unit
 from paceline.families.training.sizes import SIZES
 from paceline.families.training.spec import FAMILY, check

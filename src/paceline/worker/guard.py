@@ -85,6 +85,8 @@ HARNESS_MODULES = frozenset(
         "point",
         "profiling",
         "replay",
+        "seat",
+        "setting",
         "tasks",
         "timers",
         "other_timers",

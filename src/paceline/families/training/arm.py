@@ -1,89 +1,22 @@
-"""Trains one technique of a block: the family's loop, with its clock, its counts and its copies of weights.
-
-``Setting`` is what all techniques of a block share, ``Seat`` a technique's replica behind its fences, ``Loop`` the loop
-over its steps, ``Trained`` what that leaves on a rank.
-"""
+"""Trains one technique of a block: the family's loop, with its clock, its counts and its copies of weights."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from paceline.families.training.corpus import Corpus
 from paceline.families.training.memory import state_bytes
-from paceline.families.training.model import Transformer, loss_and_gradients
-from paceline.families.training.replica import Replica, Share, Task
-from paceline.families.training.sizes import SIZES
-from paceline.families.training.torch_parallel import local_part
+from paceline.families.training.seat import Seat
 from paceline.worker.namespace import read_counters
-from paceline.worker.session import (
-    Block,
-    Case,
-    ContractBreachError,
-    Session,
-)
-from paceline.worker.timing import median
 
 _clock_ns = time.perf_counter_ns
 _sleep = time.sleep
 
-LIBRARIES = frozenset({"paceline.baselines.training.ddp", "paceline.baselines.training.fsdp"})
-"""Techniques that stand for PyTorch's own modules, which use the process group themselves."""
-CALIBRATION_STEPS = 7
-DIAGNOSES = ("loss_dispersion", "gradient_norm_dispersion", "gradient_cosine")
 PARTS = ("compute_s", "gradients_s", "update_s", "parameters_s")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What all techniques of a block share: model, data, and the seeds of both."""
-
-    corpus: Corpus
-    size: str
-    context: int
-    batch_size: int
-    steps: int
-    optimizer: str
-    peak_rate: float
-    warmup_steps: int
-    device: torch.device
-    model_seed: int
-    data_seed: int
-    shared_seed: int
-    """What techniques are told: it has nothing to do with the data."""
-
-    def model(self) -> Transformer:
-        """Return the model with its initial weights."""
-        with torch.device(self.device):
-            model = Transformer(SIZES[self.size], vocabulary=self.corpus.vocabulary, context=self.context)
-        model.initialise(self.model_seed)
-        return model
-
-    def task(self, *, rank: int, world_size: int) -> Task:
-        """Return one rank's task, with a model of its own."""
-        return Task(
-            model=self.model(),
-            rank=rank,
-            world_size=world_size,
-            device=self.device,
-            seed=self.shared_seed,
-            steps=self.steps,
-            optimizer_name=self.optimizer,
-            peak_rate=self.peak_rate,
-            warmup_steps=self.warmup_steps,
-        )
-
-    def batch(self, step: int, rows: range) -> Tensor:
-        """Return some rows of a step's global batch as int16, (rows, context + 1)."""
-        drawn = self.corpus.train(self.data_seed, step, rows, self.batch_size, self.context + 1)
-        return torch.from_numpy(drawn).to(torch.int16)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,173 +46,6 @@ class Trained:
     """This rank's loss in every step."""
     diagnoses: dict[str, list[float]] = field(default_factory=dict)
     """What the technique found out about every step."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
-    """A technique's replica, and what the harness lets it do."""
-
-    session: Session
-    replica: Replica
-    library: bool
-    diagnoses: bool
-
-    def watch(self) -> AbstractContextManager[None]:
-        """Return the fences for its code."""
-        return self.session.guard.watch(library=self.library)
-
-    def weights(self) -> list[Tensor]:
-        """Return the weights that it would ship.
-
-        Raises:
-            ContractBreachError: It sent something through the communicator, or changed its model, to answer.
-        """
-        comm, replica = self.replica.comm, self.replica
-        before = [_bits(p).clone() for p in replica.model.parameters()]
-        sent = sum(comm.counters.sent_messages) + comm.counters.backend_calls
-        with self.watch():
-            shares = replica.shares()
-            found = [w.detach() for w in replica.weights()] if shares is None else []
-        if sent != sum(comm.counters.sent_messages) + comm.counters.backend_calls:
-            raise ContractBreachError("it sent messages when asked for its weights")
-        after = map(_bits, replica.model.parameters())
-        if not all(torch.equal(x, y) for x, y in zip(before, after, strict=True)):
-            raise ContractBreachError("it changed its model when asked for its weights")
-        answers = self.session.control.gather_text("whole" if shares is None else "shares")
-        if len(set(answers)) > 1:
-            raise ContractBreachError("some ranks have whole weights, others shares")
-        return found if shares is None else self._gathered(shares)
-
-    def _gathered(self, shares: Sequence[Share]) -> list[Tensor]:
-        """Return whole weights from what each rank owns of them, gathered by the harness.
-
-        Raises:
-            CaseError: Some element has no owner, or several: their sum would be an exchange. Or a rank holds
-                parameters in whole, which shares would hide from the comparison of replicas.
-        """
-        parameters = list(self.replica.model.parameters())
-
-        def make() -> tuple[Tensor, Tensor]:
-            whole = [torch.zeros(p.numel(), dtype=p.dtype) for p in parameters]
-            owners = [torch.zeros(p.numel()) for p in parameters]
-            for number, start, values in shares:
-                whole[number][start : start + values.numel()] = values.detach().cpu()
-                owners[number][start : start + values.numel()] += 1
-            return torch.cat(whole), torch.cat(owners)
-
-        vector, owned = self.session.on_all_ranks(make)
-        self.session.control.sum_in_place(owned)
-        if not bool((owned == 1).all()):
-            raise ContractBreachError("its ranks' shares overlap, or leave gaps")
-        if any(p.untyped_storage().nbytes() for p in parameters):
-            raise ContractBreachError("it owns shares of parameters that it holds in whole")
-        self.session.control.sum_in_place(vector)
-        ends = list(accumulate(p.numel() for p in parameters))
-        return [
-            vector[e - p.numel() : e].view(p.shape).to(p.device)
-            for e, p in zip(ends, parameters, strict=True)
-        ]
-
-    def step(self, sequences_BS: Tensor, step: int) -> None:
-        """Run one step without a clock."""
-        replica = self.replica
-        with self.watch():
-            replica.comm.begin_call()
-            replica.set_rate(replica.task.rate(step))
-            replica.forward_backward(sequences_BS.to(replica.task.device).long())
-            replica.exchange_gradients(step)
-            replica.update(step)
-            replica.exchange_parameters(step)
-            self.diagnosis()
-
-    def diagnosis(self) -> dict[str, float]:
-        """Return what a technique that says so finds out about ranks; call it inside ``watch``, on the clock.
-
-        Raises:
-            ContractBreachError: It gives other figures than it should, or one that is not finite.
-        """
-        if not self.diagnoses:
-            return {}
-        found = {name: float(value) for name, value in self.replica.diagnosis().items()}
-        if set(found) != set(DIAGNOSES) or not all(map(math.isfinite, found.values())):
-            raise ContractBreachError(
-                f"diagnosis gives {found}, and not finite figures of {', '.join(DIAGNOSES)}"
-            )
-        return found
-
-    def finish(self) -> None:
-        """Complete what is under way, and make sure that nothing is."""
-        with self.watch():
-            self.replica.finish()
-        self.check_left()
-
-    def check_left(self) -> None:
-        """Look for what a technique left behind.
-
-        Raises:
-            ContractBreachError: Transfers, which the next technique would receive.
-        """
-        comm = self.replica.comm
-        if comm.num_pending:
-            raise ContractBreachError("transfers were still in flight when training had ended")
-        counts = comm.counters
-        rows = self.session.control.gather(
-            [list(map(float, counts.sent_bytes)), list(map(float, counts.received_bytes))]
-        )
-        size = range(len(rows))
-        if any(rows[i][0][j] != rows[j][1][i] for i in size for j in size):
-            raise ContractBreachError("what ranks sent and what they received does not fit")
-
-
-def _bits(parameter: Tensor) -> Tensor:
-    """Return this rank's part of a parameter as bytes: NaN equals itself there; nothing where its storage is freed."""
-    part = local_part(parameter).detach()
-    if part.numel() and not part.untyped_storage().nbytes():
-        return torch.empty(0, dtype=torch.uint8)
-    return part.contiguous().view(torch.uint8)
-
-
-def make_seat(session: Session, block: Block, case: Case, setting: Setting) -> Seat:
-    """Make a technique, on all ranks or on none.
-
-    Raises:
-        CaseError: It does not support the point, broke its contract, or failed, on some rank.
-    """
-    library = case.module in LIBRARIES
-
-    def make() -> Seat:
-        task = setting.task(rank=session.rank, world_size=session.world_size)
-        loaded = session.loaded(case)
-        with session.guard.watch(building=library, library=library):
-            replica = loaded.factory(task, session.comm(), **case.options)
-        if not isinstance(replica, Replica):
-            raise ContractBreachError("it is no Replica (paceline.families.training.replica)")
-        assert loaded.info is not None
-        diagnoses = bool(loaded.info.properties.get("diagnoses"))
-        return Seat(session=session, replica=replica, library=library, diagnoses=diagnoses)
-
-    return session.on_all_ranks(make)
-
-
-def prepare_torch(device: torch.device) -> None:
-    """Let torch's optimisers do now what they do once in a process, before any technique is watched."""
-    for kind in (torch.optim.AdamW, torch.optim.SGD):
-        weight = torch.nn.Parameter(torch.zeros(1, device=device))
-        weight.grad = torch.zeros_like(weight)
-        kind([weight], lr=0.1).step()
-
-
-def compute_seconds(setting: Setting, sequences_BS: Tensor) -> float:
-    """Return the median seconds of forward and backward of one rank's share, without any technique."""
-    model = setting.model()
-    seconds = []
-    for _ in range(CALIBRATION_STEPS):
-        begin = _clock_ns()
-        loss_and_gradients(model, sequences_BS.to(setting.device).long())
-        if setting.device.type != "cpu":
-            torch.accelerator.synchronize()
-        seconds.append((_clock_ns() - begin) * 1e-9)
-    return median(seconds)
 
 
 class Loop:
@@ -447,26 +213,3 @@ class Loop:
         if interface is None or self.session.interface_shared:
             return None
         return read_counters(interface).tx_bytes
-
-
-def local_batches(setting: Setting, session: Session, *, corrupt: bool = False, alike: float = 0.0) -> Tensor:
-    """Draw this rank's sequences of all steps, (steps, rows, context + 1), as int16.
-
-    Args:
-        setting: The point's.
-        session: The rank.
-        corrupt: From half of the run on, symbols are drawn at random instead.
-        alike: Share of the sequences of a step in which all ranks read rank 0's.
-    """
-    rows = range(session.rank, setting.batch_size, session.world_size)
-    found = torch.stack([setting.batch(step, rows) for step in range(setting.steps)])
-    shared = round(alike * len(rows))
-    if shared and session.rank:
-        first = range(0, setting.batch_size, session.world_size)
-        for step in range(setting.steps):
-            found[step, :shared] = setting.batch(step, first)[:shared]
-    if corrupt:
-        bad = found[setting.steps // 2 :]
-        generator = torch.Generator().manual_seed(setting.data_seed)
-        bad.copy_(torch.randint(setting.corpus.vocabulary, bad.shape, generator=generator))
-    return found

@@ -14,9 +14,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from paceline.families.training.arm import Setting
 from paceline.families.training.model import loss_and_gradients
 from paceline.families.training.replica import BETAS, WEIGHT_DECAY
+from paceline.families.training.setting import Setting
 from paceline.worker.session import CaseError, Session
 from paceline.worker.transport import TorchTransport
 

@@ -17,19 +17,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from paceline.families.training import corpus, oracle
-from paceline.families.training.arm import (
-    Loop,
-    Seat,
-    Setting,
-    Trained,
-    compute_seconds,
-    local_batches,
-    make_seat,
-    prepare_torch,
-)
+from paceline.families.training.arm import Loop, Trained
 from paceline.families.training.figures import ROW, Figures
 from paceline.families.training.gate import STEPS, prove
 from paceline.families.training.replica import Cost
+from paceline.families.training.seat import Seat, make_seat
+from paceline.families.training.setting import Setting, compute_seconds, local_batches, prepare_torch
 from paceline.families.training.sizes import SIZES
 from paceline.family import off_formula
 from paceline.worker.namespace import unaccounted

@@ -178,8 +178,8 @@ class DecoupledMomentum(FlatReplica):
             sent = self.extractor.zeros()
             self.extractor.add_decoded(mine, sent, places)
             self.momentum.sub_(self.extractor.restore(sent))
-        others = [(peer, message) for peer, message in zip(self.peers, self.messages, strict=True)]
-        others = [(peer, message) for peer, message in others if peer != self.comm.rank]
+        received = zip(self.peers, self.messages, strict=True)
+        others = [(peer, message) for peer, message in received if peer != self.comm.rank]
         self.comm.start(
             sends=[(mine, peer) for peer, _ in others],
             receives=[(message, peer) for peer, message in others],

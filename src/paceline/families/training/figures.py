@@ -7,12 +7,14 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from paceline.families.training import oracle
-from paceline.families.training.arm import PARTS, Setting, Trained
+from paceline.families.training.arm import PARTS, Trained
+from paceline.families.training.seat import DIAGNOSES
+from paceline.families.training.setting import Setting
 from paceline.worker.session import Block, CaseError, Session
 
 ROW = ("seconds", *PARTS, "communicate_s", "loss", "steps")
 """What a window holds."""
-DIAGNOSED = ("gradient_norm_dispersion", "gradient_cosine")
+DIAGNOSED = DIAGNOSES[1:]
 """What a technique may find out about ranks; dispersion of losses is the harness's own."""
 
 

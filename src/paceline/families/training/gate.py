@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from paceline.families.training import oracle
-from paceline.families.training.arm import Seat, Setting, make_seat
 from paceline.families.training.replica import Replica
+from paceline.families.training.seat import Seat, make_seat
+from paceline.families.training.setting import Setting
 from paceline.worker.session import Block, Case, CaseError, Session
 
 STEPS = 3

@@ -166,7 +166,7 @@ class ShardedReplica(Replica):
             module.register_forward_hook(lambda *_: unit.free())
             module.register_full_backward_pre_hook(lambda *_: self._use(unit))
         for parameter in unit.parameters:
-            parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+            parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]  # torch leaves it without types
                 partial(_completed, self, unit)
             )
 

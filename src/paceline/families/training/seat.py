@@ -1,0 +1,167 @@
+"""A technique's replica behind its fences: what it may do in a step, and what it must not when it is asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from paceline.families.training.replica import Replica, Share
+from paceline.families.training.setting import Setting
+from paceline.families.training.torch_parallel import local_part
+from paceline.worker.session import Block, Case, ContractBreachError, Session
+
+LIBRARIES = frozenset({"paceline.baselines.training.ddp", "paceline.baselines.training.fsdp"})
+"""Techniques that stand for PyTorch's own modules, which use the process group themselves."""
+DIAGNOSES = ("loss_dispersion", "gradient_norm_dispersion", "gradient_cosine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """A technique's replica, and what the harness lets it do."""
+
+    session: Session
+    replica: Replica
+    library: bool
+    diagnoses: bool
+
+    def watch(self) -> AbstractContextManager[None]:
+        """Return the fences for its code."""
+        return self.session.guard.watch(library=self.library)
+
+    def weights(self) -> list[Tensor]:
+        """Return the weights that it would ship.
+
+        Raises:
+            ContractBreachError: It sent something through the communicator, or changed its model, to answer.
+        """
+        comm, replica = self.replica.comm, self.replica
+        before = [_bits(p).clone() for p in replica.model.parameters()]
+        sent = sum(comm.counters.sent_messages) + comm.counters.backend_calls
+        with self.watch():
+            shares = replica.shares()
+            found = [w.detach() for w in replica.weights()] if shares is None else []
+        if sent != sum(comm.counters.sent_messages) + comm.counters.backend_calls:
+            raise ContractBreachError("it sent messages when asked for its weights")
+        after = map(_bits, replica.model.parameters())
+        if not all(torch.equal(x, y) for x, y in zip(before, after, strict=True)):
+            raise ContractBreachError("it changed its model when asked for its weights")
+        answers = self.session.control.gather_text("whole" if shares is None else "shares")
+        if len(set(answers)) > 1:
+            raise ContractBreachError("some ranks have whole weights, others shares")
+        return found if shares is None else self._gathered(shares)
+
+    def _gathered(self, shares: Sequence[Share]) -> list[Tensor]:
+        """Return whole weights from what each rank owns of them, gathered by the harness.
+
+        Raises:
+            CaseError: Some element has no owner, or several: their sum would be an exchange. Or a rank holds
+                parameters in whole, which shares would hide from the comparison of replicas.
+        """
+        parameters = list(self.replica.model.parameters())
+
+        def make() -> tuple[Tensor, Tensor]:
+            whole = [torch.zeros(p.numel(), dtype=p.dtype) for p in parameters]
+            owners = [torch.zeros(p.numel()) for p in parameters]
+            for number, start, values in shares:
+                whole[number][start : start + values.numel()] = values.detach().cpu()
+                owners[number][start : start + values.numel()] += 1
+            return torch.cat(whole), torch.cat(owners)
+
+        vector, owned = self.session.on_all_ranks(make)
+        self.session.control.sum_in_place(owned)
+        if not bool((owned == 1).all()):
+            raise ContractBreachError("its ranks' shares overlap, or leave gaps")
+        if any(p.untyped_storage().nbytes() for p in parameters):
+            raise ContractBreachError("it owns shares of parameters that it holds in whole")
+        self.session.control.sum_in_place(vector)
+        ends = list(accumulate(p.numel() for p in parameters))
+        return [
+            vector[e - p.numel() : e].view(p.shape).to(p.device)
+            for e, p in zip(ends, parameters, strict=True)
+        ]
+
+    def step(self, sequences_BS: Tensor, step: int) -> None:
+        """Run one step without a clock."""
+        replica = self.replica
+        with self.watch():
+            replica.comm.begin_call()
+            replica.set_rate(replica.task.rate(step))
+            replica.forward_backward(sequences_BS.to(replica.task.device).long())
+            replica.exchange_gradients(step)
+            replica.update(step)
+            replica.exchange_parameters(step)
+            self.diagnosis()
+
+    def diagnosis(self) -> dict[str, float]:
+        """Return what a technique that says so finds out about ranks; call it inside ``watch``, on the clock.
+
+        Raises:
+            ContractBreachError: It gives other figures than it should, or one that is not finite.
+        """
+        if not self.diagnoses:
+            return {}
+        found = {name: float(value) for name, value in self.replica.diagnosis().items()}
+        if set(found) != set(DIAGNOSES) or not all(map(math.isfinite, found.values())):
+            raise ContractBreachError(
+                f"diagnosis gives {found}, and not finite figures of {', '.join(DIAGNOSES)}"
+            )
+        return found
+
+    def finish(self) -> None:
+        """Complete what is under way, and make sure that nothing is."""
+        with self.watch():
+            self.replica.finish()
+        self.check_left()
+
+    def check_left(self) -> None:
+        """Look for what a technique left behind.
+
+        Raises:
+            ContractBreachError: Transfers, which the next technique would receive.
+        """
+        comm = self.replica.comm
+        if comm.num_pending:
+            raise ContractBreachError("transfers were still in flight when training had ended")
+        counts = comm.counters
+        rows = self.session.control.gather(
+            [list(map(float, counts.sent_bytes)), list(map(float, counts.received_bytes))]
+        )
+        size = range(len(rows))
+        if any(rows[i][0][j] != rows[j][1][i] for i in size for j in size):
+            raise ContractBreachError("what ranks sent and what they received does not fit")
+
+
+def _bits(parameter: Tensor) -> Tensor:
+    """Return this rank's part of a parameter as bytes: NaN equals itself there; nothing where its storage is freed."""
+    part = local_part(parameter).detach()
+    if part.numel() and not part.untyped_storage().nbytes():
+        return torch.empty(0, dtype=torch.uint8)
+    return part.contiguous().view(torch.uint8)
+
+
+def make_seat(session: Session, block: Block, case: Case, setting: Setting) -> Seat:
+    """Make a technique, on all ranks or on none.
+
+    Raises:
+        CaseError: It does not support the point, broke its contract, or failed, on some rank.
+    """
+    library = case.module in LIBRARIES
+
+    def make() -> Seat:
+        task = setting.task(rank=session.rank, world_size=session.world_size)
+        loaded = session.loaded(case)
+        with session.guard.watch(building=library, library=library):
+            replica = loaded.factory(task, session.comm(), **case.options)
+        if not isinstance(replica, Replica):
+            raise ContractBreachError("it is no Replica (paceline.families.training.replica)")
+        assert loaded.info is not None
+        diagnoses = bool(loaded.info.properties.get("diagnoses"))
+        return Seat(session=session, replica=replica, library=library, diagnoses=diagnoses)
+
+    return session.on_all_ranks(make)

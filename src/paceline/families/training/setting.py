@@ -1,0 +1,109 @@
+"""What all techniques of a block share: model, data and their seeds; the batches that a rank reads."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paceline.families.training.corpus import Corpus
+from paceline.families.training.model import Transformer, loss_and_gradients
+from paceline.families.training.replica import Task
+from paceline.families.training.sizes import SIZES
+from paceline.worker.session import Session
+from paceline.worker.timing import median
+
+_clock_ns = time.perf_counter_ns
+
+CALIBRATION_STEPS = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What all techniques of a block share: model, data, and the seeds of both."""
+
+    corpus: Corpus
+    size: str
+    context: int
+    batch_size: int
+    steps: int
+    optimizer: str
+    peak_rate: float
+    warmup_steps: int
+    device: torch.device
+    model_seed: int
+    data_seed: int
+    shared_seed: int
+    """What techniques are told: it has nothing to do with the data."""
+
+    def model(self) -> Transformer:
+        """Return the model with its initial weights."""
+        with torch.device(self.device):
+            model = Transformer(SIZES[self.size], vocabulary=self.corpus.vocabulary, context=self.context)
+        model.initialise(self.model_seed)
+        return model
+
+    def task(self, *, rank: int, world_size: int) -> Task:
+        """Return one rank's task, with a model of its own."""
+        return Task(
+            model=self.model(),
+            rank=rank,
+            world_size=world_size,
+            device=self.device,
+            seed=self.shared_seed,
+            steps=self.steps,
+            optimizer_name=self.optimizer,
+            peak_rate=self.peak_rate,
+            warmup_steps=self.warmup_steps,
+        )
+
+    def batch(self, step: int, rows: range) -> Tensor:
+        """Return some rows of a step's global batch as int16, (rows, context + 1)."""
+        drawn = self.corpus.train(self.data_seed, step, rows, self.batch_size, self.context + 1)
+        return torch.from_numpy(drawn).to(torch.int16)
+
+
+def prepare_torch(device: torch.device) -> None:
+    """Let torch's optimisers do now what they do once in a process, before any technique is watched."""
+    for kind in (torch.optim.AdamW, torch.optim.SGD):
+        weight = torch.nn.Parameter(torch.zeros(1, device=device))
+        weight.grad = torch.zeros_like(weight)
+        kind([weight], lr=0.1).step()
+
+
+def compute_seconds(setting: Setting, sequences_BS: Tensor) -> float:
+    """Return the median seconds of forward and backward of one rank's share, without any technique."""
+    model = setting.model()
+    seconds = []
+    for _ in range(CALIBRATION_STEPS):
+        begin = _clock_ns()
+        loss_and_gradients(model, sequences_BS.to(setting.device).long())
+        if setting.device.type != "cpu":
+            torch.accelerator.synchronize()
+        seconds.append((_clock_ns() - begin) * 1e-9)
+    return median(seconds)
+
+
+def local_batches(setting: Setting, session: Session, *, corrupt: bool = False, alike: float = 0.0) -> Tensor:
+    """Draw this rank's sequences of all steps, (steps, rows, context + 1), as int16.
+
+    Args:
+        setting: The point's.
+        session: The rank.
+        corrupt: From half of the run on, symbols are drawn at random instead.
+        alike: Share of the sequences of a step in which all ranks read rank 0's.
+    """
+    rows = range(session.rank, setting.batch_size, session.world_size)
+    found = torch.stack([setting.batch(step, rows) for step in range(setting.steps)])
+    shared = round(alike * len(rows))
+    if shared and session.rank:
+        first = range(0, setting.batch_size, session.world_size)
+        for step in range(setting.steps):
+            found[step, :shared] = setting.batch(step, first)[:shared]
+    if corrupt:
+        bad = found[setting.steps // 2 :]
+        generator = torch.Generator().manual_seed(setting.data_seed)
+        bad.copy_(torch.randint(setting.corpus.vocabulary, bad.shape, generator=generator))
+    return found
