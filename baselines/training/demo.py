@@ -1,6 +1,7 @@
 """DeMo: ranks keep momenta of their own and send only its fast-moving components in each step.
 
-Peng et al., "DeMo: Decoupled Momentum Optimization" (2024), algorithm 1, with the signs of section 4 ("Signum").
+Peng et al., "DeMo: Decoupled Momentum Optimization" (2024), algorithm 1, and the signs and defaults of
+the authors' public optimiser (decay 0.999, chunks of 64, 32 coefficients).
 
 Algorithm (m: this rank's momentum):
 1. m ← β·m + g. The cosine transform of each chunk of 64 × 64 elements is taken; its k largest coefficients are q.
@@ -9,8 +10,8 @@ Algorithm (m: this rank's momentum):
 
 Cost of a step: (n − 1)·(2 + 1.5)·k bytes for each 4096 elements, in n − 1 messages; with k = 64, 1/73 of the elements'
 bytes. Memory: m, 4P, n messages, and the coefficients, 8P at a time. There are no second moments.
-Differences: chunks are runs of 4096 elements of the parameters, not tiles of each tensor. Values are bfloat16, and what
-rounding loses stays in the momentum.
+Differences: 64 coefficients, since models are small. Chunks are runs of 4096 elements of the parameters, not tiles of
+each tensor. Values are bfloat16, and what rounding loses stays in the momentum.
 Limits: traffic grows with n; signs need a learning rate of Adam's size or less.
 """
 

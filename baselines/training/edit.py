@@ -1,7 +1,8 @@
 """EDiT: local steps, then each layer is synchronised when the next forward needs it, and odd replicas weigh little.
 
 Cheng et al., "EDiT: A Local-SGD-Based Efficient Distributed Training Method for Large Language Models" (ICLR 2025),
-section 3: synchronisation layer by layer, and the penalty of pseudo-gradients.
+synchronisation layer by layer and the penalty of pseudo-gradients; constants as in the authors' public configuration
+where nothing else is said (three deviations, a clip of ten).
 
 Algorithm (for each unit, a layer or the rest; φ: global weights, θ: a replica's; Gᵢ: norm of its Δᵢ = φ − θ):
 1. After H inner steps a unit waits until the next forward reaches it. While a unit's exchange travels, the unit before
@@ -13,8 +14,9 @@ Algorithm (for each unit, a layer or the rest; φ: global weights, θ: a replica
 
 Cost of a round: a ring average of 4P bytes, and a number to each other rank for every unit. Memory: φ and m, 8P, the
 exchanges' vectors 4P, and rings' scratch.
-Differences: no sharding inside a node, which the paper combines with this (2-D mesh). Rounds of A-EDiT end by time;
-here a round is H steps for every rank. The exchange of a unit begins one unit ahead, not more.
+Differences: α = 0.1 and four rounds to fill the average, instead of 0.02 and 120: a run here has twenty rounds. No
+sharding inside a node, which the paper combines with this (2-D mesh). Rounds of A-EDiT end by time; here a round is H
+steps for every rank. The exchange of a unit begins one unit ahead, not more.
 Limits: what is shipped is φ, which lags by one round until the forward after a round's end.
 """
 
@@ -182,18 +184,14 @@ def penalty_weights(norms: Sequence[float], temperature: float) -> list[float]:
     return [share / sum(shares) for share in shares]
 
 
-def cost(
-    task: Task,
-    sync_every: int = 20,
-    outer_rate: float = 0.7,
-    outer_momentum: float = 0.9,
-    deviations: float = 3.0,
-    average_share: float = 0.1,
-    fill_rounds: int = 4,
-    temperature: float = 1.0,
-    longest: float = 10.0,
-) -> Cost:
-    """Return the header's formula for all rounds; two rounds' exchanges may meet in the last step."""
+def cost(task: Task, sync_every: int = 20, **others: float) -> Cost:
+    """Return the header's formula for all rounds; two rounds' exchanges may meet in the last step.
+
+    Args:
+        task: The task.
+        sync_every: H.
+        others: Options that change no bytes.
+    """
     n, sizes = task.world_size, unit_sizes(task.model)
     if n == 1:
         return Cost(sent_bytes=0, peak_bytes=0, messages=0)

@@ -1,7 +1,7 @@
 """FlexDeMo: full exchange inside a group of ranks, fast-moving components of the momentum between groups.
 
-From et al., "DeToNATION: Decoupled Torch Network-Aware Training on Interlinked Online Nodes" (2025), section 3, with
-its schemes of replication.
+From et al., "DeToNATION: Decoupled Torch Network-Aware Training on Interlinked Online Nodes" (2025), with its
+schemes of replication.
 
 Algorithm (groups of g ranks, as many shares of the parameters):
 1. A reduce-scatter inside the group leaves the group's mean gradient of share i on its rank i.

@@ -1,20 +1,20 @@
 """QSDP: stage 3 of ZeRO with coded weights and coded gradients on the wire, whole ones only where they are owned.
 
-Markov et al., "Quantized Distributed Training of Large Models with Convergence Guarantees" (ICML 2023), section 4 and
-algorithm 1.
+Markov et al., "Quantized Distributed Training of Large Models with Convergence Guarantees" (ICML 2023). Written from
+the paper's abstract and the ledger's summary: sections could not be looked up.
 
 Algorithm (units in n shares, as in ``zero-3``):
 1. The owner of a share codes it in w bits; all ranks, the owner as well, compute with the decoded values.
 2. Gradients of share r are coded in g bits and sent to rank r, which decodes them and adds them up in float32.
 3. Rank r updates its exact share.
 A block of 1024 elements has a smallest and a largest value and 2^bits uniform levels between them. Gradients are
-rounded at random, without bias. Weights are rounded to the nearest level: the paper's analysis shifts the grid at
-random, its experiments round as here.
+rounded at random, without bias; weights to the nearest level.
 
 Cost of a step: (n − 1)/n · P · (2·w + g)/8 bytes for layers and (w + g)/8 for the rest, and 8 bytes a block; a quarter
 of float32 with w = g = 8. Messages: 3·(n − 1) for each layer, 2·(n − 1) for the rest.
-Differences: gains of norms are coded with their layer, where the paper leaves them whole. Levels are uniform, not
-learnt. The sum of a scatter takes n − 1 messages to n − 1 ranks: codes cannot be added up on a ring's way.
+Differences: the paper shifts the grid of weights at random, and can learn its levels; here they are uniform and stay.
+Gains of norms are coded with their layer. The sum of a scatter takes n − 1 messages to n − 1 ranks: codes cannot be
+added up on a ring's way.
 Limits: what is shipped are the exact shares, with which no step has computed.
 """
 

@@ -1,7 +1,7 @@
 """Silent inconsistency: before gradients are averaged, ranks tell each other their loss and their gradient's norm.
 
-"Silent Inconsistency in Data-Parallel Full Fine-Tuning: Diagnosing Worker-Level Optimization Misalignment": averaged
-loss stays smooth while workers drift apart; three figures show it.
+Li et al., "Silent Inconsistency in Data-Parallel Full Fine-Tuning: Diagnosing Worker-Level Optimization Misalignment"
+(2026), abstract: averaged loss stays smooth while workers drift apart; three figures show it.
 
 Algorithm (for each step; gᵢ: a rank's gradient, ḡ: their mean):
 1. Every rank sends its loss and ‖gᵢ‖ to all others; then gradients are averaged as in ``ddp-ring``.

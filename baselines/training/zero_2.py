@@ -49,7 +49,7 @@ class Zero2(Replica):
         super().__init__(task, comm)
         for number, bucket in enumerate(self.buckets):
             for parameter in bucket.parameters:
-                parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]  # torch leaves it without types
                     partial(_completed, self, number)
                 )
 
