@@ -72,6 +72,7 @@ def conformance(
     ranks: Sequence[int] = (),
     brief: bool = False,
     variants: Sequence[Mapping[str, Any]] = (),
+    runner: str = "local-cpu",
     folder: Path,
 ) -> list[ConformanceResult]:
     """Run techniques through their family's conformance points in real process groups.
@@ -83,10 +84,11 @@ def conformance(
         ranks: Numbers of ranks; empty means the family's own choice (1 to 4).
         brief: Few points for each operation; the gate is the same.
         variants: Techniques with options, as suites write them: ``{"technique": …, "as": …, "options": {…}}``.
+        runner: Name or path of the runner; it says how many ranks there may be.
         folder: An empty folder for suites, job and record.
 
     Raises:
-        UserError: An unknown technique.
+        UserError: An unknown technique, or nothing that this runner could measure.
     """
     sources = content.techniques(family)
     unknown = [t for t in techniques if t not in sources]
@@ -108,8 +110,14 @@ def conformance(
             suites.append(
                 _write_suite(folder, family, operation, entries, cases, tuple(ranks) or points.RANKS)
             )
-    record = run_suites(suites, folder=folder)
-    return results_of(record, family)
+    results = results_of(run_suites(suites, folder=folder, runner=runner), family)
+    if not results:
+        at = f" with ranks {list(ranks)}" if ranks else ""
+        raise UserError(
+            f"no point of {', '.join(techniques)} was planned on runner '{runner}'{at}",
+            fix="name operations that the techniques implement, and a runner whose max_ranks is large enough",
+        )
+    return results
 
 
 def _write_suite(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from paceline import content
+from paceline.errors import UserError
 from paceline.families.collectives.conformance import points
 from paceline.suite import load_suite
 from paceline.testing import ConformanceResult, conformance
@@ -79,3 +80,35 @@ def test_many_honest_cases_pass_the_gate(ranks: int, results_at: object) -> None
     passed = [r for r in results_at(ranks) if r.status == "ok"]
     assert len(passed) >= MIN_HONEST_CASES
     assert all(r.measured for r in passed)
+
+
+EIGHT_RANKS = """
+runner: eight-ranks
+why: More ranks than cores, for what has three levels.
+driver: local
+device: cpu
+backend: gloo
+max_ranks: 8
+default_link: loopback
+env: {OMP_NUM_THREADS: "1"}
+limits: {launch_seconds: 120s}
+"""
+
+
+def test_levels_conform_on_eight_ranks(tmp_path: Path) -> None:
+    """Below eight ranks a third level has one rank."""
+    runner = tmp_path / "eight-ranks.yaml"
+    runner.write_text(EIGHT_RANKS)
+    levels = {"technique": "hierarchical", "as": "three-levels", "options": {"inner": 2, "middle": 2}}
+    results = conformance(
+        ["hierarchical"], ranks=(8,), brief=True, variants=[levels], runner=str(runner), folder=tmp_path
+    )
+    assert not [r.problem for r in results if r.problem]
+    passed = {(r.technique, r.operation) for r in results if r.status == "ok"}
+    assert {("hierarchical", o) for o in ("all_reduce", "all_gather", "reduce_scatter")} <= passed
+    assert ("three-levels", "all_reduce") in passed
+
+
+def test_points_that_a_runner_has_no_ranks_for_are_no_success(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no point of hierarchical .* ranks \[8\]"):
+        conformance(["hierarchical"], ranks=(8,), brief=True, folder=tmp_path)
