@@ -27,6 +27,8 @@ from paceline.record import Event, Line, Measurement, Run, dump_line, new_run_id
 
 MANIFEST = "MANIFEST.jsonl"
 PARTIAL = ".partial"
+PROBE_BYTES = 64 * 1024
+"""Room that a store must have to go on: the lines of a few results."""
 MAX_LINE_BYTES = 16 << 20
 """A longer line is refused when merging: raw samples of one launch stay far below it."""
 
@@ -115,16 +117,19 @@ class RecordWriter:
         """Record ids already in the file; a second write of one is ignored."""
         with storage_errors(self.partial):
             self.final.parent.mkdir(parents=True, exist_ok=True)
-            if resume:
-                self._read_back()
+            end = self._read_back() if resume else 0
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | (0 if resume else os.O_EXCL)
             self._file = os.open(self.partial, flags | os.O_CLOEXEC, 0o644)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not resume:
+        if not end:
             self.write(run)
 
-    def _read_back(self) -> None:
-        """Drop a torn last line, and a seal whose sealing did not end; remember what the file already holds."""
+    def _read_back(self) -> int:
+        """Drop a torn last line, and a seal whose sealing did not end; remember what the file already holds.
+
+        Returns:
+            How many bytes it keeps; none when a full disk let the run line not be written.
+        """
         data = self.partial.read_bytes()
         end = 0
         for raw in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
@@ -136,6 +141,7 @@ class RecordWriter:
                 self.seen.add(line.record_id)
         if end < len(data):
             os.truncate(self.partial, end)
+        return end
 
     def write(self, *lines: Line) -> None:
         """Append lines; what was written survives the death of this process."""
@@ -183,8 +189,13 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 @contextmanager
-def storage_errors(path: Path) -> Iterator[None]:
-    """Turn failures of the results folder into errors that say what to do."""
+def storage_errors(path: Path, *, resumable: bool = True) -> Iterator[None]:
+    """Turn failures of the results folder into errors that say what to do.
+
+    Args:
+        path: What is written; its name up to the first dot is the run's id.
+        resumable: Whether there is a run that can go on.
+    """
     try:
         yield
     except BlockingIOError as error:
@@ -208,20 +219,30 @@ def storage_errors(path: Path) -> Iterator[None]:
                 fix="--results DIR",
             ) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            kept, again = "nothing was measured yet", "the same command again, or --results DIR"
+            if resumable:
+                kept = "everything measured so far is kept"
+                again = f"paceline run --resume {path.name.split('.')[0]}"
             raise InfrastructureError(
-                f"{path}: the disk is full; everything measured so far is kept.\n"
-                f"  fix: free some space, then: paceline run --resume {path.name.split('.')[0]}"
+                f"{path}: the disk is full; {kept}.\n  fix: free some space, then: {again}"
             ) from error
         raise InfrastructureError(f"{path}: {error.strerror or error}") from error
 
 
-def check_writable(root: Path) -> None:
-    """Make sure that a run could be recorded, before anything is measured."""
-    with storage_errors(root / "probe"):
+def check_writable(root: Path, *, run_id: str | None = None) -> None:
+    """Make sure that a run can be recorded: before anything is measured, and when something failed.
+
+    Args:
+        root: The store.
+        run_id: The run that goes on, if there is one.
+    """
+    with storage_errors(root / (run_id or "probe"), resumable=run_id is not None):
         root.mkdir(parents=True, exist_ok=True)
         probe = root / f".probe-{new_run_id()}"
-        probe.write_text("probe")
-        probe.unlink()
+        try:
+            probe.write_bytes(b"p" * PROBE_BYTES)
+        finally:
+            probe.unlink(missing_ok=True)
 
 
 def add_to_manifest(root: Path, path: Path) -> None:

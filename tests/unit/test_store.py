@@ -247,6 +247,17 @@ def test_a_full_disk_keeps_what_was_measured_and_says_how_to_go_on(tmp_path: Pat
         assert verify(root) == []
 
 
+def test_a_run_whose_first_line_found_no_room_begins_with_it_when_resumed(tmp_path: Path) -> None:
+    run = factory.make_run()
+    RecordWriter(tmp_path, run).abandon()
+    (partial,) = tmp_path.rglob("*.partial")
+    partial.write_bytes(b"")
+    resumed = RecordWriter(tmp_path, run, resume=True)
+    resumed.write(factory.measurement(run, "native", 0, [1.0]))
+    assert len(read_record(resumed.seal()).measurements) == 1
+    assert verify(tmp_path) == []
+
+
 def test_a_limit_on_file_sizes_tears_no_line(tmp_path: Path) -> None:
     run = factory.make_run()
     writer = RecordWriter(tmp_path, run)

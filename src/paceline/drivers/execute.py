@@ -18,7 +18,7 @@ from paceline.errors import InfrastructureError, UserError
 from paceline.eventfile import read_events
 from paceline.plan import Plan
 from paceline.record import Event, utc
-from paceline.store import PARTIAL, RecordWriter, record_paths
+from paceline.store import PARTIAL, RecordWriter, check_writable, record_paths
 
 POLL_S = 0.1
 JOBS = "jobs"
@@ -183,6 +183,7 @@ def execute(
             recorder.abandon()
             return outcome
         if code not in (0, None) and recorder.num_missing:
+            check_writable(results, run_id=facts["run_id"])
             recorder.note("interrupted", {"missing": recorder.num_missing, "exit_code": code})
             recorder.abandon()
             raise InfrastructureError(

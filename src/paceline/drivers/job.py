@@ -64,25 +64,34 @@ def build_job(folder: Path, plan: Plan, suites: Iterable[Suite], facts: Mapping[
     """
     if folder.exists():
         raise UserError("the job folder exists already", where=str(folder), expected="a new path")
-    with storage_errors(folder):
-        folder.mkdir(parents=True)
-        _copy_engine(folder / "engine" / "paceline")
-        copied = _copy_techniques(folder, plan, suites)
-        (folder / "plan.json").write_text(plan.text)
-        (folder / "job.json").write_text(json.dumps({**facts, "files": copied}, indent=1, sort_keys=True))
-        script = folder / "run.sh"
-        script.write_text(RUN_SCRIPT)
-        script.chmod(0o755)
+    with storage_errors(folder, resumable=False):
+        try:
+            _write_job(folder, plan, suites, facts)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def _write_job(folder: Path, plan: Plan, suites: Iterable[Suite], facts: Mapping[str, Any]) -> None:
+    folder.mkdir(parents=True)
+    _copy_engine(folder / "engine" / "paceline")
+    copied = _copy_techniques(folder, plan, suites)
+    (folder / "plan.json").write_text(plan.text)
+    (folder / "job.json").write_text(json.dumps({**facts, "files": copied}, indent=1, sort_keys=True))
+    script = folder / "run.sh"
+    script.write_text(RUN_SCRIPT)
+    script.chmod(0o755)
 
 
 def _copy_engine(target: Path) -> None:
     package = Path(__file__).resolve().parents[1]
     target.mkdir(parents=True)
-    for name in ENGINE_FILES:
-        shutil.copyfile(package / name, target / name)
-    ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
-    for name in ENGINE_FOLDERS:
-        shutil.copytree(package / name, target / name, ignore=ignore)
+    inside = [p for name in ENGINE_FOLDERS for p in sorted((package / name).rglob("*")) if p.is_file()]
+    for path in [*(package / name for name in ENGINE_FILES), *inside]:
+        if "__pycache__" not in path.parts and path.suffix != ".pyc":
+            copy = target / path.relative_to(package)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
 
 
 def _copy_techniques(folder: Path, plan: Plan, suites: Iterable[Suite]) -> dict[str, str]:

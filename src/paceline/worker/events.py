@@ -1,6 +1,7 @@
 """Event files: the only channel from a rank to the controller.
 
 One JSON object a line, appended and flushed line by line, so that a killed rank loses at most the line it was writing.
+What is left of such a line goes when the file is opened again; a line for which the disk has no room is taken back.
 Floats that JSON cannot carry are refused here rather than written as ``NaN``.
 """
 
@@ -10,8 +11,13 @@ import json
 import math
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from paceline.errors import InfrastructureError
+
+PROBE_BYTES = 64 * 1024
 
 
 class EventLog:
@@ -20,18 +26,60 @@ class EventLog:
     def __init__(self, path: Path, *, launch: int, attempt: int, rank: int) -> None:
         self.path = path
         self._common = {"launch": launch, "attempt": attempt, "rank": rank}
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        _drop_torn_line(self._file)
 
     def emit(self, event: str, **fields: Any) -> None:
-        """Write one event with the time, launch, attempt and rank; the line is on disk order when this returns."""
+        """Write one event with the time, launch, attempt and rank; the line is on disk order when this returns.
+
+        Raises:
+            OSError: The disk is full; the file is as it was before.
+        """
         record = {"event": event, "time_s": round(time.time(), 6), **self._common, **fields}
         line = json.dumps(_finite(record), separators=(",", ":"), allow_nan=False) + "\n"
-        os.write(self._file, line.encode())
+        data = line.encode()
+        written = os.write(self._file, data)
+        try:
+            while written < len(data):
+                written += os.write(self._file, data[written:])
+        except OSError:
+            os.ftruncate(self._file, os.fstat(self._file).st_size - written)
+            raise
 
     def close(self) -> None:
         """Flush to the disk and close."""
         os.fsync(self._file)
         os.close(self._file)
+
+
+def require_room(folder: Path) -> None:
+    """Make sure that a job folder can still take events: a disk that is full is no technique's failure.
+
+    Raises:
+        InfrastructureError: It cannot.
+    """
+    probe = folder / f"probe-{os.getpid()}"
+    try:
+        probe.write_bytes(b"p" * PROBE_BYTES)
+    except OSError as error:
+        raise InfrastructureError(f"{folder}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+
+
+def _drop_torn_line(file: int) -> None:
+    """Cut off what follows the last end of a line."""
+    end = size = os.fstat(file).st_size
+    while end > 0:
+        begin = max(end - PROBE_BYTES, 0)
+        found = os.pread(file, end - begin, begin).rfind(b"\n")
+        if found >= 0:
+            end = begin + found + 1
+            break
+        end = begin
+    if end < size:
+        os.ftruncate(file, end)
 
 
 def _finite(value: Any) -> Any:

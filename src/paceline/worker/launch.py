@@ -22,7 +22,7 @@ from typing import Any
 from paceline.errors import InfrastructureError
 from paceline.eventfile import read_events
 from paceline.worker import process
-from paceline.worker.events import EventLog
+from paceline.worker.events import EventLog, require_room
 from paceline.worker.watchdog import RankReport, Watchdog, describe, guilty, inspect
 
 _now_ns = time.monotonic_ns
@@ -149,6 +149,7 @@ class Launcher:
         self.events.emit("launch_end", group=group["group"], launch=launch, elapsed_s=elapsed)
         if not dead and trouble is None and watchdog.hang is None:
             return None
+        require_room(folder)
         reports = inspect(folder, range(group["ranks"]), since_ns=started_ns)
         killed_for_memory = _oom_kills() > out_of_memory
         return self._blame(launch, new, watchdog, reports, dead, trouble, killed_for_memory)
@@ -333,7 +334,11 @@ def main(arguments: list[str]) -> int:
         process.die_with_parent()
     process.scrub_environment()
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    Launcher(Path(arguments[0]).resolve()).run()
+    try:
+        Launcher(Path(arguments[0]).resolve()).run()
+    except InfrastructureError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
     return 0
 
 

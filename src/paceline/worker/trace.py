@@ -104,7 +104,7 @@ class TraceWriter:
         size = HEADER_SIZE + capacity * _ENTRY_SIZE
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            os.ftruncate(descriptor, size)
+            os.posix_fallocate(descriptor, 0, size)  # a hole on a full disk would end the rank by SIGBUS
             self._map = mmap.mmap(descriptor, size)
         finally:
             os.close(descriptor)
