@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -33,6 +34,25 @@ def rows_of_text(column: str = "text") -> list[dict[str, str | int]]:
     return [
         {column: f"row {i} says something that is long enough to learn from, {i * i}"} for i in range(ROWS)
     ]
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run what fills the cache beforehand, in the environment of ``_own_cache``."""
+    return subprocess.run(
+        [sys.executable, "-m", hub.MODULE, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def message_of(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the only line that a failed command said."""
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    return line
 
 
 def test_rows_of_a_folder_become_bytes_with_every_tenth_held_out(tmp_path: Path) -> None:
@@ -103,3 +123,47 @@ def test_a_missing_library_names_the_command(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(hub.importlib, "import_module", missing)
     with pytest.raises(hub.HubError, match=r"pip install 'paceline\[hf\]'"):
         list(hub.texts("someone/stories", "main"))
+
+
+def test_the_command_fills_the_cache_and_then_needs_no_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = rows_of_text()
+    folder = folder_of(tmp_path, rows)
+    name = f"{folder}@main"  # with a revision the name alone is the key, as for a dataset of the hub
+    texts = [str(row["text"]).encode() + hub.SEPARATOR for row in rows]
+    kept, train = b"".join(texts[::10]), b"".join(t for i, t in enumerate(texts) if i % 10)
+
+    first = command(name)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert first.stdout == f"{len(train)} bytes to train, {len(kept)} held out\n"
+    (entry,) = (p for p in (tmp_path / "cache").iterdir() if p.is_dir())
+    assert ((entry / hub.TRAIN).read_bytes(), (entry / hub.HELD_OUT).read_bytes()) == (train, kept)
+
+    folder.rename(tmp_path / "moved away")
+    second = command(f"hf:{name}")  # as a suite writes it
+    assert (second.returncode, second.stderr, second.stdout) == (0, "", first.stdout)
+    assert hub.cached(name) == (train, kept)  # as a rank reads it
+
+    monkeypatch.setenv("PACELINE_DATA", str(tmp_path / "empty"))
+    assert f"'{folder}' could not be read" in message_of(command(name))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["someone/stories"], "'someone/stories' is no folder here and names no revision; expected hf:NAME@"),
+        (["gone/for/good@"], "'gone/for/good@' is no folder here and names no revision"),
+        ([""], "'' is no folder here and names no revision"),
+        (["someone/stories@0123456789abcdef"], "'someone/stories' could not be read: "),
+        ([], "expected one dataset: python -m paceline.families.training.hub NAME@REVISION, or a folder"),
+        (["someone/stories", "main"], "expected one dataset: "),
+    ],
+)
+def test_a_wrong_name_ends_the_command_with_one_line(arguments: list[str], message: str) -> None:
+    assert message in message_of(command(*arguments))
+
+
+def test_no_name_is_not_the_working_directory() -> None:
+    with pytest.raises(CaseError, match="'' is no folder here"):
+        corpus.load("hf:")

@@ -39,7 +39,7 @@ def parts(name: str) -> tuple[str, str]:
     Raises:
         HubError: A dataset of the hub without a revision: nobody could read the same again.
     """
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():  # the empty path is the working directory
         return name, ""
     dataset, _, revision = name.rpartition("@")
     if not dataset or not revision:
@@ -154,15 +154,17 @@ def main(arguments: list[str]) -> int:
     """Fill the cache, or write a dataset's text; what went wrong is the last line on standard error.
 
     Args:
-        arguments: A name as after ``hf:``; or a dataset, a revision and a folder.
+        arguments: A name, with or without ``hf:`` before it; or a dataset, a revision and a folder.
     """
     try:
-        if len(arguments) == 1:
-            train, kept = cached(arguments[0])
-            print(f"{len(train)} bytes to train, {len(kept)} held out")
-        else:
-            dataset, revision, folder = arguments
-            write(dataset, revision, Path(folder))
+        match arguments:
+            case [name]:
+                train, kept = cached(name.removeprefix("hf:"))
+                print(f"{len(train)} bytes to train, {len(kept)} held out")
+            case [dataset, revision, folder]:
+                write(dataset, revision, Path(folder))
+            case _:
+                raise HubError(f"expected one dataset: python -m {MODULE} NAME@REVISION, or a folder")
     except HubError as error:
         print(error, file=sys.stderr)
         return 1
