@@ -89,6 +89,19 @@ class Hangs(_Ring):
 
 
 @technique(
+    name="hangs-midway",
+    family="collectives",
+    implements=("all_reduce",),
+    summary="rank 1 never finishes what it began",
+    properties={"exact": True},
+)
+class HangsMidway(_Ring):
+    def strike(self) -> None:
+        while True:
+            time.sleep(0.1)
+
+
+@technique(
     name="raises",
     family="collectives",
     implements=("all_reduce",),
