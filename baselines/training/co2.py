@@ -1,0 +1,126 @@
+"""CO2: the outer gradient of a round travels during the next round, and what comes late counts less.
+
+Sun et al., "CO2: Efficient Distributed Training with Full Communication-Computation Overlap" (ICLR 2024): local steps,
+one asynchronous all-reduce a round, staleness gap penalty, clipped outer momentum. Facts from the abstract and the
+authors' public optimiser (the plain momentum of the displacement, divided by a penalty).
+
+Algorithm (φ: global weights, equal everywhere; θ: a replica's; round t starts from φₜ):
+1. H local steps from φₜ give θ; Δₜ = φₜ − θ sets out around a ring, a message in each step of round t + 1.
+2. When round t ends, the mean of Δₜ₋₁ has arrived. It was taken at φₜ₋₁, and φ has moved on since, by s = φₜ − φₜ₋₁.
+3. Λ = 1 + |s|/s̄ for each element, where s̄ is the mean of |s| over elements and rounds.
+4. m ← clip(μ·m + Δₜ₋₁/Λ, ± c times the root mean square of Δₜ₋₁); φₜ₊₁ = φₜ − η·m.
+
+Cost of a round: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages, as DiLoCo's, none of it waited for when a step takes
+longer than a message. Memory: φ, m and the travelling Δ, 12P, and scratch of 2/n · 4P for the ring.
+Differences: Λ is the gap-aware one of Barkai et al. (ICLR 2020), since the paper's own could not be looked up; the
+authors' code divides by a constant. There the result of clipping is thrown away; here it is used. The first round's end
+leaves φ as it is; after the last round one more outer step takes what still travels.
+Limits: the first two rounds start from the same weights. No sharding of states, which the paper combines with this.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.training.exchange import RingAverage, ring_cost
+from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.rounds import ends_round, num_rounds
+
+
+@technique(
+    name="co2",
+    family="training",
+    implements=("data_parallel",),
+    summary="rounds of local steps whose exchange hides behind the next round",
+    paper="co2",
+    options={"sync_every": 20, "outer_rate": 1.0, "outer_momentum": 0.2, "penalty": True, "clip": 10.0},
+    properties={"exact": False, "replicas": "identical"},
+)
+class CO2(FlatReplica):
+    """Exchange outer gradients one round late; what is shipped are the global weights."""
+
+    def __init__(
+        self,
+        task: Task,
+        comm: Comm,
+        sync_every: int = 20,
+        outer_rate: float = 1.0,
+        outer_momentum: float = 0.2,
+        penalty: bool = True,
+        clip: float = 10.0,
+    ) -> None:
+        super().__init__(task, comm)
+        self.sync_every, self.outer_rate, self.outer_momentum = sync_every, outer_rate, outer_momentum
+        self.penalty, self.clip = penalty, clip
+        self.slow = self.keep("slow", self.flat.values.clone())
+        self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
+        self.outer = self.keep("outer", torch.zeros_like(self.slow))
+        """The displacement that travels, or its mean once it has arrived."""
+        self.late = self.keep("late", torch.zeros(1, dtype=torch.bool))
+        """Whether there is one."""
+        self.gaps = self.keep("gaps", torch.zeros(2, dtype=torch.float64))
+        """Sum over rounds of the mean size of an element's outer step, and the number of such steps."""
+        self.ring = RingAverage(comm, len(self.slow), dtype=torch.float32, device=task.device)
+
+    def exchange_parameters(self, step: int) -> None:
+        """Pass on the travelling message; when a round ends, apply what arrived and send what the round gave."""
+        self.ring.advance()
+        if not ends_round(step, self.sync_every, self.task.steps):
+            return
+        start = self.flat.gradients.copy_(self.slow)  # free until the next backward
+        self._apply()
+        torch.sub(start, self.flat.values, out=self.outer)
+        self.ring.begin(self.outer)
+        self.late.fill_(True)
+        self.flat.values.copy_(self.slow)
+
+    def finish(self) -> None:
+        """Apply the last round's displacement."""
+        self._apply()
+        self.flat.values.copy_(self.slow)
+
+    def pause(self) -> None:
+        """Let what travels arrive; it is applied when it is due."""
+        self.ring.complete()
+
+    def weights(self) -> list[Tensor]:
+        """Return the global weights, which a round leaves untouched until it ends."""
+        return self.flat.pieces(self.slow)
+
+    def _apply(self) -> None:
+        """Take the outer step of the displacement that is one round old."""
+        self.ring.complete()
+        if not self.late:
+            return
+        limit = self.clip * float(self.outer.square().mean().sqrt())
+        outer = self.outer.div_(self._gap_penalty()) if self.penalty else self.outer
+        self.momentum.mul_(self.outer_momentum).add_(outer).clamp_(-limit, limit)
+        self.slow.sub_(self.momentum, alpha=self.outer_rate)
+        self.gaps[0] += self.outer_rate * float(self.momentum.abs().mean())
+        self.gaps[1] += 1
+        self.late.fill_(False)
+
+    def _gap_penalty(self) -> Tensor | float:
+        """Return 1 + |s|/s̄, where s, the last outer step, is η times the momentum that it took."""
+        total, count = self.gaps.tolist()
+        if total == 0.0:
+            return 1.0
+        return self.momentum.abs().mul_(self.outer_rate * count / total).add_(1.0)
+
+
+def cost(task: Task, sync_every: int = 20, **others: float) -> Cost:
+    """Return the header's formula for all rounds; the last step sends a whole round's, and what the round before left.
+
+    Args:
+        task: The task.
+        sync_every: H.
+        others: Options that change no bytes.
+    """
+    n, steps = task.world_size, task.steps
+    sent, messages = ring_cost(task.num_parameters, n)
+    rounds = num_rounds(sync_every, steps)
+    last = steps - (rounds - 1) * sync_every
+    left = max(messages - last, 0) / max(messages, 1) if rounds > 1 else 0.0
+    return Cost(sent_bytes=rounds * sent, peak_bytes=round((1 + left) * sent), messages=rounds * messages)
