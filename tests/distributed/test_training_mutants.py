@@ -17,7 +17,13 @@ from paceline.suite import load_suite
 from paceline.technique import read_source
 from paceline.testing import ConformanceResult, results_of
 
-FILES = sorted((Path(__file__).parents[1] / "mutants" / "training").glob("*.py"))
+MUTANTS = Path(__file__).parents[1] / "mutants"
+FOLDERS = {
+    "data_parallel": (MUTANTS / "training", "ddp-ring"),
+    "pipeline_parallel": (MUTANTS / "pipelines", "1f1b"),
+}
+"""For each operation its known-wrong techniques, and an honest one."""
+FILES = {op: sorted(folder.glob("*.py")) for op, (folder, _) in FOLDERS.items()}
 EXPECTED = {
     "sums-gradients": ("incorrect", r"step 1.*: .* of the way beside one process"),
     "skips-the-tail": ("incorrect", r"step 1: .* of the way beside one process"),
@@ -48,30 +54,42 @@ EXPECTED = {
     ),
     "draws-at-random": ("incorrect", r"two runs from one seed end with different weights"),
     "equals-in-name": ("incorrect", r"step 1 with \{\}: .* of the way beside one process"),
+    "skips-a-sequence": ("incorrect", r"step 1: .* of the way beside one process"),
+    "keeps-an-old-head": ("incorrect", r"step 2: .* of the way beside one process"),
+    "keeps-all-layers": ("refused", r"it owns shares of parameters that it holds in whole"),
+    "sees-no-loss": ("refused", r"forward_backward returned no loss on any rank"),
+    "forgets-weights": ("incorrect", r"step 1: .* of the way beside one process"),
 }
+
+
+def names_in(files: list[Path]) -> list[str]:
+    return [s.info.name for p in files for s in read_source(p, module=f"user:{p.stem}")]
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceResult]:
     folder = tmp_path_factory.mktemp("mutants")
-    names = [s.info.name for p in FILES for s in read_source(p, module=f"user:{p.stem}")]
-    (point,) = points("data_parallel")
-    lines = "".join(f"  {key}: {value}\n" for key, value in point.items())
-    path = folder / "mutants.yaml"
-    path.write_text(
-        "suite: training/mutants\nversion: 1\nfamily: training\nwhy: Known-wrong techniques must be refused.\n"
-        f"workload:\n  op: data_parallel\n  ranks: 2\n{lines}"
-        f"baseline: ddp-ring\ntechniques: [ddp-ring, {', '.join(names)}]\nprotocol: {{launches: 1}}\n"
-    )
-    suite = load_suite(path, extra=FILES)
-    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
-    outcome = measure(plan, [suite], folder / "results")
+    suites = []
+    for op, (_, honest) in FOLDERS.items():
+        (point,) = points(op)
+        lines = "".join(f"  {key}: {value}\n" for key, value in point.items())
+        path = folder / f"{op}.yaml"
+        path.write_text(
+            f"suite: training/{op.replace('_', '-')}-mutants\nversion: 1\nfamily: training\n"
+            "why: Known-wrong techniques must be refused.\n"
+            f"workload:\n  op: {op}\n  ranks: 2\n{lines}"
+            f"baseline: {honest}\ntechniques: [{honest}, {', '.join(names_in(FILES[op]))}]\n"
+            "protocol: {launches: 1}\n"
+        )
+        suites.append(load_suite(path, extra=FILES[op]))
+    plan = make_plan(suites, load_runner(content.find_runner("local-cpu")), Selection())
+    outcome = measure(plan, suites, folder / "results")
     assert outcome.path is not None
     return {r.technique: r for r in results_of(read_record(outcome.path), "training")}
 
 
 def test_every_mutant_has_an_expected_end() -> None:
-    assert {s.info.name for p in FILES for s in read_source(p, module=f"user:{p.stem}")} == set(EXPECTED)
+    assert {name for files in FILES.values() for name in names_in(files)} == set(EXPECTED)
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
@@ -83,6 +101,7 @@ def test_a_mutant_is_refused_for_its_own_reason(name: str, results: dict[str, Co
     assert re.search(reason, said), said
 
 
-def test_an_honest_technique_beside_them_passes(results: dict[str, ConformanceResult]) -> None:
-    assert results["ddp-ring"].status == "ok"
-    assert results["ddp-ring"].problem is None
+@pytest.mark.parametrize("name", [honest for _, honest in FOLDERS.values()])
+def test_an_honest_technique_beside_them_passes(name: str, results: dict[str, ConformanceResult]) -> None:
+    assert results[name].status == "ok"
+    assert results[name].problem is None

@@ -276,6 +276,10 @@ GOOD = {p.name: p.default for p in FAMILY.parameters} | {"op": "data_parallel"}
         ({"evaluations": 300}, "do not fit"),
         ({"data": "poems"}, "not one of: markov"),
         ({"data": "bytes", "target_excess": 0.5}, "known entropy rate"),
+        ({"microbatches": 2}, "microbatches are for pipeline_parallel"),
+        ({"op": "pipeline_parallel", "microbatches": 4, "batch": 16, "ranks": 3}, None),
+        ({"op": "pipeline_parallel", "microbatches": 5}, "cannot be split into 5 microbatches"),
+        ({"op": "pipeline_parallel", "corrupt": "last-rank"}, "corrupt is for data_parallel"),
     ],
 )
 def test_an_illegal_point_is_named(changes: dict[str, Any], said: str | None) -> None:

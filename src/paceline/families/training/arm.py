@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -43,7 +44,9 @@ class Trained:
     """What its interface for the harness's messages has sent meanwhile."""
     state: dict[str, float] = field(default_factory=dict)
     losses: list[float] = field(default_factory=list)
-    """This rank's loss in every step."""
+    """This rank's loss in every step; NaN where it lies on another rank."""
+    sees_loss: bool = True
+    """Whether it had one in every step."""
     diagnoses: dict[str, list[float]] = field(default_factory=dict)
     """What the technique found out about every step."""
 
@@ -165,7 +168,8 @@ class Loop:
         spans = (computed - begin, exchanged - computed, updated - updating, ended - updated)
         for part, spent in enumerate(spans):
             self._parts[part] += spent
-        self._losses.append(loss)
+        self._losses.append(torch.tensor(math.nan) if loss is None else loss)
+        self.trained.sees_loss &= loss is not None
         for name, value in said.items():
             self.trained.diagnoses.setdefault(name, []).append(value)
 

@@ -24,6 +24,7 @@ from paceline.families.training.replica import Cost
 from paceline.families.training.seat import Seat, make_seat
 from paceline.families.training.setting import Setting, compute_seconds, local_batches, prepare_torch
 from paceline.families.training.sizes import SIZES
+from paceline.families.training.spec import WHOLE_BATCH
 from paceline.family import off_formula
 from paceline.worker.namespace import unaccounted
 from paceline.worker.session import Block, Case, CaseError, Session
@@ -97,6 +98,8 @@ def _setting(session: Session, block: Block, found: corpus.Corpus) -> Setting:
     params = block.params
     return Setting(
         corpus=found,
+        whole_batch=params["op"] in WHOLE_BATCH,
+        microbatches=int(params["microbatches"]),
         size=str(params["size"]),
         context=int(params["context"]),
         batch_size=int(params["batch"]),
@@ -142,7 +145,8 @@ def _train(
     watch.sample()
     session.begin(block, case.label, "evaluate")
     windows = session.control.gather(trained.windows)
-    _check_finite(windows)
+    seeing = _seeing(session, trained)
+    _check_finite(windows, seeing)
     curve, equal = _judge(session, case, setting, trained, held_out)
     figures = Figures(
         session,
@@ -151,6 +155,7 @@ def _train(
         trained,
         windows,
         curve,
+        seeing=seeing,
         uncounted=_uncounted(session, seat, trained),
         bare=bare,
     )
@@ -270,9 +275,21 @@ def _judge(
     return curve, all(equal)
 
 
-def _check_finite(windows: list[list[list[float]]]) -> None:
-    for rank, rows in enumerate(windows):
-        for number, row in enumerate(rows):
+def _seeing(session: Session, trained: Trained) -> list[int]:
+    """Return the ranks that have a loss.
+
+    Raises:
+        CaseError: ``refused``: none has.
+    """
+    found = [r for r, row in enumerate(session.control.gather([[float(trained.sees_loss)]])) if row[0][0]]
+    if not found:
+        raise CaseError("refused", "forward_backward returned no loss on any rank")
+    return found
+
+
+def _check_finite(windows: list[list[list[float]]], seeing: list[int]) -> None:
+    for rank in seeing:
+        for number, row in enumerate(windows[rank]):
             if not math.isfinite(row[ROW.index("loss")]):
                 raise CaseError(
                     "incorrect", f"diverged: rank {rank}'s loss is not finite in window {number + 1}"

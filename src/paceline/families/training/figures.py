@@ -30,11 +30,14 @@ class Figures:
         windows: list[list[list[float]]],
         curve: list[float],
         *,
+        seeing: list[int],
         uncounted: str | None = None,
         bare: list[float] | None = None,
     ) -> None:
         self.session, self.block, self.setting, self.trained = session, block, setting, trained
         self.windows, self.curve, self.bare = windows, curve, bare
+        self.seeing = seeing
+        """Ranks that have a loss."""
         self.absent: dict[str, str] = {}
         self.uncounted = uncounted
         """Why the communicator does not know all bytes; None when it does."""
@@ -81,6 +84,7 @@ class Figures:
         for name in (*PARTS, "communicate_s"):
             values = zip(self._slowest(name), self._steps(), strict=True)
             metrics[name] = {"samples": [v / n for v, n in values]}
+        metrics["idle_share"] = {"samples": self._idle()}
         if self.bare is not None:
             rows = self.session.control.gather([self.bare])
             slowest = [max(rank[0][i] for rank in rows) for i in range(len(self.bare))]
@@ -91,6 +95,11 @@ class Figures:
         metrics.update(self._bytes())
         metrics.update(self._target())
         return metrics
+
+    def _idle(self) -> list[float]:
+        inside, whole = ROW.index("communicate_s"), ROW.index("seconds")
+        count = range(len(self.windows[0]))
+        return [fmean(rank[i][inside] / rank[i][whole] for rank in self.windows) for i in count]
 
     def _steps(self) -> list[float]:
         return [row[ROW.index("steps")] for row in self.windows[0]]
@@ -108,8 +117,8 @@ class Figures:
         ]
 
     def _mean(self, name: str) -> list[float]:
-        column, size = ROW.index(name), len(self.windows)
-        return [sum(rank[i][column] for rank in self.windows) / size for i in range(len(self.windows[0]))]
+        column, seeing = ROW.index(name), [self.windows[rank] for rank in self.seeing]
+        return [fmean(rank[i][column] for rank in seeing) for i in range(len(self.windows[0]))]
 
     def _drift(self) -> dict[str, Any]:
         """Return how far ranks' losses lie apart, and what the technique found out beside.
@@ -120,7 +129,7 @@ class Figures:
         trained, control = self.trained, self.session.control
         steps = [int(n) for n in self._steps()]
         found: dict[str, list[float]] = {}
-        if self.session.world_size > 1:
+        if len(self.seeing) == self.session.world_size > 1:
             everyone = control.gather([trained.losses])
             found["loss_dispersion"] = [pstdev(rank[0][i] for rank in everyone) for i in range(sum(steps))]
             said = trained.diagnoses.get("loss_dispersion", found["loss_dispersion"])

@@ -90,7 +90,7 @@ def _equals_serial(session: Session, block: Block, case: Case, setting: Setting,
     serial = Replica(task, session.comm())
     for step in range(STEPS):
         whole = setting.batch(step, range(setting.batch_size))
-        seat.step(whole[session.rank :: session.world_size], step)
+        seat.step(whole[list(setting.rows(session.rank, session.world_size))], step)
         begin = [w.clone() for w in serial.weights()]
         serial.set_rate(task.rate(step))
         serial.forward_backward(whole.to(setting.device).long())
@@ -124,7 +124,9 @@ def _diagnoses(session: Session, block: Block, case: Case, setting: Setting) -> 
         losses, gradients = [], []
         for rank in range(session.world_size):
             own = whole[rank :: session.world_size].to(setting.device).long()
-            losses.append(float(serial.forward_backward(own)))
+            loss = serial.forward_backward(own)
+            assert loss is not None
+            losses.append(float(loss))
             gradients.append(torch.cat([_gradient(p).reshape(-1) for p in serial.model.parameters()]))
         with seat.watch():
             said = seat.diagnosis()
@@ -155,7 +157,7 @@ def _run(
 ) -> list[Tensor]:
     """Train some or all steps of a setting, in two replicas when a step is given after which the first is saved."""
     seat = make_seat(session, block, case, setting)
-    rows = range(session.rank, setting.batch_size, session.world_size)
+    rows = setting.rows(session.rank, session.world_size)
     for step in range(steps or setting.steps):
         seat.step(setting.batch(step, rows), step)
         if step == saved_after:

@@ -142,6 +142,18 @@ METRICS: tuple[Metric, ...] = (
     _step_part("update_s", "The optimiser in one step."),
     _step_part("parameters_s", "Exchange of parameters after the update in one step."),
     _step_part("communicate_s", "Time inside the communicator in one step, wherever it falls."),
+    Metric(
+        name="idle_share",
+        unit="ratio",
+        better="lower",
+        doc="Share of a step that a rank spends inside the communicator, mean over ranks: the bubble of a pipeline.",
+        contract={
+            "timer": "host clock around every send, receive and wait of each rank",
+            "sample": "mean over ranks of a window's seconds inside the communicator over its seconds",
+        },
+        statistic="mean",
+        compared_by="difference",
+    ),
     _state("parameter_bytes", "Parameters that a rank holds."),
     _state("gradient_bytes", "Gradients that a rank holds after their exchange."),
     _state("optimizer_bytes", "State of the optimiser that a rank holds."),

@@ -1,5 +1,6 @@
 """The contract of training techniques: what one rank's side of data-parallel training may change.
 
+Ranks read parts of a step's sequences, or, where they share a model's layers (``pipeline_parallel``), all of them.
 The family owns the loop. It draws the batches, sets the learning rate, calls the four parts of a step below in their
 order, times them, copies weights for evaluation, and counts bytes. A technique is a class that derives from
 ``Replica`` (or ``FlatReplica``) and overrides the parts that it changes::
@@ -70,6 +71,10 @@ class Task:
     optimizer_name: str
     peak_rate: float
     warmup_steps: int
+    microbatches: int = 1
+    """Parts in which a pipeline works through a step's sequences."""
+    tokens: int = 0
+    """Symbols that a step predicts, over all ranks."""
 
     @property
     def num_parameters(self) -> int:
@@ -137,8 +142,8 @@ class Replica:
 
     # The parts of a step
 
-    def forward_backward(self, sequences_BS: Tensor) -> Tensor:
-        """Leave this rank's gradients in the parameters and return its loss."""
+    def forward_backward(self, sequences_BS: Tensor) -> Tensor | None:
+        """Leave this rank's gradients in the parameters and return its loss, if it lies here."""
         self.optimizer.zero_grad(set_to_none=True)
         return loss_and_gradients(self.model, sequences_BS)
 

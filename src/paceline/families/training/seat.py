@@ -77,7 +77,8 @@ class Seat:
         self.session.control.sum_in_place(owned)
         if not bool((owned == 1).all()):
             raise ContractBreachError("its ranks' shares overlap, or leave gaps")
-        if any(p.untyped_storage().nbytes() for p in parameters):
+        own = {number for number, _, values in shares if values.numel() == parameters[number].numel()}
+        if any(p.untyped_storage().nbytes() for number, p in enumerate(parameters) if number not in own):
             raise ContractBreachError("it owns shares of parameters that it holds in whole")
         self.session.control.sum_in_place(vector)
         ends = list(accumulate(p.numel() for p in parameters))

@@ -25,6 +25,9 @@ class Setting:
     """What all techniques of a block share: model, data, and the seeds of both."""
 
     corpus: Corpus
+    whole_batch: bool = False
+    """Whether every rank reads all sequences of a step."""
+    microbatches: int = 1
     size: str
     context: int
     batch_size: int
@@ -57,7 +60,13 @@ class Setting:
             optimizer_name=self.optimizer,
             peak_rate=self.peak_rate,
             warmup_steps=self.warmup_steps,
+            microbatches=self.microbatches,
+            tokens=self.batch_size * self.context,
         )
+
+    def rows(self, rank: int, world_size: int) -> range:
+        """Return the rows of a step's global batch that a rank reads."""
+        return range(self.batch_size) if self.whole_batch else range(rank, self.batch_size, world_size)
 
     def batch(self, step: int, rows: range) -> Tensor:
         """Return some rows of a step's global batch as int16, (rows, context + 1)."""
@@ -95,11 +104,11 @@ def local_batches(setting: Setting, session: Session, *, corrupt: bool = False, 
         corrupt: From half of the run on, symbols are drawn at random instead.
         alike: Share of the sequences of a step in which all ranks read rank 0's.
     """
-    rows = range(session.rank, setting.batch_size, session.world_size)
+    rows = setting.rows(session.rank, session.world_size)
     found = torch.stack([setting.batch(step, rows) for step in range(setting.steps)])
     shared = round(alike * len(rows))
     if shared and session.rank:
-        first = range(0, setting.batch_size, session.world_size)
+        first = setting.rows(0, session.world_size)
         for step in range(setting.steps):
             found[step, :shared] = setting.batch(step, first)[:shared]
     if corrupt:

@@ -6,13 +6,24 @@ from paceline.families.training.metric_specs import DERIVED, METRICS
 from paceline.families.training.sizes import SIZES, vocabulary
 from paceline.family import CurveSpec, Family, FrontierSpec, Parameter, Params, SplitSpec
 
-OPERATIONS = ("data_parallel",)
+DATA_PARALLEL, PIPELINE_PARALLEL = "data_parallel", "pipeline_parallel"
+OPERATIONS = (DATA_PARALLEL, PIPELINE_PARALLEL)
+WHOLE_BATCH = frozenset({PIPELINE_PARALLEL})
+"""Operations in which every rank reads the whole batch: ranks share one model's work, and not the sequences."""
+DATA_PARALLEL_ALONE = {"corrupt": "nothing", "alike": 0.0, "slow_factor": 1.0}
+"""Parameters that only ranks with batches of their own can have, and the value that means nothing."""
 OPTIMIZERS = ("adamw", "sgd")
 SHARE_ROUNDING = 1e-6
 CURVE_AXES = (("tokens", "token"), ("seconds", "s"), ("bytes", "B"))
 
 PARAMETERS: tuple[Parameter, ...] = (
-    Parameter(name="op", kind="choice", doc="What is trained how.", required=True, choices=OPERATIONS),
+    Parameter(
+        name="op",
+        kind="choice",
+        doc="What ranks share: data_parallel, the sequences of a step; pipeline_parallel, the layers of a model.",
+        required=True,
+        choices=OPERATIONS,
+    ),
     Parameter(name="size", kind="choice", doc="Size of the model.", default="tiny", choices=tuple(SIZES)),
     Parameter(
         name="data",
@@ -28,6 +39,13 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(name="steps", kind="count", doc="Optimiser steps: the token budget.", default=200, minimum=4),
     Parameter(
         name="batch", kind="count", doc="Sequences of one step, over all ranks.", default=16, minimum=1
+    ),
+    Parameter(
+        name="microbatches",
+        kind="count",
+        doc="Parts in which a pipeline works through a step's sequences.",
+        default=1,
+        minimum=1,
     ),
     Parameter(name="context", kind="count", doc="Symbols that a sequence predicts.", default=64, minimum=2),
     Parameter(
@@ -95,8 +113,22 @@ def check(params: Params) -> list[str]:
     """Return what makes a resolved point illegal."""
     problems: list[str] = []
     ranks, batch, steps = _int(params, "ranks"), _int(params, "batch"), _int(params, "steps")
-    if batch % ranks:
-        problems.append(f"batch {batch} cannot be split between {ranks} ranks")
+    microbatches = _int(params, "microbatches")
+    if params["op"] in WHOLE_BATCH:
+        if batch % microbatches:
+            problems.append(f"batch {batch} cannot be split into {microbatches} microbatches")
+        problems += [
+            f"{name} is for {DATA_PARALLEL}: ranks of {params['op']} have no batches of their own"
+            for name, nothing in DATA_PARALLEL_ALONE.items()
+            if params[name] != nothing
+        ]
+        rows = batch
+    else:
+        rows = batch // ranks
+        if batch % ranks:
+            problems.append(f"batch {batch} cannot be split between {ranks} ranks")
+        if microbatches > 1:
+            problems.append(f"microbatches are for {PIPELINE_PARALLEL}")
     if steps < 2 * _int(params, "window"):
         problems.append(
             f"steps {steps} holds fewer than two windows of {params['window']}: the first is warm-up"
@@ -105,7 +137,6 @@ def check(params: Params) -> list[str]:
         problems.append(f"{params['evaluations']} evaluations do not fit into {steps} steps")
     alike = params["alike"]
     assert isinstance(alike, int | float)
-    rows = batch // ranks
     if alike > 1:
         problems.append(f"alike is a share, at most 1, and not {alike}")
     elif abs(alike * rows - round(alike * rows)) > SHARE_ROUNDING:

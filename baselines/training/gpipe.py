@@ -1,0 +1,51 @@
+"""GPipe: all microbatches go forward through the stages, then all come back.
+
+Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism" (NeurIPS 2019), section 2.
+
+Algorithm (n ranks with one stage each, M microbatches):
+1. Every rank does F for microbatches 0 … M − 1, as they arrive.
+2. Then B for M − 1 … 0. Gradients add up; weights change once a step.
+
+Cost of a step: 4·d bytes for each token and each boundary, forward and again back, in M messages each way; the tied
+embedding's gradient and its new values, 4·V·d bytes each. Bubble: (n − 1)/(M + n − 1) of the step. Activations of M
+microbatches.
+Differences: no recomputation of activations, with which the paper keeps one boundary a microbatch.
+Limits: memory grows with M, which the bubble wants large (``1f1b`` keeps at most n).
+"""
+
+from __future__ import annotations
+
+from paceline import technique
+from paceline.families.training.pipeline.executor import PipelineReplica, pipeline_cost
+from paceline.families.training.pipeline.schedule import Action, Table
+from paceline.families.training.replica import Cost, Task
+
+
+@technique(
+    name="gpipe",
+    family="training",
+    implements=("pipeline_parallel",),
+    summary="all microbatches forward, then all of them back",
+    paper="gpipe",
+    properties={"exact": True, "replicas": "identical"},
+)
+class GPipe(PipelineReplica):
+    """All forwards before all backwards."""
+
+    def schedule(self, ranks: int, microbatches: int) -> Table:
+        """Return the header's table."""
+        return table(ranks, microbatches)
+
+
+def table(ranks: int, microbatches: int) -> Table:
+    """Return F 0 … M − 1, B M − 1 … 0 for every rank."""
+    return [
+        [Action("F", rank, m) for m in range(microbatches)]
+        + [Action("B", rank, m) for m in reversed(range(microbatches))]
+        for rank in range(ranks)
+    ]
+
+
+def cost(task: Task) -> Cost:
+    """Return the header's formula."""
+    return pipeline_cost(task)

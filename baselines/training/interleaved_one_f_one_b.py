@@ -1,0 +1,72 @@
+"""Interleaved 1F1B: every rank has several thin stages, so that the pipeline fills and drains in thin steps.
+
+Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (SC 2021),
+section 2.2.
+
+Algorithm (n ranks with v stages each; stage c·n + r is chunk c of rank r; M microbatches in groups of n):
+1. The k-th forward of a rank belongs to chunk ⌊k/n⌋ mod v and to microbatch n·⌊k/(n·v)⌋ + k mod n; backwards go
+   through the chunks from the last one.
+2. Rank r does 2·(n − 1 − r) + (v − 1)·n forwards to fill the pipeline, then a forward and a backward in turn.
+
+Cost of a step: v times the messages and bytes of ``1f1b`` across boundaries, less what the first and last stage save.
+Bubble: (n − 1)/v times the time of a microbatch in a whole rank instead of n − 1 times. Activations: those of
+2·(n − 1 − r) + (v − 1)·n + 1 thin stages.
+Differences: none in the schedule.
+Limits: M must be a multiple of n.
+"""
+
+from __future__ import annotations
+
+from paceline import technique
+from paceline.families.training.pipeline.executor import PipelineReplica, pipeline_cost
+from paceline.families.training.pipeline.schedule import Action, Table
+from paceline.families.training.replica import Comm, Cost, Task, UnsupportedError
+
+
+@technique(
+    name="interleaved-1f1b",
+    family="training",
+    implements=("pipeline_parallel",),
+    summary="1F1B over several thin stages a rank",
+    paper="megatron-lm",
+    options={"chunks": 2},
+    properties={"exact": True, "replicas": "identical"},
+)
+class InterleavedOneFOneB(PipelineReplica):
+    """One forward, one backward, of thin stages."""
+
+    def __init__(self, task: Task, comm: Comm, chunks: int = 2) -> None:
+        self.chunks = chunks
+        super().__init__(task, comm, chunks)
+
+    def schedule(self, ranks: int, microbatches: int) -> Table:
+        """Return the header's table."""
+        return table(ranks, microbatches, self.chunks)
+
+
+def table(ranks: int, microbatches: int, chunks: int) -> Table:
+    """Return the header's table.
+
+    Raises:
+        UnsupportedError: M is no multiple of n.
+    """
+    if microbatches % ranks:
+        raise UnsupportedError(f"{microbatches} microbatches are no multiple of {ranks} ranks")
+    total = microbatches * chunks
+    rows = []
+    for rank in range(ranks):
+        order = [(k // ranks % chunks, k // (ranks * chunks) * ranks + k % ranks) for k in range(total)]
+        forwards = [Action("F", chunk * ranks + rank, m) for chunk, m in order]
+        backwards = [Action("B", (chunks - 1 - chunk) * ranks + rank, m) for chunk, m in order]
+        warm = min(2 * (ranks - 1 - rank) + (chunks - 1) * ranks, total)
+        row = forwards[:warm]
+        for k in range(total):
+            row += forwards[warm + k : warm + k + 1]
+            row.append(backwards[k])
+        rows.append(row)
+    return rows
+
+
+def cost(task: Task, chunks: int = 2) -> Cost:
+    """Return the header's formula."""
+    return pipeline_cost(task, chunks)

@@ -1,0 +1,58 @@
+"""ZB-H1: gradients of weights, for which nobody waits, fill the bubbles of 1F1B within its memory.
+
+Qi et al., "Zero Bubble Pipeline Parallelism" (ICLR 2024), sections 2 and 2.1 (handcrafted schedule H1).
+
+Algorithm (n ranks with one stage each, M microbatches; I: backward to the input, W: to the weights):
+1. Rank r does n − 1 − r forwards, as in 1F1B; then a forward and an I in turn.
+2. From the (r + 1)-th I on, every I is followed by the W of r microbatches before: later ranks put off more of them.
+3. The W's that are left fill the end.
+
+Cost of a step: bytes and messages of ``1f1b``. Bubble: (n − 1)·(tF + tI − tW), a third of 1F1B's when the three are
+equal. Activations of at most n microbatches on every rank, 1F1B's peak.
+Differences: weights' gradients of the linear layers alone are put off; norms' gains and the embedding's lookup, a few
+per mille of the work, come with I. The optimiser is not started before all ranks have ended.
+Limits: what W needs, inputs and outputs' gradients of each linear layer, is kept until then.
+"""
+
+from __future__ import annotations
+
+from paceline import technique
+from paceline.families.training.pipeline.executor import PipelineReplica, pipeline_cost
+from paceline.families.training.pipeline.schedule import Action, Table
+from paceline.families.training.replica import Cost, Task
+
+
+@technique(
+    name="zb-h1",
+    family="training",
+    implements=("pipeline_parallel",),
+    summary="1F1B whose bubbles are filled with gradients of weights",
+    paper="zero-bubble",
+    properties={"exact": True, "replicas": "identical"},
+)
+class ZbH1(PipelineReplica):
+    """Split backwards in 1F1B's memory."""
+
+    def schedule(self, ranks: int, microbatches: int) -> Table:
+        """Return the header's table."""
+        return table(ranks, microbatches)
+
+
+def table(ranks: int, microbatches: int) -> Table:
+    """Return the header's table."""
+    rows = []
+    for rank in range(ranks):
+        warm = min(ranks - 1 - rank, microbatches)
+        row = [Action("F", rank, m) for m in range(warm)]
+        for m in range(microbatches):
+            row += [Action("F", rank, warm + m)] if warm + m < microbatches else []
+            row.append(Action("I", rank, m))
+            row += [Action("W", rank, m - rank)] if m >= rank else []
+        row += [Action("W", rank, m) for m in range(max(microbatches - rank, 0), microbatches)]
+        rows.append(row)
+    return rows
+
+
+def cost(task: Task) -> Cost:
+    """Return the header's formula."""
+    return pipeline_cost(task)

@@ -1,0 +1,292 @@
+"""A rank that follows a schedule: stages of the model, activations and gradients on their way, in microbatches.
+
+Every rank reads the whole batch: the first stage needs its symbols, the last one those that follow. The embedding
+belongs to the first stage; where the last one lies on another rank, that rank has a copy as its head, sends the copy's
+gradient in each step, and is sent the new values.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.optim import Optimizer
+
+from paceline.families.training.pipeline.deferred import Pending, WeightGradients, accumulate
+from paceline.families.training.pipeline.schedule import Table, check
+from paceline.families.training.replica import Comm, Cost, Replica, Share, Task, UnsupportedError
+from paceline.worker.comm import Transfer
+
+POSTED_AHEAD = 2
+"""Messages of each peer that may come in while this rank computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An activation (F) or its gradient (B) on its way to a stage."""
+
+    kind: str
+    stage: int
+    microbatch: int
+
+
+class PipelineReplica(Replica):
+    """Follows the table that a technique gives.
+
+    Args:
+        task: The rank's task.
+        comm: The communicator.
+        chunks: Stages on each rank.
+
+    Raises:
+        UnsupportedError: The layers or the batch cannot be dealt out evenly, or the table has no room for them.
+    """
+
+    def __init__(self, task: Task, comm: Comm, chunks: int = 1) -> None:
+        layers = list(task.model.get_submodule("layers").children())
+        self.num_stages = task.world_size * chunks
+        if len(layers) % self.num_stages:
+            raise UnsupportedError(
+                f"{len(layers)} layers cannot be dealt out evenly to {self.num_stages} stages"
+            )
+        deal = len(layers) // self.num_stages
+        self.table = self.schedule(task.world_size, task.microbatches)
+        check(self.table, num_stages=self.num_stages, microbatches=task.microbatches)
+        self.row = self.table[task.rank]
+        self.stages = {
+            s: layers[s * deal : (s + 1) * deal] for s in range(task.rank, self.num_stages, task.world_size)
+        }
+        self.has_first, self.has_last = 0 in self.stages, self.num_stages - 1 in self.stages
+        self.last_rank = (self.num_stages - 1) % task.world_size
+        self.gradients = WeightGradients()
+        self.gradients.attach(task.model)
+        self.own = self._own_parameters(task.model)
+        head = self._embedding(task.model).detach().clone() if self.has_last and not self.has_first else None
+        self._free_others(task.model)
+        super().__init__(task, comm)
+        self.head = None if head is None else nn.Parameter(self.keep("head", head))
+        self._inbox: dict[Message, Tensor] = {}
+        self._expected = {p: self._from(p) for p in range(task.world_size) if p != task.rank}
+        self._left: dict[int, deque[Message]] = {}
+        self._coming: dict[int, deque[tuple[Message, Tensor, Transfer]]] = {
+            p: deque() for p in self._expected
+        }
+        self._ahead = POSTED_AHEAD if comm.posts_ahead else 0
+        self._shape = (0, 0, 0)
+        self._sent: list[tuple[Transfer, Tensor]] = []
+        """What was sent in this step: it must not change before it has left."""
+        self._live: dict[tuple[int, int], tuple[Tensor | None, Tensor]] = {}
+        self._weights_later: dict[tuple[int, int], list[Pending]] = {}
+
+    @abstractmethod
+    def schedule(self, ranks: int, microbatches: int) -> Table:
+        """Return what every rank does in a step.
+
+        Raises:
+            UnsupportedError: There is no such schedule.
+        """
+
+    # The parts of a step
+
+    def make_optimizer(self) -> Optimizer:
+        """Return the point's optimiser over this rank's parameters."""
+        return self.task.optimizer(self.own.values())
+
+    def forward_backward(self, sequences_BS: Tensor) -> Tensor | None:
+        """Follow the table; return the mean loss of the batch where the last stage lies."""
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.head is not None:
+            self.head.grad = None
+        micro = sequences_BS.chunk(self.task.microbatches)
+        self._shape = (len(micro[0]), sequences_BS.shape[1] - 1, self._embedding(self.model).shape[1])
+        self._left = {peer: deque(queue) for peer, queue in self._expected.items()}
+        for peer in self._left:
+            self._post(peer, self._ahead)
+        losses: list[Tensor] = []
+        split = any(a.kind == "W" for a in self.row)
+        for action in self.row:
+            key = action.stage, action.microbatch
+            if action.kind == "F":
+                self.gradients.defer = split
+                losses += self._forward(*key, micro[action.microbatch])
+            elif action.kind == "W":
+                accumulate(self._weights_later.pop(key))
+            else:
+                self._backward(*key)
+                if split:
+                    self._weights_later[key] = self.gradients.take()
+        for transfer, _ in self._sent:
+            transfer.wait()
+        self._sent.clear()
+        return torch.stack(losses).sum() if losses else None
+
+    def exchange_gradients(self, step: int) -> None:
+        """Send the gradient of the head's copy to the embedding."""
+        if self.head is not None:
+            assert self.head.grad is not None
+            self.comm.send(self.head.grad, 0)
+        elif self.has_first and self.last_rank != 0:
+            embedding = self._embedding(self.model)
+            assert embedding.grad is not None
+            arrived = torch.empty_like(embedding)
+            self.comm.receive(arrived, self.last_rank)
+            embedding.grad.add_(arrived)
+
+    def exchange_parameters(self, step: int) -> None:
+        """Send the embedding's new values to the head."""
+        if self.head is not None:
+            self.comm.receive(self.head.data, 0)
+        elif self.has_first and self.last_rank != 0:
+            self.comm.send(self._embedding(self.model).detach(), self.last_rank)
+
+    # Around steps
+
+    def shares(self) -> list[Share]:
+        """Return this rank's parameters."""
+        return [(number, 0, p.detach().reshape(-1)) for number, p in self.own.items()]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return this rank's parameters and the optimiser's state of them."""
+        return {
+            "own": {number: p.detach().clone() for number, p in self.own.items()},
+            "kept": {name: tensor.clone() for name, tensor in self.kept.items()},
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what ``state_dict`` returned, on the same rank of as many.
+
+        Raises:
+            ValueError: The state is another technique's, model's or number of ranks'.
+        """
+        given = state.get("own", {})
+        if {n: p.shape for n, p in given.items()} != {n: p.shape for n, p in self.own.items()}:
+            raise ValueError("the checkpoint does not fit this technique, model and number of ranks")
+        with torch.no_grad():
+            for number, parameter in self.own.items():
+                parameter.copy_(given[number])
+            for name, tensor in state["kept"].items():
+                self.kept[name].copy_(tensor)
+        self.optimizer.load_state_dict(state["optimizer"])
+
+    # One action
+
+    def _forward(self, stage: int, microbatch: int, sequences_bS: Tensor) -> list[Tensor]:
+        model, x = self.model, None
+        if stage == 0:
+            y = functional.embedding(sequences_bS[:, :-1], self._embedding(model))
+        else:
+            y = x = self._receive(Message("F", stage, microbatch)).requires_grad_()
+        cos_TK, sin_TK = (model.get_buffer(name)[: y.shape[1]] for name in ("cos_TK", "sin_TK"))
+        for layer in self.stages[stage]:
+            y = layer(y, cos_TK, sin_TK)
+        if stage + 1 < self.num_stages:
+            self._live[stage, microbatch] = x, y
+            self._send(Message("F", stage + 1, microbatch), y.detach())
+            return []
+        head = self._embedding(model) if self.head is None else self.head
+        logits = self.gradients.linear(model.get_submodule("norm")(y), head)
+        loss = functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), sequences_bS[:, 1:].reshape(-1))
+        loss = loss / self.task.microbatches
+        self._live[stage, microbatch] = x, loss
+        return [loss.detach()]
+
+    def _backward(self, stage: int, microbatch: int) -> None:
+        x, y = self._live.pop((stage, microbatch))
+        gradient = None
+        if stage + 1 < self.num_stages:
+            gradient = self._receive(Message("B", stage, microbatch))
+        torch.autograd.backward(y, gradient)
+        if x is not None:
+            assert x.grad is not None
+            self._send(Message("B", stage - 1, microbatch), x.grad)
+
+    # Messages
+
+    def _send(self, message: Message, tensor: Tensor) -> None:
+        peer = message.stage % self.comm.world_size
+        if peer == self.comm.rank:
+            self._inbox[message] = tensor
+        else:
+            tensor = tensor.contiguous()
+            self._sent.append((self.comm.start(sends=[(tensor, peer)]), tensor))
+
+    def _post(self, peer: int, ahead: int) -> None:
+        """Let the next messages of a peer come in, in the order in which it sends them."""
+        coming, left = self._coming[peer], self._left[peer]
+        while left and len(coming) < ahead:
+            buffer = torch.empty(self._shape, dtype=torch.float32, device=self.task.device)
+            coming.append((left.popleft(), buffer, self.comm.start(receives=[(buffer, peer)])))
+
+    def _receive(self, message: Message) -> Tensor:
+        """Return a message; those that its sender sent before are kept for later."""
+        step = 1 if message.kind == "F" else -1
+        peer = (message.stage - step) % self.comm.world_size
+        while message not in self._inbox:
+            self._post(peer, 1)
+            arrived, buffer, transfer = self._coming[peer].popleft()
+            transfer.wait()
+            self._inbox[arrived] = buffer
+            self._post(peer, self._ahead)
+        return self._inbox.pop(message)
+
+    def _from(self, peer: int) -> list[Message]:
+        """Return what a peer sends to this rank in a step, in its order."""
+        size, found = self.comm.world_size, []
+        for action in self.table[peer]:
+            if action.kind == "F" and action.stage + 1 < self.num_stages:
+                found.append(Message("F", action.stage + 1, action.microbatch))
+            elif action.kind in ("B", "I") and action.stage > 0:
+                found.append(Message("B", action.stage - 1, action.microbatch))
+        return [m for m in found if m.stage % size == self.comm.rank]
+
+    # What lies where
+
+    @staticmethod
+    def _embedding(model: nn.Module) -> nn.Parameter:
+        return model.get_parameter("embedding.weight")
+
+    def _own_parameters(self, model: nn.Module) -> dict[int, nn.Parameter]:
+        """Return this rank's parameters by their number in the model's order."""
+        mine = {id(p) for layers in self.stages.values() for layer in layers for p in layer.parameters()}
+        if self.has_first:
+            mine.add(id(self._embedding(model)))
+        if self.has_last:
+            mine.add(id(model.get_parameter("norm.gain")))
+        return {number: p for number, p in enumerate(model.parameters()) if id(p) in mine}
+
+    def _free_others(self, model: nn.Module) -> None:
+        mine = set(map(id, self.own.values()))
+        for parameter in model.parameters():
+            if id(parameter) not in mine:
+                parameter.untyped_storage().resize_(0)
+
+
+def pipeline_cost(task: Task, chunks: int = 1) -> Cost:
+    """Return what the busiest rank sends: activations forward, gradients back, and the tied embedding's two ways.
+
+    Args:
+        task: The task.
+        chunks: Stages on each rank.
+    """
+    n, m = task.world_size, task.microbatches
+    if n == 1:
+        return Cost(sent_bytes=0, peak_bytes=0, messages=0)
+    embedding = task.model.get_parameter("embedding.weight")
+    count, width = embedding.numel(), embedding.shape[1]
+    stages = n * chunks
+    sent, messages = [0] * n, [0] * n
+    for stage in range(stages):
+        rank = stage % n
+        hops = (stage + 1 < stages) + (stage > 0)
+        sent[rank] += hops * 4 * task.tokens * width
+        messages[rank] += hops * m
+    for rank in (0, n - 1):
+        sent[rank] += 4 * count
+        messages[rank] += 1
+    return Cost(sent_bytes=task.steps * max(sent), peak_bytes=max(sent), messages=task.steps * max(messages))
