@@ -31,7 +31,8 @@ F, B, INPUT, W = 1.0, 2.0, 1.25, 0.75
 
 def play(table: Table, stages: int, *, share: float = 1.0, **changes: float) -> Simulated:
     times = {"forward": F, "inputs": INPUT, "weights": W} | changes
-    return simulate(table, Times(**{k: [v * share] * stages for k, v in times.items()}), num_stages=stages)
+    played = Times(**{k: [v * share] * stages for k, v in times.items()})
+    return simulate(table, played.of, num_stages=stages)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -92,8 +93,8 @@ def test_1f1b_keeps_fewer_activations_than_gpipe() -> None:
 def test_a_played_schedule_by_hand() -> None:
     """Two stages of unequal times, one microbatch, a slow link: F0, link, F1, B1, link, B0."""
     table = gpipe.table(2, 1)
-    times = Times(forward=[1, 2], inputs=[1, 3], weights=[1, 1], link_s=0.5)
-    played = simulate(table, times, num_stages=2)
+    times = Times(forward=[1, 2], inputs=[1, 3], weights=[1, 1])
+    played = simulate(table, times.of, num_stages=2, link_s=0.5)
     assert played.makespan == 1 + 0.5 + 2 + 4 + 0.5 + 2
     assert played.spans == (10.0, 6.0)
     assert played.busy == (3.0, 6.0)
@@ -127,7 +128,7 @@ def test_a_wrong_table_is_refused(name: str) -> None:
 
 def test_an_empty_table_has_no_makespan() -> None:
     with pytest.raises(ScheduleError, match="empty"):
-        simulate([[], []], Times(forward=[1, 1], inputs=[1, 1], weights=[1, 1]), num_stages=2)
+        simulate([[], []], lambda action: 1.0, num_stages=2)
 
 
 def test_forwards_before_and_after_a_backward_are_both_kept() -> None:

@@ -6,19 +6,12 @@ numbers give the same bytes.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-NUM_COLOURS = 8
-"""Colours that the style sheet defines (classes ``s0`` … ``s7``); ``base`` is the baseline's."""
-WIDTH = 760
-TICKS = 7
-"""About this many ticks on an axis."""
-
-Format = Callable[[float], str]
+from paceline.report.svg import NUM_COLOURS, TICKS, WIDTH, Axis, Format, svg, text, thin, x_marks, y_grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,34 +54,6 @@ class Bar:
     parts: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """A mapping from values to pixels."""
-
-    low: float
-    high: float
-    begin: float
-    end: float
-    log: bool
-    binary: bool = False
-    """Ticks at powers of two, or round in units of them, for sizes."""
-
-    def at(self, value: float) -> float:
-        """Return the pixel of a value."""
-        low, high, v = (math.log(x) if self.log else x for x in (self.low, self.high, value))
-        share = (v - low) / (high - low) if high > low else 0.5
-        return self.begin + share * (self.end - self.begin)
-
-    def ticks(self) -> list[float]:
-        """Return round values inside the axis."""
-        if self.log and self.binary:
-            return _binary_ticks(self.low, self.high)
-        if self.binary and self.high >= 1024:
-            unit = 1024.0 ** math.floor(math.log(self.high, 1024))
-            return [tick * unit for tick in _linear_ticks(self.low / unit, self.high / unit)]
-        return _log_ticks(self.low, self.high) if self.log else _linear_ticks(self.low, self.high)
-
-
 def colours(names: Sequence[str], baseline: str) -> dict[str, str]:
     """Give each technique a colour class that depends on its place among all names, the baseline its own."""
     others = [name for name in sorted(set(names)) if name != baseline]
@@ -118,9 +83,9 @@ def sweep_chart(
     bottom = 330.0
     x_axis = Axis(low=xs[0], high=xs[-1], begin=72, end=right, log=True)
     y_axis = Axis(low=min(ys) / 1.15, high=max(ys) * 1.15, begin=bottom, end=34, log=True, binary=binary)
-    marks = x_axis.ticks() if round_marks else _thin(xs, TICKS + 2)
-    parts = [_y_grid(y_axis, 72, right, y_format), _x_marks(x_axis, marks, bottom, x_format)]
-    parts += [_text(72, 16, y_name, "axis-name"), _text(right, bottom + 40, x_name, "axis-name", "end")]
+    marks = x_axis.ticks() if round_marks else thin(xs, TICKS + 2)
+    parts = [y_grid(y_axis, 72, right, y_format), x_marks(x_axis, marks, bottom, x_format)]
+    parts += [text(72, 16, y_name, "axis-name"), text(right, bottom + 40, x_name, "axis-name", "end")]
     parts += [_band(s, x_axis, y_axis) for s in series]
     for s in series:
         places = [(x_axis.at(x), y_axis.at(y)) for x, y, *_ in s.points]
@@ -129,8 +94,8 @@ def sweep_chart(
     ends = {i: y_axis.at(s.points[-1][1]) for i, s in enumerate(series)}
     for i, y in _spread(ends, 15, 34, bottom).items():
         x = x_axis.at(series[i].points[-1][0])
-        parts.append(_text(x + 10, y + 4, series[i].name, f"label {series[i].colour}"))
-    return _svg(title, 380, parts)
+        parts.append(text(x + 10, y + 4, series[i].name, f"label {series[i].colour}"))
+    return svg(title, 380, parts)
 
 
 def distribution_chart(
@@ -150,23 +115,23 @@ def distribution_chart(
     bounds = (low / pad, high * pad) if log else (low - pad, high + pad)
     x_axis = Axis(low=bounds[0], high=bounds[1], begin=left, end=WIDTH - 16, log=log, binary=binary)
     share = Axis(low=0, high=1, begin=210, end=30, log=False)
-    parts = [_text(left, 16, "share of samples at or below", "axis-name")]
-    parts.append(_y_grid(share, left, WIDTH - 16, lambda v: f"{v:.0%}", (0, 0.25, 0.5, 0.75, 1)))
+    parts = [text(left, 16, "share of samples at or below", "axis-name")]
+    parts.append(y_grid(share, left, WIDTH - 16, lambda v: f"{v:.0%}", (0, 0.25, 0.5, 0.75, 1)))
     parts += [f'<path class="line {g.colour}" d="{_steps(g, x_axis, share)}"/>' for g in groups]
     y = 232.0
     for g in groups:
         rows = len(g.launches)
         height = max(rows * 13.0, 14.0)
         name = g.name if len(g.name) <= 24 else g.name[:23] + "…"
-        parts.append(_text(left - 12, y + height / 2 + 4, name, f"label {g.colour}", "end"))
+        parts.append(text(left - 12, y + height / 2 + 4, name, f"label {g.colour}", "end"))
         for row, (_, drawn, middle) in enumerate(g.launches):
             top = y + row * 13
             parts.append(f'<path class="samples {g.colour}" d="{_marks(drawn, x_axis, top, 8)}"/>')
             parts.append(f'<path class="middle" d="M{x_axis.at(middle):.1f} {top - 2:.1f}v12"/>')
         y += height + 10
-    parts.append(_x_marks(x_axis, x_axis.ticks(), y, x_format))
-    parts.append(_text(WIDTH - 16, y + 40, x_name, "axis-name", "end"))
-    return _svg(title, y + 48, parts)
+    parts.append(x_marks(x_axis, x_axis.ticks(), y, x_format))
+    parts.append(text(WIDTH - 16, y + 40, x_name, "axis-name", "end"))
+    return svg(title, y + 48, parts)
 
 
 def frontier_chart(
@@ -197,8 +162,8 @@ def frontier_chart(
     right, bottom = WIDTH - 16.0, 330.0
     x_axis = Axis(low=min(xs) / 1.3, high=max(xs) * 1.3, begin=72, end=right, log=True, binary=binary)
     y_axis = Axis(low=min(ys) / 1.1, high=max(ys) * 1.1, begin=bottom, end=34, log=True)
-    parts = [_y_grid(y_axis, 72, right, y_format), _x_marks(x_axis, x_axis.ticks(), bottom, x_format)]
-    parts += [_text(72, 16, y_name, "axis-name"), _text(right, bottom + 40, x_name, "axis-name", "end")]
+    parts = [y_grid(y_axis, 72, right, y_format), x_marks(x_axis, x_axis.ticks(), bottom, x_format)]
+    parts += [text(72, 16, y_name, "axis-name"), text(right, bottom + 40, x_name, "axis-name", "end")]
     if frontier:
         at = [(x_axis.at(x), y_axis.at(y)) for x, y in frontier]
         steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in at[1:])
@@ -215,7 +180,7 @@ def frontier_chart(
             )
         parts.append(f'<circle class="dot {d.colour}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>')
     parts += _dot_labels(dots, x_axis, y_axis)
-    return _svg(title, 380, parts)
+    return svg(title, 380, parts)
 
 
 def _dot_labels(dots: Sequence[Dot], x_axis: Axis, y_axis: Axis) -> list[str]:
@@ -235,7 +200,7 @@ def _dot_labels(dots: Sequence[Dot], x_axis: Axis, y_axis: Axis) -> list[str]:
         free = [i for i, box in enumerate(boxes) if not any(_overlap(box, other) for other in taken)]
         best = free[0] if free else 0
         taken.append(boxes[best])
-        found.append(_text(places[best][0], places[best][1] + 4, d.name, f"label {d.colour}"))
+        found.append(text(places[best][0], places[best][1] + 4, d.name, f"label {d.colour}"))
     return found
 
 
@@ -259,12 +224,12 @@ def split_chart(
     parts, x = [], 12.0
     for i, name in enumerate(names):
         parts.append(f'<rect class="part s{i % NUM_COLOURS}" x="{x:.1f}" y="8" width="11" height="11"/>')
-        parts.append(_text(x + 16, 18, name, "tick"))
+        parts.append(text(x + 16, 18, name, "tick"))
         x += 30 + 6.5 * len(name)
     y = 34.0
     for bar in bars:
         name = bar.name if len(bar.name) <= 24 else bar.name[:23] + "…"
-        parts.append(_text(left - 12, y + 13, name, "label base", "end"))
+        parts.append(text(left - 12, y + 13, name, "label base", "end"))
         begin = 0.0
         for i, part in enumerate(bar.parts):
             width = axis.at(begin + part) - axis.at(begin)
@@ -274,11 +239,11 @@ def split_chart(
                     f'<rect class="part s{i % NUM_COLOURS}" x="{at:.1f}" y="{y:.1f}" width="{width:.1f}" height="18"/>'
                 )
             begin += part
-        parts.append(_text(axis.at(begin) + 6, y + 13, x_format(begin), "tick"))
+        parts.append(text(axis.at(begin) + 6, y + 13, x_format(begin), "tick"))
         y += 26
-    parts.append(_x_marks(axis, axis.ticks(), y, x_format))
-    parts.append(_text(WIDTH - 90, y + 38, x_name, "axis-name", "end"))
-    return _svg(title, y + 46, parts)
+    parts.append(x_marks(axis, axis.ticks(), y, x_format))
+    parts.append(text(WIDTH - 90, y + 38, x_name, "axis-name", "end"))
+    return svg(title, y + 46, parts)
 
 
 def interval_glyph(low: float, value: float, high: float, span: float, colour: str) -> Markup:
@@ -293,35 +258,6 @@ def interval_glyph(low: float, value: float, high: float, span: float, colour: s
         f'<path class="none" d="M48 0v14"/><path class="whisker {colour}" d="M{a:.1f} 7H{b:.1f}"/>'
         f'<circle class="{colour}" cx="{v:.1f}" cy="7" r="3"/></svg>'
     )
-
-
-def _svg(title: str, height: float, parts: Sequence[str]) -> Markup:
-    return Markup(
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}">'
-        f"{''.join(parts)}</svg>"
-    )
-
-
-def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
-
-
-def _y_grid(axis: Axis, left: float, right: float, form: Format, ticks: Sequence[float] | None = None) -> str:
-    parts = []
-    for tick in ticks or axis.ticks():
-        y = axis.at(tick)
-        parts.append(f'<path class="grid" d="M{left:.1f} {y:.1f}H{right:.1f}"/>')
-        parts.append(_text(left - 8, y + 4, form(tick), "tick", "end"))
-    return "".join(parts)
-
-
-def _x_marks(axis: Axis, ticks: Sequence[float], y: float, form: Format) -> str:
-    parts = [f'<path class="axis" d="M{axis.begin:.1f} {y:.1f}H{axis.end:.1f}"/>']
-    for tick in ticks:
-        x = axis.at(tick)
-        parts.append(f'<path class="axis" d="M{x:.1f} {y:.1f}v5"/>')
-        parts.append(_text(x, y + 19, form(tick), "tick", "middle"))
-    return "".join(parts)
 
 
 def _band(series: Swept, x_axis: Axis, y_axis: Axis) -> str:
@@ -353,38 +289,6 @@ def _marks(samples: Sequence[float], axis: Axis, top: float, height: int) -> str
     """Return a mark for each sample; samples on one pixel share theirs."""
     pixels = sorted({round(axis.at(v)) for v in samples})
     return "".join(f"M{x} {top:.0f}v{height}" for x in pixels)
-
-
-def _thin(values: Sequence[float], count: int) -> list[float]:
-    step = max(1, math.ceil(len(values) / count))
-    return list(values[::step])
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    """Return 1, 2, 5 steps over few decades, whole decades over many, and finer steps inside one decade."""
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
-        ticks = [s * 10.0**d for d in decades for s in steps if low <= s * 10.0**d <= high]
-        if len(ticks) >= 4:
-            return _thin(ticks, TICKS + 2)
-    return _linear_ticks(low, high)
-
-
-def _binary_ticks(low: float, high: float) -> list[float]:
-    """Return powers of two, as many as there is room for; inside one octave the linear steps."""
-    ticks = [2.0**e for e in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
-    return _thin(ticks, TICKS + 2) if len(ticks) >= 2 else _linear_ticks(low, high)
-
-
-def _linear_ticks(low: float, high: float) -> list[float]:
-    if high <= low:
-        return [low]
-    raw = (high - low) / (TICKS - 2)
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(s * power for s in (1, 2, 5, 10) if s * power >= raw * (1 - 1e-9))
-    first = math.ceil(low / step)
-    ticks = [float(f"{i * step:.12g}") for i in range(first, first + 2 * TICKS) if i * step <= high]
-    return ticks
 
 
 def _spread(wanted: Mapping[int, float], gap: float, top: float, bottom: float) -> dict[int, float]:

@@ -19,7 +19,7 @@ from paceline.compare import GRADES, Comparison, compare_points, points_of
 from paceline.errors import UserError
 from paceline.record import STATUSES
 from paceline.report import boardpages as pages
-from paceline.report import curves, pointpages, sweeps, tradeoffs
+from paceline.report import curves, pointpages, sweeps, timelines, tradeoffs
 from paceline.report import runpages as runs
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, unusable
 from paceline.report.html import STYLE, Grid, environment, style_sheet, verdict_class
@@ -171,6 +171,8 @@ class _Site:
             frontiers=tradeoffs.frontier_charts(point, names),
             tradeoffs=tradeoffs.frontier_grid(point),
             splits=tradeoffs.split_charts(point),
+            timelines=timelines.timeline_charts(point),
+            timeline=timelines.timeline_grid(point),
             charts=pointpages.distributions(point, names),
             launches=pointpages.launch_grid(point),
             metrics=pointpages.metric_grid(point),

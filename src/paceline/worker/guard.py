@@ -88,6 +88,7 @@ HARNESS_MODULES = frozenset(
         "seat",
         "setting",
         "tasks",
+        "timeline",
         "timers",
         "other_timers",
         "working_set",

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from paceline.families.training.memory import state_bytes
+from paceline.families.training.pipeline.executor import Pass
+from paceline.families.training.pipeline.timeline import passes_of
 from paceline.families.training.seat import Seat
 from paceline.worker.namespace import read_counters
 
@@ -47,6 +49,8 @@ class Trained:
     """This rank's loss in every step; NaN where it lies on another rank."""
     sees_loss: bool = True
     """Whether it had one in every step."""
+    passes: list[Pass] | None = None
+    """Of one step that a technique cannot know; None where it is no pipeline."""
     diagnoses: dict[str, list[float]] = field(default_factory=dict)
     """What the technique found out about every step."""
 
@@ -156,6 +160,8 @@ class Loop:
             exchanged = _clock_ns()
         if step in self.count_after:
             self._count_memory()
+            if step == min(self.count_after):
+                self.trained.passes = passes_of(replica)
         with self.seat.watch():
             updating = _clock_ns()
             replica.update(step)

@@ -20,6 +20,7 @@ from paceline.families.training import corpus, oracle
 from paceline.families.training.arm import Loop, Trained
 from paceline.families.training.figures import ROW, Figures
 from paceline.families.training.gate import STEPS, prove
+from paceline.families.training.pipeline import timeline
 from paceline.families.training.replica import Cost
 from paceline.families.training.seat import Seat, make_seat
 from paceline.families.training.setting import Setting, compute_seconds, local_batches, prepare_torch
@@ -160,6 +161,8 @@ def _train(
         bare=bare,
     )
     metrics = figures.metrics(oracle.divergence(session, trained.weights[-1]))
+    played = timeline.gather(session, trained.passes)
+    metrics |= played.metrics() if played else {}
     return {
         "status": "ok",
         "metrics": metrics,
@@ -167,13 +170,7 @@ def _train(
         "ceilings": _ceilings(setting),
         "predicted": _predicted(seat, case, setting.steps, metrics),
         "correctness": _correctness(setting, proved, equal),
-        "accounting": {
-            "requested": len(batches),
-            "ok": len(batches),
-            "failed": 0,
-            "dropped": 0,
-            "curve": figures.course(),
-        },
+        "accounting": _accounting(len(batches), figures, played),
         "telemetry": watch.facts(),
         "clock": {"offset_ns": session.control.clock_offset_ns, "error_ns": session.control.clock_error_ns},
     }
@@ -190,6 +187,11 @@ def _correctness(setting: Setting, proved: int, equal: bool) -> dict[str, Any]:
         "input_seed": setting.data_seed,
         "model_seed": setting.model_seed,
     }
+
+
+def _accounting(steps: int, figures: Figures, played: timeline.Timeline | None) -> dict[str, Any]:
+    found = {"requested": steps, "ok": steps, "failed": 0, "dropped": 0, "curve": figures.course()}
+    return found | {"timeline": played.rows} if played else found
 
 
 def _loop(block: Block, case: Case, setting: Setting, batches: torch.Tensor, seat: Seat) -> Loop:

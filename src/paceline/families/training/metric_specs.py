@@ -23,6 +23,10 @@ _TARGET = {
     "target": "target_excess above the entropy rate, by linear interpolation between evaluations",
     "miss": "absent, with the loss that was reached",
 }
+_VIRTUAL = {
+    "timer": "processor time of the rank's thread in every pass of one step, which a technique cannot know",
+    "sample": "the schedule, played with these times; not a measured duration",
+}
 _STATE = {
     "counted": "storages reachable from the technique after its gradient exchange, each once, by walking its objects",
     "when": "the last step and three others that a technique cannot know; the largest",
@@ -151,6 +155,25 @@ METRICS: tuple[Metric, ...] = (
             "timer": "host clock around every send, receive and wait of each rank",
             "sample": "mean over ranks of a window's seconds inside the communicator over its seconds",
         },
+        statistic="mean",
+        compared_by="difference",
+    ),
+    Metric(
+        name="virtual_s",
+        unit="s",
+        better="lower",
+        doc="Virtual: forward and backward of one step as the simulator plays them from the processor's seconds of "
+        "every measured pass, as if each rank had a core of its own and messages took no time.",
+        contract=_VIRTUAL,
+        statistic="mean",
+    ),
+    Metric(
+        name="virtual_idle_share",
+        unit="ratio",
+        better="lower",
+        doc="Virtual: the bubble of that play, the share of the makespan in which a rank does nothing, mean over "
+        "ranks.",
+        contract=_VIRTUAL,
         statistic="mean",
         compared_by="difference",
     ),

@@ -7,6 +7,7 @@ gradient in each step, and is sent the new values.
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections import deque
 from dataclasses import dataclass
@@ -18,10 +19,15 @@ from torch.nn import functional
 from torch.optim import Optimizer
 
 from paceline.families.training.pipeline.deferred import Pending, WeightGradients, accumulate
-from paceline.families.training.pipeline.schedule import Table, check
+from paceline.families.training.pipeline.schedule import Action, Table, check
 from paceline.families.training.replica import Comm, Cost, Replica, Share, Task, UnsupportedError
 from paceline.worker.comm import Transfer
 
+_clock_ns = time.perf_counter_ns
+_processor_ns = time.thread_time_ns
+
+Pass = tuple[Action, int, int, int]
+"""An action, when it began and ended (ns, host clock), and the processor's time of the thread in between (ns)."""
 POSTED_AHEAD = 2
 """Messages of each peer that may come in while this rank computes."""
 
@@ -82,6 +88,8 @@ class PipelineReplica(Replica):
         """What was sent in this step: it must not change before it has left."""
         self._live: dict[tuple[int, int], tuple[Tensor | None, Tensor]] = {}
         self._weights_later: dict[tuple[int, int], list[Pending]] = {}
+        self.passes: list[Pass] = []
+        """The actions of the step just done."""
 
     @abstractmethod
     def schedule(self, ranks: int, microbatches: int) -> Table:
@@ -109,17 +117,21 @@ class PipelineReplica(Replica):
             self._post(peer, self._ahead)
         losses: list[Tensor] = []
         split = any(a.kind == "W" for a in self.row)
+        self.passes = []
         for action in self.row:
             key = action.stage, action.microbatch
+            arrived = self._await(action)
+            begin, processor = _clock_ns(), _processor_ns()
             if action.kind == "F":
                 self.gradients.defer = split
-                losses += self._forward(*key, micro[action.microbatch])
+                losses += self._forward(*key, micro[action.microbatch], arrived)
             elif action.kind == "W":
                 accumulate(self._weights_later.pop(key))
             else:
-                self._backward(*key)
+                self._backward(*key, arrived)
                 if split:
                     self._weights_later[key] = self.gradients.take()
+            self.passes.append((action, begin, _clock_ns(), _processor_ns() - processor))
         for transfer, _ in self._sent:
             transfer.wait()
         self._sent.clear()
@@ -176,12 +188,22 @@ class PipelineReplica(Replica):
 
     # One action
 
-    def _forward(self, stage: int, microbatch: int, sequences_bS: Tensor) -> list[Tensor]:
+    def _await(self, action: Action) -> Tensor | None:
+        """Return what an action needs from another stage; None when it needs nothing."""
+        if action.kind == "F" and action.stage > 0:
+            return self._receive(Message("F", action.stage, action.microbatch))
+        if action.kind in ("B", "I") and action.stage + 1 < self.num_stages:
+            return self._receive(Message("B", action.stage, action.microbatch))
+        return None
+
+    def _forward(
+        self, stage: int, microbatch: int, sequences_bS: Tensor, arrived: Tensor | None
+    ) -> list[Tensor]:
         model, x = self.model, None
-        if stage == 0:
+        if arrived is None:
             y = functional.embedding(sequences_bS[:, :-1], self._embedding(model))
         else:
-            y = x = self._receive(Message("F", stage, microbatch)).requires_grad_()
+            y = x = arrived.requires_grad_()
         cos_TK, sin_TK = (model.get_buffer(name)[: y.shape[1]] for name in ("cos_TK", "sin_TK"))
         for layer in self.stages[stage]:
             y = layer(y, cos_TK, sin_TK)
@@ -196,11 +218,8 @@ class PipelineReplica(Replica):
         self._live[stage, microbatch] = x, loss
         return [loss.detach()]
 
-    def _backward(self, stage: int, microbatch: int) -> None:
+    def _backward(self, stage: int, microbatch: int, gradient: Tensor | None) -> None:
         x, y = self._live.pop((stage, microbatch))
-        gradient = None
-        if stage + 1 < self.num_stages:
-            gradient = self._receive(Message("B", stage, microbatch))
         torch.autograd.backward(y, gradient)
         if x is not None:
             assert x.grad is not None

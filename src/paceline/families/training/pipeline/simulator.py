@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from paceline.families.training.pipeline.schedule import (
     Action,
-    Kind,
     ScheduleError,
     Table,
     in_order,
@@ -23,18 +22,16 @@ class Times:
     forward: Sequence[float]
     inputs: Sequence[float]
     weights: Sequence[float]
-    link_s: float = 0.0
-    """From the end of an action to when another rank can use its result."""
 
-    def of(self, kind: Kind, stage: int) -> float:
+    def of(self, action: Action) -> float:
         """Return the seconds of an action."""
-        if kind == "F":
-            return self.forward[stage]
-        if kind == "I":
-            return self.inputs[stage]
-        if kind == "W":
-            return self.weights[stage]
-        return self.inputs[stage] + self.weights[stage]
+        if action.kind == "F":
+            return self.forward[action.stage]
+        if action.kind == "I":
+            return self.inputs[action.stage]
+        if action.kind == "W":
+            return self.weights[action.stage]
+        return self.inputs[action.stage] + self.weights[action.stage]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +47,7 @@ class Simulated:
     peak: tuple[int, ...]
     """For each rank: most microbatches whose activations it keeps at one time, over its stages."""
     ends: dict[Action, float]
+    """When each action ended; the first one began at 0."""
 
     @property
     def bubble(self) -> float:
@@ -62,8 +60,16 @@ class Simulated:
         return max(span - busy for span, busy in zip(self.spans, self.busy, strict=True))
 
 
-def simulate(table: Table, times: Times, *, num_stages: int) -> Simulated:
+def simulate(
+    table: Table, seconds: Callable[[Action], float], *, num_stages: int, link_s: float = 0.0
+) -> Simulated:
     """Play a table: every action begins when its rank is free and what it needs has arrived.
+
+    Args:
+        table: The table.
+        seconds: What an action takes, ``Times.of`` or measured.
+        num_stages: Stages of the model.
+        link_s: From the end of an action to when another rank can use its result.
 
     Raises:
         ScheduleError: Ranks wait for one another in a circle.
@@ -77,8 +83,8 @@ def simulate(table: Table, times: Times, *, num_stages: int) -> Simulated:
         begin = free[rank]
         for choice in needs(action, num_stages):
             needed = next(a for a in choice if a in ends)
-            begin = max(begin, ends[needed] + (times.link_s if needed.stage % size != rank else 0.0))
-        spent = times.of(action.kind, action.stage)
+            begin = max(begin, ends[needed] + (link_s if needed.stage % size != rank else 0.0))
+        spent = seconds(action)
         first[rank] = begin if first[rank] < 0 else first[rank]
         free[rank] = ends[action] = begin + spent
         busy[rank] += spent
