@@ -21,6 +21,7 @@ MUTANTS = Path(__file__).parents[1] / "mutants"
 FOLDERS = {
     "data_parallel": (MUTANTS / "training", "ddp-ring"),
     "pipeline_parallel": (MUTANTS / "pipelines", "1f1b"),
+    "sequence_parallel": (MUTANTS / "sequences", "ulysses"),
 }
 """For each operation its known-wrong techniques, and an honest one."""
 FILES = {op: sorted(folder.glob("*.py")) for op, (folder, _) in FOLDERS.items()}
@@ -58,6 +59,9 @@ EXPECTED = {
     "keeps-an-old-head": ("incorrect", r"step 2: .* of the way beside one process"),
     "keeps-all-layers": ("refused", r"it owns shares of parameters that it holds in whole"),
     "sees-no-loss": ("refused", r"forward_backward returned no loss on any rank"),
+    "sees-the-future": ("incorrect", r"step 1: .* of the way beside one process"),
+    "sees-itself-alone": ("incorrect", r"step 1: .* of the way beside one process"),
+    "counts-from-zero": ("incorrect", r"step 1: .* of the way beside one process"),
     "forgets-weights": ("incorrect", r"step 1: .* of the way beside one process"),
 }
 

@@ -38,6 +38,8 @@ class Trained:
     """For each window: seconds, those of the four parts, those inside the communicator, and the mean loss."""
     sent_bytes: float = 0.0
     peak_bytes: float = 0.0
+    pass_bytes: float = 0.0
+    """Those that it sent in forward and backward."""
     messages: float = 0.0
     backend_calls: int = 0
     kernel_bytes: float | None = None
@@ -154,8 +156,10 @@ class Loop:
             if self.extra_s:
                 _sleep(self.extra_s)
             replica.set_rate(replica.task.rate(step))
+            before = sum(replica.comm.counters.sent_bytes)
             loss = replica.forward_backward(sequences_BS)
             computed = _clock_ns()
+            self.trained.pass_bytes += sum(replica.comm.counters.sent_bytes) - before
             replica.exchange_gradients(step)
             exchanged = _clock_ns()
         if step in self.count_after:

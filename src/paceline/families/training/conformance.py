@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.families.training.spec import PIPELINE_PARALLEL
+from paceline.families.training.spec import PIPELINE_PARALLEL, SEQUENCE_PARALLEL
 from paceline.family import Scalar
 
 RANKS = (1, 2, 4)
@@ -42,4 +42,6 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
         "warmup_steps": 4,
         "proof": "all",
     }
+    if operation == SEQUENCE_PARALLEL:
+        common |= {"size": "tiny", "batch": 16, "context": 31, "steps": 40}
     return [common]

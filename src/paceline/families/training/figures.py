@@ -14,6 +14,8 @@ from paceline.worker.session import Block, CaseError, Session
 
 ROW = ("seconds", *PARTS, "communicate_s", "loss", "steps")
 """What a window holds."""
+COUNTED = ("wire_bytes", "peak_bytes", "messages", "pass_bytes")
+"""What only the communicator knows."""
 DIAGNOSED = DIAGNOSES[1:]
 """What a technique may find out about ranks; dispersion of losses is the harness's own."""
 
@@ -163,10 +165,12 @@ class Figures:
         else:
             metrics["kernel_bytes_total"] = {"samples": [self.kernel_bytes / steps]}
         if self.uncounted is not None:
-            self.absent.update(dict.fromkeys(("wire_bytes", "peak_bytes", "messages"), self.uncounted))
+            self.absent.update(dict.fromkeys(COUNTED, self.uncounted))
             return metrics
-        everyone = control.gather([[trained.sent_bytes, trained.peak_bytes, trained.messages]])
-        for i, (name, share) in enumerate((("wire_bytes", steps), ("peak_bytes", 1), ("messages", steps))):
+        own = [trained.sent_bytes, trained.peak_bytes, trained.messages, trained.pass_bytes]
+        everyone = control.gather([own])
+        shares = {"wire_bytes": steps, "peak_bytes": 1, "messages": steps, "pass_bytes": steps}
+        for i, (name, share) in enumerate(shares.items()):
             metrics[name] = {"samples": [max(rank[0][i] for rank in everyone) / share]}
         return metrics
 

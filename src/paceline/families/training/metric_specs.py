@@ -128,6 +128,15 @@ METRICS: tuple[Metric, ...] = (
         statistic="mean",
     ),
     Metric(
+        name="pass_bytes",
+        unit="B",
+        better="lower",
+        doc="Payload bytes that the busiest rank sends during forward and backward of one step: activations and their "
+        "gradients, and what overlaps them.",
+        contract=_BYTES | {"sample": "bytes of all forward_backward calls over their number"},
+        statistic="mean",
+    ),
+    Metric(
         name="kernel_bytes_total",
         unit="B",
         better="lower",

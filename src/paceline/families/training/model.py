@@ -6,6 +6,7 @@ Shape suffixes: B sequences, T positions, D width, H heads, K width of a head, V
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,9 @@ from paceline.families.training.sizes import Size
 
 ROTARY_BASE = 10_000.0
 INIT_STD = 0.02
+
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Queries, keys and values, (B, H, T, K), to what is seen, (B, H, T, K)."""
 
 
 class RMSNorm(nn.Module):
@@ -29,6 +33,11 @@ class RMSNorm(nn.Module):
         return functional.rms_norm(x_BTD, (x_BTD.shape[-1],), self.gain, 1e-6)
 
 
+def causal_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
+    """Return attention of every position to itself and those before it, (B, H, T, K)."""
+    return functional.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
+
+
 class Layer(nn.Module):
     """Attention and a two-layer perceptron, each normalised first and added to the stream."""
 
@@ -36,6 +45,8 @@ class Layer(nn.Module):
         super().__init__()
         width = size.width
         self.heads = size.heads
+        self.attend: Attention = causal_attention
+        """What mixes positions; ranks that share a sequence put their own in its place."""
         self.attention_norm = RMSNorm(width)
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.mix = nn.Linear(width, width, bias=False)
@@ -49,7 +60,7 @@ class Layer(nn.Module):
         qkv = self.qkv(self.attention_norm(x_BTD)).view(batch, length, 3, self.heads, width // self.heads)
         q_BHTK, k_BHTK, v_BHTK = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         q_BHTK, k_BHTK = rotate(q_BHTK, cos_TK, sin_TK), rotate(k_BHTK, cos_TK, sin_TK)
-        seen_BHTK = functional.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
+        seen_BHTK = self.attend(q_BHTK, k_BHTK, v_BHTK)
         x_BTD = x_BTD + self.mix(seen_BHTK.transpose(1, 2).reshape(batch, length, width))
         wide_BTE = functional.gelu(self.up(self.mlp_norm(x_BTD)))
         added_BTD: Tensor = x_BTD + self.down(wide_BTE)
@@ -89,12 +100,18 @@ class Transformer(nn.Module):
                     std = deep if name.endswith(("mix.weight", "down.weight")) else INIT_STD
                     weight.copy_(torch.empty(weight.shape).normal_(0.0, std, generator=generator))
 
-    def forward(self, symbols_BT: Tensor) -> Tensor:
-        """Return the logits, (B, T, V), of the symbols that follow."""
-        length = symbols_BT.shape[1]
+    def forward(self, symbols_BT: Tensor, places_T: Tensor | None = None) -> Tensor:
+        """Return the logits, (B, T, V), of the symbols that follow.
+
+        Args:
+            symbols_BT: Symbols of the whole sequences, or of some of their positions.
+            places_T: Those positions; None means all, from the first.
+        """
+        where = slice(symbols_BT.shape[1]) if places_T is None else places_T
+        cos_TK, sin_TK = self.cos_TK[where], self.sin_TK[where]
         x_BTD = self.embedding(symbols_BT)
         for layer in self.layers:
-            x_BTD = layer(x_BTD, self.cos_TK[:length], self.sin_TK[:length])
+            x_BTD = layer(x_BTD, cos_TK, sin_TK)
         return functional.linear(self.norm(x_BTD), self.embedding.weight)
 
 

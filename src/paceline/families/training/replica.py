@@ -75,6 +75,8 @@ class Task:
     """Parts in which a pipeline works through a step's sequences."""
     tokens: int = 0
     """Symbols that a step predicts, over all ranks."""
+    context: int = 0
+    """Positions of a sequence."""
 
     @property
     def num_parameters(self) -> int:

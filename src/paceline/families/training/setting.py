@@ -62,6 +62,7 @@ class Setting:
             warmup_steps=self.warmup_steps,
             microbatches=self.microbatches,
             tokens=self.batch_size * self.context,
+            context=self.context,
         )
 
     def rows(self, rank: int, world_size: int) -> range:

@@ -7,8 +7,9 @@ from paceline.families.training.sizes import SIZES, vocabulary
 from paceline.family import CurveSpec, Family, FrontierSpec, Parameter, Params, SplitSpec
 
 DATA_PARALLEL, PIPELINE_PARALLEL = "data_parallel", "pipeline_parallel"
-OPERATIONS = (DATA_PARALLEL, PIPELINE_PARALLEL)
-WHOLE_BATCH = frozenset({PIPELINE_PARALLEL})
+SEQUENCE_PARALLEL = "sequence_parallel"
+OPERATIONS = (DATA_PARALLEL, PIPELINE_PARALLEL, SEQUENCE_PARALLEL)
+WHOLE_BATCH = frozenset({PIPELINE_PARALLEL, SEQUENCE_PARALLEL})
 """Operations in which every rank reads the whole batch: ranks share one model's work, and not the sequences."""
 DATA_PARALLEL_ALONE = {"corrupt": "nothing", "alike": 0.0, "slow_factor": 1.0}
 """Parameters that only ranks with batches of their own can have, and the value that means nothing."""
@@ -20,7 +21,8 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="op",
         kind="choice",
-        doc="What ranks share: data_parallel, the sequences of a step; pipeline_parallel, the layers of a model.",
+        doc="What ranks share: data_parallel, the sequences of a step; pipeline_parallel, the layers of a "
+        "model; sequence_parallel, the positions of every sequence.",
         required=True,
         choices=OPERATIONS,
     ),
@@ -114,9 +116,12 @@ def check(params: Params) -> list[str]:
     problems: list[str] = []
     ranks, batch, steps = _int(params, "ranks"), _int(params, "batch"), _int(params, "steps")
     microbatches = _int(params, "microbatches")
-    if params["op"] in WHOLE_BATCH:
+    if params["op"] == PIPELINE_PARALLEL:
         if batch % microbatches:
             problems.append(f"batch {batch} cannot be split into {microbatches} microbatches")
+    elif microbatches > 1:
+        problems.append(f"microbatches are for {PIPELINE_PARALLEL}")
+    if params["op"] in WHOLE_BATCH:
         problems += [
             f"{name} is for {DATA_PARALLEL}: ranks of {params['op']} have no batches of their own"
             for name, nothing in DATA_PARALLEL_ALONE.items()
@@ -127,8 +132,6 @@ def check(params: Params) -> list[str]:
         rows = batch // ranks
         if batch % ranks:
             problems.append(f"batch {batch} cannot be split between {ranks} ranks")
-        if microbatches > 1:
-            problems.append(f"microbatches are for {PIPELINE_PARALLEL}")
     if steps < 2 * _int(params, "window"):
         problems.append(
             f"steps {steps} holds fewer than two windows of {params['window']}: the first is warm-up"

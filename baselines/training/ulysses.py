@@ -1,0 +1,61 @@
+"""Ulysses: an all-to-all turns shares of the sequence into shares of the heads, and back after attention.
+
+Jacobs et al., "DeepSpeed Ulysses: System Optimizations for Enabling Training of Extreme Long Sequence Transformer
+Models" (2023), section 3.
+
+Algorithm (n ranks with t of T positions and all H heads each):
+1. Queries, keys and values of H/n heads go to each rank: it then has all positions of its heads.
+2. It attends as one process would.
+3. The result goes back: each rank has all heads of its positions again. Backward is the same in reverse.
+
+Cost of a layer: 4·(n − 1)/n · t rows of 4·d bytes a sequence forward and as much backward, in 2·(n − 1) messages each:
+constant when positions and ranks grow alike. Memory: all positions of H/n heads.
+Differences: queries, keys and values travel as one message. States are not sharded (the paper adds stage 3 of ZeRO).
+Limits: no more ranks than heads, and as many heads on each.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.training.model import causal_attention
+from paceline.families.training.replica import Comm, Cost, Task, UnsupportedError
+from paceline.families.training.sequence.exchange import to_heads, to_positions
+from paceline.families.training.sequence.replica import SequenceReplica, counts_of, row_bytes, sequence_cost
+
+
+@technique(
+    name="ulysses",
+    family="training",
+    implements=("sequence_parallel",),
+    summary="all-to-all between shares of positions and shares of heads",
+    paper="ulysses",
+    properties={"exact": True, "replicas": "identical"},
+)
+class Ulysses(SequenceReplica):
+    """Attend over whole sequences with some heads."""
+
+    def __init__(self, task: Task, comm: Comm) -> None:
+        super().__init__(task, comm)
+        heads = self.layers[0].heads
+        if heads % task.world_size:
+            raise UnsupportedError(f"{heads} heads cannot be dealt out evenly to {task.world_size} ranks")
+
+    def attend(self, q_BHtK: Tensor, k_BHtK: Tensor, v_BHtK: Tensor) -> Tensor:
+        """Exchange positions for heads, attend, and exchange back."""
+        whole = to_heads(self.comm, torch.cat([q_BHtK, k_BHtK, v_BHtK]), self.counts)
+        return to_positions(self.comm, causal_attention(*whole.chunk(3)), self.counts)
+
+
+def cost(task: Task) -> Cost:
+    """Return the header's formula with the exact positions of each rank."""
+    counts, row = counts_of(task), row_bytes(task)
+    n, total = len(counts), sum(counts)
+
+    def attention(rank: int) -> tuple[float, int]:
+        out, back = counts[rank] * (n - 1) / n, (total - counts[rank]) / n
+        return 4 * row * (out + back), 4 * (n - 1)
+
+    return sequence_cost(task, attention)
