@@ -9,7 +9,7 @@ Algorithm (n ranks with t positions each of T):
 3. Backward: gradients of keys and values are reduce-scattered around the ring.
 
 Cost of a layer: 2·(n − 1)/n · T rows of 4·d bytes a sequence forward and as much backward, in n − 1 messages each.
-Memory: keys and values of all positions in the layer at work; softmax weights (t, T).
+Memory: keys and values of all positions in every layer until its backward; softmax weights (t, T).
 Differences: a zigzag of positions balances causal work.
 Limits: what a rank receives and holds grows with T, however many ranks there are.
 """

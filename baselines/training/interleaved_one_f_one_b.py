@@ -8,9 +8,9 @@ Algorithm (n ranks with v stages each; stage c·n + r is chunk c of rank r; M mi
    through the chunks from the last one.
 2. Rank r does 2·(n − 1 − r) + (v − 1)·n forwards to fill the pipeline, then a forward and a backward in turn.
 
-Cost of a step: v times the messages and bytes of ``1f1b`` across boundaries, less what the first and last stage save.
-Bubble: (n − 1)/v times the time of a microbatch in a whole rank instead of n − 1 times. Activations: those of
-2·(n − 1 − r) + (v − 1)·n + 1 thin stages.
+Cost of a step: (n·v − 1)/(n − 1) times the messages and bytes of ``1f1b`` across boundaries; the busiest rank sends 2·v
+activations or gradients a microbatch instead of 2, of two ranks 2·v − 1 instead of 1. Bubble: (n − 1)/v times the time
+of a microbatch in a whole rank instead of n − 1 times. Activations: those of 2·(n − 1 − r) + (v − 1)·n + 1 thin stages.
 Differences: none in the schedule.
 Limits: M must be a multiple of n.
 """

@@ -11,7 +11,7 @@ Algorithm (n ranks with one stage each, M microbatches):
 
 Cost of a step: as ``gpipe``'s in bytes and in bubble, (n − 1)/(M + n − 1) of the step. Activations of min(n − r, M)
 microbatches on rank r instead of M.
-Differences: none in the schedule.
+Differences: none in the schedule. Gradients that were sent are kept to the end of the step.
 Limits: the bubble still grows with n (``interleaved-1f1b`` and ``zb-h1`` shrink it).
 """
 

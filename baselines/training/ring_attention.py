@@ -10,7 +10,8 @@ Algorithm (n ranks with t of T positions each):
    home after n steps.
 
 Cost of a layer: 2·(n − 1)/n · T rows of 4·d bytes a sequence forward, in n − 1 messages; backward as much again and
-2·T rows of gradients, in 2·n − 1 messages. Memory: two blocks of keys and values; softmax weights (t, t).
+2·T rows of gradients, in 2·n − 1 messages. Memory: three blocks of keys and values forward, five with their
+gradients backward; softmax weights (t, t).
 Differences: blocks are not cut further; a zigzag of positions balances causal work.
 Limits: blocks of which nothing is seen travel all the same.
 """

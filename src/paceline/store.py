@@ -27,8 +27,8 @@ from paceline.record import Event, Line, Measurement, Run, dump_line, new_run_id
 
 MANIFEST = "MANIFEST.jsonl"
 PARTIAL = ".partial"
-PROBE_BYTES = 64 * 1024
-"""Room that a store must have to go on: the lines of a few results."""
+ROOM_BYTES = 1 << 20
+"""Room that a store must have to go on: lines of results, and traces of ranks."""
 MAX_LINE_BYTES = 16 << 20
 """A longer line is refused when merging: raw samples of one launch stay far below it."""
 
@@ -219,7 +219,7 @@ def storage_errors(path: Path, *, resumable: bool = True) -> Iterator[None]:
                 fix="--results DIR",
             ) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            kept, again = "nothing was measured yet", "the same command again, or --results DIR"
+            kept, again = "nothing was measured yet", "the same command again, or give another folder"
             if resumable:
                 kept = "everything measured so far is kept"
                 again = f"paceline run --resume {path.name.split('.')[0]}"
@@ -240,7 +240,7 @@ def check_writable(root: Path, *, run_id: str | None = None) -> None:
         root.mkdir(parents=True, exist_ok=True)
         probe = root / f".probe-{new_run_id()}"
         try:
-            probe.write_bytes(b"p" * PROBE_BYTES)
+            probe.write_bytes(b"p" * ROOM_BYTES)
         finally:
             probe.unlink(missing_ok=True)
 

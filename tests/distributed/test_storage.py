@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from paceline.custody import verify
-from paceline.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_USAGE
+from paceline.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_USAGE, InfrastructureError
 from paceline.store import load
+from paceline.worker.events import require_room
 
 SUITE = """\
 suite: collectives/storage
@@ -125,6 +126,19 @@ def test_a_disk_that_fills_up_loses_nothing_and_the_run_goes_on_when_there_is_ro
         assert {m.status for m in record.measurements} == {"ok"}
         assert len({(m.launch, m.label) for m in record.measurements}) == NUM_RESULTS
         assert verify(store) == []
+
+
+@pytest.mark.root
+@needs_root
+def test_a_disk_with_room_for_a_word_but_not_for_a_result_is_full(tmp_path: Path) -> None:
+    """A rank could still say that it failed there, and its technique would be blamed."""
+    with (
+        mounted(tmp_path / "tight", "size=512k") as folder,
+        pytest.raises(InfrastructureError, match="No space left on device"),
+    ):
+        require_room(folder)
+    require_room(tmp_path)
+    assert list(tmp_path.glob("probe-*")) == []
 
 
 def test_eight_runs_at_once_into_one_store_lose_nothing(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ EXPECTED = {
     ),
     "draws-at-random": ("incorrect", r"two runs from one seed end with different weights"),
     "equals-in-name": ("incorrect", r"step 1 with \{\}: .* of the way beside one process"),
+    "hides-a-loss": ("refused", r"forward_backward returned no loss on rank 1"),
     "skips-a-sequence": ("incorrect", r"step 1: .* of the way beside one process"),
     "keeps-an-old-head": ("incorrect", r"step 2: .* of the way beside one process"),
     "keeps-all-layers": ("refused", r"it owns shares of parameters that it holds in whole"),

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from paceline.eventfile import read_events
-from paceline.worker.events import PROBE_BYTES, EventLog
+from paceline.worker.events import CHUNK_BYTES, EventLog
 
 
 def log(path: Path) -> EventLog:
     return EventLog(path, launch=0, attempt=0, rank=0)
 
 
-@pytest.mark.parametrize("length", [1, 200, PROBE_BYTES, 3 * PROBE_BYTES + 1])
+@pytest.mark.parametrize("length", [1, 200, CHUNK_BYTES, 3 * CHUNK_BYTES + 1])
 @pytest.mark.parametrize("lines", [0, 2])
 def test_the_first_event_after_a_torn_line_is_readable(tmp_path: Path, lines: int, length: int) -> None:
     path = tmp_path / "events-0.jsonl"

@@ -10,13 +10,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from paceline.baselines.training import gpipe, interleaved_one_f_one_b, one_f_one_b, zb_h1, zb_h2
+from paceline.baselines.training.gpipe import GPipe
 
 from paceline.families.training.model import Transformer, next_symbol_loss
 from paceline.families.training.pipeline.deferred import WeightGradients, accumulate
 from paceline.families.training.pipeline.schedule import Action, ScheduleError, Table, check, most_live
 from paceline.families.training.pipeline.simulator import Simulated, Times, simulate
+from paceline.families.training.replica import Task
 from paceline.families.training.sizes import SIZES
+from paceline.worker.comm import Comm
 from paceline.worker.session import UnsupportedError
+from paceline.worker.transport import ThreadHub, ThreadTransport
 
 TABLES: dict[str, Callable[[int, int], Table]] = {
     "gpipe": gpipe.table,
@@ -143,6 +147,45 @@ def test_forwards_before_and_after_a_backward_are_both_kept() -> None:
     accumulate(later.take())
     assert weight.grad is not None
     assert weight.grad.tolist() == [[3.0] * 3] * 2
+
+
+class Mixed(GPipe):
+    """Whole backwards of even microbatches, split ones of odd ones: legal, since each has one or the other."""
+
+    def schedule(self, ranks: int, microbatches: int) -> Table:
+        """Return F and then backwards."""
+        rows = []
+        for rank in range(ranks):
+            row = [Action("F", rank, m) for m in range(microbatches)]
+            for m in range(microbatches):
+                row += [Action("I", rank, m), Action("W", rank, m)] if m % 2 else [Action("B", rank, m)]
+            rows.append(row)
+        return rows
+
+
+def test_a_table_may_split_some_backwards_and_not_others() -> None:
+    sequences = torch.randint(64, (4, 10), generator=torch.Generator().manual_seed(0))
+    whole, mixed = (Transformer(SIZES["nano"], vocabulary=64, context=9) for _ in range(2))
+    for model in (whole, mixed):
+        model.initialise(3)
+    next_symbol_loss(whole, sequences).backward()
+    task = Task(
+        model=mixed,
+        rank=0,
+        world_size=1,
+        device=torch.device("cpu"),
+        seed=1,
+        steps=1,
+        optimizer_name="sgd",
+        peak_rate=0.1,
+        warmup_steps=0,
+        microbatches=4,
+        tokens=36,
+        context=9,
+    )
+    Mixed(task, Comm(ThreadTransport(ThreadHub(1), 0))).forward_backward(sequences)
+    for name, gradient in gradients(whole).items():
+        torch.testing.assert_close(gradients(mixed)[name], gradient, rtol=1e-4, atol=1e-7)
 
 
 def gradients(model: torch.nn.Module) -> dict[str, Any]:

@@ -9,14 +9,19 @@ from typing import Any
 
 import pytest
 import torch
+from paceline.baselines.training.gpipe import GPipe
 from paceline.baselines.training.one_f_one_b import OneFOneB
+from paceline.baselines.training.ring_attention import RingAttention
+from paceline.baselines.training.zb_h1 import ZbH1
+from paceline.baselines.training.zb_h2 import ZbH2
 
 from paceline.families.training.model import Transformer
 from paceline.families.training.pipeline.executor import Pass
-from paceline.families.training.pipeline.schedule import Action
-from paceline.families.training.pipeline.timeline import gather, passes_of
+from paceline.families.training.pipeline.schedule import Action, most_live
+from paceline.families.training.pipeline.timeline import gather
 from paceline.families.training.replica import Replica, Task
 from paceline.families.training.sizes import SIZES
+from paceline.families.training.unchanged import passes_are_the_familys, passes_of
 from paceline.report.timelines import timeline_chart
 from paceline.worker.comm import Comm
 from paceline.worker.transport import ThreadHub, ThreadTransport
@@ -72,7 +77,7 @@ def test_without_passes_on_some_rank_there_is_no_timeline() -> None:
     assert played(passes(("F", 0, 0, 0, 1, 1)), None) is None
 
 
-def replica(kind: type[Replica], rank: int, hub: ThreadHub) -> Replica:
+def replica(kind: type[Replica], rank: int, hub: ThreadHub, microbatches: int = 2) -> Replica:
     model = Transformer(SIZES["deep"], vocabulary=64, context=7)
     model.initialise(1)
     task = Task(
@@ -85,46 +90,79 @@ def replica(kind: type[Replica], rank: int, hub: ThreadHub) -> Replica:
         optimizer_name="sgd",
         peak_rate=0.1,
         warmup_steps=0,
-        microbatches=2,
-        tokens=28,
+        microbatches=microbatches,
+        tokens=14 * microbatches,
+        context=7,
     )
     return kind(task, Comm(ThreadTransport(hub, rank)))
 
 
-def test_passes_are_those_of_the_familys_executor_alone() -> None:
-    class Liar(OneFOneB):
-        def forward_backward(self, sequences_BS: torch.Tensor) -> torch.Tensor | None:
-            return super().forward_backward(sequences_BS)
-
+def on_two_ranks(kind: type[Replica], microbatches: int = 2) -> list[Any]:
+    """Run forward and backward of one step on two ranks; return the replicas."""
     hub, found = ThreadHub(2), {}
 
     def run(rank: int) -> None:
-        own = replica(OneFOneB, rank, hub)
-        own.forward_backward(torch.zeros(4, 8, dtype=torch.long))
-        found[rank] = passes_of(own)
+        found[rank] = replica(kind, rank, hub, microbatches)
+        found[rank].forward_backward(torch.zeros(2 * microbatches, 8, dtype=torch.long))
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert [str(p[0]) for p in found[0]] == [
-        "F0 of stage 0",
-        "F1 of stage 0",
-        "B0 of stage 0",
-        "B1 of stage 0",
-    ]
-    assert [str(p[0]) for p in found[1]] == [
-        "F0 of stage 1",
-        "B0 of stage 1",
-        "F1 of stage 1",
-        "B1 of stage 1",
-    ]
-    for rank in found.values():
+    return [found[0], found[1]]
+
+
+def test_passes_are_what_a_rank_did() -> None:
+    first, second = (passes_of(r) for r in on_two_ranks(OneFOneB))
+    assert first is not None and second is not None
+    assert [str(p[0]) for p in first] == ["F0 of stage 0", "F1 of stage 0", "B0 of stage 0", "B1 of stage 0"]
+    assert [str(p[0]) for p in second] == ["F0 of stage 1", "B0 of stage 1", "F1 of stage 1", "B1 of stage 1"]
+    for rank in (first, second):
         assert all(begin < end for _, begin, end, _ in rank)
         assert all(a[2] <= b[1] for a, b in pairwise(rank))
-    assert passes_of(replica(Liar, 0, ThreadHub(2))) is None
-    assert passes_of(replica(Replica, 0, ThreadHub(2))) is None
+
+
+@pytest.mark.parametrize("kind", [GPipe, OneFOneB, ZbH1, ZbH2])
+def test_a_rank_keeps_the_activations_that_its_table_says(kind: type[Replica]) -> None:
+    for own in on_two_ranks(kind, microbatches=6):
+        assert own.alive == most_live(own.row)
+
+
+class Ahead(OneFOneB):
+    """Computes before the clock of a pass runs."""
+
+    def _await(self, action: Action) -> torch.Tensor | None:
+        return super()._await(action)
+
+
+class Later(OneFOneB):
+    """Could do a part of backward after it."""
+
+    def exchange_gradients(self, step: int) -> None:
+        super().exchange_gradients(step)
+
+
+class Backwards(RingAttention):
+    """Could send after forward and backward what belongs into them."""
+
+    def exchange_gradients(self, step: int) -> None:
+        super().exchange_gradients(step)
+
+
+def test_passes_of_techniques_that_do_more_than_give_a_table_are_not_taken() -> None:
+    hub = ThreadHub(2)
+    assert passes_of(replica(Ahead, 0, hub)) is None
+    assert passes_of(replica(Replica, 0, hub)) is None
+    later = replica(Later, 0, hub)
+    assert passes_of(later) is None
+    honest = replica(OneFOneB, 0, hub)
+    assert passes_of(honest) == []
+    assert passes_are_the_familys(honest) and passes_are_the_familys(replica(RingAttention, 0, hub))
+    for changed in (later, replica(Backwards, 0, hub), replica(Replica, 0, hub)):
+        assert not passes_are_the_familys(changed)
+    honest._send = lambda message, tensor: None  # type: ignore[attr-defined]  # the executor has it
+    assert passes_of(honest) is None
 
 
 def test_a_chart_draws_every_pass_to_one_scale() -> None:

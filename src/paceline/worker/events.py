@@ -17,7 +17,9 @@ from typing import Any
 
 from paceline.errors import InfrastructureError
 
-PROBE_BYTES = 64 * 1024
+CHUNK_BYTES = 64 * 1024
+ROOM_BYTES = 1 << 20
+"""Room without which a failure is the disk's: more than the longest result and the traces of several ranks."""
 
 
 class EventLog:
@@ -60,7 +62,7 @@ def require_room(folder: Path) -> None:
     """
     probe = folder / f"probe-{os.getpid()}"
     try:
-        probe.write_bytes(b"p" * PROBE_BYTES)
+        probe.write_bytes(b"p" * ROOM_BYTES)
     except OSError as error:
         raise InfrastructureError(f"{folder}: {error.strerror or error}") from error
     finally:
@@ -72,7 +74,7 @@ def _drop_torn_line(file: int) -> None:
     """Cut off what follows the last end of a line."""
     end = size = os.fstat(file).st_size
     while end > 0:
-        begin = max(end - PROBE_BYTES, 0)
+        begin = max(end - CHUNK_BYTES, 0)
         found = os.pread(file, end - begin, begin).rfind(b"\n")
         if found >= 0:
             end = begin + found + 1

@@ -90,6 +90,7 @@ HARNESS_MODULES = frozenset(
         "tasks",
         "timeline",
         "timers",
+        "unchanged",
         "other_timers",
         "working_set",
     }

@@ -1,1 +1,1 @@
-"""Training: data-parallel techniques on one language model, at equal tokens, on links that may be slow."""
+"""Training one language model, data, pipeline or sequence parallel, at equal tokens, on links that may be slow."""

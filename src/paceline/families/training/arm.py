@@ -12,8 +12,8 @@ from torch import Tensor
 
 from paceline.families.training.memory import state_bytes
 from paceline.families.training.pipeline.executor import Pass
-from paceline.families.training.pipeline.timeline import passes_of
 from paceline.families.training.seat import Seat
+from paceline.families.training.unchanged import passes_of
 from paceline.worker.namespace import read_counters
 
 _clock_ns = time.perf_counter_ns
@@ -87,6 +87,7 @@ class Loop:
         steps = len(batches)
         self.evaluate_after = {round(steps * (i + 1) / evaluations) for i in range(evaluations)}
         self.count_after = count_after
+        self.passes_after = min(count_after)
         self.extra_s = extra_s
         self.trained = Trained()
         self._parts = [0] * len(PARTS)
@@ -160,12 +161,12 @@ class Loop:
             loss = replica.forward_backward(sequences_BS)
             computed = _clock_ns()
             self.trained.pass_bytes += sum(replica.comm.counters.sent_bytes) - before
+            if step == self.passes_after:
+                self.trained.passes = passes_of(replica)
             replica.exchange_gradients(step)
             exchanged = _clock_ns()
         if step in self.count_after:
             self._count_memory()
-            if step == min(self.count_after):
-                self.trained.passes = passes_of(replica)
         with self.seat.watch():
             updating = _clock_ns()
             replica.update(step)

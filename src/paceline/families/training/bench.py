@@ -25,7 +25,8 @@ from paceline.families.training.replica import Cost
 from paceline.families.training.seat import Seat, make_seat
 from paceline.families.training.setting import Setting, compute_seconds, local_batches, prepare_torch
 from paceline.families.training.sizes import SIZES
-from paceline.families.training.spec import WHOLE_BATCH
+from paceline.families.training.spec import PIPELINE_PARALLEL, WHOLE_BATCH
+from paceline.families.training.unchanged import passes_are_the_familys
 from paceline.family import off_formula
 from paceline.worker.namespace import unaccounted
 from paceline.worker.session import Block, Case, CaseError, Session
@@ -146,7 +147,7 @@ def _train(
     watch.sample()
     session.begin(block, case.label, "evaluate")
     windows = session.control.gather(trained.windows)
-    seeing = _seeing(session, trained)
+    seeing = _seeing(session, trained, some_may_not=block.params["op"] == PIPELINE_PARALLEL)
     _check_finite(windows, seeing)
     curve, equal = _judge(session, case, setting, trained, held_out)
     figures = Figures(
@@ -157,6 +158,7 @@ def _train(
         windows,
         curve,
         seeing=seeing,
+        passes_counted=passes_are_the_familys(seat.replica),
         uncounted=_uncounted(session, seat, trained),
         bare=bare,
     )
@@ -277,15 +279,18 @@ def _judge(
     return curve, all(equal)
 
 
-def _seeing(session: Session, trained: Trained) -> list[int]:
+def _seeing(session: Session, trained: Trained, *, some_may_not: bool) -> list[int]:
     """Return the ranks that have a loss.
 
     Raises:
-        CaseError: ``refused``: none has.
+        CaseError: ``refused``: none has, or not all where each has sequences or positions of its own.
     """
     found = [r for r, row in enumerate(session.control.gather([[float(trained.sees_loss)]])) if row[0][0]]
     if not found:
         raise CaseError("refused", "forward_backward returned no loss on any rank")
+    if len(found) < session.world_size and not some_may_not:
+        missing = next(r for r in range(session.world_size) if r not in found)
+        raise CaseError("refused", f"forward_backward returned no loss on rank {missing}")
     return found
 
 

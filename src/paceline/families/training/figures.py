@@ -10,10 +10,12 @@ from paceline.families.training import oracle
 from paceline.families.training.arm import PARTS, Trained
 from paceline.families.training.seat import DIAGNOSES
 from paceline.families.training.setting import Setting
+from paceline.families.training.spec import DATA_PARALLEL
 from paceline.worker.session import Block, CaseError, Session
 
 ROW = ("seconds", *PARTS, "communicate_s", "loss", "steps")
 """What a window holds."""
+NO_PASSES = "only where the family's own code runs forward and backward: pipelines and shared sequences"
 COUNTED = ("wire_bytes", "peak_bytes", "messages", "pass_bytes")
 """What only the communicator knows."""
 DIAGNOSED = DIAGNOSES[1:]
@@ -33,6 +35,7 @@ class Figures:
         curve: list[float],
         *,
         seeing: list[int],
+        passes_counted: bool,
         uncounted: str | None = None,
         bare: list[float] | None = None,
     ) -> None:
@@ -40,6 +43,8 @@ class Figures:
         self.windows, self.curve, self.bare = windows, curve, bare
         self.seeing = seeing
         """Ranks that have a loss."""
+        self.passes_counted = passes_counted
+        """Whether forward and backward happen where the loop counts them."""
         self.absent: dict[str, str] = {}
         self.uncounted = uncounted
         """Why the communicator does not know all bytes; None when it does."""
@@ -86,7 +91,12 @@ class Figures:
         for name in (*PARTS, "communicate_s"):
             values = zip(self._slowest(name), self._steps(), strict=True)
             metrics[name] = {"samples": [v / n for v, n in values]}
-        metrics["idle_share"] = {"samples": self._idle()}
+        if self.setting.device.type == "cpu":
+            metrics["idle_share"] = {"samples": self._idle()}
+        else:
+            self.absent["idle_share"] = (
+                "waits on an accelerator block its stream, and not the host that counts"
+            )
         if self.bare is not None:
             rows = self.session.control.gather([self.bare])
             slowest = [max(rank[0][i] for rank in rows) for i in range(len(self.bare))]
@@ -131,7 +141,7 @@ class Figures:
         trained, control = self.trained, self.session.control
         steps = [int(n) for n in self._steps()]
         found: dict[str, list[float]] = {}
-        if len(self.seeing) == self.session.world_size > 1:
+        if self.block.params["op"] == DATA_PARALLEL and self.session.world_size > 1:
             everyone = control.gather([trained.losses])
             found["loss_dispersion"] = [pstdev(rank[0][i] for rank in everyone) for i in range(sum(steps))]
             said = trained.diagnoses.get("loss_dispersion", found["loss_dispersion"])
@@ -170,6 +180,9 @@ class Figures:
         own = [trained.sent_bytes, trained.peak_bytes, trained.messages, trained.pass_bytes]
         everyone = control.gather([own])
         shares = {"wire_bytes": steps, "peak_bytes": 1, "messages": steps, "pass_bytes": steps}
+        if not self.passes_counted:
+            del shares["pass_bytes"]
+            self.absent["pass_bytes"] = NO_PASSES
         for i, (name, share) in enumerate(shares.items()):
             metrics[name] = {"samples": [max(rank[0][i] for rank in everyone) / share]}
         return metrics

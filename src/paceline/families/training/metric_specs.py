@@ -132,7 +132,7 @@ METRICS: tuple[Metric, ...] = (
         unit="B",
         better="lower",
         doc="Payload bytes that the busiest rank sends during forward and backward of one step: activations and their "
-        "gradients, and what overlaps them.",
+        "gradients, where the family's own code runs both.",
         contract=_BYTES | {"sample": "bytes of all forward_backward calls over their number"},
         statistic="mean",
     ),

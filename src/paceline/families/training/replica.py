@@ -1,6 +1,7 @@
-"""The contract of training techniques: what one rank's side of data-parallel training may change.
+"""The contract of training techniques: what one rank's side of training may change.
 
-Ranks read parts of a step's sequences, or, where they share a model's layers (``pipeline_parallel``), all of them.
+Ranks read parts of a step's sequences (``data_parallel``), or all of them where they share a model's layers or the
+sequences' positions (``pipeline_parallel``, ``sequence_parallel``).
 The family owns the loop. It draws the batches, sets the learning rate, calls the four parts of a step below in their
 order, times them, copies weights for evaluation, and counts bytes. A technique is a class that derives from
 ``Replica`` (or ``FlatReplica``) and overrides the parts that it changes::

@@ -170,7 +170,7 @@ def _int(params: Params, key: str) -> int:
 
 FAMILY = Family(
     name="training",
-    summary="Data-parallel training of one language model: time, bytes, memory and loss at equal tokens.",
+    summary="Training of one language model on several ranks: time, bytes, memory and loss at equal tokens.",
     parameters=PARAMETERS,
     metrics=METRICS,
     default_metrics=("token_s", "eval_loss", "wire_bytes"),

@@ -50,10 +50,13 @@ class PipelineReplica(Replica):
         chunks: Stages on each rank.
 
     Raises:
-        UnsupportedError: The layers or the batch cannot be dealt out evenly, or the table has no room for them.
+        UnsupportedError: The layers cannot be dealt out evenly, the schedule has no such size, or the carrier runs
+            transfers in the order of their start, in which neighbours that send to each other would wait for ever.
     """
 
     def __init__(self, task: Task, comm: Comm, chunks: int = 1) -> None:
+        if task.world_size > 1 and not comm.posts_ahead:
+            raise UnsupportedError("needs a carrier that matches messages in any order, such as gloo")
         layers = list(task.model.get_submodule("layers").children())
         self.num_stages = task.world_size * chunks
         if len(layers) % self.num_stages:
@@ -84,12 +87,14 @@ class PipelineReplica(Replica):
         }
         self._ahead = POSTED_AHEAD if comm.posts_ahead else 0
         self._shape = (0, 0, 0)
-        self._sent: list[tuple[Transfer, Tensor]] = []
+        self._sent: dict[Message, tuple[Transfer, Tensor]] = {}
         """What was sent in this step: it must not change before it has left."""
         self._live: dict[tuple[int, int], tuple[Tensor | None, Tensor]] = {}
         self._weights_later: dict[tuple[int, int], list[Pending]] = {}
         self.passes: list[Pass] = []
         """The actions of the step just done."""
+        self.alive = 0
+        """For how many microbatches of a stage it kept activations at one time, in the step just done."""
 
     @abstractmethod
     def schedule(self, ranks: int, microbatches: int) -> Table:
@@ -117,7 +122,7 @@ class PipelineReplica(Replica):
             self._post(peer, self._ahead)
         losses: list[Tensor] = []
         split = any(a.kind == "W" for a in self.row)
-        self.passes = []
+        self.passes, self.alive = [], 0
         for action in self.row:
             key = action.stage, action.microbatch
             arrived = self._await(action)
@@ -129,10 +134,13 @@ class PipelineReplica(Replica):
                 accumulate(self._weights_later.pop(key))
             else:
                 self._backward(*key, arrived)
-                if split:
+                if action.kind == "I":
                     self._weights_later[key] = self.gradients.take()
+                else:
+                    accumulate(self.gradients.take())
+            self.alive = max(self.alive, len(self._live) + len(self._weights_later))
             self.passes.append((action, begin, _clock_ns(), _processor_ns() - processor))
-        for transfer, _ in self._sent:
+        for transfer, _ in self._sent.values():
             transfer.wait()
         self._sent.clear()
         return torch.stack(losses).sum() if losses else None
@@ -233,7 +241,13 @@ class PipelineReplica(Replica):
             self._inbox[message] = tensor
         else:
             tensor = tensor.contiguous()
-            self._sent.append((self.comm.start(sends=[(tensor, peer)]), tensor))
+            self._sent[message] = self.comm.start(sends=[(tensor, peer)]), tensor
+
+    def _drop_sent(self, arrived: Message) -> None:
+        """Forget the activation whose gradient has come back: it has left. Gradients are kept to the step's end."""
+        if arrived.kind == "B":
+            transfer, _ = self._sent.pop(Message("F", arrived.stage + 1, arrived.microbatch))
+            transfer.wait()
 
     def _post(self, peer: int, ahead: int) -> None:
         """Let the next messages of a peer come in, in the order in which it sends them."""
@@ -251,6 +265,7 @@ class PipelineReplica(Replica):
             arrived, buffer, transfer = self._coming[peer].popleft()
             transfer.wait()
             self._inbox[arrived] = buffer
+            self._drop_sent(arrived)
             self._post(peer, self._ahead)
         return self._inbox.pop(message)
 

@@ -6,10 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.families.training.pipeline.executor import Pass, PipelineReplica
+from paceline.families.training.pipeline.executor import Pass
 from paceline.families.training.pipeline.schedule import Action
 from paceline.families.training.pipeline.simulator import simulate
-from paceline.families.training.replica import Replica
 from paceline.worker.session import Session
 
 NS = 1e-9
@@ -33,14 +32,6 @@ class Timeline:
             "virtual_s": {"samples": [self.virtual_s]},
             "virtual_idle_share": {"samples": [self.virtual_idle_share]},
         }
-
-
-def passes_of(replica: Replica) -> list[Pass] | None:
-    """Return the passes of the step just done; None for what does not follow a table by the family's executor."""
-    if not isinstance(replica, PipelineReplica) or replica.task.device.type != "cpu":
-        return None
-    own = type(replica).forward_backward is PipelineReplica.forward_backward
-    return list(replica.passes) if own else None
 
 
 def gather(session: Session, passes: list[Pass] | None) -> Timeline | None:

@@ -1,0 +1,35 @@
+"""Whether a technique leaves the family's code as it is, so that what that code notes can be taken for measured."""
+
+from __future__ import annotations
+
+from paceline.families.training.pipeline.executor import Pass, PipelineReplica
+from paceline.families.training.replica import Replica
+from paceline.families.training.sequence.replica import SequenceReplica
+
+OWN_OF_A_PIPELINE = frozenset(
+    {"__init__", "schedule", "state_dict", "load_state_dict", "__doc__", "__module__"}
+)
+STEP = ("forward_backward", "exchange_gradients")
+
+
+def passes_of(replica: Replica) -> list[Pass] | None:
+    """Return the passes of the forward and backward just done; None where a technique does anything but give a table.
+
+    Passes on an accelerator are asynchronous: the host's clock says nothing about them.
+    """
+    if not isinstance(replica, PipelineReplica) or replica.task.device.type != "cpu":
+        return None
+    names = [name for name in vars(PipelineReplica) if name not in OWN_OF_A_PIPELINE]
+    return list(replica.passes) if _kept(replica, PipelineReplica, names) else None
+
+
+def passes_are_the_familys(replica: Replica) -> bool:
+    """Tell whether forward and backward happen where the loop counts them."""
+    kinds = [kind for kind in (PipelineReplica, SequenceReplica) if isinstance(replica, kind)]
+    return any(_kept(replica, kind, STEP) for kind in kinds)
+
+
+def _kept(replica: Replica, kind: type[Replica], names: list[str] | tuple[str, ...]) -> bool:
+    own = type(replica)
+    same = all(getattr(own, name, None) is getattr(kind, name) for name in names)
+    return same and not set(names) & set(vars(replica))

@@ -1,0 +1,79 @@
+"""CO2's outer steps, against the formulas of its header written out for one rank and a vector."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from paceline.baselines.training.co2 import CO2
+from torch import Tensor
+
+from paceline.families.training.model import Transformer
+from paceline.families.training.replica import Task
+from paceline.families.training.sizes import SIZES
+from paceline.worker.comm import Comm
+from paceline.worker.transport import ThreadHub, ThreadTransport
+
+STEPS, SYNC_EVERY = 8, 2
+RATE, SHARE = 0.7, 0.3
+
+
+def written_out(begin: Tensor, moves: list[Tensor], *, penalty: bool, clip: float) -> list[Tensor]:
+    """Return the global weights after each round's end, and after the last outer step."""
+    slow, momentum, late = begin.clone(), torch.zeros_like(begin), None
+    gaps: list[float] = []
+    found = []
+    for move in [*moves, None]:
+        start = slow
+        if late is not None:
+            limit = clip * float(late.square().mean().sqrt())
+            outer = late
+            if penalty and gaps:
+                outer = late / (1 + (RATE * momentum).abs() / (sum(gaps) / len(gaps)))
+            momentum = (SHARE * momentum + outer).clamp(-limit, limit)
+            slow = slow - RATE * momentum
+            gaps.append(RATE * float(momentum.abs().mean()))
+        late = None if move is None else -move
+        found.append(slow)
+        assert start is not None
+    return found
+
+
+@pytest.mark.parametrize("penalty", [True, False])
+@pytest.mark.parametrize("clip", [10.0, 0.8])
+def test_outer_steps_are_one_round_late_penalised_and_clipped(penalty: bool, clip: float) -> None:
+    model = Transformer(SIZES["nano"], vocabulary=64, context=9)
+    model.initialise(3)
+    task = Task(
+        model=model,
+        rank=0,
+        world_size=1,
+        device=torch.device("cpu"),
+        seed=1,
+        steps=STEPS,
+        optimizer_name="sgd",
+        peak_rate=0.1,
+        warmup_steps=0,
+    )
+    replica = CO2(
+        task,
+        Comm(ThreadTransport(ThreadHub(1), 0)),
+        sync_every=SYNC_EVERY,
+        outer_rate=RATE,
+        outer_momentum=SHARE,
+        penalty=penalty,
+        clip=clip,
+    )
+    begin = replica.slow.clone()
+    generator = torch.Generator().manual_seed(5)
+    moves = [torch.randn(begin.shape, generator=generator) * 0.01 for _ in range(STEPS // SYNC_EVERY)]
+    expected = written_out(begin, moves, penalty=penalty, clip=clip)
+    for step in range(STEPS):
+        if step % SYNC_EVERY == 0:
+            torch.testing.assert_close(replica.flat.values, replica.slow, rtol=0, atol=0)
+        replica.flat.values.add_(moves[step // SYNC_EVERY], alpha=1 / SYNC_EVERY)  # what local steps would do
+        replica.exchange_parameters(step)
+        if step % SYNC_EVERY == SYNC_EVERY - 1:
+            torch.testing.assert_close(replica.slow, expected[step // SYNC_EVERY], rtol=1e-5, atol=1e-7)
+    assert torch.equal(expected[0], begin), "nothing has arrived when the first round ends"
+    replica.finish()
+    torch.testing.assert_close(replica.slow, expected[-1], rtol=1e-5, atol=1e-7)
