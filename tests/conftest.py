@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+Mount = Callable[[Path, str], AbstractContextManager[Path]]
 
 MUST_RUN = frozenset(filter(None, os.environ.get("PACELINE_MUST_RUN", "").split(",")))
 """Markers whose tests fail instead of being skipped; ``all``: every test but those that need an accelerator."""
@@ -21,3 +27,23 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Iterator[None]:
         report.outcome = "failed"
         report.longrepr = f"skipped, but CI must run it ({', '.join(sorted(required))}): {report.longrepr}"
     return report
+
+
+@pytest.fixture
+def mounted() -> Mount:
+    """Return a context that mounts a file system in memory; it is gone afterwards."""
+
+    @contextlib.contextmanager
+    def mount(folder: Path, options: str) -> Iterator[Path]:
+        folder.mkdir()
+        made = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, check=False
+        )
+        if made.returncode:
+            pytest.skip(f"cannot mount: {made.stderr.decode().strip()}")
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", "-l", str(folder)], check=True)
+
+    return mount

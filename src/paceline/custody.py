@@ -14,6 +14,7 @@ from pathlib import Path
 from paceline import __version__
 from paceline.errors import UserError
 from paceline.record import Event, Run, new_run_id, utc
+from paceline.storage import storage_errors
 from paceline.store import (
     MAX_LINE_BYTES,
     Problem,
@@ -25,7 +26,6 @@ from paceline.store import (
     read_manifest,
     read_record,
     record_paths,
-    storage_errors,
 )
 
 

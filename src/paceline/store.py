@@ -9,26 +9,23 @@ Runs may write into one store at the same time: each has its own file, and only 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from paceline.errors import InfrastructureError, UserError, expected_one_of
-from paceline.record import Event, Line, Measurement, Run, dump_line, new_run_id, parse_line, utc
+from paceline.errors import UserError, expected_one_of
+from paceline.record import Event, Line, Measurement, Run, dump_line, parse_line, utc
+from paceline.storage import storage_errors
 
 MANIFEST = "MANIFEST.jsonl"
 PARTIAL = ".partial"
-ROOM_BYTES = 1 << 20
-"""Room that a store must have to go on: lines of results, and traces of ranks."""
 MAX_LINE_BYTES = 16 << 20
 """A longer line is refused when merging: raw samples of one launch stay far below it."""
 
@@ -115,7 +112,7 @@ class RecordWriter:
         self.run_id = run.run_id
         self.seen: set[str] = set()
         """Record ids already in the file; a second write of one is ignored."""
-        with storage_errors(self.partial):
+        with storage_errors(self.partial, run_id=self.run_id):
             self.final.parent.mkdir(parents=True, exist_ok=True)
             end = self._read_back() if resume else 0
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | (0 if resume else os.O_EXCL)
@@ -153,12 +150,12 @@ class RecordWriter:
                 self.seen.add(line.record_id)
             fresh.append(dump_line(line))
         if fresh:
-            with storage_errors(self.partial):
+            with storage_errors(self.partial, run_id=self.run_id):
                 _write_all(self._file, ("\n".join(fresh) + "\n").encode())
 
     def seal(self) -> Path:
         """Close the run: add the seal, flush to the disk, give the file its final name, enter it in the manifest."""
-        with storage_errors(self.partial):
+        with storage_errors(self.partial, run_id=self.run_id):
             digest = hashlib.sha256(self.partial.read_bytes()).hexdigest()
             self.write(Event(kind="seal", at=utc(), run_id=self.run_id, data={"sha256": digest}))
             os.fsync(self._file)
@@ -186,63 +183,6 @@ def _write_all(descriptor: int, data: bytes) -> None:
     except OSError:
         os.ftruncate(descriptor, begin)
         raise
-
-
-@contextmanager
-def storage_errors(path: Path, *, resumable: bool = True) -> Iterator[None]:
-    """Turn failures of the results folder into errors that say what to do.
-
-    Args:
-        path: What is written; its name up to the first dot is the run's id.
-        resumable: Whether there is a run that can go on.
-    """
-    try:
-        yield
-    except BlockingIOError as error:
-        raise UserError("another process is writing this run", where=str(path)) from error
-    except PermissionError as error:
-        raise UserError(
-            "the results folder cannot be written",
-            where=str(path),
-            expected="a writable folder",
-            fix=f"chmod u+w {path.parent}, or --results DIR",
-        ) from error
-    except FileExistsError as error:
-        raise UserError(
-            "this run was already recorded; records are never overwritten", where=str(path)
-        ) from error
-    except OSError as error:
-        if error.errno == errno.EROFS:
-            raise UserError(
-                "the results folder lies on a read-only file system",
-                where=str(path),
-                fix="--results DIR",
-            ) from error
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            kept, again = "nothing was measured yet", "the same command again, or give another folder"
-            if resumable:
-                kept = "everything measured so far is kept"
-                again = f"paceline run --resume {path.name.split('.')[0]}"
-            raise InfrastructureError(
-                f"{path}: the disk is full; {kept}.\n  fix: free some space, then: {again}"
-            ) from error
-        raise InfrastructureError(f"{path}: {error.strerror or error}") from error
-
-
-def check_writable(root: Path, *, run_id: str | None = None) -> None:
-    """Make sure that a run can be recorded: before anything is measured, and when something failed.
-
-    Args:
-        root: The store.
-        run_id: The run that goes on, if there is one.
-    """
-    with storage_errors(root / (run_id or "probe"), resumable=run_id is not None):
-        root.mkdir(parents=True, exist_ok=True)
-        probe = root / f".probe-{new_run_id()}"
-        try:
-            probe.write_bytes(b"p" * ROOM_BYTES)
-        finally:
-            probe.unlink(missing_ok=True)
 
 
 def add_to_manifest(root: Path, path: Path) -> None:

@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,21 +48,6 @@ def start(folder: Path, store: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-@contextlib.contextmanager
-def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """Mount a file system in memory; it is gone afterwards."""
-    folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if made.returncode:
-        pytest.skip(f"cannot mount: {made.stderr.decode().strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 def fill(folder: Path) -> Path:
     """Take all room that is left."""
     filler = folder / "filler"
@@ -74,7 +59,7 @@ def fill(folder: Path) -> Path:
 
 @pytest.mark.root
 @needs_root
-def test_a_read_only_results_folder_ends_a_run_before_it_begins(tmp_path: Path) -> None:
+def test_a_read_only_results_folder_ends_a_run_before_it_begins(mounted: Any, tmp_path: Path) -> None:
     with mounted(tmp_path / "closed", "size=64k,ro") as store:
         run = start(tmp_path, store)
         output, _ = run.communicate(timeout=RUN_LIMIT_S)
@@ -86,13 +71,13 @@ def test_a_read_only_results_folder_ends_a_run_before_it_begins(tmp_path: Path) 
 
 @pytest.mark.root
 @needs_root
-def test_a_disk_too_small_for_the_job_ends_a_run_and_is_left_as_it_was(tmp_path: Path) -> None:
+def test_a_disk_too_small_for_the_job_ends_a_run_and_is_left_as_it_was(mounted: Any, tmp_path: Path) -> None:
     with mounted(tmp_path / "small", "size=256k") as store:
         run = start(tmp_path, store)
         output, _ = run.communicate(timeout=RUN_LIMIT_S)
         left = [path for path in store.rglob("*") if path.is_file()]
     assert run.returncode == EXIT_INFRASTRUCTURE, output
-    assert "the disk is full; nothing was measured yet" in output
+    assert "the disk is full.\n  fix: free some space, then: the same command again" in output
     assert len(output) < 2000, "one error for each file"
     assert left == []
 
@@ -101,7 +86,7 @@ def test_a_disk_too_small_for_the_job_ends_a_run_and_is_left_as_it_was(tmp_path:
 @needs_root
 @pytest.mark.parametrize("seen", ["host", "result"], ids=["before-the-first-line", "after-a-result"])
 def test_a_disk_that_fills_up_loses_nothing_and_the_run_goes_on_when_there_is_room(
-    tmp_path: Path, seen: str
+    mounted: Any, tmp_path: Path, seen: str
 ) -> None:
     """The disk fills when ranks have given their first event of a kind."""
     with mounted(tmp_path / "filling", "size=16m") as store:
@@ -130,7 +115,7 @@ def test_a_disk_that_fills_up_loses_nothing_and_the_run_goes_on_when_there_is_ro
 
 @pytest.mark.root
 @needs_root
-def test_a_disk_with_room_for_a_word_but_not_for_a_result_is_full(tmp_path: Path) -> None:
+def test_a_disk_with_room_for_a_word_but_not_for_a_result_is_full(mounted: Any, tmp_path: Path) -> None:
     """A rank could still say that it failed there, and its technique would be blamed."""
     with (
         mounted(tmp_path / "tight", "size=512k") as folder,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import record_factory as factory
@@ -19,10 +18,10 @@ from hypothesis import strategies as st
 
 from paceline.custody import verify
 from paceline.errors import InfrastructureError, UserError
+from paceline.storage import check_writable
 from paceline.store import (
     MANIFEST,
     RecordWriter,
-    check_writable,
     load,
     read_manifest,
     read_record,
@@ -209,24 +208,9 @@ def test_runs_are_found_by_id_prefix_or_latest(tmp_path: Path) -> None:
     assert record_paths(tmp_path) == sorted(paths)
 
 
-@contextlib.contextmanager
-def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """Mount a file system in memory; it is gone afterwards."""
-    folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if made.returncode:
-        pytest.skip(f"cannot mount: {made.stderr.decode().strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-def test_a_full_disk_keeps_what_was_measured_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_what_was_measured_and_says_how_to_go_on(mounted: Any, tmp_path: Path) -> None:
     run = factory.make_run()
     with mounted(tmp_path / "small", "size=64k") as root:
         writer = RecordWriter(root, run)
@@ -277,7 +261,7 @@ def test_a_limit_on_file_sizes_tears_no_line(tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-def test_a_read_only_file_system_is_named_before_anything_is_measured(tmp_path: Path) -> None:
+def test_a_read_only_file_system_is_named_before_anything_is_measured(mounted: Any, tmp_path: Path) -> None:
     with (
         mounted(tmp_path / "closed", "size=64k,ro") as root,
         pytest.raises(UserError, match="read-only file system") as caught,

@@ -16,7 +16,8 @@ from paceline.imports import import_file
 from paceline.redaction import redact_arguments
 from paceline.report.exports import BINARY, Choice, render, write
 from paceline.report.exports import FORMATS as EXPORT_FORMATS
-from paceline.store import RunRecord, check_writable, load
+from paceline.storage import check_writable
+from paceline.store import RunRecord, load
 
 
 def _formats(formats: dict[str, str]) -> str:

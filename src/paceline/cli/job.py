@@ -14,7 +14,7 @@ from paceline.drivers.execute import collect_job
 from paceline.drivers.job import build_job, read_job
 from paceline.drivers.measure import make_facts
 from paceline.errors import UserError
-from paceline.store import check_writable
+from paceline.storage import check_writable
 
 
 @click.group("job")

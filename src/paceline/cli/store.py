@@ -15,6 +15,7 @@ from paceline import store as records
 from paceline.cli.options import default_results, json_option, print_json, results_option
 from paceline.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE, UserError, expected_one_of
 from paceline.record import Event, utc
+from paceline.storage import check_writable
 
 
 @click.group("store")
@@ -91,7 +92,7 @@ def verify(results: Path | None, as_json: bool) -> None:
 def merge(sources: tuple[Path, ...], corrections: bool, results: Path | None) -> None:
     """Add the sealed records of other stores (a set union); what does not hold is refused with the reason."""
     root = results or default_results()
-    records.check_writable(root)
+    check_writable(root)
     added, problems = custody.merge(root, sources, corrections=corrections)
     for problem in problems:
         click.echo(f"refused: {problem.path}: {problem.what}", err=True)

@@ -18,7 +18,8 @@ from paceline.errors import InfrastructureError, UserError
 from paceline.eventfile import read_events
 from paceline.plan import Plan
 from paceline.record import Event, utc
-from paceline.store import PARTIAL, RecordWriter, check_writable, record_paths
+from paceline.storage import check_writable
+from paceline.store import PARTIAL, RecordWriter, record_paths
 
 POLL_S = 0.1
 JOBS = "jobs"

@@ -22,7 +22,7 @@ from typing import Any
 from paceline.content import sha256_file
 from paceline.errors import UserError
 from paceline.plan import Plan
-from paceline.store import storage_errors
+from paceline.storage import storage_errors
 from paceline.suite import Suite
 from paceline.technique import TechniqueSource
 
@@ -64,7 +64,7 @@ def build_job(folder: Path, plan: Plan, suites: Iterable[Suite], facts: Mapping[
     """
     if folder.exists():
         raise UserError("the job folder exists already", where=str(folder), expected="a new path")
-    with storage_errors(folder, resumable=False):
+    with storage_errors(folder):
         try:
             _write_job(folder, plan, suites, facts)
         except OSError:

@@ -15,7 +15,7 @@ from paceline.plan import Plan
 from paceline.provenance import code_state, suite_facts, technique_facts
 from paceline.record import new_run_id, utc
 from paceline.redaction import redact_arguments
-from paceline.store import check_writable
+from paceline.storage import check_writable
 from paceline.suite import Suite
 
 

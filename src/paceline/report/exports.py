@@ -18,7 +18,8 @@ from typing import Any
 from paceline.compare import grade_of
 from paceline.errors import UserError, expected_one_of
 from paceline.record import Measurement
-from paceline.store import RunRecord, measurement_rows, storage_errors
+from paceline.storage import storage_errors
+from paceline.store import RunRecord, measurement_rows
 
 FORMATS: Mapping[str, str] = {
     "pytest-benchmark": "JSON for `pytest-benchmark compare`: every metric in seconds, with raw samples",
