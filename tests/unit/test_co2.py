@@ -6,12 +6,7 @@ import pytest
 import torch
 from paceline.baselines.training.co2 import CO2
 from torch import Tensor
-
-from paceline.families.training.model import Transformer
-from paceline.families.training.replica import Task
-from paceline.families.training.sizes import SIZES
-from paceline.worker.comm import Comm
-from paceline.worker.transport import ThreadHub, ThreadTransport
+from training_task import make_comm, make_task
 
 STEPS, SYNC_EVERY = 8, 2
 RATE, SHARE = 0.7, 0.3
@@ -41,22 +36,10 @@ def written_out(begin: Tensor, moves: list[Tensor], *, penalty: bool, clip: floa
 @pytest.mark.parametrize("penalty", [True, False])
 @pytest.mark.parametrize("clip", [10.0, 0.8])
 def test_outer_steps_are_one_round_late_penalised_and_clipped(penalty: bool, clip: float) -> None:
-    model = Transformer(SIZES["nano"], vocabulary=64, context=9)
-    model.initialise(3)
-    task = Task(
-        model=model,
-        rank=0,
-        world_size=1,
-        device=torch.device("cpu"),
-        seed=1,
-        steps=STEPS,
-        optimizer_name="sgd",
-        peak_rate=0.1,
-        warmup_steps=0,
-    )
+    task = make_task(optimizer_name="sgd", steps=STEPS)
     replica = CO2(
         task,
-        Comm(ThreadTransport(ThreadHub(1), 0)),
+        make_comm(),
         sync_every=SYNC_EVERY,
         outer_rate=RATE,
         outer_momentum=SHARE,

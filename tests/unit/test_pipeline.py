@@ -11,16 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paceline.baselines.training import gpipe, interleaved_one_f_one_b, one_f_one_b, zb_h1, zb_h2
 from paceline.baselines.training.gpipe import GPipe
+from training_task import make_comm, make_model, make_task
 
-from paceline.families.training.model import Transformer, next_symbol_loss
+from paceline.families.training.model import next_symbol_loss
 from paceline.families.training.pipeline.deferred import WeightGradients, accumulate
 from paceline.families.training.pipeline.schedule import Action, ScheduleError, Table, check, most_live
 from paceline.families.training.pipeline.simulator import Simulated, Times, simulate
-from paceline.families.training.replica import Task
-from paceline.families.training.sizes import SIZES
-from paceline.worker.comm import Comm
 from paceline.worker.session import UnsupportedError
-from paceline.worker.transport import ThreadHub, ThreadTransport
 
 TABLES: dict[str, Callable[[int, int], Table]] = {
     "gpipe": gpipe.table,
@@ -165,25 +162,10 @@ class Mixed(GPipe):
 
 def test_a_table_may_split_some_backwards_and_not_others() -> None:
     sequences = torch.randint(64, (4, 10), generator=torch.Generator().manual_seed(0))
-    whole, mixed = (Transformer(SIZES["nano"], vocabulary=64, context=9) for _ in range(2))
-    for model in (whole, mixed):
-        model.initialise(3)
+    whole, mixed = make_model(context=9), make_model(context=9)
     next_symbol_loss(whole, sequences).backward()
-    task = Task(
-        model=mixed,
-        rank=0,
-        world_size=1,
-        device=torch.device("cpu"),
-        seed=1,
-        steps=1,
-        optimizer_name="sgd",
-        peak_rate=0.1,
-        warmup_steps=0,
-        microbatches=4,
-        tokens=36,
-        context=9,
-    )
-    Mixed(task, Comm(ThreadTransport(ThreadHub(1), 0))).forward_backward(sequences)
+    task = make_task(model=mixed, context=9, microbatches=4)
+    Mixed(task, make_comm()).forward_backward(sequences)
     for name, gradient in gradients(whole).items():
         torch.testing.assert_close(gradients(mixed)[name], gradient, rtol=1e-4, atol=1e-7)
 
@@ -193,13 +175,8 @@ def gradients(model: torch.nn.Module) -> dict[str, Any]:
 
 
 def test_weights_gradients_that_come_later_are_the_same() -> None:
-    def make() -> Transformer:
-        model = Transformer(SIZES["nano"], vocabulary=64, context=9)
-        model.initialise(3)
-        return model
-
     sequences = torch.randint(64, (3, 10), generator=torch.Generator().manual_seed(0))
-    plain, split = make(), make()
+    plain, split = make_model(context=9), make_model(context=9)
     next_symbol_loss(plain, sequences).backward()
     later = WeightGradients()
     later.attach(split)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from itertools import pairwise
 from typing import Any
 
@@ -14,17 +13,15 @@ from paceline.baselines.training.one_f_one_b import OneFOneB
 from paceline.baselines.training.ring_attention import RingAttention
 from paceline.baselines.training.zb_h1 import ZbH1
 from paceline.baselines.training.zb_h2 import ZbH2
+from training_task import make_comm, make_task, on_ranks
 
-from paceline.families.training.model import Transformer
 from paceline.families.training.pipeline.executor import Pass
 from paceline.families.training.pipeline.schedule import Action, most_live
 from paceline.families.training.pipeline.timeline import gather
-from paceline.families.training.replica import Replica, Task
-from paceline.families.training.sizes import SIZES
+from paceline.families.training.replica import Replica
 from paceline.families.training.unchanged import passes_are_the_familys, passes_of
 from paceline.report.timelines import timeline_chart
-from paceline.worker.comm import Comm
-from paceline.worker.transport import ThreadHub, ThreadTransport
+from paceline.worker.transport import ThreadHub
 
 MS = 1_000_000
 
@@ -77,40 +74,18 @@ def test_without_passes_on_some_rank_there_is_no_timeline() -> None:
     assert played(passes(("F", 0, 0, 0, 1, 1)), None) is None
 
 
-def replica(kind: type[Replica], rank: int, hub: ThreadHub, microbatches: int = 2) -> Replica:
-    model = Transformer(SIZES["deep"], vocabulary=64, context=7)
-    model.initialise(1)
-    task = Task(
-        model=model,
-        rank=rank,
-        world_size=2,
-        device=torch.device("cpu"),
-        seed=1,
-        steps=1,
-        optimizer_name="sgd",
-        peak_rate=0.1,
-        warmup_steps=0,
-        microbatches=microbatches,
-        tokens=14 * microbatches,
-        context=7,
-    )
-    return kind(task, Comm(ThreadTransport(hub, rank)))
-
-
 def on_two_ranks(kind: type[Replica], microbatches: int = 2) -> list[Any]:
     """Run forward and backward of one step on two ranks; return the replicas."""
-    hub, found = ThreadHub(2), {}
+    symbols = torch.zeros(2 * microbatches, 8, dtype=torch.long)
+    done = on_ranks(
+        kind, 2, lambda r: r.forward_backward(symbols), size="deep", context=7, microbatches=microbatches
+    )
+    return [replica for replica, _ in done]
 
-    def run(rank: int) -> None:
-        found[rank] = replica(kind, rank, hub, microbatches)
-        found[rank].forward_backward(torch.zeros(2 * microbatches, 8, dtype=torch.long))
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return [found[0], found[1]]
+def replica(kind: type[Replica]) -> Replica:
+    hub = ThreadHub(2)
+    return kind(make_task(size="deep", context=7, microbatches=2, world_size=2), make_comm(0, hub))
 
 
 def test_passes_are_what_a_rank_did() -> None:
@@ -151,15 +126,14 @@ class Backwards(RingAttention):
 
 
 def test_passes_of_techniques_that_do_more_than_give_a_table_are_not_taken() -> None:
-    hub = ThreadHub(2)
-    assert passes_of(replica(Ahead, 0, hub)) is None
-    assert passes_of(replica(Replica, 0, hub)) is None
-    later = replica(Later, 0, hub)
+    assert passes_of(replica(Ahead)) is None
+    assert passes_of(replica(Replica)) is None
+    later = replica(Later)
     assert passes_of(later) is None
-    honest = replica(OneFOneB, 0, hub)
+    honest = replica(OneFOneB)
     assert passes_of(honest) == []
-    assert passes_are_the_familys(honest) and passes_are_the_familys(replica(RingAttention, 0, hub))
-    for changed in (later, replica(Backwards, 0, hub), replica(Replica, 0, hub)):
+    assert passes_are_the_familys(honest) and passes_are_the_familys(replica(RingAttention))
+    for changed in (later, replica(Backwards), replica(Replica)):
         assert not passes_are_the_familys(changed)
     honest._send = lambda message, tensor: None  # type: ignore[attr-defined]  # the executor has it
     assert passes_of(honest) is None

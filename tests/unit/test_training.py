@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from paceline.baselines.training import diloco, edit, one_bit_adam, qsdp, streaming_diloco
+from training_task import make_comm, make_task
 
 from paceline import content
 from paceline.drivers.job import build_job
@@ -29,7 +30,7 @@ from paceline.families.training.decoupled import Extractor, Scheme, cosines, mes
 from paceline.families.training.figures import crossing
 from paceline.families.training.flat import Flat
 from paceline.families.training.model import Transformer, next_symbol_loss
-from paceline.families.training.replica import BETAS, FlatReplica, Replica, Task
+from paceline.families.training.replica import BETAS, FlatReplica, Replica
 from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
 from paceline.families.training.setting import Setting, local_batches
 from paceline.families.training.sharded import Unit
@@ -39,28 +40,9 @@ from paceline.plan import Selection, make_plan
 from paceline.profile import load_runner
 from paceline.stats import launch_statistic
 from paceline.suite import load_suite
-from paceline.worker.comm import Comm
 from paceline.worker.session import CaseError, UnsupportedError
-from paceline.worker.transport import ThreadHub, ThreadTransport
 
 CONTEXT = 16
-
-
-def make_task(**changes: Any) -> Task:
-    model = Transformer(SIZES["nano"], vocabulary=64, context=CONTEXT)
-    model.initialise(1)
-    fields: dict[str, Any] = {
-        "model": model,
-        "rank": 0,
-        "world_size": 1,
-        "device": torch.device("cpu"),
-        "seed": 3,
-        "steps": 100,
-        "optimizer_name": "adamw",
-        "peak_rate": 0.01,
-        "warmup_steps": 10,
-    }
-    return Task(**(fields | changes))
 
 
 class Box:
@@ -68,10 +50,6 @@ class Box:
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
-
-
-def make_comm() -> Comm:
-    return Comm(ThreadTransport(ThreadHub(1), 0))
 
 
 @pytest.mark.parametrize("name", [n for n in SIZES if n not in ("120m", "1b")])
