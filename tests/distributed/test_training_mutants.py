@@ -60,6 +60,10 @@ EXPECTED = {
     "keeps-an-old-head": ("incorrect", r"step 2: .* of the way beside one process"),
     "keeps-all-layers": ("refused", r"it owns shares of parameters that it holds in whole"),
     "sees-no-loss": ("refused", r"forward_backward returned no loss on any rank"),
+    "stops-the-clock": (
+        "refused",
+        r"it replaced paceline\.families\.training\.pipeline\.executor\._processor_ns",
+    ),
     "sees-the-future": ("incorrect", r"step 1: .* of the way beside one process"),
     "sees-itself-alone": ("incorrect", r"step 1: .* of the way beside one process"),
     "counts-from-zero": ("incorrect", r"step 1: .* of the way beside one process"),

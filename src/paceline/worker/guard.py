@@ -85,6 +85,7 @@ HARNESS_MODULES = frozenset(
         "point",
         "profiling",
         "replay",
+        "sealed",
         "seat",
         "setting",
         "tasks",
@@ -214,6 +215,10 @@ class Guard:
         self._replaced: list[str] = []
         self._closed = _distributed_entry_points()
         sys.addaudithook(self._audit)
+
+    def seal(self, modules: Sequence[ModuleType]) -> None:
+        """Let nothing be replaced in more modules; call it before any technique of their family is imported."""
+        self._seal.add(modules)
 
     @contextmanager
     def watch(self, *, building: bool = False, library: bool = False) -> Iterator[None]:

@@ -16,9 +16,12 @@ from paceline.worker.session import CaseError, Loaded
 
 
 def load_techniques(blocks: list[dict[str, Any]], job: Path, guard: Guard) -> dict[str, Loaded]:
-    """Import every technique of an attempt, each judged by its source first."""
+    """Import every technique of an attempt, each judged by its source first; what judges them is sealed before."""
     loaded: dict[str, Loaded] = {}
     wanted = {(c["module"], c["technique"], b["family"]) for b in blocks for c in b["cases"]}
+    for family in sorted({family for _, _, family in wanted if not load_family(family).isolated}):
+        bench = importlib.import_module(f"paceline.families.{family}.bench")
+        guard.seal(getattr(bench, "SEALED", ()))
     for module, name, family in sorted(wanted):
         isolated = load_family(family).isolated
         loaded[f"{module}:{name}"] = (

@@ -66,12 +66,20 @@ class Seal:
         self._moving = frozenset(moving)
         self._functions = [(owner, name, getattr(owner, name)) for owner, name in FUNCTIONS]
         self._namespaces: list[tuple[str, Any, dict[str, Any]]] = []
+        self._modules: set[str] = set()
+        self.add(modules)
+        self._operators = {name: _table(name) for name in OPERATORS}
+
+    def add(self, modules: Sequence[ModuleType]) -> None:
+        """Take more modules into the picture; those that are in it stay as they were."""
         for module in modules:
+            if module.__name__ in self._modules:
+                continue
+            self._modules.add(module.__name__)
             self._namespaces.append((module.__name__, module, dict(vars(module))))
             for value in vars(module).values():
                 if isinstance(value, type) and value.__module__ == module.__name__ != "builtins":
                     self._namespaces.append((f"{module.__name__}.{value.__name__}", value, dict(vars(value))))
-        self._operators = {name: _table(name) for name in OPERATORS}
 
     def restore(self) -> list[str]:
         """Put back what was replaced, lest the next technique be blamed; return its names."""

@@ -22,6 +22,7 @@ from paceline.families.training.figures import ROW, Figures
 from paceline.families.training.gate import STEPS, prove
 from paceline.families.training.pipeline import timeline
 from paceline.families.training.replica import Cost
+from paceline.families.training.sealed import SEALED
 from paceline.families.training.seat import Seat, make_seat
 from paceline.families.training.setting import Setting, compute_seconds, local_batches, prepare_torch
 from paceline.families.training.sizes import SIZES
@@ -34,6 +35,8 @@ from paceline.worker.telemetry import Watch
 
 if TYPE_CHECKING:
     from paceline.families.training.bare_script import BareScript
+
+__all__ = ["SEALED", "run_block"]
 
 MEMORY_COUNTS = 3
 """Steps beside the last one after which memory is counted."""
