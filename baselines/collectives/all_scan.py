@@ -25,6 +25,7 @@ from torch import Tensor
 from paceline import technique
 from paceline.families.collectives.linear_attention import apply_prefix, local_pass
 from paceline.families.collectives.problem import Comm, Cost, Problem, chunk_bounds
+from paceline.families.collectives.scans import BlockScan
 
 
 @technique(
@@ -52,20 +53,12 @@ class AllScan:
     ) -> None:
         """Attend over the whole sequence up to each token."""
         rank, last = self.problem.rank, self.problem.world_size - 1
-        receives = [self.comm.start(receives=[(b, rank - 1)]) for b in self.arriving] if rank > 0 else []
+        before, after = rank - 1 if rank > 0 else None, rank + 1 if rank < last else None
+        scan = BlockScan(self.comm, self.bounds, self.arriving, before=before, after=after)
         local = local_pass(q_THD, k_THD, v_THD, log_decay_THD)
-        sends = []
-        for index, (start, stop) in enumerate(self.bounds):
-            if rank > 0:
-                receives[index].wait()
-                self.prefix_HDD[:, start:stop] = self.arriving[index]
-            if rank < last:
-                kept_HB = local.decay_HD[:, start:stop].unsqueeze(-1)
-                block_HBD = self.prefix_HDD[:, start:stop] * kept_HB + local.state_HDD[:, start:stop]
-                sends.append(self.comm.start(sends=[(block_HBD.contiguous(), rank + 1)]))
+        scan.run(local.state_HDD, local.decay_HD, self.prefix_HDD)
         apply_prefix(local, self.prefix_HDD, out_THD)
-        for transfer in sends:
-            transfer.wait()
+        scan.finish()
 
 
 def cost(problem: Problem, *, blocks: int = 4) -> Cost:

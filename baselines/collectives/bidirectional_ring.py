@@ -26,7 +26,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import Comm, Cost, Problem, Transfer
+from paceline.families.collectives import rings
+from paceline.families.collectives.problem import Comm, Cost, Problem
 from paceline.families.collectives.sequence_attention import attend, merge
 
 
@@ -57,39 +58,29 @@ class BidirectionalRing:
 
     def run(self, q_TGD: Tensor, k_THD: Tensor, v_THD: Tensor, out_TGD: Tensor, lse_TG: Tensor) -> None:
         """Attend to the keys of all ranks."""
-        rank, size = self.problem.rank, self.problem.world_size
-        held_TGD = q_TGD
-        returned: list[Transfer] = []
-        for step in range(size):
-            arriving_TGD = self.queries_TGD[step % 2]
-            passed_on = self._pass_on(step, q_TGD, held_TGD, arriving_TGD)
+
+        def answer(step: int, held_TGD: Tensor) -> Tensor:
             part_TGD, part_lse_TG = attend(held_TGD, k_THD, v_THD)
             if step == 0:
                 out_TGD.copy_(part_TGD)
                 lse_TG.copy_(part_lse_TG)
-            else:
-                reply_TGD, reply_lse_TG = self._split(self.outgoing[step - 1], q_TGD)
-                reply_TGD.copy_(part_TGD)
-                reply_lse_TG.copy_(part_lse_TG)
-                sends = [(self.outgoing[step - 1], (rank - step) % size)]
-                receives = [(self.incoming[step - 1], (rank + step) % size)]
-                returned.append(self.comm.start(sends=sends, receives=receives))
-            if passed_on is not None:
-                passed_on.wait()
-            held_TGD = arriving_TGD
+                return out_TGD
+            reply_TGD, reply_lse_TG = self._split(self.outgoing[step - 1], q_TGD)
+            reply_TGD.copy_(part_TGD)
+            reply_lse_TG.copy_(part_lse_TG)
+            return self.outgoing[step - 1]
+
+        returned = rings.visit(
+            self.comm,
+            q_TGD,
+            lambda step: self.queries_TGD[step % 2],
+            answer,
+            self.incoming,
+            direct_last=self.direct_last,
+        )
         for transfer, part in zip(returned, self.incoming, strict=True):
             transfer.wait()
             merge(out_TGD, lse_TG, *self._split(part, q_TGD))
-
-    def _pass_on(self, step: int, own_TGD: Tensor, held_TGD: Tensor, arriving_TGD: Tensor) -> Transfer | None:
-        """Begin to move queries so that this rank holds those of rank − step − 1 in the next step."""
-        rank, size = self.problem.rank, self.problem.world_size
-        following, previous = (rank + 1) % size, (rank - 1) % size
-        if step == size - 1:
-            return None
-        if step == size - 2 and self.direct_last:
-            return self.comm.start(sends=[(own_TGD, previous)], receives=[(arriving_TGD, following)])
-        return self.comm.start(sends=[(held_TGD, following)], receives=[(arriving_TGD, previous)])
 
     def _split(self, part: Tensor, like_TGD: Tensor) -> tuple[Tensor, Tensor]:
         """View a partial result as output and log-sum-exp."""

@@ -8,7 +8,8 @@ Algorithm (n ranks with t positions each of T):
 2. Each rank's queries attend to those before them.
 3. Backward: gradients of keys and values are reduce-scattered around the ring.
 
-Cost of a layer: 2·(n − 1)/n · T rows of 4·d bytes a sequence forward and as much backward, in n − 1 messages each.
+Cost of a layer: 2·(n − 1)/n · T rows of 4·G·K bytes a sequence forward and as much backward, in n − 1 messages each (G
+heads of keys, of width K).
 Memory: keys and values of all positions in every layer until its backward; softmax weights (t, T).
 Differences: a zigzag of positions balances causal work.
 Limits: what a rank receives and holds grows with T, however many ranks there are.
@@ -24,7 +25,7 @@ from paceline import technique
 from paceline.families.training.replica import Comm, Cost, Task
 from paceline.families.training.sequence.exchange import gather_positions
 from paceline.families.training.sequence.layout import zigzag
-from paceline.families.training.sequence.replica import SequenceReplica, counts_of, row_bytes, sequence_cost
+from paceline.families.training.sequence.replica import SequenceReplica, counts_of, row_of, sequence_cost
 
 
 @technique(
@@ -42,20 +43,23 @@ class AllGatherSP(SequenceReplica):
         keys_T = torch.cat(self.places)
         self.sees_tT = self.places[comm.rank][:, None] >= keys_T[None, :]
 
-    def attend(self, q_BHtK: Tensor, k_BHtK: Tensor, v_BHtK: Tensor) -> Tensor:
+    def attend(self, q_BHtK: Tensor, k_BGtK: Tensor, v_BGtK: Tensor) -> Tensor:
         """Gather keys and values as one message, and attend."""
-        both = gather_positions(self.comm, torch.cat([k_BHtK, v_BHtK]), self.counts)
-        k_BHTK, v_BHTK = both.chunk(2)
-        return functional.scaled_dot_product_attention(q_BHtK, k_BHTK, v_BHTK, attn_mask=self.sees_tT)
+        both = gather_positions(self.comm, torch.cat([k_BGtK, v_BGtK]), self.counts)
+        k_BGTK, v_BGTK = both.chunk(2)
+        grouped = q_BHtK.shape[1] != k_BGtK.shape[1]
+        return functional.scaled_dot_product_attention(
+            q_BHtK, k_BGTK, v_BGTK, attn_mask=self.sees_tT, enable_gqa=grouped
+        )
 
 
 def cost(task: Task) -> Cost:
     """Return the header's formula with the exact positions of each rank."""
-    counts, row = counts_of(task, zigzag), row_bytes(task)
+    counts, row = counts_of(task, zigzag), row_of(task)
     n, total = len(counts), sum(counts)
 
     def attention(rank: int) -> tuple[float, int]:
         forward, backward = total - counts[(rank + 1) % n], total - counts[rank]
-        return 2 * row * (forward + backward), 2 * (n - 1)
+        return 2 * row.keys_bytes * (forward + backward), 2 * (n - 1)
 
     return sequence_cost(task, attention)

@@ -29,7 +29,7 @@ from paceline.families.training.torch_parallel import distributed_data_parallel
 @technique(
     name="ddp",
     family="training",
-    implements=("data_parallel",),
+    implements=("data_parallel", "fine_tune"),
     summary="PyTorch's own: bucketed gradients, averaged during backward",
     paper="pytorch-ddp",
     options={"bucket_bytes": 1048576},

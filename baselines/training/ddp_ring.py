@@ -20,7 +20,7 @@ from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
 @technique(
     name="ddp-ring",
     family="training",
-    implements=("data_parallel",),
+    implements=("data_parallel", "fine_tune"),
     summary="one ring all-reduce of all gradients after backward",
     properties={"exact": True, "replicas": "identical"},
 )

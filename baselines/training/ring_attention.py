@@ -9,25 +9,30 @@ Algorithm (n ranks with t of T positions each):
 2. Backward: keys and values go around again; with them go their gradients, to which every rank adds, and which arrive
    home after n steps.
 
-Cost of a layer: 2·(n − 1)/n · T rows of 4·d bytes a sequence forward, in n − 1 messages; backward as much again and
-2·T rows of gradients, in 2·n − 1 messages. Memory: three blocks of keys and values forward, five with their
-gradients backward; softmax weights (t, t).
-Differences: blocks are not cut further; a zigzag of positions balances causal work.
-Limits: blocks of which nothing is seen travel all the same.
+Cost of a layer: 2·(n − 1)/n · T rows of 4·G·K bytes a sequence forward (G heads of keys of width K), in n − 1 messages;
+backward as much again and 2·T rows of gradients, in 2·n − 1 messages. All go to the next rank; the other direction of
+every link is idle. Memory: three blocks of keys and values forward, five with their gradients backward; softmax weights
+of two runs of positions.
+Differences: blocks are not cut further than into the two runs of a zigzag, which balances causal work.
+Limits: keys of which nothing is seen travel all the same.
+
+Shape suffixes: B sequences, H heads of queries, G of keys, t own positions, s those at hand, M = B·H, N = B·G.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from paceline import technique
+from paceline.families.collectives.problem import Transfer
+from paceline.families.training.model import heads_first, positions_first
 from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.sequence.blocks import attend_to, gradients, merge
 from paceline.families.training.sequence.layout import zigzag
-from paceline.families.training.sequence.replica import SequenceReplica, counts_of, row_bytes, sequence_cost
+from paceline.families.training.sequence.replica import SequenceReplica, counts_of, row_of, sequence_cost
 
 
 @technique(
@@ -42,95 +47,77 @@ class RingAttention(SequenceReplica):
 
     def __init__(self, task: Task, comm: Comm) -> None:
         super().__init__(task, comm, zigzag)
-        own = self.places[comm.rank]
-        self.sees = [own[:, None] >= keys[None, :] for keys in self.places]
-        """For each rank: which of its keys this rank's queries see, (t, its positions)."""
 
-    def attend(self, q_BHtK: Tensor, k_BHtK: Tensor, v_BHtK: Tensor) -> Tensor:
+    def attend(self, q_BHtK: Tensor, k_BGtK: Tensor, v_BGtK: Tensor) -> Tensor:
         """Let keys and values go around."""
-        found: Tensor = _Ring.apply(self.comm, self.sees, q_BHtK, k_BHtK, v_BHtK)  # type: ignore[no-untyped-call]  # torch leaves it without types
-        return found
+        found_tMK: Tensor = _Ring.apply(self, *map(positions_first, (q_BHtK, k_BGtK, v_BGtK)))  # type: ignore[no-untyped-call]  # torch leaves it without types
+        return heads_first(found_tMK, q_BHtK.shape[0])
+
+    def pass_on(self, block_2sNK: Tensor, step: int) -> tuple[Tensor, Transfer]:
+        """Send what is at hand to the next rank; start to receive what is there after this step."""
+        rank, size = self.comm.rank, self.comm.world_size
+        _, _, heads, width = block_2sNK.shape
+        coming = block_2sNK.new_empty(2, self.counts[(rank - step - 1) % size], heads, width)
+        sends, receives = [(block_2sNK, (rank + 1) % size)], [(coming, (rank - 1) % size)]
+        return coming, self.comm.start(sends=sends, receives=receives)
 
 
 class _Ring(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, comm: Comm, sees: list[Tensor], q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        block = torch.stack([k, v])
-        out, lse = torch.zeros_like(q), q.new_full((*q.shape[:3], 1), -math.inf)
-        for step in range(comm.world_size):
-            owner = (comm.rank - step) % comm.world_size
-            coming, transfer = (
-                _pass_on(comm, sees, block, step) if step + 1 < comm.world_size else (block, None)
+    def forward(ctx: Any, ring: RingAttention, q_tMK: Tensor, k_tNK: Tensor, v_tNK: Tensor) -> Tensor:
+        rank, size = ring.comm.rank, ring.comm.world_size
+        block = torch.stack([k_tNK, v_tNK])
+        for step in range(size):
+            last = step + 1 == size
+            coming, transfer = (block, None) if last else ring.pass_on(block, step)
+            part_tMK, part_lse_tM = attend_to(
+                q_tMK, block[0], block[1], ring.runs[rank], ring.runs[(rank - step) % size]
             )
-            scores = _scores(q, block[0], sees[owner])
-            part_lse = torch.logsumexp(scores, dim=-1, keepdim=True)
-            part = torch.exp(scores - _finite(part_lse)) @ block[1]
-            merged = torch.logaddexp(lse, part_lse)
-            out = out * torch.exp(lse - merged) + part * torch.exp(part_lse - merged)
-            lse = merged
+            if step == 0:
+                out_tMK, lse_tM = part_tMK, part_lse_tM
+            else:
+                merge(out_tMK, lse_tM, part_tMK, part_lse_tM)
             if transfer is not None:
                 transfer.wait()
             block = coming
-        ctx.comm, ctx.sees = comm, sees
-        ctx.save_for_backward(q, k, v, out, lse)
-        return out
+        ctx.ring = ring
+        ctx.save_for_backward(q_tMK, k_tNK, v_tNK, out_tMK, lse_tM)
+        return out_tMK
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor, Tensor, Tensor]:
-        (d_out,) = gradients
-        comm: Comm = ctx.comm
-        sees: list[Tensor] = ctx.sees
-        q, k, v, out, lse = ctx.saved_tensors
-        scale = 1 / math.sqrt(q.shape[-1])
-        delta = (d_out * out).sum(dim=-1, keepdim=True)
-        block, d_q = torch.stack([k, v]), torch.zeros_like(q)
+    def backward(ctx: Any, *outer: Tensor) -> tuple[None, Tensor, Tensor, Tensor]:
+        (d_out_tMK,) = outer
+        ring: RingAttention = ctx.ring
+        rank, size = ring.comm.rank, ring.comm.world_size
+        q_tMK, k_tNK, v_tNK, out_tMK, lse_tM = ctx.saved_tensors
+        delta_tM = (d_out_tMK * out_tMK).sum(dim=-1)
+        block, d_q_tMK = torch.stack([k_tNK, v_tNK]), torch.zeros_like(q_tMK)
         d_block = torch.zeros_like(block)
-        for step in range(comm.world_size):
-            owner = (comm.rank - step) % comm.world_size
-            coming, transfer = (
-                _pass_on(comm, sees, block, step) if step + 1 < comm.world_size else (block, None)
-            )
-            weights = torch.exp(_scores(q, block[0], sees[owner]) - lse)
-            d_scores = weights * (d_out @ block[1].transpose(-1, -2) - delta)
-            d_q += d_scores @ block[0] * scale
-            d_block[0] += d_scores.transpose(-1, -2) @ q * scale
-            d_block[1] += weights.transpose(-1, -2) @ d_out
+        for step in range(size):
+            last = step + 1 == size
+            coming, transfer = (block, None) if last else ring.pass_on(block, step)
+            runs = ring.runs[rank], ring.runs[(rank - step) % size]
+            d_q, d_k, d_v = gradients(q_tMK, block[0], block[1], d_out_tMK, lse_tM, delta_tM, *runs)
+            d_q_tMK += d_q
+            d_block[0] += d_k
+            d_block[1] += d_v
             if transfer is not None:
                 transfer.wait()
-            if comm.world_size > 1:
-                d_coming, transfer = _pass_on(comm, sees, d_block, step)
+            if size > 1:
+                d_coming, transfer = ring.pass_on(d_block, step)
                 transfer.wait()
                 d_block = d_coming
             block = coming
-        return None, None, d_q, d_block[0], d_block[1]
-
-
-def _pass_on(comm: Comm, sees: list[Tensor], block: Tensor, step: int) -> tuple[Tensor, Any]:
-    """Send a block, (2, B, H, t, K), to the next rank and start to receive the one that is there after this step."""
-    size = comm.world_size
-    owner = (comm.rank - step - 1) % size
-    coming = block.new_empty((*block.shape[:3], sees[owner].shape[1], block.shape[4]))
-    after, before = (comm.rank + 1) % size, (comm.rank - 1) % size
-    return coming, comm.start(sends=[(block, after)], receives=[(coming, before)])
-
-
-def _scores(q: Tensor, k: Tensor, sees: Tensor) -> Tensor:
-    """Return scaled scores, −∞ where a key is not seen, (B, H, t, its positions)."""
-    return (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).masked_fill_(~sees, -math.inf)
-
-
-def _finite(lse: Tensor) -> Tensor:
-    """Replace −∞, of queries that see nothing in a block, by zero: their weights are zero then."""
-    return torch.where(torch.isinf(lse), torch.zeros_like(lse), lse)
+        return None, d_q_tMK, d_block[0], d_block[1]
 
 
 def cost(task: Task) -> Cost:
     """Return the header's formula with the exact positions of each rank."""
-    counts, row = counts_of(task, zigzag), row_bytes(task)
+    counts, row = counts_of(task, zigzag), row_of(task)
     n, total = len(counts), sum(counts)
 
     def attention(rank: int) -> tuple[float, int]:
         passed = total - counts[(rank + 1) % n]
-        return 2 * row * (2 * passed + total), 3 * n - 2
+        return 2 * row.keys_bytes * (2 * passed + total), 3 * n - 2
 
     return sequence_cost(task, attention)

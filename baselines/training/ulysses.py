@@ -4,14 +4,16 @@ Jacobs et al., "DeepSpeed Ulysses: System Optimizations for Enabling Training of
 Models" (2023), section 3.
 
 Algorithm (n ranks with t of T positions and all H heads each):
-1. Queries, keys and values of H/n heads go to each rank: it then has all positions of its heads.
+1. Queries of H/n heads, and the G/n heads of keys and values that serve them, go to each rank: it then has all
+   positions of its heads.
 2. It attends as one process would.
 3. The result goes back: each rank has all heads of its positions again. Backward is the same in reverse.
 
-Cost of a layer: 4·(n − 1)/n · t rows of 4·d bytes a sequence forward and as much backward, in 2·(n − 1) messages each:
-constant when positions and ranks grow alike. Memory: all positions of H/n heads.
+Cost of a layer: 2·(H + G)·(n − 1)/n · t rows of 4·K bytes a sequence forward (4·d·t·(n − 1)/n elements where G = H) and
+as much backward, in 2·(n − 1) messages each: constant when positions and ranks grow alike. Memory: all positions of H/n
+heads.
 Differences: queries, keys and values travel as one message. States are not sharded (the paper adds stage 3 of ZeRO).
-Limits: no more ranks than heads, and as many heads on each.
+Limits: no more ranks than heads of keys, and as many on each.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from paceline import technique
 from paceline.families.training.model import causal_attention
 from paceline.families.training.replica import Comm, Cost, Task, UnsupportedError
 from paceline.families.training.sequence.exchange import to_heads, to_positions
-from paceline.families.training.sequence.replica import SequenceReplica, counts_of, row_bytes, sequence_cost
+from paceline.families.training.sequence.replica import SequenceReplica, counts_of, row_of, sequence_cost
 
 
 @technique(
@@ -39,23 +41,29 @@ class Ulysses(SequenceReplica):
 
     def __init__(self, task: Task, comm: Comm) -> None:
         super().__init__(task, comm)
-        heads = self.layers[0].heads
-        if heads % task.world_size:
-            raise UnsupportedError(f"{heads} heads cannot be dealt out evenly to {task.world_size} ranks")
+        size = self.layers[0].size
+        for heads, whose in ((size.heads, ""), (size.num_kv_heads, " of keys")):
+            if heads % task.world_size:
+                raise UnsupportedError(
+                    f"{heads} heads{whose} cannot be dealt out evenly to {task.world_size} ranks"
+                )
 
-    def attend(self, q_BHtK: Tensor, k_BHtK: Tensor, v_BHtK: Tensor) -> Tensor:
+    def attend(self, q_BHtK: Tensor, k_BGtK: Tensor, v_BGtK: Tensor) -> Tensor:
         """Exchange positions for heads, attend, and exchange back."""
-        whole = to_heads(self.comm, torch.cat([q_BHtK, k_BHtK, v_BHtK]), self.counts)
-        return to_positions(self.comm, causal_attention(*whole.chunk(3)), self.counts)
+        shares = [x.chunk(self.comm.world_size, dim=1) for x in (q_BHtK, k_BGtK, v_BGtK)]
+        by_rank = [part for of_rank in zip(*shares, strict=True) for part in of_rank]
+        whole_BhTK = to_heads(self.comm, torch.cat(by_rank, dim=1), self.counts)
+        each = [share[0].shape[1] for share in shares]
+        return to_positions(self.comm, causal_attention(*torch.split(whole_BhTK, each, dim=1)), self.counts)
 
 
 def cost(task: Task) -> Cost:
     """Return the header's formula with the exact positions of each rank."""
-    counts, row = counts_of(task), row_bytes(task)
+    counts, row = counts_of(task), row_of(task)
     n, total = len(counts), sum(counts)
 
     def attention(rank: int) -> tuple[float, int]:
         out, back = counts[rank] * (n - 1) / n, (total - counts[rank]) / n
-        return 4 * row * (out + back), 4 * (n - 1)
+        return 2 * (row.queries_bytes + row.keys_bytes) * (out + back), 4 * (n - 1)
 
     return sequence_cost(task, attention)

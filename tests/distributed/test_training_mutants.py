@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +19,18 @@ from paceline.technique import read_source
 from paceline.testing import ConformanceResult, results_of
 
 MUTANTS = Path(__file__).parents[1] / "mutants"
-FOLDERS = {
-    "data_parallel": (MUTANTS / "training", "ddp-ring"),
-    "pipeline_parallel": (MUTANTS / "pipelines", "1f1b"),
-    "sequence_parallel": (MUTANTS / "sequences", "ulysses"),
+GROUPED = {"kv_heads": 2}
+SETS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "training": ("data_parallel", {}, "ddp-ring"),
+    "pipelines": ("pipeline_parallel", {}, "1f1b"),
+    "sequences": ("sequence_parallel", GROUPED | {"attention": "softmax"}, "ulysses"),
+    "sequences/linear": ("sequence_parallel", GROUPED | {"attention": "gated-linear", "ranks": 3}, "lasp"),
+    "fine_tuning": ("fine_tune", {}, "just-one-byte"),
+    "experts": ("expert_parallel", {}, "tutel"),
+    "decoders": ("expert_inference", {}, "exflow"),
 }
-"""For each operation its known-wrong techniques, and an honest one."""
-FILES = {op: sorted(folder.glob("*.py")) for op, (folder, _) in FOLDERS.items()}
+"""For each folder of known-wrong techniques their operation, what is told apart from its point, and an honest one."""
+FILES = {name: sorted((MUTANTS / name).glob("*.py")) for name in SETS}
 EXPECTED = {
     "sums-gradients": ("incorrect", r"step 1.*: .* of the way beside one process"),
     "skips-the-tail": ("incorrect", r"step 1: .* of the way beside one process"),
@@ -67,6 +73,53 @@ EXPECTED = {
     "sees-the-future": ("incorrect", r"step 1: .* of the way beside one process"),
     "sees-itself-alone": ("incorrect", r"step 1: .* of the way beside one process"),
     "counts-from-zero": ("incorrect", r"step 1: .* of the way beside one process"),
+    "merges-alike": ("incorrect", r"step 1: .* of the way beside one process"),
+    "masks-in-order": ("incorrect", r"step 1: .* of the way beside one process"),
+    "interleaves-groups": ("incorrect", r"step 1: .* of the way beside one process"),
+    "keeps-gradients": ("incorrect", r"step 1: .* of the way beside one process"),
+    "passes-on-undecayed": ("incorrect", r"step 1: .* of the way beside one process"),
+    "never-forgets": ("incorrect", r"step 1: .* of the way beside one process"),
+    "takes-a-later-state": ("incorrect", r"step 1: .* of the way beside one process"),
+    "stops-gradients": ("incorrect", r"step 1: .* of the way beside one process"),
+    "applies-exact-slopes": ("incorrect", r"step 1: weights differ by .* from what the codes that were sent"),
+    "trains-what-is-frozen": (
+        "incorrect",
+        r"step 1: weights differ by .* from what the codes that were sent",
+    ),
+    "remembers-slopes": ("incorrect", r"step 1: weights differ by .* from what the codes that were sent"),
+    "adds-back": ("incorrect", r"step 1: weights differ by .* from what the codes that were sent"),
+    "leaves-weights-perturbed": ("incorrect", r"step 1: weights differ by"),
+    "counts-itself-twice-when-alone": ("incorrect", r"step 1: weights differ by"),
+    "draws-its-own-directions": (
+        "incorrect",
+        r"rank 1: joining after step 4, it replays the log to weights that differ by",
+    ),
+    "caches-a-loss": ("incorrect", r"step \d: the slope of the loss is .*, and not"),
+    "stops-when-unwatched": ("incorrect", r"step \d\d: the slope of the loss is .*, and not 0"),
+    "sends-nothing-of-worth": ("incorrect", r"step \d: the slope of the loss is .*, and not 0"),
+    "declares-any-error": ("incorrect", r"step \d: the slope of the loss is .*, and not"),
+    "sends-more-than-a-byte": ("refused", r"step 5: it sent 10 bytes to rank 1, and its codes have 2"),
+    "says-other-codes": ("refused", r"what it sent to rank \d are not the codes that it says are its own"),
+    "runs-backward": ("refused", r"step 1: it keeps \d+ tensors for backward"),
+    "uses-the-backend": ("refused", r"it used the backend's own collectives"),
+    "replays-at-the-peak-rate": (
+        "incorrect",
+        r"rank 1: joining after step 4, it replays the log to weights that differ by",
+    ),
+    "drops-a-token": ("incorrect", r"step 1: .* of the way beside one process"),
+    "forgets-the-gate": ("incorrect", r"step 1: .* of the way beside one process"),
+    "teaches-no-gate": ("incorrect", r"step 1: .* of the way beside one process"),
+    "asks-the-neighbour": ("incorrect", r"step 1: .* of the way beside one process"),
+    "keeps-old-slots": ("incorrect", r"step 2: .* of the way beside one process"),
+    "has-room-for-all": ("incorrect", r"step 1: .* of the way beside one process"),
+    "sends-around": ("refused", r"uses self\.comm\._transport"),
+    "promises-one-way": ("incorrect", r"wire_bytes is .*, formula"),
+    "keeps-all-experts": ("refused", r"it owns shares of parameters that it holds in whole"),
+    "forgets-contexts": ("incorrect", r"pass 1: logits are .* of their norm beside one process's"),
+    "weighs-nothing": ("incorrect", r"pass 1: logits are .* of their norm beside one process's"),
+    "takes-the-wrong-expert": ("incorrect", r"pass 1: logits are .* of their norm beside one process's"),
+    "delivers-twice": ("incorrect", r"pass 1: not every token was delivered once"),
+    "reads-alone": ("refused", r"it owns shares of parameters that it holds in whole"),
     "forgets-weights": ("incorrect", r"step 1: .* of the way beside one process"),
 }
 
@@ -79,18 +132,19 @@ def names_in(files: list[Path]) -> list[str]:
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceResult]:
     folder = tmp_path_factory.mktemp("mutants")
     suites = []
-    for op, (_, honest) in FOLDERS.items():
-        (point,) = points(op)
-        lines = "".join(f"  {key}: {value}\n" for key, value in point.items())
-        path = folder / f"{op}.yaml"
+    for name, (op, special, honest) in SETS.items():
+        workload = {"op": op, "ranks": 2} | points(op)[0] | special
+        lines = "".join(f"  {key}: {value}\n" for key, value in workload.items())
+        slug = name.replace("/", "-").replace("_", "-")
+        path = folder / f"{slug}.yaml"
         path.write_text(
-            f"suite: training/{op.replace('_', '-')}-mutants\nversion: 1\nfamily: training\n"
+            f"suite: training/{slug}-mutants\nversion: 1\nfamily: training\n"
             "why: Known-wrong techniques must be refused.\n"
-            f"workload:\n  op: {op}\n  ranks: 2\n{lines}"
-            f"baseline: {honest}\ntechniques: [{honest}, {', '.join(names_in(FILES[op]))}]\n"
+            f"workload:\n{lines}"
+            f"baseline: {honest}\ntechniques: [{honest}, {', '.join(names_in(FILES[name]))}]\n"
             "protocol: {launches: 1}\n"
         )
-        suites.append(load_suite(path, extra=FILES[op]))
+        suites.append(load_suite(path, extra=FILES[name]))
     plan = make_plan(suites, load_runner(content.find_runner("local-cpu")), Selection())
     outcome = measure(plan, suites, folder / "results")
     assert outcome.path is not None
@@ -110,7 +164,7 @@ def test_a_mutant_is_refused_for_its_own_reason(name: str, results: dict[str, Co
     assert re.search(reason, said), said
 
 
-@pytest.mark.parametrize("name", [honest for _, honest in FOLDERS.values()])
+@pytest.mark.parametrize("name", [honest for _, _, honest in SETS.values()])
 def test_an_honest_technique_beside_them_passes(name: str, results: dict[str, ConformanceResult]) -> None:
     assert results[name].status == "ok"
     assert results[name].problem is None

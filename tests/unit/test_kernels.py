@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from paceline.families.datasheets import datasheet_of
 from paceline.families.kernels.accounting import (
     MOST_WITNESSED_NS,
     clock_allowance_ns,
@@ -16,7 +17,6 @@ from paceline.families.kernels.accounting import (
 )
 from paceline.families.kernels.ceilings import describe
 from paceline.families.kernels.conformance import POINTS, WITHOUT, points
-from paceline.families.kernels.datasheets import datasheet_of
 from paceline.families.kernels.eager import Eager
 from paceline.families.kernels.operation import (
     expected_of,

@@ -257,7 +257,9 @@ GOOD = {p.name: p.default for p in FAMILY.parameters} | {"op": "data_parallel"}
         ({"microbatches": 2}, "microbatches are for pipeline_parallel"),
         ({"op": "pipeline_parallel", "microbatches": 4, "batch": 16, "ranks": 3}, None),
         ({"op": "pipeline_parallel", "microbatches": 5}, "cannot be split into 5 microbatches"),
-        ({"op": "pipeline_parallel", "corrupt": "last-rank"}, "corrupt is for data_parallel"),
+        ({"op": "pipeline_parallel", "corrupt": "last-rank"}, "corrupt last-rank is for data_parallel"),
+        ({"op": "sequence_parallel", "dtype": "bfloat16"}, "dtype bfloat16 is for data_parallel"),
+        ({"dtype": "bfloat16", "mode": "compiled"}, None),
     ],
 )
 def test_an_illegal_point_is_named(changes: dict[str, Any], said: str | None) -> None:

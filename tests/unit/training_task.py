@@ -10,20 +10,21 @@ import torch
 
 from paceline.families.training.model import Transformer
 from paceline.families.training.replica import Replica, Task
-from paceline.families.training.sizes import SIZES
+from paceline.families.training.sizes import SIZES, Size
 from paceline.worker.comm import Comm
 from paceline.worker.transport import ThreadHub, ThreadTransport
 
 JOIN_S = 60
 
 
-def make_model(size: str = "nano", context: int = 16, seed: int = 1) -> Transformer:
-    model = Transformer(SIZES[size], vocabulary=64, context=context)
+def make_model(size: str | Size = "nano", context: int = 16, seed: int = 1) -> Transformer:
+    dimensions = SIZES[size] if isinstance(size, str) else size
+    model = Transformer(dimensions, vocabulary=64, context=context)
     model.initialise(seed)
     return model
 
 
-def make_task(*, size: str = "nano", context: int = 16, batch: int = 4, **changes: Any) -> Task:
+def make_task(*, size: str | Size = "nano", context: int = 16, batch: int = 4, **changes: Any) -> Task:
     """Return the task of one rank on the CPU; ``changes`` are fields of ``Task``."""
     fields: dict[str, Any] = {
         "model": make_model(size, context),

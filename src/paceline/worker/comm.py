@@ -36,6 +36,9 @@ class Counters:
     received_bytes: list[int] = field(init=False)
     backend_calls: int = 0
     """Calls of the backend's own collectives, whose bytes only the kernel's counters can tell."""
+    long_bytes: int = 0
+    """Payload from which on a sent message counts as a long one."""
+    long_messages: int = 0
 
     def __post_init__(self) -> None:
         self.reset()
@@ -45,7 +48,7 @@ class Counters:
         self.sent_bytes = [0] * self.world_size
         self.sent_messages = [0] * self.world_size
         self.received_bytes = [0] * self.world_size
-        self.backend_calls = 0
+        self.backend_calls = self.long_messages = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +225,7 @@ class Comm:
         self._communicate_ns = 0
         self._spans_ns: dict[str, int] = {}
         self._muted = False
+        self._copies: list[Message] | None = None
         self.rank = transport.rank
         self.world_size = transport.world_size
         self.posts_ahead = transport.posts_ahead
@@ -257,8 +261,12 @@ class Comm:
             if trace is not None:
                 traces.append(trace)
                 allowed_sends.append((tensor, peer))
-                self.counters.sent_bytes[peer] += tensor.numel() * tensor.element_size()
+                nbytes = tensor.numel() * tensor.element_size()
+                self.counters.sent_bytes[peer] += nbytes
                 self.counters.sent_messages[peer] += 1
+                self.counters.long_messages += nbytes >= self.counters.long_bytes
+                if self._copies is not None:
+                    self._copies.append((tensor.clone(), peer))
         for tensor, peer in allowed_receives:
             self.counters.received_bytes[peer] += tensor.numel() * tensor.element_size()
         late_s = [self._lateness(peer) for _, peer in allowed_receives] if self._armed else ()
@@ -300,6 +308,15 @@ class Comm:
         self._spans_ns = {}
         self._communicate_ns = 0
         return split
+
+    def copy_sent(self) -> None:
+        """Keep a copy of every message that is sent from now on; for small ones."""
+        self._copies = []
+
+    def take_copies(self) -> list[Message]:
+        """Return the messages sent since the last call, with their receivers."""
+        found, self._copies = self._copies or [], []
+        return found
 
     def begin_call(self) -> None:
         """Note in the trace that a technique's call begins."""

@@ -78,12 +78,18 @@ HARNESS_MODULES = frozenset(
         "figures",
         "gate",
         "hub",
+        "joining",
         "nursery",
         "oracle",
         "kept",
+        "ledger",
+        "owners",
         "passes",
         "point",
+        "pretraining",
+        "probe",
         "profiling",
+        "reading",
         "replay",
         "sealed",
         "seat",
@@ -117,7 +123,7 @@ FORBIDDEN_ATTRIBUTES = frozenset(
         *("from_file", "share_memory_", "_share_filename_cpu_", "_share_fd_cpu_"),
         *("_new_shared_filename_cpu", "_new_shared_fd_cpu"),
         *("counters", "_transport", "_pending", "_faults", "_muted", "_trace", "muted", "drop_pending"),
-        *("take_split", "begin_call", "arm_faults"),
+        *("take_split", "begin_call", "arm_faults", "copy_sent", "take_copies", "_copies"),
     }
 )
 """Attributes that lead out of a technique's own objects: to the interpreter, to callers' frames, to memory that ranks

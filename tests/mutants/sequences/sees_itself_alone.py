@@ -24,7 +24,7 @@ class SeesItselfAlone(Ulysses):
     def attend(self, q_BHtK: Tensor, k_BHtK: Tensor, v_BHtK: Tensor) -> Tensor:
         """Exchange for show."""
         shown = super().attend(q_BHtK, k_BHtK, v_BHtK)
-        own = functional.scaled_dot_product_attention(q_BHtK, k_BHtK, v_BHtK, is_causal=True)
+        own = functional.scaled_dot_product_attention(q_BHtK, k_BHtK, v_BHtK, is_causal=True, enable_gqa=True)
         return own + 0 * shown
 
 

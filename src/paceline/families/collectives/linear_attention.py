@@ -72,11 +72,11 @@ def recurrence(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor) -> Tensor:
     """Run the recurrence token by token; the definition that everything else is checked against."""
     heads, width = q.shape[1:]
     state_HDD = q.new_zeros(heads, width, width)
-    out_THD = torch.empty_like(q)
-    for t in range(q.shape[0]):
-        state_HDD = state_HDD * log_decay[t].exp().unsqueeze(-1) + k[t].unsqueeze(-1) * v[t].unsqueeze(-2)
-        out_THD[t] = torch.einsum("hd,hdv->hv", q[t], state_HDD)
-    return out_THD
+    seen = []
+    for q_HD, k_HD, v_HD, log_HD in zip(q.unbind(), k.unbind(), v.unbind(), log_decay.unbind(), strict=True):
+        state_HDD = state_HDD * log_HD.exp().unsqueeze(-1) + k_HD.unsqueeze(-1) * v_HD.unsqueeze(-2)
+        seen.append(torch.einsum("hd,hdv->hv", q_HD, state_HDD))
+    return torch.stack(seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

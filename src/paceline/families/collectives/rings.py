@@ -1,7 +1,8 @@
 """Ring building blocks that several techniques share: over any members, on chunks of any sizes.
 
-Each is a generator that yields once a step, after it has started the step's messages and before it waits for them, so
-that a technique can compute meanwhile; ``finish`` runs one to its end. Bytes: every chunk but one leaves each rank.
+``reduce_scatter`` and ``all_gather`` are generators that yield once a step, after they have started the step's messages
+and before they wait for them, so that a technique can compute meanwhile; ``finish`` runs one to its end. Bytes: every
+chunk but one leaves each rank. ``visit`` sends rows one way around a ring whose answers go straight back.
 
 Receives are posted one step ahead. A carrier may send only once the receiver has announced itself (Gloo does), and on a
 link with a delay an announcement that comes late costs a whole delay in every step. Two rings that take turns on the
@@ -11,11 +12,11 @@ between two ranks are matched in the order of their start. Nor may carriers that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor
 
-from paceline.families.collectives.problem import Comm
+from paceline.families.collectives.problem import Comm, Transfer
 
 
 def reduce_scatter(
@@ -86,6 +87,45 @@ def finish(steps: Iterator[None]) -> None:
     """Run a generator of steps to its end without computing in between."""
     for _ in steps:
         pass
+
+
+def visit(
+    comm: Comm,
+    own: Tensor,
+    landing: Callable[[int], Tensor],
+    answer: Callable[[int, Tensor], Tensor],
+    replies: Sequence[Tensor],
+    *,
+    direct_last: bool = False,
+) -> list[Transfer]:
+    """Let this rank's rows visit all others, a hop a step; return the transfers that bring the answers back.
+
+    Args:
+        comm: The communicator.
+        own: This rank's rows.
+        landing: Gives for a step where the rows of rank − step − 1 go, which arrive meanwhile.
+        answer: Is called with a step and the rows of rank − step; gives what their owner gets. That of step 0 stays.
+        replies: Where the answers to the own rows land, that of step s at index s − 1, as its transfer.
+        direct_last: Rows skip their last hop: rank + n − 1 is rank − 1, to which the owner sends them itself.
+    """
+    rank, size = comm.rank, comm.world_size
+    after, before = (rank + 1) % size, (rank - 1) % size
+    held, returned = own, []
+    for step in range(size):
+        passed_on = None
+        if step + 1 < size:
+            arriving = landing(step)
+            direct = direct_last and step == size - 2
+            leaving, source = ((own, before), after) if direct else ((held, after), before)
+            passed_on = comm.start(sends=[leaving], receives=[(arriving, source)])
+        found = answer(step, held)
+        if step:
+            sends, receives = [(found, (rank - step) % size)], [(replies[step - 1], (rank + step) % size)]
+            returned.append(comm.start(sends=sends, receives=receives))
+        if passed_on is not None:
+            passed_on.wait()
+            held = arriving
+    return returned
 
 
 def sent(sizes: Sequence[int], place: int) -> tuple[int, int]:

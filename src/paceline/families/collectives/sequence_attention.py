@@ -2,13 +2,14 @@
 
 T tokens of this rank, G query heads, H key/value heads (G a multiple of H), D width. Every query attends to the keys of
 all ranks (no mask); ``lse_TG`` receives the logarithm of the softmax denominator. ``attend`` and ``merge`` are the
-parts that need no communication.
+parts that need no communication; with a mask they also serve training, where R = G / H query heads share a key head.
 Source: Ring Attention (arXiv 2310.01889); TokenRing (arXiv 2412.20501), section 3; merging by log-sum-exp after
 FlashAttention (arXiv 2205.14135), section 3.1.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -19,12 +20,22 @@ from paceline.families.collectives.payloads import draw
 from paceline.families.collectives.problem import Problem
 
 
-def attend(q_TGD: Tensor, k_SHD: Tensor, v_SHD: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the attention output (T, G, D) over these keys only, and its log-sum-exp (T, G)."""
+def scores(q_TGD: Tensor, k_SHD: Tensor, *, causal: bool = False) -> Tensor:
+    """Return scaled products (H, R, T, S); of causal attention −∞ where a key comes after the query's token."""
     tokens, query_heads, width = q_TGD.shape
     heads = k_SHD.shape[1]
     q_THRD = q_TGD.view(tokens, heads, query_heads // heads, width)
-    scores_HRTS = torch.einsum("thrd,shd->hrts", q_THRD, k_SHD) * width**-0.5
+    scores_HRTS: Tensor = torch.einsum("thrd,shd->hrts", q_THRD, k_SHD) * width**-0.5
+    if causal:
+        later_TS = torch.ones(scores_HRTS.shape[2:], dtype=torch.bool, device=q_TGD.device).triu_(1)
+        scores_HRTS.masked_fill_(later_TS, -math.inf)
+    return scores_HRTS
+
+
+def attend(q_TGD: Tensor, k_SHD: Tensor, v_SHD: Tensor, *, causal: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the attention output (T, G, D) over these keys only, and its log-sum-exp (T, G)."""
+    tokens, query_heads, width = q_TGD.shape
+    scores_HRTS = scores(q_TGD, k_SHD, causal=causal)
     lse_HRT = torch.logsumexp(scores_HRTS, dim=-1)
     weights_HRTS = torch.exp(scores_HRTS - lse_HRT.unsqueeze(-1))
     out_THRD = torch.einsum("hrts,shd->thrd", weights_HRTS, v_SHD)

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from paceline.families.datasheets import Datasheet, datasheet_of
 from paceline.families.kernels import float8
-from paceline.families.kernels.datasheets import Datasheet, datasheet_of
 from paceline.families.kernels.problem import TORCH_DTYPES
 from paceline.families.kernels.workloads import WORKLOADS, Workload
 from paceline.worker.session import Block, Session

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from paceline.families.training.fine_tuning.ledger import Ledger
+from paceline.families.training.flops import attention_flops
 from paceline.families.training.memory import state_bytes
+from paceline.families.training.owners import Owners
 from paceline.families.training.pipeline.executor import Pass
 from paceline.families.training.seat import Seat
-from paceline.families.training.unchanged import passes_of
+from paceline.families.training.unchanged import passes_of, shares_sequences
 from paceline.worker.namespace import read_counters
 
 _clock_ns = time.perf_counter_ns
@@ -37,15 +41,23 @@ class Trained:
     windows: list[list[float]] = field(default_factory=list)
     """For each window: seconds, those of the four parts, those inside the communicator, and the mean loss."""
     sent_bytes: float = 0.0
+    sent_to_one: float = 0.0
+    """To the rank that it sent most."""
     peak_bytes: float = 0.0
-    pass_bytes: float = 0.0
-    """Those that it sent in forward and backward."""
+    pass_bytes: list[float] = field(default_factory=list)
+    """Those that it sent to each rank in forward and backward."""
+    attention_flops: float | None = None
+    """Operations of attention in one forward and backward; None where ranks do not share sequences."""
     messages: float = 0.0
+    row_messages: float = 0.0
+    """Those that hold at least a token's row."""
     backend_calls: int = 0
     kernel_bytes: float | None = None
     """What this rank's own interface for data has sent; None where others share it."""
     around_bytes: float = 0.0
     """What its interface for the harness's messages has sent meanwhile."""
+    device_peak: float | None = None
+    """Most bytes that the device's allocator had given out at once; None on the host."""
     state: dict[str, float] = field(default_factory=dict)
     losses: list[float] = field(default_factory=list)
     """This rank's loss in every step; NaN where it lies on another rank."""
@@ -67,6 +79,8 @@ class Loop:
         evaluations: Number of copies of the weights beside the untrained ones.
         count_after: Steps after whose exchange of gradients memory is counted; a technique cannot know them.
         extra_s: Seconds by which this rank's computation is longer, for a slow rank.
+        ledger: Takes note of the codes that ranks share; None for techniques that share gradients or weights.
+        owners: Looks after every step at who owns which weights, where a technique may change that.
     """
 
     def __init__(
@@ -78,6 +92,8 @@ class Loop:
         evaluations: int,
         count_after: frozenset[int],
         extra_s: float = 0.0,
+        ledger: Ledger | None = None,
+        owners: Owners | None = None,
     ) -> None:
         self.seat = seat
         self.session = seat.session
@@ -89,7 +105,9 @@ class Loop:
         self.count_after = count_after
         self.passes_after = min(count_after)
         self.extra_s = extra_s
-        self.trained = Trained()
+        self.ledger = ledger
+        self.trained = Trained(pass_bytes=[0.0] * seat.session.world_size)
+        self.owners = owners
         self._parts = [0] * len(PARTS)
         self._losses: list[Tensor] = []
         self._excluded_ns = 0
@@ -98,14 +116,19 @@ class Loop:
 
     def run(self) -> Trained:
         """Train all steps."""
+        if self.session.device.torch_type != "cpu":
+            torch.accelerator.reset_peak_memory_stats()
         for _ in self.windows():
             pass
+        if self.session.device.torch_type != "cpu":
+            self.trained.device_peak = float(torch.accelerator.max_memory_allocated())
         return self.trained
 
     def windows(self) -> Iterator[range]:
         """Train window by window; yield the steps of each when it has ended. What is done meanwhile is not counted."""
         trained, comm, session = self.trained, self.replica.comm, self.session
         self._copy(0, 0.0, 0.0)
+        self._look(None)
         comm.counters.reset()
         comm.take_split()
         session.control.barrier()
@@ -139,7 +162,9 @@ class Loop:
             yield window
         self.seat.check_left()
         trained.sent_bytes = sent
+        trained.sent_to_one = float(max(comm.counters.sent_bytes))
         trained.messages = float(sum(comm.counters.sent_messages))
+        trained.row_messages = float(comm.counters.long_messages)
         trained.backend_calls = comm.counters.backend_calls
         session.control.barrier()
         kernel_after = self._carried(session.interface)
@@ -148,19 +173,36 @@ class Loop:
         around_after = self._carried(session.control_interface)
         if around_before is not None and around_after is not None:
             trained.around_bytes = float(around_after - around_before - self._around_excluded)
+        if shares_sequences(self.replica):
+            trained.attention_flops = self._attention_flops()
+
+    def _attention_flops(self) -> float:
+        """Count a forward and backward more, when all else has been counted."""
+        sequences_BS = self.batches[-1].to(self.replica.task.device).long()
+
+        def run() -> None:
+            with self.seat.watch():
+                self.replica.comm.begin_call()
+                self.replica.forward_backward(sequences_BS)
+
+        found = attention_flops(run)
+        self.seat.check_left()
+        return found
 
     def _step(self, step: int, *, last: bool) -> None:
         replica = self.replica
         sequences_BS = self.batches[step].to(replica.task.device).long()
-        with self.seat.watch():
+        keeping = nullcontext() if self.ledger is None else self.ledger.watch()
+        with self.seat.watch(), keeping:
             begin = _clock_ns()
             if self.extra_s:
                 _sleep(self.extra_s)
             replica.set_rate(replica.task.rate(step))
-            before = sum(replica.comm.counters.sent_bytes)
+            before = list(replica.comm.counters.sent_bytes)
             loss = replica.forward_backward(sequences_BS)
             computed = _clock_ns()
-            self.trained.pass_bytes += sum(replica.comm.counters.sent_bytes) - before
+            for peer, sent in enumerate(replica.comm.counters.sent_bytes):
+                self.trained.pass_bytes[peer] += sent - before[peer]
             if step == self.passes_after:
                 self.trained.passes = passes_of(replica)
             replica.exchange_gradients(step)
@@ -176,6 +218,7 @@ class Loop:
                 replica.finish()
             said = self.seat.diagnosis()
             ended = _clock_ns()
+        self._look(step)
         spans = (computed - begin, exchanged - computed, updated - updating, ended - updated)
         for part, spent in enumerate(spans):
             self._parts[part] += spent
@@ -189,6 +232,17 @@ class Loop:
         for kind, size in state_bytes(self.replica).items():
             self.trained.state[kind] = max(self.trained.state.get(kind, 0.0), size)
         self._excluded_ns += _clock_ns() - counting
+
+    def _look(self, step: int | None) -> None:
+        """Note the codes that ranks shared in a step, and who owns which weights now."""
+        looking = _clock_ns()
+        if self.ledger is not None and step is not None:
+            self.ledger.note(step, range(self.session.world_size))
+        if self.owners is not None:
+            with self.seat.watch():
+                shares = self.replica.shares()
+            self.owners.look(shares)
+        self._excluded_ns += _clock_ns() - looking
 
     def _close_window(self, elapsed_ns: int, split: dict[str, float]) -> None:
         losses = torch.stack([x.reshape(()) for x in self._losses]).double()

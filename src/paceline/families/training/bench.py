@@ -11,6 +11,7 @@ import gc
 import math
 import random
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +19,35 @@ import torch
 
 from paceline.families.training import corpus, oracle
 from paceline.families.training.arm import Loop, Trained
+from paceline.families.training.expert.probe import dispatch_seconds
+from paceline.families.training.expert.reading import crossings, judge_losses
+from paceline.families.training.expert.replica import ITEM, ExpertReplica
+from paceline.families.training.expert.traces import make_router
 from paceline.families.training.figures import ROW, Figures
+from paceline.families.training.fine_tuning import joining
+from paceline.families.training.fine_tuning.ledger import Ledger
+from paceline.families.training.fine_tuning.pretraining import pretrained
 from paceline.families.training.gate import STEPS, prove
+from paceline.families.training.owners import Owners
 from paceline.families.training.pipeline import timeline
 from paceline.families.training.replica import Cost
 from paceline.families.training.sealed import SEALED
 from paceline.families.training.seat import Seat, make_seat
-from paceline.families.training.setting import Setting, compute_seconds, local_batches, prepare_torch
-from paceline.families.training.sizes import SIZES
-from paceline.families.training.spec import PIPELINE_PARALLEL, WHOLE_BATCH
+from paceline.families.training.setting import (
+    Setting,
+    compile_shapes,
+    compute_seconds,
+    local_batches,
+    prepare_torch,
+)
+from paceline.families.training.sizes import size_of
+from paceline.families.training.spec import (
+    EXPERT_INFERENCE,
+    EXPERT_PARALLEL,
+    FINE_TUNE,
+    PIPELINE_PARALLEL,
+    WHOLE_BATCH,
+)
 from paceline.families.training.unchanged import passes_are_the_familys
 from paceline.family import off_formula
 from paceline.worker.namespace import unaccounted
@@ -49,7 +70,9 @@ def run_block(session: Session, block: Block) -> None:
     """Train all techniques of a block and emit one ``result`` event for each."""
     session.begin(block, "-", "data")
     try:
-        setting = _setting(session, block, _corpus(session, str(block.params["data"])))
+        setting = _setting(session, block, _corpus(session, block.params))
+        if setting.compiled:
+            session.on_all_ranks(lambda: compile_shapes(setting, session))
     except CaseError as error:
         for case in block.cases:
             session.emit_failure(block, case, error)
@@ -87,13 +110,14 @@ def run_block(session: Session, block: Block) -> None:
             session.emit_result(block, case, ending)
 
 
-def _corpus(session: Session, data: str) -> corpus.Corpus:
+def _corpus(session: Session, params: Mapping[str, Any]) -> corpus.Corpus:
     """Load the data on all ranks.
 
     Raises:
         CaseError: ``invalid``, on all ranks: some rank cannot read it, or ranks read different data.
     """
-    found = session.on_all_ranks(lambda: corpus.load(data))
+    data, shift = str(params["data"]), float(params.get("shift", 0.0))
+    found = session.on_all_ranks(lambda: corpus.markov(shift=shift) if shift else corpus.load(data))
     if len(set(session.control.gather_text(found.fingerprint))) > 1:
         raise CaseError("invalid", f"data: ranks read different text from '{data}'")
     return found
@@ -101,11 +125,27 @@ def _corpus(session: Session, data: str) -> corpus.Corpus:
 
 def _setting(session: Session, block: Block, found: corpus.Corpus) -> Setting:
     params = block.params
-    return Setting(
+    router = None
+    if params["op"] == EXPERT_INFERENCE:
+        router = make_router(
+            str(params["routes"]),
+            layers=size_of(params).layers,
+            experts=int(params["experts"]),
+            affinity=float(params["affinity"]),
+            passes=int(params["steps"]),
+            sequences=int(params["batch"]),
+            context=int(params["context"]),
+            seed=session.draw_seed("routes", block.block),
+        )
+    setting = Setting(
         corpus=found,
+        router=router,
         whole_batch=params["op"] in WHOLE_BATCH,
         microbatches=int(params["microbatches"]),
-        size=str(params["size"]),
+        experts=int(params.get("experts", 0)),
+        top_k=int(params.get("top_k", 1)),
+        capacity=float(params.get("capacity", 1.0)),
+        size=size_of(params),
         context=int(params["context"]),
         batch_size=int(params["batch"]),
         steps=int(params["steps"]),
@@ -113,10 +153,22 @@ def _setting(session: Session, block: Block, found: corpus.Corpus) -> Setting:
         peak_rate=float(params["learning_rate"]),
         warmup_steps=int(params["warmup_steps"]),
         device=torch.device(session.device.torch_type),
+        dtype=str(params["dtype"]),
+        compiled=params["mode"] == "compiled",
         model_seed=session.draw_seed("model", block.block),
         data_seed=session.draw_seed("data", block.block),
         shared_seed=session.draw_seed("shared", block.block),
     )
+    if params["op"] != FINE_TUNE:
+        return setting
+    setting = replace(
+        setting,
+        tuned=str(params["tuned"]),
+        probes=int(params["probes"]),
+        probe_distance=float(params["probe_distance"]),
+    )
+    steps, data_seed = int(params["pretrain_steps"]), session.draw_seed("data before", block.block)
+    return replace(setting, start=pretrained(session, setting, steps=steps, data_seed=data_seed))
 
 
 def _train(
@@ -136,13 +188,15 @@ def _train(
         setting,
         model_seed=session.draw_seed("model of proofs", block.block, case.label),
         data_seed=session.draw_seed("data of proofs", block.block, case.label),
+        start=None,
     )
     proved = prove(session, block, case, proofs)
     seat = make_seat(session, block, case, setting)
+    followed = joining.followed(session, block, case, setting, seat)
     session.begin(block, case.label, "train")
     watch = Watch(session.device.telemetry)
     watch.sample()
-    loop = _loop(block, case, setting, batches, seat)
+    loop = _loop(block, case, setting, batches, seat, followed.ledger if followed else None)
     trained, beside = loop.trained, _beside(session, block, case, setting, batches)
     bare = [beside.window(steps) for steps in loop.windows()] if beside else None
     if bare is None:
@@ -168,17 +222,48 @@ def _train(
     metrics = figures.metrics(oracle.divergence(session, trained.weights[-1]))
     played = timeline.gather(session, trained.passes)
     metrics |= played.metrics() if played else {}
+    metrics |= _fine_tuned(followed, figures, batches) | _of_experts(session, seat, setting, loop)
     return {
         "status": "ok",
         "metrics": metrics,
         "absent": figures.absent,
         "ceilings": _ceilings(setting),
-        "predicted": _predicted(seat, case, setting.steps, metrics),
+        "predicted": _predicted(seat, case, setting, metrics),
         "correctness": _correctness(setting, proved, equal),
         "accounting": _accounting(len(batches), figures, played),
         "telemetry": watch.facts(),
         "clock": {"offset_ns": session.control.clock_offset_ns, "error_ns": session.control.clock_error_ns},
     }
+
+
+def _fine_tuned(followed: joining.Followed | None, figures: Figures, batches: torch.Tensor) -> dict[str, Any]:
+    """Return the metrics of fine-tuning, none elsewhere; what a technique does not have is noted as absent.
+
+    Raises:
+        CaseError: See ``Followed.metrics``.
+    """
+    if figures.block.params["op"] != FINE_TUNE:
+        return {}
+    found = {"loss_fall": {"samples": [figures.curve[0] - figures.curve[-1]]}}
+    found |= followed.metrics(figures.trained, batches) if followed else {}
+    figures.absent |= {name: joining.NOT_PROBING for name in joining.FIGURES if name not in found}
+    return found
+
+
+def _of_experts(session: Session, seat: Seat, setting: Setting, loop: Loop) -> dict[str, Any]:
+    """Return what is measured where ranks share experts, and nothing elsewhere."""
+    if not setting.experts:
+        return {}
+    moved_bytes = 0.0 if loop.owners is None else loop.owners.moved_bytes
+    rows = session.control.gather([[moved_bytes, loop.trained.row_messages]])
+    moved, sent = (max(rank[0][i] for rank in rows) / setting.steps for i in (0, 1))
+    if setting.router is not None:
+        hops = crossings(session, seat, setting)
+        return {"row_messages": {"samples": [sent]}, "hops": {"samples": [hops]}}
+    found: dict[str, Any] = {"moved_bytes": {"samples": [moved]}}
+    if isinstance(seat.replica, ExpertReplica):
+        found["dispatch_s"] = {"samples": dispatch_seconds(session, seat, setting)}
+    return found
 
 
 def _correctness(setting: Setting, proved: int, equal: bool) -> dict[str, Any]:
@@ -199,8 +284,11 @@ def _accounting(steps: int, figures: Figures, played: timeline.Timeline | None) 
     return found | {"timeline": played.rows} if played else found
 
 
-def _loop(block: Block, case: Case, setting: Setting, batches: torch.Tensor, seat: Seat) -> Loop:
+def _loop(
+    block: Block, case: Case, setting: Setting, batches: torch.Tensor, seat: Seat, ledger: Ledger | None
+) -> Loop:
     session = seat.session
+    seat.replica.comm.counters.long_bytes = ITEM * setting.size.width
     counted = random.Random(session.draw_seed("memory", block.block, case.label))
     return Loop(
         seat,
@@ -209,6 +297,8 @@ def _loop(block: Block, case: Case, setting: Setting, batches: torch.Tensor, sea
         evaluations=int(block.params["evaluations"]),
         count_after=frozenset({setting.steps - 1, *counted.sample(range(setting.steps), MEMORY_COUNTS)}),
         extra_s=_extra_seconds(session, block, setting, batches),
+        ledger=ledger,
+        owners=Owners() if block.params["op"] == EXPERT_PARALLEL else None,
     )
 
 
@@ -259,12 +349,17 @@ def _judge(
 ) -> tuple[list[float], bool]:
     """Return the held-out losses of all copies of the weights, and whether ranks always held the same ones.
 
+    Where nothing is trained there are no losses: what was read is judged instead.
+
     Raises:
         CaseError: ``incorrect``: replicas differ that should not, or nothing was learnt.
     """
+    if setting.router is not None:
+        judge_losses(session, setting, trained.losses)
+        return [], True
     info = session.loaded(case).info
     assert info is not None
-    initial = setting.model()
+    initial = setting.judge()
     begun = all(
         torch.equal(a, b.detach()) for a, b in zip(trained.weights[0], initial.parameters(), strict=True)
     )
@@ -306,7 +401,7 @@ def _check_finite(windows: list[list[list[float]]], seeing: list[int]) -> None:
                 )
 
 
-def _predicted(seat: Seat, case: Case, steps: int, metrics: dict[str, Any]) -> dict[str, float] | None:
+def _predicted(seat: Seat, case: Case, setting: Setting, metrics: dict[str, Any]) -> dict[str, float] | None:
     """Return the technique's closed forms, averaged over steps; None where it has none.
 
     Raises:
@@ -316,15 +411,15 @@ def _predicted(seat: Seat, case: Case, steps: int, metrics: dict[str, Any]) -> d
     if function is None:
         raise CaseError("refused", "the technique's module defines no cost(task, **options)")
     with seat.watch():
-        found = function(seat.replica.task, **case.options)
+        found = function(replace(seat.replica.task, router=setting.router), **case.options)
     if found is None:
         return None
     if not isinstance(found, Cost):
         raise CaseError("refused", f"cost(task, **options) gave {type(found).__name__}, not a Cost or None")
     predicted = {
-        "wire_bytes": found.sent_bytes / steps,
+        "wire_bytes": found.sent_bytes / setting.steps,
         "peak_bytes": float(found.peak_bytes),
-        "messages": found.messages / steps,
+        "messages": found.messages / setting.steps,
     }
     off = off_formula({name: m["samples"][0] for name, m in metrics.items()}, predicted)
     if off is not None:
@@ -333,9 +428,10 @@ def _predicted(seat: Seat, case: Case, steps: int, metrics: dict[str, Any]) -> d
 
 
 def _ceilings(setting: Setting) -> dict[str, Any]:
-    size, vocabulary = SIZES[setting.size], setting.corpus.vocabulary
+    size, vocabulary = setting.size, setting.corpus.vocabulary
+    experts, top_k = setting.experts, setting.top_k
     return {
-        "parameters": size.parameters(vocabulary),
-        "flops_per_token": size.flops_per_token(vocabulary, setting.context),
+        "parameters": size.parameters(vocabulary, experts),
+        "flops_per_token": size.flops_per_token(vocabulary, setting.context, experts, top_k),
         "entropy_rate": setting.corpus.entropy_rate,
     }

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from paceline.families.training.spec import PIPELINE_PARALLEL, SEQUENCE_PARALLEL
+from paceline.families.training.sizes import GATED_LINEAR, SOFTMAX
+from paceline.families.training.spec import (
+    EXPERT_INFERENCE,
+    EXPERT_PARALLEL,
+    FINE_TUNE,
+    PIPELINE_PARALLEL,
+    SEQUENCE_PARALLEL,
+)
 from paceline.family import Scalar
 
 RANKS = (1, 2, 4)
@@ -11,8 +18,9 @@ RANKS = (1, 2, 4)
 def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
     """Return the points of an operation: a small model, rounds that do not divide the run, all proofs.
 
-    There is one, whether ``brief`` or not. Pipelines are exact: they need no long run to show that they learn, but as
-    many layers as there are stages.
+    They are the same whether ``brief`` or not. What is exact needs no long run to show that it learns; pipelines need
+    as many layers as there are stages. Ranks that share sequences have each kind of attention, with as many heads of
+    keys as of queries and with half as many; a technique of one kind is unsupported at the other's.
     """
     if operation == PIPELINE_PARALLEL:
         return [
@@ -42,6 +50,15 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
         "warmup_steps": 4,
         "proof": "all",
     }
-    if operation == SEQUENCE_PARALLEL:
-        common |= {"size": "tiny", "batch": 16, "context": 31, "steps": 40}
-    return [common]
+    if operation == FINE_TUNE:
+        common |= {"optimizer": "sgd", "learning_rate": 1.0, "steps": 100, "shift": 2.0, "pretrain_steps": 40}
+        common |= {"probes": 2}
+    if operation == EXPERT_INFERENCE:
+        common |= {"size": "deep", "context": 7, "steps": 12, "window": 6, "experts": 8}
+    if operation == EXPERT_PARALLEL:
+        common |= {"context": 31, "steps": 80, "experts": 8, "top_k": 2, "capacity": 0.9}
+    if operation != SEQUENCE_PARALLEL:
+        return [common]
+    common |= {"size": "tiny", "batch": 16, "context": 31, "steps": 40}
+    kinds = [(SOFTMAX, 4), (SOFTMAX, 2), (GATED_LINEAR, 4), (GATED_LINEAR, 2)]
+    return [common | {"attention": attention, "kv_heads": heads} for attention, heads in kinds]

@@ -65,7 +65,7 @@ class Markov:
     """A chain of order two over 64 symbols: P(c | a, b) ∝ exp(1.5·G(b, c) + G'(a, b, c)), G and G' standard normal.
 
     A model learns the dependence on the last symbol soon and that on the last two slowly, so that loss goes on falling
-    for as long as anybody trains here.
+    for as long as anybody trains here. A shifted language is P · exp(shift·G″(c)), normalised.
     """
 
     vocabulary: int
@@ -98,12 +98,21 @@ class Markov:
 
 
 @lru_cache(maxsize=2)
-def markov(vocabulary: int = VOCABULARY) -> Markov:
-    """Return the synthetic language; its entropy rate is Σ π(a, b)·H(P(· | a, b)), π by power iteration."""
+def markov(vocabulary: int = VOCABULARY, shift: float = 0.0) -> Markov:
+    """Return the synthetic language; its entropy rate is Σ π(a, b)·H(P(· | a, b)), π by power iteration.
+
+    Args:
+        vocabulary: V.
+        shift: Standard deviation of the logits that a symbol gains or loses wherever it may follow; 0 is the language
+            itself.
+    """
     random = np.random.Generator(np.random.Philox(key=[LANGUAGE_SEED, vocabulary]))
     pairs = random.standard_normal((1, vocabulary, vocabulary))
     triples = random.standard_normal((vocabulary, vocabulary, vocabulary))
-    chance = np.exp(PAIR_STRENGTH * pairs + TRIPLE_STRENGTH * triples)
+    logits = PAIR_STRENGTH * pairs + TRIPLE_STRENGTH * triples
+    if shift:
+        logits += shift * random.standard_normal((1, 1, vocabulary))
+    chance = np.exp(logits)
     chance /= chance.sum(axis=2, keepdims=True)
     stationary = np.full((vocabulary, vocabulary), 1.0 / vocabulary**2)
     for _ in range(STATIONARY_ROUNDS):

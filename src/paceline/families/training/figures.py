@@ -6,6 +6,9 @@ from itertools import accumulate
 from statistics import fmean, pstdev
 from typing import Any
 
+import torch
+
+from paceline.families.datasheets import datasheet_of
 from paceline.families.training import oracle
 from paceline.families.training.arm import PARTS, Trained
 from paceline.families.training.seat import DIAGNOSES
@@ -16,7 +19,7 @@ from paceline.worker.session import Block, CaseError, Session
 ROW = ("seconds", *PARTS, "communicate_s", "loss", "steps")
 """What a window holds."""
 NO_PASSES = "only where the family's own code runs forward and backward: pipelines and shared sequences"
-COUNTED = ("wire_bytes", "peak_bytes", "messages", "pass_bytes")
+COUNTED = ("wire_bytes", "peak_bytes", "messages", "pass_bytes", "pass_link_bytes")
 """What only the communicator knows."""
 DIAGNOSED = DIAGNOSES[1:]
 """What a technique may find out about ranks; dispersion of losses is the harness's own."""
@@ -56,12 +59,14 @@ class Figures:
         self.sent = [max(rank[1][i] for rank in everyone) for i in range(len(trained.sent))]
 
     def course(self) -> dict[str, Any]:
-        """Return the curve over the evaluations.
+        """Return the curve over the evaluations; nothing where nothing was trained.
 
         Bytes are those of the communicator on the busiest rank, or, where it does not know them, a rank's mean share of
         what the kernel counted, spread evenly over the steps; without either there are none.
         """
         setting, trained = self.setting, self.trained
+        if not self.curve:
+            return {}
         rate = setting.corpus.entropy_rate
         found: dict[str, Any] = {
             "steps": trained.evaluated,
@@ -84,7 +89,6 @@ class Figures:
         ]
         metrics: dict[str, Any] = {
             "token_s": {"samples": seconds},
-            "eval_loss": {"samples": self.curve},
             "train_loss": {"samples": self._mean("loss")},
             "divergence": {"samples": [divergence]},
         }
@@ -102,11 +106,36 @@ class Figures:
             slowest = [max(rank[0][i] for rank in rows) for i in range(len(self.bare))]
             theirs = [s / (n * tokens) for s, n in zip(slowest, self._steps(), strict=True)]
             metrics["bare_token_s"] = {"samples": theirs}
+        metrics.update(self._utilisation([1 / (s * self.session.world_size) for s in seconds]))
         metrics.update(self._drift())
         metrics.update(self._memory())
         metrics.update(self._bytes())
+        metrics.update(self._imbalance())
         metrics.update(self._target())
         return metrics
+
+    def _utilisation(self, tokens_per_s: list[float]) -> dict[str, Any]:
+        """Return model operations over the peak of a rank's device, from tokens per second and rank.
+
+        Raises:
+            CaseError: ``invalid``: more than the device can do.
+        """
+        device, setting = self.session.device, self.setting
+        sheet = datasheet_of(
+            device.describe().get("name"), kind=device.torch_type, threads=torch.get_num_threads()
+        )
+        peak = sheet.flops_per_s.get(setting.dtype) if sheet else None
+        if peak is None:
+            what = f"operations in {setting.dtype}" if sheet else "this device"
+            self.absent["mfu"] = f"no datasheet gives a rate of {what}"
+            return {}
+        flops = setting.size.flops_per_token(setting.corpus.vocabulary, setting.context)
+        shares = [rate * flops / peak for rate in tokens_per_s]
+        if max(shares) > 1 and device.torch_type != "cpu":
+            raise CaseError(
+                "invalid", f"{max(shares):.0%} of what {sheet.name if sheet else ''} can do at most"
+            )
+        return {"mfu": {"samples": shares}}
 
     def _idle(self) -> list[float]:
         inside, whole = ROW.index("communicate_s"), ROW.index("seconds")
@@ -157,11 +186,17 @@ class Figures:
 
     def _memory(self) -> dict[str, Any]:
         kinds = list(self.trained.state)
-        everyone = self.session.control.gather([[self.trained.state[k] for k in kinds]])
-        return {
+        everyone = self.session.control.gather(
+            [[*(self.trained.state[k] for k in kinds), self.trained.device_peak or 0.0]]
+        )
+        found = {
             f"{kind}_bytes": {"samples": [max(rank[0][i] for rank in everyone)]}
-            for i, kind in enumerate(kinds)
+            for i, kind in enumerate((*kinds, "device_peak"))
         }
+        if self.trained.device_peak is None:
+            del found["device_peak_bytes"]
+            self.absent["device_peak_bytes"] = "the host's memory is not its processes' alone"
+        return found
 
     def _bytes(self) -> dict[str, Any]:
         trained, steps, control = self.trained, self.setting.steps, self.session.control
@@ -177,23 +212,39 @@ class Figures:
         if self.uncounted is not None:
             self.absent.update(dict.fromkeys(COUNTED, self.uncounted))
             return metrics
-        own = [trained.sent_bytes, trained.peak_bytes, trained.messages, trained.pass_bytes]
+        passes = trained.pass_bytes
+        own = [trained.sent_bytes, trained.peak_bytes, trained.messages, sum(passes), max(passes)]
         everyone = control.gather([own])
-        shares = {"wire_bytes": steps, "peak_bytes": 1, "messages": steps, "pass_bytes": steps}
-        if not self.passes_counted:
-            del shares["pass_bytes"]
-            self.absent["pass_bytes"] = NO_PASSES
+        shares = {"wire_bytes": steps, "peak_bytes": 1, "messages": steps}
+        if self.passes_counted:
+            shares |= {"pass_bytes": steps, "pass_link_bytes": steps}
+        else:
+            self.absent |= {"pass_bytes": NO_PASSES, "pass_link_bytes": NO_PASSES}
         for i, (name, share) in enumerate(shares.items()):
             metrics[name] = {"samples": [max(rank[0][i] for rank in everyone) / share]}
         return metrics
 
+    def _imbalance(self) -> dict[str, Any]:
+        own = self.trained.attention_flops
+        if own is None:
+            return {}
+        everyone = [rank[0][0] for rank in self.session.control.gather([[own]])]
+        if not any(everyone):
+            self.absent["flop_imbalance"] = "torch's counter knows none of its operators"
+            return {}
+        return {"flop_imbalance": {"samples": [max(everyone) / fmean(everyone)]}}
+
     def _target(self) -> dict[str, Any]:
+        if not self.curve:
+            self.absent |= dict.fromkeys(("eval_loss", "excess_loss"), "nothing is trained")
+            return {}
         rate = self.setting.corpus.entropy_rate
+        metrics: dict[str, Any] = {"eval_loss": {"samples": self.curve}}
         if rate is None:
             self.absent["excess_loss"] = "the entropy rate of this data is unknown"
-            return {}
+            return metrics
         excess = [loss - rate for loss in self.curve]
-        metrics: dict[str, Any] = {"excess_loss": {"samples": excess}}
+        metrics["excess_loss"] = {"samples": excess}
         target = self.block.params["target_excess"]
         if target is None:
             return metrics

@@ -3,7 +3,8 @@
 Always: an exact technique follows one process that trains on the whole batch, step by step, with the point's optimiser
 and with plain SGD (Adam hides the scale of gradients). With ``proof: all`` (conformance) also: two runs from one seed
 end with the same bits; so does a run that was saved half way and taken up by a new replica; and with the options under
-which its paper makes it so it equals synchronous training.
+which its paper makes it so it equals synchronous training. What a probing technique of ``fine_tune`` proves is in
+``fine_tuning.joining``.
 """
 
 from __future__ import annotations
@@ -17,12 +18,19 @@ import torch
 from torch import Tensor
 
 from paceline.families.training import oracle
+from paceline.families.training.expert.layer import expert_layers
+from paceline.families.training.expert.reading import prove_reading
+from paceline.families.training.fine_tuning import joining
 from paceline.families.training.replica import Replica
 from paceline.families.training.seat import Seat, make_seat
 from paceline.families.training.setting import Setting
+from paceline.families.training.spec import EXPERT_INFERENCE, FINE_TUNE
 from paceline.worker.session import Block, Case, CaseError, Session
 
 STEPS = 3
+DECIDED = 1e-6
+"""Least distance of two logits of a gate in a proof: below, rounding may send a token elsewhere than the reference."""
+DRAWS = 16
 SGD_RATE = 0.5
 PROOF_STEPS = 12
 PROOF_OPTIONS: Mapping[str, Any] = {"sync_every": 3, "warmup_share": 0.5}
@@ -45,12 +53,16 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> int:
     session.begin(block, case.label, "gate")
     info = session.loaded(case).info
     assert info is not None
+    if block.params["op"] == EXPERT_INFERENCE:
+        return prove_reading(session, block, case, setting)
     compared = 0
     if info.properties.get("exact"):
         compared = _equals_serial(session, block, case, setting, "")
         compared += _equals_serial(session, block, case, _plain(setting), " with plain SGD")
     else:
         _run(session, block, case, setting, steps=STEPS)
+    if block.params["op"] == FINE_TUNE:
+        compared += joining.prove(session, block, case, setting)
     if info.properties.get("diagnoses"):
         compared += _diagnoses(session, block, case, setting)
     if block.params["proof"] == "brief":
@@ -89,11 +101,11 @@ def _equals_serial(session: Session, block: Block, case: Case, setting: Setting,
     task = setting.task(rank=0, world_size=1)
     serial = Replica(task, session.comm())
     for step in range(STEPS):
-        whole = setting.batch(step, range(setting.batch_size))
+        whole = _decided_batch(session, setting, serial, step)
         seat.step(whole[list(setting.rows(session.rank, session.world_size))], step)
         begin = [w.clone() for w in serial.weights()]
         serial.set_rate(task.rate(step))
-        serial.forward_backward(whole.to(setting.device).long())
+        _serial_gradients(serial, setting, whole, session.world_size)
         serial.update(step)
         allowed = oracle.rounding_share(serial.optimizer, list(serial.model.parameters()), step)
         found_weights = seat.weights()
@@ -110,6 +122,39 @@ def _equals_serial(session: Session, block: Block, case: Case, setting: Setting,
             weight.copy_(own)
     seat.finish()
     return STEPS
+
+
+def _serial_gradients(serial: Replica, setting: Setting, whole_BS: Tensor, world_size: int) -> None:
+    """Leave the gradients of the whole batch in one process's replica.
+
+    Narrow dtypes round the gradients of every share, so that the whole batch at once would give others: shares are then
+    worked through one by one, and averaged in float64.
+    """
+    device = setting.device
+    if not setting.by_share:
+        serial.forward_backward(whole_BS.to(device).long())
+        return
+    sums = [torch.zeros_like(p, dtype=torch.float64) for p in serial.model.parameters()]
+    for rank in range(world_size):
+        serial.forward_backward(whole_BS[list(setting.rows(rank, world_size))].to(device).long())
+        for total, parameter in zip(sums, serial.model.parameters(), strict=True):
+            total.add_(_gradient(parameter))
+    for total, parameter in zip(sums, serial.model.parameters(), strict=True):
+        _gradient(parameter).copy_(total / world_size)
+
+
+def _decided_batch(session: Session, setting: Setting, serial: Replica, step: int) -> Tensor:
+    """Return a step's batch, drawn anew where some token's way hangs on the rounding of its gate's logits."""
+    rows = range(setting.batch_size)
+    layers = expert_layers(serial.model)
+    batch = setting.batch(step, rows)
+    for draw in range(1, DRAWS if layers else 1):
+        with torch.no_grad():
+            serial.model(batch[:, :-1].to(setting.device).long())
+        if session.control.agree(min(layer.closest for layer in layers) >= DECIDED):
+            break
+        batch = setting.batch(step + draw * STEPS, rows)
+    return batch
 
 
 def _diagnoses(session: Session, block: Block, case: Case, setting: Setting) -> int:
@@ -143,7 +188,7 @@ def _diagnoses(session: Session, block: Block, case: Case, setting: Setting) -> 
 
 def _gradient(parameter: torch.nn.Parameter) -> Tensor:
     assert parameter.grad is not None
-    return parameter.grad.clone()
+    return parameter.grad
 
 
 def _run(

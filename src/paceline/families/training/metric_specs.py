@@ -1,8 +1,12 @@
-"""Metrics of the training family and their contracts, free of torch."""
+"""Metrics of the training family and their contracts, free of torch.
+
+It is long because it is a list: what techniques of one operation alone have stands beside what all of them have, in the
+order in which reports show it.
+"""
 
 from __future__ import annotations
 
-from paceline.families.training.sizes import SIZES, vocabulary
+from paceline.families.training.sizes import size_of, vocabulary
 from paceline.family import DerivedMetric, Metric, Params
 
 _STEP = {
@@ -26,6 +30,10 @@ _TARGET = {
 _VIRTUAL = {
     "timer": "processor time of the rank's thread in every pass of one step, which a technique cannot know",
     "sample": "the schedule, played with these times; not a measured duration",
+}
+_LOG = {
+    "log": "the codes that ranks sent in every step, copied from their messages by the communicator",
+    "ranks": "the largest",
 }
 _STATE = {
     "counted": "storages reachable from the technique after its gradient exchange, each once, by walking its objects",
@@ -137,6 +145,75 @@ METRICS: tuple[Metric, ...] = (
         statistic="mean",
     ),
     Metric(
+        name="pass_link_bytes",
+        unit="B",
+        better="lower",
+        doc="Payload bytes that go from one rank to another, for the pair and direction that carries most, during "
+        "forward and backward of one step, where the family's own code runs both.",
+        contract=_BYTES
+        | {
+            "ranks": "the ordered pair that carries most",
+            "sample": "bytes of all forward_backward calls over their number",
+        },
+        statistic="mean",
+    ),
+    Metric(
+        name="flop_imbalance",
+        unit="ratio",
+        better="lower",
+        doc="Operations of attention, forward and backward, on the rank that has most over the mean of ranks that "
+        "share sequences.",
+        contract={
+            "counter": "torch's counter of operators, during one more forward and backward after training",
+            "counted": "batched products and fused attention; products with weights have no batch",
+        },
+        statistic="mean",
+    ),
+    Metric(
+        name="moved_bytes",
+        unit="B",
+        better="lower",
+        doc="Weights that the busiest rank came to own between two steps, mean over steps.",
+        contract={
+            "counted": "runs of weights that a rank owns after a step, as a checkpoint has them, and did not before"
+        },
+        statistic="mean",
+    ),
+    Metric(
+        name="hops",
+        unit="moves",
+        better="lower",
+        doc="How often a token's next expert lies on another rank than its last one, mean over tokens: of the model's "
+        "layers less one.",
+        contract={
+            "routes": "those of all tokens of the run, which techniques could not foresee",
+            "ranks": "of experts: the rank that holds an expert's weights when the run has ended",
+        },
+        statistic="mean",
+    ),
+    Metric(
+        name="row_messages",
+        unit="messages",
+        better="lower",
+        doc="Messages that hold a token's row or more, which the busiest rank sends in one step.",
+        contract={
+            "counter": "sent messages of at least 4 bytes times the model's width",
+            "sample": "of the run over its steps",
+        },
+        statistic="mean",
+    ),
+    Metric(
+        name="dispatch_s",
+        unit="s",
+        better="lower",
+        doc="Putting tokens into the slots of their experts and gathering them, for one layer, forward and backward.",
+        contract={
+            "timer": "the host's performance counter around the technique's encode and decode and their backward",
+            "data": "tokens and routing drawn anew for every sample, after training; each result is checked",
+            "sample": "the slowest rank",
+        },
+    ),
+    Metric(
         name="kernel_bytes_total",
         unit="B",
         better="lower",
@@ -144,6 +221,19 @@ METRICS: tuple[Metric, ...] = (
         contract={
             "counter": "transmitted bytes of the ranks' interfaces for data, frame headers included",
             "sample": "difference over the whole run, over its steps; only where each rank has interfaces of its own",
+        },
+        statistic="mean",
+    ),
+    Metric(
+        name="mfu",
+        unit="ratio",
+        better="higher",
+        doc="Operations of forward and backward in one second over the datasheet's peak of all ranks' devices.",
+        contract={
+            "operations": "6 for each weight in a product and token, 6·layers·context·width for causal attention; "
+            "recomputation is not counted",
+            "peak": "dense, of the operands' dtype, by the vendor's datasheet; absent where none is listed",
+            "sample": "a window of steps on the slowest rank",
         },
         statistic="mean",
     ),
@@ -195,6 +285,18 @@ METRICS: tuple[Metric, ...] = (
     ),
     _state("scratch_bytes", "Buffers that a rank holds beside all state."),
     Metric(
+        name="device_peak_bytes",
+        unit="B",
+        better="lower",
+        doc="Most of a device's memory that was given out at once during training: state, activations, buffers, and "
+        "the copies of weights that are kept for evaluation.",
+        contract={
+            "counter": "the peak of the device's own allocator, reset before the first step; absent on the host",
+            "ranks": "the rank that needs most",
+        },
+        statistic="max",
+    ),
+    Metric(
         name="divergence",
         unit="ratio",
         better="lower",
@@ -231,6 +333,50 @@ METRICS: tuple[Metric, ...] = (
         compared_by="difference",
     ),
     Metric(
+        name="loss_fall",
+        unit="nat",
+        better="higher",
+        doc="By how much fine-tuning has lowered eval_loss: that of its start less that after the last step.",
+        contract=_LOSS,
+        statistic="last",
+        margin=0.02,
+    ),
+    Metric(
+        name="payload_bytes",
+        unit="B",
+        better="lower",
+        doc="Payload bytes that one rank sends to one other for one slope of the loss (fine_tune).",
+        contract=_BYTES | {"sample": "bytes of the run to the rank that gets most, over steps and probes"},
+        statistic="mean",
+    ),
+    Metric(
+        name="replay_difference",
+        unit="1",
+        better="lower",
+        doc="Largest difference between an element of the trained weights and of those that a new replica makes of the "
+        "initial ones and the log; anything but 0 is incorrect.",
+        contract=_LOG
+        | {"oracle": "the harness replays the log, too, and compares every copy of the weights"},
+        statistic="max",
+        compared_by="difference",
+    ),
+    Metric(
+        name="replay_s",
+        unit="s",
+        better="lower",
+        doc="What joining at the end costs: seconds in which a new replica replays the log of the whole run.",
+        contract=_LOG | {"timer": "host clock around the replay, all ranks at once"},
+        statistic="max",
+    ),
+    Metric(
+        name="log_bytes",
+        unit="B",
+        better="lower",
+        doc="Bytes of the log of the whole run, which is all that a rank that joins late is sent.",
+        contract=_LOG,
+        statistic="max",
+    ),
+    Metric(
         name="time_to_target",
         unit="s",
         better="lower",
@@ -247,6 +393,12 @@ METRICS: tuple[Metric, ...] = (
         statistic="last",
     ),
 )
+
+
+def experts_of(params: Params) -> dict[str, int]:
+    """Return the parameters of experts that the closed forms of a size take; none where layers have a perceptron."""
+    experts, top_k = params.get("experts"), params.get("top_k", 1)
+    return {"experts": int(experts), "top_k": int(top_k or 1)} if experts else {}
 
 
 def _tokens_per_s(params: Params, seconds: float) -> float | None:
@@ -267,7 +419,8 @@ def _model_flops(params: Params, seconds: float) -> float | None:
     if seconds <= 0:
         return None
     symbols = vocabulary(str(params["data"]))
-    return SIZES[str(params["size"])].flops_per_token(symbols, context) / seconds / ranks
+    operations = size_of(params).flops_per_token(symbols, context, **experts_of(params))
+    return operations / seconds / ranks
 
 
 DERIVED: tuple[DerivedMetric, ...] = (

@@ -1,7 +1,8 @@
 """The contract of training techniques: what one rank's side of training may change.
 
 Ranks read parts of a step's sequences (``data_parallel``), or all of them where they share a model's layers or the
-sequences' positions (``pipeline_parallel``, ``sequence_parallel``).
+sequences' positions (``pipeline_parallel``, ``sequence_parallel``). In ``fine_tune`` they read parts, and the model is
+a trained one of which few parameters go on (``requires_grad``).
 The family owns the loop. It draws the batches, sets the learning rate, calls the four parts of a step below in their
 order, times them, copies weights for evaluation, and counts bytes. A technique is a class that derives from
 ``Replica`` (or ``FlatReplica``) and overrides the parts that it changes::
@@ -19,7 +20,7 @@ synchronous training), ``diagnoses`` (``diagnosis`` returns figures, which are p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.families.collectives.problem import Problem
+from paceline.families.training.expert.traces import Router
 from paceline.families.training.flat import Flat
 from paceline.families.training.model import loss_and_gradients
 from paceline.worker.comm import Comm
@@ -78,11 +80,17 @@ class Task:
     """Symbols that a step predicts, over all ranks."""
     context: int = 0
     """Positions of a sequence."""
+    probes: int = 1
+    """Directions along which a rank measures the slope of the loss in one step, each on a part of its sequences."""
+    probe_distance: float = 0.0
+    """How far along a direction, of standard normal elements, the loss is measured."""
+    router: Router | None = None
+    """Where tokens go at inference, and routes to learn from; None where the model's gates decide."""
 
     @property
     def num_parameters(self) -> int:
-        """P."""
-        return sum(p.numel() for p in self.model.parameters())
+        """P: those that are trained."""
+        return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step: linear warm-up, then a cosine to a tenth of the peak."""
@@ -182,6 +190,9 @@ class Replica:
     def shares(self) -> list[Share] | None:
         """Return what this rank owns of the weights where no rank has them all; the harness gathers them."""
         return None
+
+    common: Sequence[int] = ()
+    """Numbers of the parameters that every rank holds in whole beside its shares."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a later process needs to go on."""

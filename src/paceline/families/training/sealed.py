@@ -4,12 +4,41 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from paceline.families.training import arm, figures, gate, model, oracle, replica, seat, setting, unchanged
+from paceline.families.training import (
+    arm,
+    figures,
+    flops,
+    gate,
+    model,
+    oracle,
+    owners,
+    replica,
+    seat,
+    setting,
+    unchanged,
+)
+from paceline.families.training.expert import (
+    decoder,
+    placement,
+    probe,
+    reading,
+    routes_cost,
+    routing,
+    rows,
+    traces,
+)
+from paceline.families.training.expert import layer as expert_layer
+from paceline.families.training.expert import replica as expert_replica
+from paceline.families.training.fine_tuning import directions, joining, ledger, probing
 from paceline.families.training.pipeline import deferred, executor, schedule, simulator, timeline
+from paceline.families.training.sequence import blocks, exchange, layout, states
 from paceline.families.training.sequence import replica as sequence_replica
 from paceline.worker import comm
 
 SEALED: tuple[ModuleType, ...] = (
-    *(arm, figures, gate, model, oracle, replica, seat, setting, unchanged),
-    *(deferred, executor, schedule, simulator, timeline, sequence_replica, comm),
+    *(arm, figures, flops, gate, model, oracle, owners, replica, seat, setting, unchanged),
+    *(directions, joining, ledger, probing),
+    *(deferred, executor, schedule, simulator, timeline),
+    *(blocks, exchange, layout, states, sequence_replica, comm),
+    *(decoder, placement, probe, reading, routes_cost, routing, rows, traces, expert_layer, expert_replica),
 )

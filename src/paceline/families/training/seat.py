@@ -11,6 +11,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from paceline.families.training.expert.decoder import ExpertDecoder
 from paceline.families.training.replica import Replica, Share
 from paceline.families.training.setting import Setting
 from paceline.families.training.torch_parallel import local_part
@@ -29,10 +30,12 @@ class Seat:
     replica: Replica
     library: bool
     diagnoses: bool
+    compiles: bool = False
+    """Whether a compiler may run in its proofs: its layers may meet shapes or wrappers that are new."""
 
-    def watch(self) -> AbstractContextManager[None]:
+    def watch(self, *, proving: bool = False) -> AbstractContextManager[None]:
         """Return the fences for its code."""
-        return self.session.guard.watch(library=self.library)
+        return self.session.guard.watch(building=proving and self.compiles, library=self.library)
 
     def weights(self) -> list[Tensor]:
         """Return the weights that it would ship.
@@ -54,10 +57,19 @@ class Seat:
         answers = self.session.control.gather_text("whole" if shares is None else "shares")
         if len(set(answers)) > 1:
             raise ContractBreachError("some ranks have whole weights, others shares")
-        return found if shares is None else self._gathered(shares)
+        if shares is None:
+            return found
+        common = self.session.control.gather_text(" ".join(map(str, self.replica.common)))
+        if len(set(common)) > 1:
+            raise ContractBreachError("ranks say different things of what all of them hold")
+        return self._gathered(shares, frozenset(self.replica.common))
 
-    def _gathered(self, shares: Sequence[Share]) -> list[Tensor]:
+    def _gathered(self, shares: Sequence[Share], common: frozenset[int]) -> list[Tensor]:
         """Return whole weights from what each rank owns of them, gathered by the harness.
+
+        Args:
+            shares: This rank's.
+            common: Numbers of the parameters that every rank holds in whole: this rank's own are taken.
 
         Raises:
             CaseError: Some element has no owner, or several: their sum would be an exchange. Or a rank holds
@@ -67,30 +79,34 @@ class Seat:
 
         def make() -> tuple[Tensor, Tensor]:
             whole = [torch.zeros(p.numel(), dtype=p.dtype) for p in parameters]
-            owners = [torch.zeros(p.numel()) for p in parameters]
+            owners = [torch.full((p.numel(),), float(i in common)) for i, p in enumerate(parameters)]
             for number, start, values in shares:
                 whole[number][start : start + values.numel()] = values.detach().cpu()
                 owners[number][start : start + values.numel()] += 1
             return torch.cat(whole), torch.cat(owners)
 
         vector, owned = self.session.on_all_ranks(make)
+        is_common = torch.cat(
+            [torch.full((p.numel(),), float(i in common)) for i, p in enumerate(parameters)]
+        )
         self.session.control.sum_in_place(owned)
+        owned -= (self.session.world_size - 1) * is_common
         if not bool((owned == 1).all()):
             raise ContractBreachError("its ranks' shares overlap, or leave gaps")
         own = {number for number, _, values in shares if values.numel() == parameters[number].numel()}
-        if any(p.untyped_storage().nbytes() for number, p in enumerate(parameters) if number not in own):
+        if any(p.untyped_storage().nbytes() for i, p in enumerate(parameters) if i not in own | common):
             raise ContractBreachError("it owns shares of parameters that it holds in whole")
         self.session.control.sum_in_place(vector)
         ends = list(accumulate(p.numel() for p in parameters))
         return [
-            vector[e - p.numel() : e].view(p.shape).to(p.device)
-            for e, p in zip(ends, parameters, strict=True)
+            p.detach() if i in common else vector[e - p.numel() : e].view(p.shape).to(p.device)
+            for i, (e, p) in enumerate(zip(ends, parameters, strict=True))
         ]
 
     def step(self, sequences_BS: Tensor, step: int) -> None:
         """Run one step without a clock."""
         replica = self.replica
-        with self.watch():
+        with self.watch(proving=True):
             replica.comm.begin_call()
             replica.set_rate(replica.task.rate(step))
             replica.forward_backward(sequences_BS.to(replica.task.device).long())
@@ -161,8 +177,16 @@ def make_seat(session: Session, block: Block, case: Case, setting: Setting) -> S
             replica = loaded.factory(task, session.comm(), **case.options)
         if not isinstance(replica, Replica):
             raise ContractBreachError("it is no Replica (paceline.families.training.replica)")
+        if isinstance(replica, ExpertDecoder):
+            replica.router = setting.router
         assert loaded.info is not None
         diagnoses = bool(loaded.info.properties.get("diagnoses"))
-        return Seat(session=session, replica=replica, library=library, diagnoses=diagnoses)
+        return Seat(
+            session=session,
+            replica=replica,
+            library=library,
+            diagnoses=diagnoses,
+            compiles=setting.compiled,
+        )
 
     return session.on_all_ranks(make)

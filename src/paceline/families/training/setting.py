@@ -9,15 +9,21 @@ import torch
 from torch import Tensor
 
 from paceline.families.training.corpus import Corpus
-from paceline.families.training.model import Transformer, loss_and_gradients
+from paceline.families.training.expert.layer import ExpertLayer
+from paceline.families.training.expert.traces import Router
+from paceline.families.training.model import Layer, Transformer, loss_and_gradients
 from paceline.families.training.replica import Task
-from paceline.families.training.sizes import SIZES
-from paceline.worker.session import Session
+from paceline.families.training.sizes import Size
+from paceline.families.training.spec import FLOAT32
+from paceline.worker.session import CaseError, Session
 from paceline.worker.timing import median
 
 _clock_ns = time.perf_counter_ns
 
 CALIBRATION_STEPS = 7
+TORCH_DTYPES = {"bfloat16": torch.bfloat16}
+TUNED = {"all": "", "gains": "gain", "bias": "head_bias"}
+"""What the names of trained parameters contain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +34,15 @@ class Setting:
     whole_batch: bool = False
     """Whether every rank reads all sequences of a step."""
     microbatches: int = 1
-    size: str
+    experts: int = 0
+    """Experts of a layer; without any it has a perceptron."""
+    top_k: int = 0
+    """Experts of a token."""
+    capacity: float = 1.0
+    """Slots of all experts together, over what all tokens would need."""
+    router: Router | None = None
+    """Where tokens go at inference."""
+    size: Size
     context: int
     batch_size: int
     steps: int
@@ -36,17 +50,55 @@ class Setting:
     peak_rate: float
     warmup_steps: int
     device: torch.device
+    dtype: str = FLOAT32
+    """What forward and backward multiply in."""
+    compiled: bool = False
     model_seed: int
     data_seed: int
     shared_seed: int
     """What techniques are told: it has nothing to do with the data."""
+    tuned: str = "all"
+    """What is trained: all parameters, the gains of norms, or a bias of the head (TUNED)."""
+    start: tuple[Tensor, ...] | None = None
+    """Weights from which all techniques begin, in the model's order; None draws them."""
+    probes: int = 1
+    probe_distance: float = 0.0
+
+    @property
+    def by_share(self) -> bool:
+        """Whether a step's gradients depend on how its sequences are split: narrow ones are rounded share by share."""
+        return self.dtype != FLOAT32
 
     def model(self) -> Transformer:
-        """Return the model with its initial weights."""
-        with torch.device(self.device):
-            model = Transformer(SIZES[self.size], vocabulary=self.corpus.vocabulary, context=self.context)
-        model.initialise(self.model_seed)
+        """Return the model with its initial weights, as the point trains it."""
+        model = self.judge()
+        if self.dtype != FLOAT32:
+            model.narrow = TORCH_DTYPES[self.dtype]
+        if self.compiled:
+            model.compile_layers()
         return model
+
+    def judge(self) -> Transformer:
+        """Return the model with its initial weights, eager and in float32, as all points are judged."""
+        with torch.device(self.device):
+            model = Transformer(
+                self.size,
+                vocabulary=self.corpus.vocabulary,
+                context=self.context,
+                head_bias=self.tuned == "bias",
+                layer=self._layer if self.experts else Layer,
+            )
+        model.initialise(self.model_seed)
+        if self.start is not None:
+            with torch.no_grad():
+                for parameter, weight in zip(model.parameters(), self.start, strict=True):
+                    parameter.copy_(weight)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(TUNED[self.tuned] in name)
+        return model
+
+    def _layer(self, size: Size) -> Layer:
+        return ExpertLayer(size, num_experts=self.experts, top_k=self.top_k, capacity_factor=self.capacity)
 
     def task(self, *, rank: int, world_size: int) -> Task:
         """Return one rank's task, with a model of its own."""
@@ -63,6 +115,9 @@ class Setting:
             microbatches=self.microbatches,
             tokens=self.batch_size * self.context,
             context=self.context,
+            probes=self.probes,
+            probe_distance=self.probe_distance,
+            router=self.router.sample() if self.router else None,
         )
 
     def rows(self, rank: int, world_size: int) -> range:
@@ -81,6 +136,23 @@ def prepare_torch(device: torch.device) -> None:
         weight = torch.nn.Parameter(torch.zeros(1, device=device))
         weight.grad = torch.zeros_like(weight)
         kind([weight], lr=0.1).step()
+
+
+def compile_shapes(setting: Setting, session: Session) -> None:
+    """Let the compiler do now what it does once for a shape, before any technique is watched.
+
+    Raises:
+        CaseError: ``unsupported``: it cannot, here.
+    """
+    shapes = [setting.rows(session.rank, session.world_size)]
+    if not setting.by_share:
+        shapes.append(range(setting.batch_size))  # what techniques are held against
+    try:
+        for rows in shapes:
+            loss_and_gradients(setting.model(), setting.batch(0, rows).to(setting.device).long())
+    except Exception as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise CaseError("unsupported", f"torch.compile failed: {reason}") from error
 
 
 def compute_seconds(setting: Setting, sequences_BS: Tensor) -> float:

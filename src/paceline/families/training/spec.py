@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from paceline.families.training.metric_specs import DERIVED, METRICS
-from paceline.families.training.sizes import SIZES, vocabulary
+from paceline.families.training.metric_specs import DERIVED, METRICS, experts_of
+from paceline.families.training.sizes import ATTENTIONS, SIZES, SOFTMAX, size_of, vocabulary
 from paceline.family import CurveSpec, Family, FrontierSpec, Parameter, Params, SplitSpec
 
 DATA_PARALLEL, PIPELINE_PARALLEL = "data_parallel", "pipeline_parallel"
-SEQUENCE_PARALLEL = "sequence_parallel"
-OPERATIONS = (DATA_PARALLEL, PIPELINE_PARALLEL, SEQUENCE_PARALLEL)
-WHOLE_BATCH = frozenset({PIPELINE_PARALLEL, SEQUENCE_PARALLEL})
+SEQUENCE_PARALLEL, FINE_TUNE = "sequence_parallel", "fine_tune"
+EXPERT_PARALLEL, EXPERT_INFERENCE = "expert_parallel", "expert_inference"
+WITH_EXPERTS = (EXPERT_PARALLEL, EXPERT_INFERENCE)
+OPERATIONS = (DATA_PARALLEL, PIPELINE_PARALLEL, SEQUENCE_PARALLEL, *WITH_EXPERTS, FINE_TUNE)
+WHOLE_BATCH = frozenset({PIPELINE_PARALLEL, SEQUENCE_PARALLEL, EXPERT_INFERENCE})
 """Operations in which every rank reads the whole batch: ranks share one model's work, and not the sequences."""
-DATA_PARALLEL_ALONE = {"corrupt": "nothing", "alike": 0.0, "slow_factor": 1.0}
-"""Parameters that only ranks with batches of their own can have, and the value that means nothing."""
+FLOAT32, EAGER = "float32", "eager"
+DATA_PARALLEL_ALONE = {
+    "corrupt": "nothing",
+    "alike": 0.0,
+    "slow_factor": 1.0,
+    "dtype": FLOAT32,
+    "mode": EAGER,
+}
+"""Parameters that only ranks with whole models and batches of their own can have, and the value that means nothing."""
 OPTIMIZERS = ("adamw", "sgd")
 SHARE_ROUNDING = 1e-6
 CURVE_AXES = (("tokens", "token"), ("seconds", "s"), ("bytes", "B"))
@@ -22,11 +31,29 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="op",
         kind="choice",
         doc="What ranks share: data_parallel, the sequences of a step; pipeline_parallel, the layers of a "
-        "model; sequence_parallel, the positions of every sequence.",
+        "model; sequence_parallel, the positions of every sequence; expert_parallel, the experts of every layer; "
+        "expert_inference, the same, symbol by symbol and forward alone; fine_tune, sequences again, of a language "
+        "that has changed since the model was trained.",
         required=True,
         choices=OPERATIONS,
     ),
     Parameter(name="size", kind="choice", doc="Size of the model.", default="tiny", choices=tuple(SIZES)),
+    Parameter(
+        name="attention",
+        kind="choice",
+        doc="What mixes positions: softmax, or gated-linear, a state that decays by learned gates.",
+        default=SOFTMAX,
+        choices=ATTENTIONS,
+        only_for=(SEQUENCE_PARALLEL,),
+    ),
+    Parameter(
+        name="kv_heads",
+        kind="count",
+        doc="Heads of keys and values, each of which serves equally many heads of queries; default: as many.",
+        default=None,
+        only_for=(SEQUENCE_PARALLEL,),
+        minimum=1,
+    ),
     Parameter(
         name="data",
         kind="text",
@@ -37,7 +64,21 @@ PARAMETERS: tuple[Parameter, ...] = (
     ),
     Parameter(name="ranks", kind="count", doc="Number of ranks.", default=2, minimum=1),
     Parameter(name="link", kind="text", doc="A link of the runner; default: the runner's own.", default=None),
-    Parameter(name="dtype", kind="choice", doc="Element type.", default="float32", choices=("float32",)),
+    Parameter(
+        name="dtype",
+        kind="choice",
+        doc="What forward and backward multiply in: bfloat16 is mixed precision; weights, gradients and optimiser stay "
+        "in float32.",
+        default=FLOAT32,
+        choices=(FLOAT32, "bfloat16"),
+    ),
+    Parameter(
+        name="mode",
+        kind="choice",
+        doc="How layers run: eager, or each compiled by torch.compile.",
+        default=EAGER,
+        choices=(EAGER, "compiled"),
+    ),
     Parameter(name="steps", kind="count", doc="Optimiser steps: the token budget.", default=200, minimum=4),
     Parameter(
         name="batch", kind="count", doc="Sequences of one step, over all ranks.", default=16, minimum=1
@@ -48,6 +89,48 @@ PARAMETERS: tuple[Parameter, ...] = (
         doc="Parts in which a pipeline works through a step's sequences.",
         default=1,
         minimum=1,
+    ),
+    Parameter(
+        name="experts",
+        kind="count",
+        doc="Experts of a layer.",
+        default=8,
+        minimum=1,
+        only_for=WITH_EXPERTS,
+    ),
+    Parameter(
+        name="top_k",
+        kind="count",
+        doc="Experts of a token.",
+        default=2,
+        minimum=1,
+        only_for=(EXPERT_PARALLEL,),
+    ),
+    Parameter(
+        name="capacity",
+        kind="number",
+        doc="Slots of all experts together, over what all tokens of a sequence would need; tokens without one are "
+        "dropped.",
+        default=1.25,
+        minimum=0.0,
+        only_for=(EXPERT_PARALLEL,),
+    ),
+    Parameter(
+        name="routes",
+        kind="choice",
+        doc="Which experts tokens go to. markov: a layer's expert makes some of the next layer's more probable; "
+        "iid: it does not.",
+        default="markov",
+        choices=("markov", "iid"),
+        only_for=(EXPERT_INFERENCE,),
+    ),
+    Parameter(
+        name="affinity",
+        kind="number",
+        doc="Probability that a token follows one of its expert's three preferences (markov).",
+        default=0.8,
+        minimum=0.0,
+        only_for=(EXPERT_INFERENCE,),
     ),
     Parameter(name="context", kind="count", doc="Symbols that a sequence predicts.", default=64, minimum=2),
     Parameter(
@@ -108,6 +191,46 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=None,
         minimum=0.0,
     ),
+    Parameter(
+        name="tuned",
+        kind="choice",
+        doc="What fine-tuning trains: all parameters, the gains of norms, or a bias of the head, zero at first.",
+        default="bias",
+        choices=("all", "gains", "bias"),
+        only_for=(FINE_TUNE,),
+    ),
+    Parameter(
+        name="shift",
+        kind="number",
+        doc="How far the language has changed: standard deviation of the logits that a symbol gains or loses.",
+        default=1.0,
+        minimum=0.0,
+        only_for=(FINE_TUNE,),
+    ),
+    Parameter(
+        name="pretrain_steps",
+        kind="count",
+        doc="Steps of 16 sequences of the language before its change, by one process, before anything is measured.",
+        default=400,
+        minimum=1,
+        only_for=(FINE_TUNE,),
+    ),
+    Parameter(
+        name="probes",
+        kind="count",
+        doc="Directions along which a rank measures a slope in one step, each on a part of its sequences.",
+        default=1,
+        minimum=1,
+        only_for=(FINE_TUNE,),
+    ),
+    Parameter(
+        name="probe_distance",
+        kind="number",
+        doc="How far along a direction of standard normal elements the loss is measured, to both sides.",
+        default=0.01,
+        minimum=1e-6,
+        only_for=(FINE_TUNE,),
+    ),
 )
 
 
@@ -121,17 +244,28 @@ def check(params: Params) -> list[str]:
             problems.append(f"batch {batch} cannot be split into {microbatches} microbatches")
     elif microbatches > 1:
         problems.append(f"microbatches are for {PIPELINE_PARALLEL}")
-    if params["op"] in WHOLE_BATCH:
+    if params["op"] != DATA_PARALLEL:
         problems += [
-            f"{name} is for {DATA_PARALLEL}: ranks of {params['op']} have no batches of their own"
+            f"{name} {params[name]} is for {DATA_PARALLEL}, and not for {params['op']}"
             for name, nothing in DATA_PARALLEL_ALONE.items()
             if params[name] != nothing
         ]
-        rows = batch
-    else:
+    rows = batch
+    if params["op"] not in WHOLE_BATCH:
         rows = batch // ranks
         if batch % ranks:
             problems.append(f"batch {batch} cannot be split between {ranks} ranks")
+    size = size_of(params)
+    if size.heads % size.num_kv_heads:
+        problems.append(
+            f"kv_heads {size.kv_heads} does not divide the {size.heads} heads of size {params['size']}"
+        )
+    if params["op"] == FINE_TUNE:
+        if rows % _int(params, "probes"):
+            problems.append(f"{rows} sequences of a rank cannot be split between {params['probes']} probes")
+        if params["data"] != "markov":
+            problems.append("fine_tune needs data that can change: markov")
+    problems += _check_experts(params)
     if steps < 2 * _int(params, "window"):
         problems.append(
             f"steps {steps} holds fewer than two windows of {params['window']}: the first is warm-up"
@@ -154,11 +288,28 @@ def check(params: Params) -> list[str]:
     return problems
 
 
+def _check_experts(params: Params) -> list[str]:
+    """Return what is illegal where ranks share experts."""
+    problems: list[str] = []
+    if params["op"] == EXPERT_INFERENCE:
+        affinity = params["affinity"]
+        assert isinstance(affinity, int | float)
+        if affinity > 1:
+            problems.append(f"affinity is a probability, at most 1, and not {affinity}")
+        if _int(params, "batch") < _int(params, "ranks"):
+            problems.append(f"{params['batch']} sequences are too few for {params['ranks']} ranks")
+    if params["op"] == EXPERT_PARALLEL and _int(params, "top_k") > _int(params, "experts"):
+        problems.append(f"a token cannot go to {params['top_k']} of {params['experts']} experts")
+    return problems
+
+
 def _estimate_s(params: Params) -> float:
     """Seconds of one technique's training, from the model's operations at 10 Gflop/s a rank."""
-    size = SIZES[str(params["size"])]
+    size = size_of(params)
     tokens = _int(params, "steps") * _int(params, "batch") * _int(params, "context")
-    operations = size.flops_per_token(vocabulary(str(params["data"])), _int(params, "context"))
+    operations = size.flops_per_token(
+        vocabulary(str(params["data"])), _int(params, "context"), **experts_of(params)
+    )
     return 2.0 + tokens * operations / 2e10 + _int(params, "steps") * 0.01
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from paceline.families.training.expert.decoder import ExpertDecoder
+from paceline.families.training.expert.replica import ExpertReplica
 from paceline.families.training.pipeline.executor import Pass, PipelineReplica
 from paceline.families.training.replica import Replica
 from paceline.families.training.sequence.replica import SequenceReplica
@@ -9,6 +11,7 @@ from paceline.families.training.sequence.replica import SequenceReplica
 OWN_OF_A_PIPELINE = frozenset(
     {"__init__", "schedule", "state_dict", "load_state_dict", "__doc__", "__module__"}
 )
+COUNTED = (PipelineReplica, SequenceReplica, ExpertReplica, ExpertDecoder)
 STEP = ("forward_backward", "exchange_gradients")
 
 
@@ -25,8 +28,13 @@ def passes_of(replica: Replica) -> list[Pass] | None:
 
 def passes_are_the_familys(replica: Replica) -> bool:
     """Tell whether forward and backward happen where the loop counts them."""
-    kinds = [kind for kind in (PipelineReplica, SequenceReplica) if isinstance(replica, kind)]
+    kinds = [kind for kind in COUNTED if isinstance(replica, kind)]
     return any(_kept(replica, kind, STEP) for kind in kinds)
+
+
+def shares_sequences(replica: Replica) -> bool:
+    """Tell whether ranks share sequences, by the family's own forward and backward."""
+    return isinstance(replica, SequenceReplica) and _kept(replica, SequenceReplica, STEP)
 
 
 def _kept(replica: Replica, kind: type[Replica], names: list[str] | tuple[str, ...]) -> bool:

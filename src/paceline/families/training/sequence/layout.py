@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from paceline.families.collectives.problem import chunk_bounds
 
+Runs = list[tuple[int, int]]
+"""Runs of neighbours, in the order in which a rank holds them: first position of each, and the one after its last."""
+Layout = Callable[[int, int], list[Runs]]
+"""Length and ranks to the runs of each rank. Two runs have no position in common."""
 
-def contiguous(length: int, size: int) -> list[list[int]]:
-    """Return each rank's positions: one run of neighbours; the first ranks have one more where it does not divide."""
-    return [list(range(start, stop)) for start, stop in chunk_bounds(length, size)]
+
+def contiguous(length: int, size: int) -> list[Runs]:
+    """Return each rank's one run; the first ranks have one more position where it does not divide."""
+    return [_not_empty([bounds]) for bounds in chunk_bounds(length, size)]
 
 
-def zigzag(length: int, size: int) -> list[list[int]]:
-    """Return each rank's positions: the r-th run of 2n and the r-th from the end, so that causal work is even.
+def zigzag(length: int, size: int) -> list[Runs]:
+    """Return each rank's two runs: the r-th of 2n and the r-th from the end, so that causal work is even.
 
     A position attends to those before it: early runs have little to do, late ones much (Brandon et al., "Striped
     Attention", 2023, and the zigzag of public ring-attention kernels).
     """
     bounds = chunk_bounds(length, 2 * size)
-    pairs = [(bounds[rank], bounds[2 * size - 1 - rank]) for rank in range(size)]
-    return [[*range(*early), *range(*late)] for early, late in pairs]
+    return [_not_empty([bounds[rank], bounds[2 * size - 1 - rank]]) for rank in range(size)]
 
 
-def causal_work(places: list[list[int]]) -> list[int]:
+def positions(runs: Runs) -> list[int]:
+    """Return the positions of some runs."""
+    return [position for start, stop in runs for position in range(start, stop)]
+
+
+def count(runs: Runs) -> int:
+    """Return the number of their positions."""
+    return sum(stop - start for start, stop in runs)
+
+
+def causal_work(places: list[Runs]) -> list[int]:
     """Return for each rank how many (query, key) pairs its queries see."""
-    return [sum(position + 1 for position in own) for own in places]
+    return [sum(position + 1 for position in positions(own)) for own in places]
+
+
+def _not_empty(runs: Runs) -> Runs:
+    return [(start, stop) for start, stop in runs if stop > start]

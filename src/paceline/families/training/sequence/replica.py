@@ -7,7 +7,9 @@ in. Gradients are averaged after backward as in ``ddp-ring``.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,9 +20,9 @@ from paceline.families.collectives.problem import chunk_bounds
 from paceline.families.training.exchange import RingAverage
 from paceline.families.training.model import Layer
 from paceline.families.training.replica import Comm, Cost, FlatReplica, Task, UnsupportedError
-from paceline.families.training.sequence.layout import contiguous
+from paceline.families.training.sequence.layout import Layout, contiguous, count, positions
+from paceline.families.training.sizes import SOFTMAX, Size
 
-Layout = Callable[[int, int], list[list[int]]]
 ITEM = 4
 """Bytes of an element."""
 
@@ -34,25 +36,31 @@ class SequenceReplica(FlatReplica):
         layout: Which positions lie where.
 
     Raises:
-        UnsupportedError: Some rank has no position.
+        UnsupportedError: Some rank has no position, or the model's attention is another.
     """
 
+    attention: ClassVar[str] = SOFTMAX
+    """The kind that ``attend`` computes."""
+
     def __init__(self, task: Task, comm: Comm, layout: Layout = contiguous) -> None:
-        found = layout(task.context, task.world_size)
-        if not all(found):
+        self.runs = layout(task.context, task.world_size)
+        """Each rank's positions as runs of neighbours, in the order in which it holds them."""
+        if (kind := size_of_model(task).attention) != self.attention:
+            raise UnsupportedError(f"it shares {self.attention} attention, not {kind}")
+        if not all(self.runs):
             raise UnsupportedError(f"{task.context} positions are too few for {task.world_size} ranks")
         super().__init__(task, comm)
-        self.places = [torch.tensor(own, device=task.device) for own in found]
-        """Each rank's positions, in the order in which it holds them."""
-        self.counts = [len(own) for own in found]
+        self.places = [torch.tensor(positions(own), device=task.device) for own in self.runs]
+        """The same one by one."""
+        self.counts = [count(own) for own in self.runs]
         self.ring = RingAverage(comm, self.flat.values.numel(), dtype=torch.float32, device=task.device)
         self.layers = [m for m in task.model.modules() if isinstance(m, Layer)]
         for layer in self.layers:
             layer.attend = self.attend
 
     @abstractmethod
-    def attend(self, q_BHtK: Tensor, k_BHtK: Tensor, v_BHtK: Tensor) -> Tensor:
-        """Return what this rank's positions see of all positions up to themselves, (B, H, t, K)."""
+    def attend(self, q_BHtK: Tensor, k_BGtK: Tensor, v_BGtK: Tensor) -> Tensor:
+        """Return what this rank's positions see of all positions up to themselves, (B, H, t, K); G heads of keys."""
 
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Leave gradients whose mean over ranks is that of all positions; return a loss of which the same holds."""
@@ -88,12 +96,35 @@ def sequence_cost(task: Task, attention: Callable[[int], tuple[float, int]]) -> 
     return Cost(sent_bytes=task.steps * max(sent), peak_bytes=max(sent), messages=task.steps * max(messages))
 
 
-def row_bytes(task: Task) -> float:
-    """Return the bytes of one position of all sequences, in the width of the model."""
-    width = task.model.get_parameter("embedding.weight").shape[1]
-    return ITEM * width * task.tokens / task.context
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What one position of all sequences of a step has in one layer."""
+
+    queries_bytes: float
+    keys_bytes: float
+    """Of keys, and as much of values."""
+    sums_bytes: float
+    """Of one number for each head of queries."""
+    head_width: int
 
 
-def counts_of(task: Task, layout: Layout = contiguous) -> Sequence[int]:
+def row_of(task: Task) -> Row:
+    """Return what one position has, in bytes."""
+    size, sequences = size_of_model(task), task.tokens / task.context
+    return Row(
+        queries_bytes=ITEM * sequences * size.heads * size.head_width,
+        keys_bytes=ITEM * sequences * size.num_kv_heads * size.head_width,
+        sums_bytes=ITEM * sequences * size.heads,
+        head_width=size.head_width,
+    )
+
+
+def size_of_model(task: Task) -> Size:
+    """Return the dimensions of the task's model."""
+    layer = next(module for module in task.model.modules() if isinstance(module, Layer))
+    return layer.size
+
+
+def counts_of(task: Task, layout: Layout = contiguous) -> list[int]:
     """Return the positions of every rank."""
-    return [len(own) for own in layout(task.context, task.world_size)]
+    return [count(own) for own in layout(task.context, task.world_size)]

@@ -1,0 +1,80 @@
+"""Just One Byte: fine-tuning in which a rank tells the others one byte for each slope of the loss that it measured.
+
+Zelikman et al., "Just One Byte (per gradient): A Note on Low-Bandwidth Decentralized Language Model Finetuning Using
+Shared Randomness" (2023); the estimate is SPSA's as in MeZO (Malladi et al., 2023, algorithm 1).
+
+Algorithm (for each step; every rank has the same weights w and the same seed):
+1. For each of its samples a rank draws a direction z from (seed, step, rank, sample) and measures the slope
+   s = (L(w + ε·z) − L(w − ε·z)) / 2ε by two forward passes.
+2. It sends every other rank one byte: the sign of s and the logarithm of |s| in seven bits.
+3. Every rank draws all directions anew and takes the step w ← w − rate · mean of decode(byte)·z.
+
+Code: 0 is nothing; m = 1 … 127 stand for 2^(−14 + (m − 1)/6), that is 6·10⁻⁵ to 128 with at most 6 % of error.
+Cost of a step: n − 1 bytes for each sample in n − 1 messages. At two ranks that is 1/(4P) of a ring all-reduce of
+gradients, at n ranks n/(8P): a byte goes to each other rank by itself. Memory: w, a copy of it, z and their sum, 4P
+each for P trained parameters; neither gradients nor an optimiser's state, nor activations for backward.
+Joining: a new rank needs the initial weights and the log of bytes, n for each sample and step.
+Differences: steps are synchronous, and who takes part is known to all (the paper's machines find each other). w is put
+back from a copy: to add and subtract ε·z leaves rounding behind that differs on every rank, and replicas that sum it
+up. Every rank applies the byte that it sent and not the slope that it knows; in the authors' published code the
+rounded value is computed and the exact one used.
+Limits: a step's error grows with P: many steps, or few trained parameters.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.training.fine_tuning.probing import ProbingReplica, probing_cost
+from paceline.families.training.replica import Cost, Task
+
+LEAST_EXPONENT = -14
+STEPS_PER_OCTAVE = 6
+LARGEST = 127
+SIGN = 128
+
+
+def encode(slopes: Tensor) -> Tensor:
+    """Return one byte for each slope, (n, 1): the nearest magnitude on a logarithmic scale, and the sign above it."""
+    octaves = slopes.abs().clamp(min=2.0 ** (LEAST_EXPONENT - 1)).log2() - LEAST_EXPONENT
+    magnitude = (octaves * STEPS_PER_OCTAVE).round().add(1).clamp(0, LARGEST).to(torch.uint8)
+    negative = (slopes < 0) & (magnitude > 0)
+    return (magnitude + SIGN * negative.to(torch.uint8))[:, None]
+
+
+def decode(codes: Tensor) -> Tensor:
+    """Return the slopes that bytes, (n, 1), stand for."""
+    magnitude = (codes[:, 0] & LARGEST).double()
+    sign = torch.where(codes[:, 0] >= SIGN, -1.0, 1.0).double()
+    return sign * torch.where(
+        magnitude == 0, 0.0, torch.exp2((magnitude - 1) / STEPS_PER_OCTAVE + LEAST_EXPONENT)
+    )
+
+
+@technique(
+    name="just-one-byte",
+    family="training",
+    implements=("fine_tune",),
+    summary="one byte a slope: sign and seven bits of logarithm",
+    paper="just-one-byte",
+    properties={"exact": False, "replicas": "identical", "slope_error": 0.06},
+)
+class JustOneByte(ProbingReplica):
+    """Share slopes as bytes."""
+
+    code_bytes = 1
+
+    def encode(self, slopes: Tensor) -> Tensor:
+        """Return the bytes of slopes."""
+        return encode(slopes)
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """Return the slopes that bytes stand for."""
+        return decode(codes)
+
+
+def cost(task: Task) -> Cost:
+    """Return the header's formula."""
+    return probing_cost(task, JustOneByte.code_bytes)

@@ -1,0 +1,210 @@
+"""Tutel: one layout of weights and tokens under which every parallelism of experts works, chosen anew in each step.
+
+Hwang et al., "Tutel: Adaptive Mixture-of-Experts at Scale" (MLSys 2023), on adaptive parallelism switching and on fast
+encode and decode.
+
+Algorithm (n ranks in groups of s; a group has E·s/n experts, a rank of it F/s of each one's hidden width):
+1. Encode copies tokens into the slots of their experts by index, and decode gathers them: k·T rows, no product.
+2. ``expert``: slots go to one rank of their expert's group, which gathers the group's parts of the weights.
+   ``model``: slots go to all ranks of the group; each computes with its part, and what comes back adds up.
+   ``data``: every rank gathers all weights and keeps its tokens.
+3. A strategy is chosen in every step by the bytes that it would send. Weights, their gradients and the optimiser's
+   state stay where they are: only what is gathered for a step, or where tokens go, is different.
+
+Cost of a layer with B = E·G·C rows of 4·d bytes and W = 8·E·F·d bytes of weights, forward and backward:
+``expert`` 4·B·(n − s)/n + 2·(s − 1)·W/n, ``model`` 4·B·(n − 1)·s/n, ``data`` 2·(n − 1)·W/n. With s = 1 the first two
+are one. Memory: W/n of weights and state; gathered weights stay until backward.
+Differences: the paper measures strategies at run time and remembers the fastest for each range of capacities; here the
+closed form decides, for two runs must give the same bits. Pipelining, the hierarchical all-to-all and kernels for GPUs
+are left out. Groups are an option (``slices``; 0: the fewest ranks that an expert needs).
+Limits: groups of one size with as many experts each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.training.expert.exchange import all_gather, all_to_all
+from paceline.families.training.expert.replica import (
+    ExpertReplica,
+    Shape,
+    expert_cost,
+    perceptrons,
+    shape_of,
+)
+from paceline.families.training.expert.routing import Routing
+from paceline.families.training.replica import Comm, Cost, Task, UnsupportedError
+
+STRATEGIES = ("expert", "data", "model")
+
+
+@technique(
+    name="tutel",
+    family="training",
+    implements=("expert_parallel",),
+    summary="one layout for expert, data and model parallelism, chosen in every step; sparse encode and decode",
+    paper="tutel",
+    options={"strategy": "adaptive", "slices": 0},
+    properties={"exact": True, "replicas": "identical"},
+)
+class Tutel(ExpertReplica):
+    """Chooses a strategy in every step: ``adaptive``, ``cycle`` (each in turn), or always one of them."""
+
+    def __init__(self, task: Task, comm: Comm, strategy: str = "adaptive", slices: int = 0) -> None:
+        if strategy not in ("adaptive", "cycle", *STRATEGIES):
+            raise UnsupportedError(f"there is no strategy '{strategy}'")
+        super().__init__(task, comm, slices or num_slices(shape_of(task)))
+        self.asked, self.now = strategy, ""
+        self.step = self.keep("step", torch.zeros((), dtype=torch.int64))
+        row = range(self.group * self.slices, (self.group + 1) * self.slices)
+        self.row = list(row)
+        """Ranks of this one's group."""
+        self.column = list(range(self.slice, task.world_size, self.slices))
+        """Ranks with the same part of every group's experts."""
+
+    def begin_step(self) -> None:
+        """Choose."""
+        self.now = choice(self.asked, int(self.step), self.shape, self.slices)
+        self.step += 1
+
+    def encode(self, h_GTD: Tensor, routing: Routing) -> Tensor:
+        """Copy tokens into their slots."""
+        found: Tensor = _apply(_Encode, h_GTD, *_indices(routing), routing)
+        return found
+
+    def decode(self, slots_EGCD: Tensor, routing: Routing) -> Tensor:
+        """Gather what experts made of every token, and weigh it."""
+        found: Tensor = _apply(_Decode, slots_EGCD, routing.weights_GTk, *_indices(routing), routing.kept_GTk)
+        return found
+
+    def run_experts(self, layer: int, slots_EGCD: Tensor) -> Tensor:
+        """Let the experts work on the slots, in the way that was chosen."""
+        up_efD, down_efD = self.up_efD[layer], self.down_efD[layer]
+        rows_END = slots_EGCD.flatten(1, 2)
+        if self.now == "data":
+            up_EFD, down_EFD = self._gathered(up_efD, down_efD, range(self.comm.world_size))
+            return perceptrons(rows_END, up_EFD, down_EFD).view(slots_EGCD.shape)
+        parts_qeND = rows_END.view(self.num_groups, self.num_own, *rows_END.shape[1:])
+        if self.now == "expert":
+            up_eFD, down_eFD = self._gathered(up_efD, down_efD, self.row)
+            return self._there_and_back(parts_qeND, up_eFD, down_eFD, self.column).view(slots_EGCD.shape)
+        ranks = range(self.comm.world_size)
+        to_all_neND = parts_qeND.repeat_interleave(self.slices, dim=0)
+        made_neND = self._there_and_back(to_all_neND, up_efD, down_efD, ranks)
+        made_qseND = made_neND.view(self.num_groups, self.slices, *made_neND.shape[1:])
+        return made_qseND.sum(dim=1).view(slots_EGCD.shape)
+
+    def _there_and_back(self, parts_neND: Tensor, up_efD: Tensor, down_efD: Tensor, members: Any) -> Tensor:
+        """Send part i to member i, let this rank's experts work on what arrives, and send it back."""
+        there_neND = all_to_all(self.comm, parts_neND, members)
+        rows_eMD = there_neND.transpose(0, 1).flatten(1, 2)
+        made_eMD = perceptrons(rows_eMD, up_efD, down_efD)
+        back_enND = made_eMD.view(self.num_own, len(members), -1, made_eMD.shape[-1])
+        return all_to_all(self.comm, back_enND.transpose(0, 1), members)
+
+    def _gathered(self, up_efD: Tensor, down_efD: Tensor, members: Any) -> tuple[Tensor, Tensor]:
+        """Return the weights of all experts that the members hold, with their whole hidden widths."""
+        if len(members) == 1:
+            return up_efD, down_efD
+        parts_n2efD = all_gather(self.comm, torch.stack([up_efD, down_efD]), members)
+        parts_qs2efD = parts_n2efD.view(-1, self.slices, *parts_n2efD.shape[1:])
+        up_EFD, down_EFD = parts_qs2efD.permute(2, 0, 3, 1, 4, 5).flatten(1, 2).flatten(2, 3)
+        return up_EFD, down_EFD
+
+
+def num_slices(shape: Shape) -> int:
+    """Return among how few ranks an expert must be divided for every rank to have a part of one."""
+    return max(1, shape.ranks // shape.experts)
+
+
+def sent(strategy: str, shape: Shape, slices: int) -> tuple[int, int]:
+    """Return the bytes and messages that a rank sends for a layer in a step."""
+    n, tokens, weights = shape.ranks, shape.buffer_bytes, shape.weight_bytes
+    if strategy == "expert":
+        groups = n // slices
+        own_bytes = 4 * tokens * (groups - 1) // groups + 2 * (slices - 1) * weights // n
+        return own_bytes, 4 * (groups - 1) + 2 * (slices - 1)
+    if strategy == "model":
+        return 4 * tokens * slices * (n - 1) // n, 4 * (n - 1)
+    return 2 * (n - 1) * weights // n, 2 * (n - 1)
+
+
+def choice(asked: str, step: int, shape: Shape, slices: int) -> str:
+    """Return the strategy of a step."""
+    if asked == "cycle":
+        return STRATEGIES[step % len(STRATEGIES)]
+    if asked == "adaptive":
+        return min(STRATEGIES, key=lambda strategy: sent(strategy, shape, slices)[0])
+    return asked
+
+
+def cost(task: Task, strategy: str = "adaptive", slices: int = 0) -> Cost:
+    """Return the header's formula, for the strategies of all steps."""
+    groups_of = slices or num_slices(shape_of(task))
+
+    def of_layer(shape: Shape, step: int) -> tuple[int, int]:
+        return sent(choice(strategy, step, shape, groups_of), shape, groups_of)
+
+    return expert_cost(task, of_layer)
+
+
+def _indices(routing: Routing) -> tuple[Tensor, Tensor]:
+    """Return the slot of every choice and the token of every slot, by their places in flat order; −1 for none."""
+    num_sequences, length, top_k = routing.experts_GTk.shape
+    sequence_G11 = torch.arange(num_sequences, device=routing.kept_GTk.device)[:, None, None]
+    slot_GTk = (routing.experts_GTk * num_sequences + sequence_G11) * routing.capacity + routing.places_GTk
+    token_GTk = torch.arange(num_sequences * length, device=slot_GTk.device).view(num_sequences, length, 1)
+    token_S = slot_GTk.new_full((routing.num_experts * num_sequences * routing.capacity,), -1)
+    token_S[slot_GTk[routing.kept_GTk]] = token_GTk.expand(-1, -1, top_k)[routing.kept_GTk]
+    return slot_GTk, token_S
+
+
+def _apply(function: Any, *arguments: Any) -> Any:
+    return function.apply(*arguments)
+
+
+def _rows(source_ND: Tensor, index_M: Tensor, wanted_M: Tensor) -> Tensor:
+    """Return rows by index, and zeros where none is wanted."""
+    return source_ND.index_select(0, index_M.clamp(0, len(source_ND) - 1)).mul_(wanted_M[:, None])
+
+
+class _Encode(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h_GTD: Tensor, slot_GTk: Tensor, token_S: Tensor, routing: Routing) -> Tensor:
+        ctx.save_for_backward(slot_GTk, routing.kept_GTk)
+        ctx.shape = h_GTD.shape
+        slots_SD = _rows(h_GTD.reshape(-1, h_GTD.shape[-1]), token_S, token_S >= 0)
+        return slots_SD.view(routing.num_experts, len(h_GTD), routing.capacity, -1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        slot_GTk, kept_GTk = ctx.saved_tensors
+        flat_SD = gradients[0].reshape(-1, ctx.shape[-1])
+        found = _rows(flat_SD, slot_GTk.reshape(-1), kept_GTk.reshape(-1))
+        return found.view(*slot_GTk.shape, -1).sum(dim=2), None, None, None
+
+
+class _Decode(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, slots_EGCD: Tensor, weights_GTk: Tensor, slot_GTk: Tensor, token_S: Tensor, kept_GTk: Tensor
+    ) -> Tensor:
+        flat_SD = slots_EGCD.reshape(-1, slots_EGCD.shape[-1])
+        made_GTkD = _rows(flat_SD, slot_GTk.reshape(-1), kept_GTk.reshape(-1)).view(*slot_GTk.shape, -1)
+        ctx.save_for_backward(made_GTkD, weights_GTk, slot_GTk, token_S, kept_GTk)
+        ctx.shape = slots_EGCD.shape
+        return torch.einsum("gtk,gtkd->gtd", weights_GTk, made_GTkD)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        made_GTkD, weights_GTk, slot_GTk, token_S, kept_GTk = ctx.saved_tensors
+        (g_GTD,) = gradients
+        g_weights_GTk = torch.einsum("gtd,gtkd->gtk", g_GTD, made_GTkD)
+        weight_S = weights_GTk.new_zeros(token_S.shape)
+        weight_S[slot_GTk[kept_GTk]] = weights_GTk[kept_GTk]
+        g_slots_SD = _rows(g_GTD.reshape(-1, g_GTD.shape[-1]), token_S, weight_S)
+        return g_slots_SD.view(ctx.shape), g_weights_GTk, None, None, None

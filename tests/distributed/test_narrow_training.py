@@ -1,0 +1,69 @@
+"""Products in bfloat16: honest techniques equal shares that are rounded alike, and known-wrong ones are found out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paceline import content
+from paceline.drivers.measure import measure
+from paceline.families.training.conformance import points
+from paceline.plan import Selection, make_plan
+from paceline.profile import load_runner
+from paceline.record import Measurement
+from paceline.store import read_record
+from paceline.suite import load_suite
+
+MUTANTS = Path(__file__).parents[1] / "mutants" / "training"
+HONEST = ("ddp", "ddp-ring", "zero-3", "fsdp")
+METRICS = ("eval_loss", "parameter_bytes", "optimizer_bytes")
+WRONG = {"halves-gradients": "halves_gradients.py", "rounds-gradients": "rounds_gradients.py"}
+
+Results = dict[tuple[str, str], list[Measurement]]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Return measurements by technique and dtype, in the order of metrics."""
+    folder = tmp_path_factory.mktemp("narrow")
+    (point,) = points("data_parallel")
+    lines = "".join(f"  {k}: {v}\n" for k, v in (point | {"proof": "brief", "steps": 60}).items())
+    path = folder / "narrow.yaml"
+    path.write_text(
+        "suite: training/narrow\nversion: 1\nfamily: training\nwhy: Narrow products.\n"
+        f"workload:\n  op: data_parallel\n  ranks: 2\n{lines}matrix:\n  dtype: [float32, bfloat16]\n"
+        f"baseline: ddp-ring\ntechniques: [{', '.join((*HONEST, *WRONG))}]\n"
+        "protocol: {launches: 1, timeout: 120s}\n"
+        f"metrics: {{{', '.join(f'{name}: {{}}' for name in METRICS)}}}\n"
+    )
+    suite = load_suite(path, extra=[MUTANTS / file for file in WRONG.values()])
+    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
+    outcome = measure(plan, [suite], folder / "results")
+    assert outcome.path is not None
+    results: Results = {}
+    for found in read_record(outcome.path).measurements:
+        results.setdefault((found.technique, str(found.params["dtype"])), []).append(found)
+    return results
+
+
+@pytest.mark.parametrize("technique", HONEST)
+def test_narrow_products_keep_a_technique_exact_and_its_state_wide(technique: str, results: Results) -> None:
+    narrow, wide = (
+        {found.metric.name: found for found in results[technique, dtype]} for dtype in ("bfloat16", "float32")
+    )
+    for name in METRICS:
+        assert narrow[name].status == wide[name].status == "ok", narrow[name].reason
+        assert narrow[name].value is not None
+        if name == "eval_loss":
+            assert narrow[name].value != wide[name].value
+            assert narrow[name].value == pytest.approx(wide[name].value, rel=0.02)
+        else:
+            assert narrow[name].value == wide[name].value
+
+
+@pytest.mark.parametrize("technique", sorted(WRONG))
+def test_narrow_products_hide_no_wrong_technique(technique: str, results: Results) -> None:
+    for found in results[technique, "bfloat16"]:
+        assert found.status == "incorrect"
+        assert "of the way beside one process" in (found.reason or "")
