@@ -29,8 +29,8 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
                 "batch": 16,
                 "microbatches": 4,
                 "context": 15,
-                "steps": 40,
-                "window": 20,
+                "steps": 30,
+                "window": 15,
                 "evaluations": 2,
                 "eval_batch": 64,
                 "learning_rate": 0.01,
@@ -42,7 +42,7 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
         "size": "nano",
         "batch": 8,
         "context": 16,
-        "steps": 166,
+        "steps": 86,
         "window": 20,
         "evaluations": 2,
         "eval_batch": 64,
@@ -51,14 +51,14 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
         "proof": "all",
     }
     if operation == FINE_TUNE:
-        common |= {"optimizer": "sgd", "learning_rate": 1.0, "steps": 100, "shift": 2.0, "pretrain_steps": 40}
+        common |= {"optimizer": "sgd", "learning_rate": 1.0, "steps": 60, "shift": 2.0, "pretrain_steps": 40}
         common |= {"probes": 2}
     if operation == EXPERT_INFERENCE:
         common |= {"size": "deep", "context": 7, "steps": 12, "window": 6, "experts": 8}
     if operation == EXPERT_PARALLEL:
-        common |= {"context": 31, "steps": 80, "experts": 8, "top_k": 2, "capacity": 0.9}
+        common |= {"context": 31, "steps": 50, "experts": 8, "top_k": 2, "capacity": 0.9}
     if operation != SEQUENCE_PARALLEL:
         return [common]
-    common |= {"size": "tiny", "batch": 16, "context": 31, "steps": 40}
+    common |= {"context": 31, "steps": 40}
     kinds = [(SOFTMAX, 4), (SOFTMAX, 2), (GATED_LINEAR, 4), (GATED_LINEAR, 2)]
     return [common | {"attention": attention, "kv_heads": heads} for attention, heads in kinds]

@@ -70,7 +70,7 @@ class Size:
 
 
 SIZES: dict[str, Size] = {
-    "nano": Size(layers=2, width=32, heads=2),
+    "nano": Size(layers=2, width=32, heads=4),
     "deep": Size(layers=8, width=64, heads=4),
     "tall": Size(layers=8, width=128, heads=4),
     "tiny": Size(layers=4, width=80, heads=4),
