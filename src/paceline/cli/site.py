@@ -14,10 +14,12 @@ from paceline.claims import ClaimResult, evaluate, ledger
 from paceline.cli.compare import load_stores
 from paceline.cli.options import json_option, print_json, results_option
 from paceline.errors import UserError
+from paceline.family import family_names, load_family
 from paceline.papers import load_papers
 from paceline.provenance import suite_facts
 from paceline.store import RunRecord
 from paceline.suite import load_suite
+from paceline.technique import TechniqueSource
 
 
 def default_output() -> Path:
@@ -63,6 +65,7 @@ def build(output: Path | None, calibration: Path | None, results: Path | None, a
         ledger=ledger(load_papers(), found).rows,
         bounds=[c for c in found if c.paper is None],
         suites=[s for s in suites if not s["suite"].startswith("calibration/")],
+        techniques=known_techniques(),
         calibration=calibration_files(calibration),
     )
     count = write_site(render_site(given), target)
@@ -92,6 +95,12 @@ def claim_results(records: Sequence[RunRecord], suites: Sequence[dict[str, Any]]
         for name in {m.suite for m in record.measurements}:
             by_suite.setdefault(name, []).append(record)
     return [c for facts in suites for c in evaluate(by_suite.get(facts["suite"], ()), [facts])]
+
+
+def known_techniques() -> list[TechniqueSource]:
+    """Return the techniques of all families that have a place on the leaderboard."""
+    families = [name for name in family_names() if not load_family(name).internal]
+    return [source for name in families for source in content.techniques(name).values()]
 
 
 def calibration_files(folder: Path | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The static site: leaderboard, points, runs, claims and calibration as files that need no server and no script.
+"""The static site: leaderboard, points, techniques, runs, claims and metrics, as files that need no server or script.
 
 The same records give the same bytes: nothing of the time, the machine or the folder that builds it enters a page.
 """
@@ -17,14 +17,17 @@ from jinja2 import Environment
 from paceline.claims import ClaimResult, LedgerRow
 from paceline.compare import GRADES, Comparison, compare_points, points_of
 from paceline.errors import UserError
+from paceline.family import family_names, load_family
 from paceline.record import STATUSES
 from paceline.report import boardpages as pages
 from paceline.report import curves, pointpages, sweeps, timelines, tradeoffs
 from paceline.report import runpages as runs
+from paceline.report import techniquepages as techniques
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, unusable
 from paceline.report.html import STYLE, Grid, environment, style_sheet, verdict_class
 from paceline.report.tables import format_param, primary_metric, varying_params
 from paceline.store import Loaded, RunRecord
+from paceline.technique import TechniqueSource
 
 MARKER = ".paceline-site"
 """A file that says that a folder is a site, and may be replaced by the next one."""
@@ -40,6 +43,8 @@ class SiteInput:
     """Claims that no paper makes: bounds of the suites' own."""
     suites: Sequence[Mapping[str, Any]] = ()
     """Facts of the suites known here (``provenance.suite_facts``): those without results are named."""
+    techniques: Sequence[TechniqueSource] = ()
+    """Those that are known here."""
     calibration: Mapping[str, Any] = field(default_factory=dict)
     """Name → content of each calibration file."""
 
@@ -79,6 +84,7 @@ class _Site:
         self.environment.globals["newest"] = newest[:10]
         self.run_hrefs = {r.run_id: f"../runs/{runs.run_slug(r.run_id)}.html" for r in self.runs}
         self.claims = [*(c for row in given.ledger for c in row.results), *given.bounds]
+        self.portraits = techniques.portraits(self.selection.boards, given.techniques)
 
     def files(self) -> Iterator[tuple[str, str]]:
         yield MARKER, "made by `paceline site build`; the next build replaces this folder\n"
@@ -87,6 +93,10 @@ class _Site:
         yield "claims.html", self.claims_page()
         yield "calibration.html", self.calibration_page()
         yield "runs.html", self.runs_page()
+        yield "metrics.html", self.metrics_page()
+        yield "techniques.html", self.techniques_page()
+        for one in self.portraits:
+            yield one.href, self.technique_page(one)
         for board in self.selection.boards:
             yield f"boards/{board.slug}.html", self.board_page(board)
             for number in range(len(board.points)):
@@ -148,7 +158,39 @@ class _Site:
             charts=sweeps.sweep_charts(board),
             crossings=sweeps.crossing_grid(board, self.of(board)),
             claims=self.claim_grid(claims),
+            techniques=techniques.links(self.portraits, board, "../"),
         )
+
+    def techniques_page(self) -> str:
+        families = dict.fromkeys(one.family for one in self.portraits)
+        papers = {row.paper.slug for row in self.given.ledger}
+        return self.render(
+            "techniques.html",
+            root="",
+            families=[
+                (name, load_family(name).summary, techniques.technique_list(self.portraits, name, papers))
+                for name in families
+            ],
+            count=len(self.portraits),
+        )
+
+    def technique_page(self, one: techniques.Portrait) -> str:
+        slug = one.source.info.paper if one.source else None
+        return self.render(
+            "technique.html",
+            root="../",
+            one=one,
+            paper=next((row.paper for row in self.given.ledger if row.paper.slug == slug), None),
+            card=techniques.card(one),
+            facts=techniques.facts(one),
+            claims=self.claim_grid(techniques.claims_of(one, self.claims)),
+            results=techniques.result_grids(one, self.comparisons, "../"),
+            source=techniques.source_text(one),
+        )
+
+    def metrics_page(self) -> str:
+        families = [f for f in map(load_family, family_names()) if not f.internal]
+        return self.render("metrics.html", root="", families=[(f, f.metrics) for f in families])
 
     def claim_grid(self, claims: Sequence[ClaimResult]) -> Grid:
         return runs.claim_grid(claims, self.run_hrefs)
@@ -180,6 +222,7 @@ class _Site:
             contract=pointpages.contract_rows(point),
             failures=pages.failure_grid([point], ()),
             history=pointpages.history_grid(board.history[number], self.run_hrefs),
+            techniques=techniques.links(self.portraits, board, "../"),
         )
 
     def runs_page(self) -> str:

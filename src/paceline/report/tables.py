@@ -255,9 +255,6 @@ def _notes(points: Sequence[Point]) -> list[str]:
         notes.append(
             f"{len(lost)} launches of techniques that are shown gave no number: see below, or the run's page"
         )
-    slowed = sum(1 for p in points for c in p.cells.values() if "throttled" in c.flags)
-    if slowed:
-        notes.append(f"{slowed} of {len(counts)} series were measured while the device lowered its clock")
     return notes
 
 
