@@ -89,14 +89,24 @@ def _inside(estimate: Estimate, margin: float, kind: str) -> bool:
     return estimate.low >= -margin and estimate.high <= margin
 
 
-def _what_would_settle(estimate: Estimate, margin: float, kind: str) -> tuple[float | None, int | None]:
-    """Return the effect that this many launches find with 80 % power, and the launches for a margin-wide interval."""
+def minimum_detectable(estimate: Estimate, kind: Kind) -> float | None:
+    """Return the effect that these launches find in 80 % of runs: relative for ratios, absolute for differences.
+
+    With spread s over n paired launches (t₀.₉₇₅ + t₀.₈)·s/√n, both of n − 1 degrees of freedom; None without a spread.
+    """
     count, spread = estimate.num_launches, estimate.spread
     if spread is None or count < 2 or spread == 0:
-        return None, None
+        return None
     quantiles = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2) + stdtrit(count - 1, POWER))
     effect = quantiles * spread / math.sqrt(count)
-    detectable = math.exp(effect) - 1 if kind == "ratio" else effect
+    return math.exp(effect) - 1 if kind == "ratio" else effect
+
+
+def _what_would_settle(estimate: Estimate, margin: float, kind: Kind) -> tuple[float | None, int | None]:
+    """Return the effect that this many launches find with 80 % power, and the launches for a margin-wide interval."""
+    detectable, spread, count = minimum_detectable(estimate, kind), estimate.spread, estimate.num_launches
+    if detectable is None or spread is None:
+        return None, None
     target = math.log1p(margin) if kind == "ratio" else margin
     if target <= 0:
         target = abs(math.log(estimate.value)) if kind == "ratio" else abs(estimate.value)

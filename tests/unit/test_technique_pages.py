@@ -46,11 +46,11 @@ def test_a_page_has_card_source_and_the_numbers_of_the_board() -> None:
     assert RING.path.read_text(encoding="utf-8") in unescape(text)
     board = next(t for n, t in files.items() if n.startswith("boards/"))
     shown = [row for row in Page(text).rows if row[1:2] == ["ring"]]
-    wanted = [row for row in Page(board).rows if "ring" in row]
-    assert len(shown) == len(wanted) == 2
-    for row, on_board in zip(shown, wanted, strict=True):
-        assert set(row[2:]) <= set(on_board)
+    on_board = [set(row) for row in Page(board).rows if "ring" in row]
+    assert len(shown) == 2
+    for row in shown:
         assert "× [" in row[3]
+        assert any(set(row[1:]) <= cells for cells in on_board)
 
 
 def test_a_technique_that_only_records_know_has_a_page_and_no_source() -> None:

@@ -20,7 +20,16 @@ from paceline.errors import UserError
 from paceline.family import family_names, load_family
 from paceline.record import STATUSES
 from paceline.report import boardpages as pages
-from paceline.report import curves, pointpages, sweeps, timelines, tradeoffs
+from paceline.report import (
+    curves,
+    hardwarepages,
+    noisepages,
+    pointpages,
+    reliabilitypages,
+    sweeps,
+    timelines,
+    tradeoffs,
+)
 from paceline.report import runpages as runs
 from paceline.report import techniquepages as techniques
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, unusable
@@ -94,6 +103,8 @@ class _Site:
         yield "calibration.html", self.calibration_page()
         yield "runs.html", self.runs_page()
         yield "metrics.html", self.metrics_page()
+        yield "hardware.html", self.hardware_page()
+        yield "reliability.html", self.reliability_page()
         yield "techniques.html", self.techniques_page()
         for one in self.portraits:
             yield one.href, self.technique_page(one)
@@ -159,6 +170,7 @@ class _Site:
             crossings=sweeps.crossing_grid(board, self.of(board)),
             claims=self.claim_grid(claims),
             techniques=techniques.links(self.portraits, board, "../"),
+            noise=noisepages.series_grid(board, self.of(board), "../"),
         )
 
     def techniques_page(self) -> str:
@@ -191,6 +203,23 @@ class _Site:
     def metrics_page(self) -> str:
         families = [f for f in map(load_family, family_names()) if not f.internal]
         return self.render("metrics.html", root="", families=[(f, f.metrics) for f in families])
+
+    def hardware_page(self) -> str:
+        found = [
+            (m, hardwarepages.host_facts(m), hardwarepages.ceiling_grid(m), hardwarepages.newest_href(m))
+            for m in hardwarepages.machines(self.records)
+        ]
+        return self.render("hardware.html", root="", machines=found)
+
+    def reliability_page(self) -> str:
+        found = reliabilitypages.endings(self.records)
+        return self.render(
+            "reliability.html",
+            root="",
+            suites=reliabilitypages.suite_grid(found),
+            techniques=reliabilitypages.technique_grid(found),
+            reasons=reliabilitypages.reason_grid(found),
+        )
 
     def claim_grid(self, claims: Sequence[ClaimResult]) -> Grid:
         return runs.claim_grid(claims, self.run_hrefs)
@@ -288,7 +317,8 @@ class _Site:
             (name, *runs.calibration_grids(name, document))
             for name, document in sorted(self.given.calibration.items())
         ]
-        return self.render("calibration.html", root="", figures=figures)
+        noise = noisepages.summary_grid([(board, self.of(board)) for board in self.selection.boards])
+        return self.render("calibration.html", root="", figures=figures, noise=noise)
 
 
 def write_site(files: Iterator[tuple[str, str]], target: Path) -> int:

@@ -1,0 +1,95 @@
+"""What comparisons could have seen: how launches scatter, and the least effect that would have been found."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+
+from paceline.compare import Comparison, Point
+from paceline.report.boardpages import point_name
+from paceline.report.boards import Board
+from paceline.report.html import Cell, Grid, body_cell, rows_grid
+from paceline.report.tables import ABSENT, format_verdict, primary_metric, varying_params
+from paceline.units import format_quantity
+from paceline.verdict import minimum_detectable
+
+
+def primary(board: Board, comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return the comparisons of the metric that a board is ranked by."""
+    metric = primary_metric(board.points)
+    return [c for c in comparisons if c.metric == metric]
+
+
+def series_grid(board: Board, comparisons: Sequence[Comparison], root: str) -> Grid:
+    """Return for every comparison of a board its spread over launches and the least effect that it could find."""
+    keys = varying_params(board.points)
+    rows: list[Sequence[Cell | str]] = []
+    for c in primary(board, comparisons):
+        rows.append(
+            [
+                Cell(text=point_name(c.point, keys), href=_href(board, c.point, root), kind="text prose"),
+                c.label,
+                str(c.effect.num_launches),
+                _size(c.effect.spread, c),
+                _size(minimum_detectable(c.effect, c.kind), c),
+                _size(_margin(c), c),
+                body_cell("verdict", format_verdict(c.verdict.name, c.unit), "text"),
+            ]
+        )
+    headers = ("point", "technique", "launches", "spread", "least effect", "margin", "verdict")
+    return rows_grid(f"{board.suite} on {board.host_class}: {primary_metric(board.points)}", headers, rows)
+
+
+def _href(board: Board, point: Point, root: str) -> str:
+    return f"{root}cases/{board.point_slug(point)}.html"
+
+
+def _margin(c: Comparison) -> float | None:
+    return c.margin or None
+
+
+def _size(value: float | None, c: Comparison) -> str:
+    if value is None:
+        return ABSENT
+    return f"{value:.2%}" if c.kind == "ratio" else format_quantity(value, c.unit)
+
+
+def _listed(names: Counter[str]) -> str:
+    return ", ".join(f"{n} {name}" for name, n in sorted(names.items())) or ABSENT
+
+
+def summary_grid(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
+    """Return a line for each board: how many comparisons, what the middle one could find, how they ended."""
+    rows: list[Sequence[Cell | str]] = []
+    for board, comparisons in found:
+        own = primary(board, comparisons)
+        least = [
+            d for c in own if c.kind == "ratio" and (d := minimum_detectable(c.effect, c.kind)) is not None
+        ]
+        names = Counter(format_verdict(c.verdict.name, c.unit) for c in own)
+        ends = (ABSENT, ABSENT)
+        if least:
+            ends = f"{statistics.median(least):.1%}", f"{min(least):.1%} to {max(least):.1%}"
+        rows.append(
+            [
+                Cell(text=board.suite, href=f"boards/{board.slug}.html#noise", kind="text"),
+                board.runner,
+                board.host_class,
+                primary_metric(board.points),
+                str(len(own)),
+                *ends,
+                Cell(text=_listed(names), kind="text"),
+            ]
+        )
+    headers = (
+        "suite",
+        "runner",
+        "hardware",
+        "metric",
+        "comparisons",
+        "least effect, median",
+        "range",
+        "verdicts",
+    )
+    return rows_grid("noise by board", headers, rows)
