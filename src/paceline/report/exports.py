@@ -28,6 +28,8 @@ FORMATS: Mapping[str, str] = {
     "nccl-tests": "columns of nccl-tests: collectives with size, time, algbw and busbw",
 }
 BINARY = frozenset({"parquet"})
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of texts that spreadsheets compute."""
 CSV_COLUMNS = (
     "run_id",
     "started",
@@ -164,14 +166,14 @@ def csv_table(records: Sequence[RunRecord], choice: Choice) -> str:
     names = sorted({name for r in records for m in choice.of(r) for name in m.params})
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
-    table.writerow([*CSV_COLUMNS, *(f"param.{n}" for n in names)])
+    table.writerow([*CSV_COLUMNS, *(csv_cell(f"param.{n}") for n in names)])
     for record in records:
         grade = grades(record)
         for m in choice.of(record):
-            params = [_cell(m.params.get(n)) for n in names]
+            params = [csv_cell(m.params.get(n)) for n in names]
             for index, sample in enumerate(m.samples) if m.samples else [(None, None)]:
                 row = _csv_row(record, m, grade.get((m.block, m.label, m.metric.name)), index, sample)
-                table.writerow([*(_cell(row[c]) for c in CSV_COLUMNS), *params])
+                table.writerow([*(csv_cell(row[c]) for c in CSV_COLUMNS), *params])
     return text.getvalue()
 
 
@@ -207,10 +209,15 @@ def _csv_row(
     }
 
 
-def _cell(value: Any) -> Any:
-    """Write floats with all of their digits, absent facts as empty cells, flags as JSON writes them."""
+def csv_cell(value: Any) -> Any:
+    """Write floats with all of their digits, absent facts as empty cells, flags as JSON writes them.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe in front: records come from other people, too.
+    """
     if value is None:
         return ""
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value) if isinstance(value, float) else value

@@ -22,6 +22,7 @@ from paceline.record import STATUSES
 from paceline.report import boardpages as pages
 from paceline.report import (
     curves,
+    datapages,
     hardwarepages,
     noisepages,
     pointpages,
@@ -105,6 +106,7 @@ class _Site:
         yield "metrics.html", self.metrics_page()
         yield "hardware.html", self.hardware_page()
         yield "reliability.html", self.reliability_page()
+        yield from self.data_files()
         yield "techniques.html", self.techniques_page()
         for one in self.portraits:
             yield one.href, self.technique_page(one)
@@ -220,6 +222,21 @@ class _Site:
             techniques=reliabilitypages.technique_grid(found),
             reasons=reliabilitypages.reason_grid(found),
         )
+
+    def data_files(self) -> Iterator[tuple[str, str]]:
+        """Yield every table as CSV and JSON, and the page that lists them."""
+        tables = [
+            (f"data/{b.slug}", b.suite, f"{b.runner}, {b.host_class}", datapages.board_rows(b, self.of(b)))
+            for b in self.selection.boards
+        ]
+        if self.claims:
+            tables.append(("data/claims", "claims", "all suites", datapages.claim_rows(self.claims)))
+        listed = []
+        for path, name, what, rows in tables:
+            yield f"{path}.csv", datapages.csv_text(rows)
+            yield f"{path}.json", datapages.json_text(rows, table=name, measured_on=what)
+            listed.append((name, what, {"CSV": f"{path}.csv", "JSON": f"{path}.json"}, len(rows)))
+        yield "data.html", self.render("data.html", root="", files=datapages.file_grid(listed))
 
     def claim_grid(self, claims: Sequence[ClaimResult]) -> Grid:
         return runs.claim_grid(claims, self.run_hrefs)

@@ -1,0 +1,125 @@
+"""Every board and the claims as files for other programs: CSV for spreadsheets, JSON for the rest.
+
+A row holds one metric of one technique at one point, in base units, with its interval and its effect against the
+baseline. Texts that a spreadsheet would take for a formula get an apostrophe in front in CSV; in JSON they are as the
+record has them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paceline.claims import ClaimResult
+from paceline.compare import Comparison, Point
+from paceline.report.boardpages import estimate
+from paceline.report.boards import Board
+from paceline.report.exports import csv_cell
+from paceline.report.html import Cell, Grid, rows_grid
+
+Row = dict[str, Any]
+
+
+def board_rows(board: Board, comparisons: Sequence[Comparison]) -> list[Row]:
+    """Return the rows of a board, in the order of its points."""
+    effects = {(id(c.point), c.label, c.metric): c for c in comparisons}
+    return [
+        _row(board, point, label, metric, effects.get((id(point), label, metric)))
+        for point in board.points
+        for metric in point.metrics()
+        for label in point.labels
+        if (label, metric) in point.cells
+    ]
+
+
+def _row(board: Board, point: Point, label: str, metric: str, effect: Comparison | None) -> Row:
+    cell, found = point.cells[(label, metric)], estimate(point, label, metric)
+    row: Row = {
+        "suite": board.suite,
+        "suite_version": point.suite_version,
+        "runner": board.runner,
+        "host_class": board.host_class,
+        "image_class": board.image_class,
+        "technique": cell.technique,
+        "label": label,
+        "role": cell.role,
+        "metric": metric,
+        "unit": cell.unit,
+        "better": cell.better,
+        "contract_id": cell.contract_id,
+        "value": finite(found.value),
+        "low": finite(found.low),
+        "high": finite(found.high),
+        "launches": len(cell.values),
+        "grade": point.grade(label, metric),
+        "baseline": point.baseline,
+        "effect_kind": effect.kind if effect else None,
+        "effect": finite(effect.effect.value) if effect else None,
+        "effect_low": finite(effect.effect.low) if effect else None,
+        "effect_high": finite(effect.effect.high) if effect else None,
+        "q_value": finite(effect.q_value) if effect else None,
+        "verdict": effect.verdict.name if effect else None,
+        "run_id": point.run.run_id,
+    }
+    return row | {f"param.{name}": value for name, value in sorted(point.params.items())}
+
+
+def claim_rows(claims: Sequence[ClaimResult]) -> list[Row]:
+    """Return a row for each claim."""
+    return [
+        {
+            "paper": c.paper,
+            "suite": c.suite,
+            "claim": c.claim_id,
+            "quote": c.quote,
+            "scope": c.scope,
+            "metric": c.metric,
+            "technique": c.technique,
+            "versus": c.versus,
+            "expected": c.expectation,
+            "found": finite(c.worst.value) if c.worst else None,
+            "low": finite(c.worst.low) if c.worst else None,
+            "high": finite(c.worst.high) if c.worst else None,
+            "verdict": c.verdict,
+            "reason": c.reason,
+            "grade": c.grade,
+            "run_id": c.run_id,
+        }
+        for c in claims
+    ]
+
+
+def finite(value: float | None) -> float | None:
+    """Return a number that JSON can hold, else None."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """Return rows as CSV with all columns that any of them has."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    out = io.StringIO()
+    writer = csv.writer(out)  # RFC 4180: lines end with CR LF, and texts with either are quoted
+    writer.writerow([csv_cell(name) for name in columns])
+    writer.writerows([[csv_cell(row.get(name)) for name in columns] for row in rows])
+    return out.getvalue()
+
+
+def json_text(rows: Sequence[Row], **facts: Any) -> str:
+    """Return facts and rows as one JSON document."""
+    return (
+        json.dumps({**facts, "rows": list(rows)}, indent=1, sort_keys=True, allow_nan=False, default=str)
+        + "\n"
+    )
+
+
+def file_grid(found: Sequence[tuple[str, str, Mapping[str, str], int]]) -> Grid:
+    """List tables: name, what it holds, format → path, number of rows."""
+    rows: list[Sequence[Cell | str]] = []
+    for name, what, paths, count in found:
+        links = [Cell(text=path.rpartition("/")[2], href=path, kind="text") for path in paths.values()]
+        rows.append([Cell(text=name, kind="text"), Cell(text=what, kind="text broken"), str(count), *links])
+    return rows_grid("tables of this site", ("table", "measured on", "rows", "CSV", "JSON"), rows)
