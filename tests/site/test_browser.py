@@ -174,3 +174,136 @@ def test_the_content_is_there_and_reachable_by_keyboard_without_scripts(
     assert page.get_by_role("img").count() >= 1
     assert "Samples" in page.content()
     context.close()
+
+
+def rows_of(page: Any) -> list[str]:
+    """Return the texts of the visible rows of the first table that can be filtered."""
+    found = page.evaluate(
+        "[...document.querySelector('.tools + .scroll table').tBodies].flatMap(b => [...b.rows].map(r => r.innerText))"
+    )
+    assert isinstance(found, list)
+    return found
+
+
+def values_of(page: Any, header: str) -> list[str]:
+    found = page.evaluate(
+        """header => {
+          const table = document.querySelector(".tools + .scroll table");
+          const column = [...table.tHead.rows[0].cells].findIndex(c => c.innerText.replace(/ [↑↓]$/, "") === header);
+          return [...table.tBodies].flatMap(b => [...b.rows].map(r => r.cells[column].innerText.trim()));
+        }""",
+        header,
+    )
+    assert isinstance(found, list)
+    return found
+
+
+def microseconds(page: Any) -> list[float]:
+    """Return the latencies in the order of the rows; those without a number are left out."""
+    texts = [v for v in values_of(page, "latency") if v[0].isdigit()]
+    return [float(v.split()[0]) * (1000 if " ms" in v else 1) for v in texts]
+
+
+@pytest.fixture
+def board(browser: Any, pages: list[Path]) -> Iterator[Any]:
+    """The page of a board, with scripts."""
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(next(p for p in pages if p.parent.name == "boards").as_uri())
+    yield page
+    context.close()
+
+
+def test_rows_are_filtered_by_words_and_come_back(board: Any) -> None:
+    whole = rows_of(board)
+    assert len(whole) == 20
+    box = board.get_by_role("searchbox").first
+    box.fill("RING 64")
+    (row,) = rows_of(board)
+    assert "ring" in row
+    assert "64 KiB" in row
+    assert board.get_by_role("status").first.inner_text() == "1 of 20"
+    box.fill("nothing has this")
+    assert rows_of(board) == []
+    box.fill("")
+    assert rows_of(board) == whole
+
+
+def test_columns_are_ordered_as_numbers_both_ways_and_back(board: Any) -> None:
+    whole = rows_of(board)
+    head = board.get_by_role("button", name="latency").first
+    head.click()
+    micro = microseconds(board)
+    assert len(micro) == 16
+    assert micro == sorted(micro)
+    assert all(v.startswith("crashed") for v in values_of(board, "latency")[16:])
+    # what rows shared with their group is in every row now
+    sizes = values_of(board, "size_bytes")
+    assert sorted(set(sizes)) == sorted(["8 B", "4 KiB", "64 KiB", "1 MiB"])
+    head.click()
+    assert microseconds(board) == sorted(micro, reverse=True)
+    assert all(v.startswith("crashed") for v in values_of(board, "latency")[16:])
+    board.get_by_role("button", name="size_bytes").first.click()
+    assert values_of(board, "size_bytes") == [
+        s for s in ("8 B", "4 KiB", "64 KiB", "1 MiB") for _ in range(5)
+    ]
+    for _ in range(2):
+        board.get_by_role("button", name="size_bytes").first.click()
+    assert rows_of(board) == whole
+
+
+def test_an_address_keeps_filter_and_order(board: Any) -> None:
+    board.get_by_role("searchbox").first.fill("tree")
+    board.get_by_role("button", name="latency").first.click()
+    board.get_by_role("button", name="latency").first.click()
+    shown = rows_of(board)
+    address = board.url
+    assert "?" in address
+    board.goto("about:blank")
+    board.goto(address)
+    assert rows_of(board) == shown
+    assert len(shown) == 4
+    assert board.get_by_role("searchbox").first.input_value() == "tree"
+
+
+def test_the_keyboard_reaches_filter_and_order(board: Any) -> None:
+    board.get_by_role("searchbox").first.focus()
+    board.keyboard.type("ring")
+    assert len(rows_of(board)) == 4
+    board.keyboard.press("Tab")
+    while board.evaluate("document.activeElement.innerText") != "latency":
+        board.keyboard.press("Tab")
+    board.keyboard.press("Enter")
+    assert board.evaluate("document.activeElement.closest('th').getAttribute('aria-sort')") == "ascending"
+
+
+def test_themes_go_round_and_stay(board: Any, pages: list[Path]) -> None:
+    def background() -> str:
+        return str(board.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    board.emulate_media(color_scheme="light")
+    light = background()
+    button = board.get_by_role("button", name="Theme")
+    button.click()
+    assert background() == light
+    button.click()
+    dark = background()
+    assert dark != light
+    board.goto(next(p for p in pages if p.name == "claims.html").as_uri())
+    assert background() == dark
+    board.get_by_role("button", name="Theme").click()
+    assert background() == light
+    board.emulate_media(color_scheme="dark")
+    assert background() == dark
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_chosen_theme_is_readable_against_the_systems(browser: Any, pages: list[Path], theme: str) -> None:
+    context = browser.new_context(color_scheme="dark" if theme == "light" else "light", offline=True)
+    page = context.new_page()
+    for path in pages:
+        page.goto(path.as_uri())
+        page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+        page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert page.evaluate(CONTRAST) == [], path.name
+    context.close()

@@ -12,6 +12,7 @@ from paceline import __version__, content
 from paceline.report.tables import Table
 
 STYLE = "style.css"
+SCRIPT = "site.js"
 VERDICT_CLASSES = {
     "faster": "good",
     "better": "good",
@@ -72,6 +73,11 @@ def environment() -> Environment:
 def style_sheet() -> str:
     """Return the text of the one style sheet."""
     return (content.report_templates() / STYLE).read_text(encoding="utf-8")
+
+
+def script() -> str:
+    """Return the text of the one script, without which every page is complete."""
+    return (content.report_templates() / SCRIPT).read_text(encoding="utf-8")
 
 
 def page_of_tables(title: str, tables: Sequence[Table]) -> str:

@@ -1,5 +1,6 @@
-"""The static site: leaderboard, points, techniques, runs, claims and metrics, as files that need no server or script.
+"""The static site: leaderboard, points, techniques, runs, claims and metrics, as files that need no server.
 
+Every number and chart is in the pages; the one script filters and orders tables, and pages are whole without it.
 The same records give the same bytes: nothing of the time, the machine or the folder that builds it enters a page.
 """
 
@@ -24,6 +25,7 @@ from paceline.report import (
     curves,
     datapages,
     hardwarepages,
+    homepages,
     noisepages,
     pointpages,
     reliabilitypages,
@@ -34,7 +36,7 @@ from paceline.report import (
 from paceline.report import runpages as runs
 from paceline.report import techniquepages as techniques
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, unusable
-from paceline.report.html import STYLE, Grid, environment, style_sheet, verdict_class
+from paceline.report.html import SCRIPT, STYLE, Grid, environment, script, style_sheet, verdict_class
 from paceline.report.tables import format_param, primary_metric, varying_params
 from paceline.store import Loaded, RunRecord
 from paceline.technique import TechniqueSource
@@ -99,7 +101,9 @@ class _Site:
     def files(self) -> Iterator[tuple[str, str]]:
         yield MARKER, "made by `paceline site build`; the next build replaces this folder\n"
         yield STYLE, style_sheet()
+        yield SCRIPT, script()
         yield "index.html", self.index()
+        yield "feed.xml", homepages.feed(self.runs)
         yield "claims.html", self.claims_page()
         yield "calibration.html", self.calibration_page()
         yield "runs.html", self.runs_page()
@@ -157,6 +161,8 @@ class _Site:
             num_runs=len(self.runs),
             verdicts=runs.verdict_counts(self.given.ledger),
             calibration=sorted(self.given.calibration),
+            coverage=homepages.coverage_grid(self.selection.boards, self.given.suites),
+            news=homepages.news_grid(self.runs),
         )
 
     def problems(self) -> list[str]:

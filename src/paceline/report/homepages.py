@@ -1,0 +1,115 @@
+"""What the first page shows before the boards: which suites were measured where, and what came last; and its feed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+from paceline.record import Run
+from paceline.report.boards import Board
+from paceline.report.html import Cell, Grid, rows_grid
+from paceline.report.runpages import counts_text, run_counts, run_slug
+from paceline.report.tables import ABSENT
+from paceline.store import RunRecord
+
+NEWS, FEED = 5, 50
+"""Runs on the first page, and in the feed."""
+ATOM = "http://www.w3.org/2005/Atom"
+
+
+def coverage_grid(boards: Sequence[Board], suites: Sequence[Mapping[str, Any]]) -> Grid:
+    """Return suites by family against runners and hardware: how many points each has where; gaps stay visible."""
+    places = sorted({(b.runner, b.host_class, b.image_class or "") for b in boards})
+    here = {(b.suite, b.runner, b.host_class, b.image_class or ""): b for b in boards}
+    families: dict[str, dict[str, None]] = {}
+    for name, family in sorted(
+        {*((b.suite, b.family) for b in boards), *((s["suite"], _family(s)) for s in suites)}
+    ):
+        families.setdefault(family, {})[name] = None
+    groups = []
+    for family, names in sorted(families.items()):
+        rows = []
+        for number, name in enumerate(names):
+            head = [Cell(text=family, kind="text key", header=True, rows=len(names))] if number == 0 else []
+            cells = [_cell(here.get((name, *place))) for place in places]
+            rows.append((*head, Cell(text=name.partition("/")[2] or name, kind="text"), *cells))
+        groups.append(tuple(rows))
+    heads = [", ".join(part for part in place if part) for place in places]
+    headers = tuple(Cell(text=text, kind="text") for text in ("family", "suite", *heads))
+    return Grid(title="points measured, by suite and place", headers=headers, groups=tuple(groups))
+
+
+def _family(suite: Mapping[str, Any]) -> str:
+    return str(suite.get("family") or str(suite["suite"]).partition("/")[0])
+
+
+def _cell(board: Board | None) -> Cell:
+    if board is None:
+        return Cell(text=ABSENT, kind="text quiet")
+    count = len(board.points)
+    text = f"{count} {'point' if count == 1 else 'points'}"
+    newest = max(p.run.started for p in board.points)[:10]
+    return Cell(text=f"{text}, {newest}", href=f"boards/{board.slug}.html", kind="text")
+
+
+def news_grid(records: Sequence[RunRecord]) -> Grid:
+    """Return the newest runs."""
+    rows: list[Sequence[Cell | str]] = []
+    for record in _newest(records, NEWS):
+        run = record.run
+        rows.append(
+            [
+                Cell(text=run.started[:10], href=_href(run), kind="text"),
+                Cell(text=_suites(run), kind="text prose"),
+                str(run.runner.get("name") or ABSENT),
+                Cell(text=counts_text(run_counts(record)), kind="text"),
+            ]
+        )
+    return rows_grid("newest runs", ("run", "suites", "runner", "results"), rows)
+
+
+def _newest(records: Sequence[RunRecord], count: int) -> list[RunRecord]:
+    return sorted(records, key=lambda r: (r.run.started, r.run_id), reverse=True)[:count]
+
+
+def _href(run: Run) -> str:
+    return f"runs/{run_slug(run.run_id)}.html"
+
+
+def _suites(run: Run) -> str:
+    names = [str(s.get("suite")) for s in run.suites]
+    families: dict[str, int] = {}
+    for name in names:
+        family = name.partition("/")[0]
+        families[family] = families.get(family, 0) + 1
+    if len(names) <= 3:
+        return ", ".join(names) or ABSENT
+    return ", ".join(f"{n} of {family}" for family, n in sorted(families.items()))
+
+
+def feed(records: Sequence[RunRecord]) -> str:
+    """Return the newest runs as an Atom feed (RFC 4287) whose links are relative to it."""
+    ElementTree.register_namespace("", ATOM)
+    chosen = _newest(records, FEED)
+    root = ElementTree.Element(f"{{{ATOM}}}feed")
+    _add(root, "title", "Paceline: runs")
+    _add(root, "id", "urn:paceline:runs")
+    _add(root, "updated", chosen[0].run.started if chosen else "1970-01-01T00:00:00Z")
+    _add(_add(root, "author", None), "name", "Paceline")
+    for record in chosen:
+        run = record.run
+        entry = _add(root, "entry", None)
+        _add(entry, "title", f"{_suites(run)} on {run.host_class or ABSENT}")
+        _add(entry, "id", f"urn:uuid:{run.run_id}")
+        _add(entry, "updated", run.started)
+        _add(entry, "link", None).set("href", _href(run))
+        _add(entry, "summary", counts_text(run_counts(record)))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _add(parent: ElementTree.Element, name: str, text: str | None) -> ElementTree.Element:
+    child = ElementTree.SubElement(parent, f"{{{ATOM}}}{name}")
+    child.text = None if text is None else "".join(c for c in text if c.isprintable())
+    return child

@@ -1,0 +1,101 @@
+"""The first page: where suites were measured and where not, and what came last."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from xml.etree import ElementTree
+
+from test_site import EVIL, SUITE, Page, measurement, record, render, run_line
+
+from paceline.report import homepages
+from paceline.report.boards import select
+from paceline.store import RunRecord
+
+ELSEWHERE = {**SUITE, "suite": "kernels/gemm", "family": "kernels"}
+
+
+def texts(grid: homepages.Grid) -> list[list[list[str]]]:
+    return [[[cell.text for cell in row] for row in rows] for rows in grid.groups]
+
+
+def test_gaps_are_visible_and_points_lead_to_their_board() -> None:
+    there = record(2, host_class="Another CPU", sizes=(8,))
+    boards = select([record(1), there]).boards
+    grid = homepages.coverage_grid(boards, [SUITE, ELSEWHERE])
+    assert [h.text for h in grid.headers] == [
+        "family",
+        "suite",
+        "local-cpu, Another CPU",
+        "local-cpu, Test CPU, 2 cores",
+    ]
+    assert texts(grid) == [
+        [["collectives", "all-reduce", "1 point, 2026-11-03", "2 points, 2026-11-02"]],
+        [["kernels", "gemm", "–", "–"]],
+    ]
+    assert {cell.href for cell in grid.groups[0][0][2:]} == {f"boards/{b.slug}.html" for b in boards}
+
+
+def test_suites_of_a_family_share_its_cell() -> None:
+    other = {**SUITE, "suite": "collectives/broadcast"}
+    grid = homepages.coverage_grid(select([record(1)]).boards, [SUITE, other])
+    (rows,) = grid.groups
+    assert rows[0][0].rows == 2
+    assert [cell.text for cell in rows[1]] == ["broadcast", "–"]
+
+
+def test_the_newest_runs_come_first_and_no_more_than_a_few() -> None:
+    grid = homepages.news_grid([record(n, sizes=(8,)) for n in range(1, 9)])
+    (rows,) = texts(grid)
+    assert [row[0] for row in rows] == [f"2026-11-{day:02d}" for day in (9, 8, 7, 6, 5)]
+    assert rows[0][3] == "15 ok, 1 crashed"
+
+
+def test_a_run_of_many_suites_is_counted_by_family() -> None:
+    given = record(1, suites=[{**SUITE, "suite": f"collectives/s{n}"} for n in range(3)] + [ELSEWHERE])
+    ((row,),) = texts(homepages.news_grid([given]))
+    assert row[1] == "3 of collectives, 1 of kernels"
+
+
+def test_the_feed_is_atom_and_its_links_lead_to_pages() -> None:
+    files = render(record(1), record(2))
+    root = ElementTree.fromstring(files["feed.xml"])
+    space = {"a": homepages.ATOM}
+    assert root.tag == f"{{{homepages.ATOM}}}feed"
+    entries = root.findall("a:entry", space)
+    assert len(entries) == 2
+    for parent in (root, *entries):
+        for name in ("id", "title", "updated"):
+            assert (parent.findtext(f"a:{name}", namespaces=space) or "").strip()
+    hrefs = [link.attrib["href"] for link in root.findall("a:entry/a:link", space)]
+    assert len(set(hrefs)) == 2
+    assert set(hrefs) <= set(files)
+    assert root.findtext("a:updated", namespaces=space) == "2026-11-03T10:00:00.000Z"
+
+
+def test_a_feed_of_nothing_is_a_feed() -> None:
+    assert ElementTree.fromstring(homepages.feed([])).tag.endswith("feed")
+
+
+def test_hostile_texts_leave_the_feed_well_formed() -> None:
+    run = run_line(1, host_class=f"{EVIL}\x00\x0b]]>")
+    given = dataclasses.replace(record(1), run=run)
+    root = ElementTree.fromstring(homepages.feed([given]))
+    title = root.findtext(f"{{{homepages.ATOM}}}entry/{{{homepages.ATOM}}}title") or ""
+    assert EVIL in title
+
+
+def test_an_empty_site_has_neither() -> None:
+    page = Page(render()["index.html"])
+    assert "h-coverage" not in page.ids
+    assert "h-news" not in page.ids
+
+
+def test_calibrations_are_no_coverage() -> None:
+    run = run_line(1, reason="calibrate")
+    given = RunRecord(
+        path=Path("x.jsonl"), run=run, measurements=(measurement(run, "ring", 8, 0),), events=(), sealed=True
+    )
+    assert texts(homepages.coverage_grid(select([given]).boards, [SUITE])) == [
+        [["collectives", "all-reduce"]]
+    ]
