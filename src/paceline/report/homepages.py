@@ -33,7 +33,7 @@ def coverage_grid(boards: Sequence[Board], suites: Sequence[Mapping[str, Any]]) 
         for number, name in enumerate(names):
             head = [Cell(text=family, kind="text key", header=True, rows=len(names))] if number == 0 else []
             cells = [_cell(here.get((name, *place))) for place in places]
-            rows.append((*head, Cell(text=name.partition("/")[2] or name, kind="text"), *cells))
+            rows.append((*head, Cell(text=name.partition("/")[2] or name, kind="text technique"), *cells))
         groups.append(tuple(rows))
     heads = [", ".join(part for part in place if part) for place in places]
     headers = tuple(Cell(text=text, kind="text") for text in ("family", "suite", *heads))
