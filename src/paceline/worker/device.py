@@ -98,7 +98,7 @@ class AcceleratorDevice:
 
         if kind == "npu":
             try:
-                import torch_npu  # type: ignore[import-not-found] # noqa: PLC0415, F401
+                import torch_npu  # type: ignore[import-not-found] # noqa: PLC0415, F401 - only on Ascend
             except ImportError as error:
                 raise PrerequisiteError(
                     "the npu device requires torch_npu", fix="pip install torch-npu"

@@ -79,6 +79,7 @@ HARNESS_MODULES = frozenset(
         "gate",
         "hub",
         "joining",
+        "judging",
         "nursery",
         "oracle",
         "kept",

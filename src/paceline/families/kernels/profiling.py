@@ -70,7 +70,7 @@ class CallProfiler:
 
     def _sum(self, session: torch.profiler.profile) -> float:
         """Return microseconds: of operators by themselves, or of what ran on the accelerator."""
-        events = session.events()  # type: ignore[no-untyped-call]
+        events = session.events()  # type: ignore[no-untyped-call]  # torch leaves it without types
         if self._on_cpu:
             return float(sum(event.self_cpu_time_total for event in events))
         return float(

@@ -8,29 +8,26 @@ draws of weights and data, so that a launch is also a seed.
 from __future__ import annotations
 
 import gc
-import math
 import random
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from paceline.families.training import corpus, oracle
-from paceline.families.training.arm import Loop, Trained
+from paceline.families.training import corpus, judging, oracle
+from paceline.families.training.arm import Loop
 from paceline.families.training.expert.probe import dispatch_seconds
-from paceline.families.training.expert.reading import crossings, judge_losses
+from paceline.families.training.expert.reading import crossings
 from paceline.families.training.expert.replica import ITEM, ExpertReplica
 from paceline.families.training.expert.traces import make_router
-from paceline.families.training.figures import ROW, Figures
+from paceline.families.training.figures import Figures
 from paceline.families.training.fine_tuning import joining
 from paceline.families.training.fine_tuning.ledger import Ledger
 from paceline.families.training.fine_tuning.pretraining import pretrained
 from paceline.families.training.gate import STEPS, prove
 from paceline.families.training.owners import Owners
 from paceline.families.training.pipeline import timeline
-from paceline.families.training.replica import Cost
 from paceline.families.training.sealed import SEALED
 from paceline.families.training.seat import Seat, make_seat
 from paceline.families.training.setting import (
@@ -49,8 +46,6 @@ from paceline.families.training.spec import (
     WHOLE_BATCH,
 )
 from paceline.families.training.unchanged import passes_are_the_familys
-from paceline.family import off_formula
-from paceline.worker.namespace import unaccounted
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
 
@@ -61,8 +56,6 @@ __all__ = ["SEALED", "run_block"]
 
 MEMORY_COUNTS = 3
 """Steps beside the last one after which memory is counted."""
-HARNESS_BYTES = 1 << 18
-"""What the harness's own messages may take of the kernel's count of a run."""
 ORACLE = "held-out loss falls; exact techniques equal one process on the whole batch"
 
 
@@ -204,9 +197,9 @@ def _train(
     watch.sample()
     session.begin(block, case.label, "evaluate")
     windows = session.control.gather(trained.windows)
-    seeing = _seeing(session, trained, some_may_not=block.params["op"] == PIPELINE_PARALLEL)
-    _check_finite(windows, seeing)
-    curve, equal = _judge(session, case, setting, trained, held_out)
+    seeing = judging.seeing(session, trained, some_may_not=block.params["op"] == PIPELINE_PARALLEL)
+    judging.check_finite(windows, seeing)
+    curve, equal = judging.losses(session, case, setting, trained, held_out)
     figures = Figures(
         session,
         block,
@@ -216,7 +209,7 @@ def _train(
         curve,
         seeing=seeing,
         passes_counted=passes_are_the_familys(seat.replica),
-        uncounted=_uncounted(session, seat, trained),
+        uncounted=judging.uncounted(session, seat, trained),
         bare=bare,
     )
     metrics = figures.metrics(oracle.divergence(session, trained.weights[-1]))
@@ -228,7 +221,7 @@ def _train(
         "metrics": metrics,
         "absent": figures.absent,
         "ceilings": _ceilings(setting),
-        "predicted": _predicted(seat, case, setting, metrics),
+        "predicted": judging.predicted(seat, case, setting, metrics),
         "correctness": _correctness(setting, proved, equal),
         "accounting": _accounting(len(batches), figures, played),
         "telemetry": watch.facts(),
@@ -310,27 +303,6 @@ def _extra_seconds(session: Session, block: Block, setting: Setting, batches: to
     return (factor - 1) * compute_seconds(setting, batches[0])
 
 
-def _uncounted(session: Session, seat: Seat, trained: Trained) -> str | None:
-    """Say why the communicator does not know all bytes, or None when it does.
-
-    Raises:
-        CaseError: ``refused``: the kernel carried what neither the communicator nor the backend did.
-    """
-    if seat.library:
-        return "PyTorch's own modules move them; only the kernel's counters can tell"
-    carried = (trained.kernel_bytes or 0.0) + trained.around_bytes
-    rows = session.control.gather(
-        [[float(trained.backend_calls), trained.sent_bytes, trained.messages, carried]]
-    )
-    if any(rank[0][0] for rank in rows):
-        return "the backend's own collective moves them; only the kernel's counters can tell"
-    counted, messages, seen = (sum(rank[0][i] for rank in rows) for i in (1, 2, 3))
-    around = unaccounted(seen, counted, messages=2 * messages, fixed=HARNESS_BYTES)
-    if around is not None:
-        raise CaseError("refused", around)
-    return None
-
-
 def _beside(
     session: Session, block: Block, case: Case, setting: Setting, batches: torch.Tensor
 ) -> BareScript | None:
@@ -342,89 +314,6 @@ def _beside(
         range(STEPS)
     )  # as the proofs warm up the technique
     return BareScript(session, setting, batches, case.technique)
-
-
-def _judge(
-    session: Session, case: Case, setting: Setting, trained: Trained, held_out: torch.Tensor
-) -> tuple[list[float], bool]:
-    """Return the held-out losses of all copies of the weights, and whether ranks always held the same ones.
-
-    Where nothing is trained there are no losses: what was read is judged instead.
-
-    Raises:
-        CaseError: ``incorrect``: replicas differ that should not, or nothing was learnt.
-    """
-    if setting.router is not None:
-        judge_losses(session, setting, trained.losses)
-        return [], True
-    info = session.loaded(case).info
-    assert info is not None
-    initial = setting.judge()
-    begun = all(
-        torch.equal(a, b.detach()) for a, b in zip(trained.weights[0], initial.parameters(), strict=True)
-    )
-    changed = session.control.first_problem(None if begun else "it changed the weights before the first step")
-    if changed is not None:
-        raise CaseError("refused", changed)
-    equal = oracle.digests(session, trained.weights)
-    if info.properties.get("replicas") == "identical" and not all(equal):
-        first = trained.evaluated[equal.index(False)]
-        raise CaseError("incorrect", f"ranks hold different weights after step {first}")
-    curve = oracle.losses(session, initial, trained.weights, held_out, shared=all(equal))
-    if not 1 - curve[-1] / curve[0] >= oracle.LEAST_FALL:
-        text = f"nothing was learnt: held-out loss {curve[0]:.4g} → {curve[-1]:.4g} nats"
-        raise CaseError("incorrect", text)
-    return curve, all(equal)
-
-
-def _seeing(session: Session, trained: Trained, *, some_may_not: bool) -> list[int]:
-    """Return the ranks that have a loss.
-
-    Raises:
-        CaseError: ``refused``: none has, or not all where each has sequences or positions of its own.
-    """
-    found = [r for r, row in enumerate(session.control.gather([[float(trained.sees_loss)]])) if row[0][0]]
-    if not found:
-        raise CaseError("refused", "forward_backward returned no loss on any rank")
-    if len(found) < session.world_size and not some_may_not:
-        missing = next(r for r in range(session.world_size) if r not in found)
-        raise CaseError("refused", f"forward_backward returned no loss on rank {missing}")
-    return found
-
-
-def _check_finite(windows: list[list[list[float]]], seeing: list[int]) -> None:
-    for rank in seeing:
-        for number, row in enumerate(windows[rank]):
-            if not math.isfinite(row[ROW.index("loss")]):
-                raise CaseError(
-                    "incorrect", f"diverged: rank {rank}'s loss is not finite in window {number + 1}"
-                )
-
-
-def _predicted(seat: Seat, case: Case, setting: Setting, metrics: dict[str, Any]) -> dict[str, float] | None:
-    """Return the technique's closed forms, averaged over steps; None where it has none.
-
-    Raises:
-        CaseError: The module has no ``cost`` function, or it gives something else than was counted.
-    """
-    function = getattr(sys.modules[type(seat.replica).__module__], "cost", None)
-    if function is None:
-        raise CaseError("refused", "the technique's module defines no cost(task, **options)")
-    with seat.watch():
-        found = function(replace(seat.replica.task, router=setting.router), **case.options)
-    if found is None:
-        return None
-    if not isinstance(found, Cost):
-        raise CaseError("refused", f"cost(task, **options) gave {type(found).__name__}, not a Cost or None")
-    predicted = {
-        "wire_bytes": found.sent_bytes / setting.steps,
-        "peak_bytes": float(found.peak_bytes),
-        "messages": found.messages / setting.steps,
-    }
-    off = off_formula({name: m["samples"][0] for name, m in metrics.items()}, predicted)
-    if off is not None:
-        raise CaseError("incorrect", off)
-    return predicted
 
 
 def _ceilings(setting: Setting) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from paceline.families.training import (
     figures,
     flops,
     gate,
+    judging,
     model,
     oracle,
     owners,
@@ -36,7 +37,7 @@ from paceline.families.training.sequence import replica as sequence_replica
 from paceline.worker import comm
 
 SEALED: tuple[ModuleType, ...] = (
-    *(arm, figures, flops, gate, model, oracle, owners, replica, seat, setting, unchanged),
+    *(arm, figures, flops, gate, judging, model, oracle, owners, replica, seat, setting, unchanged),
     *(directions, joining, ledger, probing),
     *(deferred, executor, schedule, simulator, timeline),
     *(blocks, exchange, layout, states, sequence_replica, comm),

@@ -44,7 +44,7 @@ def distributed_data_parallel(model: nn.Module, comm: Comm, *, bucket_bytes: int
     return wrapped
 
 
-def _average(comm, bucket):  # type: ignore[no-untyped-def]
+def _average(comm, bucket):  # type: ignore[no-untyped-def]  # see below
     """Start the average of a bucket; the library compares annotations with its own classes, which strings are not."""
     buffer = bucket.buffer().div_(comm.world_size)
     return comm.backend.future_all_reduce(buffer)

@@ -55,7 +55,7 @@ def dispatch_seconds(session: Session, seat: Seat, setting: Setting) -> list[flo
             encoded = replica.encode(h.requires_grad_(), routing)
             encoded.backward(g_slots)  # type: ignore[no-untyped-call]  # torch's own annotation is missing
             decoded = replica.decode(slots.requires_grad_(), routing)
-            decoded.backward(g)  # type: ignore[no-untyped-call]
+            decoded.backward(g)  # type: ignore[no-untyped-call]  # as above
             session.device.synchronize()
             seconds.append((_clock_ns() - begin) * 1e-9)
         found = [encoded.detach(), decoded.detach(), *map(_taken_gradient, (h, slots, routing.weights_GTk))]

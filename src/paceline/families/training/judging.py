@@ -1,0 +1,131 @@
+"""Judges a technique's run when it has ended: what it saw, what it sent, what its weights are worth.
+
+Everything here can take a number away, and nothing can make one: each function raises for a run that must not count.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from paceline.families.training import oracle
+from paceline.families.training.arm import Trained
+from paceline.families.training.expert.reading import judge_losses
+from paceline.families.training.figures import ROW
+from paceline.families.training.replica import Cost
+from paceline.families.training.seat import Seat
+from paceline.families.training.setting import Setting
+from paceline.family import off_formula
+from paceline.worker.namespace import unaccounted
+from paceline.worker.session import Case, CaseError, Session
+
+HARNESS_BYTES = 1 << 18
+"""What the harness's own messages may take of the kernel's count of a run."""
+
+
+def seeing(session: Session, trained: Trained, *, some_may_not: bool) -> list[int]:
+    """Return the ranks that have a loss.
+
+    Raises:
+        CaseError: ``refused``: none has, or not all where each has sequences or positions of its own.
+    """
+    found = [r for r, row in enumerate(session.control.gather([[float(trained.sees_loss)]])) if row[0][0]]
+    if not found:
+        raise CaseError("refused", "forward_backward returned no loss on any rank")
+    if len(found) < session.world_size and not some_may_not:
+        missing = next(r for r in range(session.world_size) if r not in found)
+        raise CaseError("refused", f"forward_backward returned no loss on rank {missing}")
+    return found
+
+
+def check_finite(windows: list[list[list[float]]], seeing: list[int]) -> None:
+    for rank in seeing:
+        for number, row in enumerate(windows[rank]):
+            if not math.isfinite(row[ROW.index("loss")]):
+                raise CaseError(
+                    "incorrect", f"diverged: rank {rank}'s loss is not finite in window {number + 1}"
+                )
+
+
+def losses(
+    session: Session, case: Case, setting: Setting, trained: Trained, held_out: torch.Tensor
+) -> tuple[list[float], bool]:
+    """Return the held-out losses of all copies of the weights, and whether ranks always held the same ones.
+
+    Where nothing is trained there are no losses: what was read is judged instead.
+
+    Raises:
+        CaseError: ``incorrect``: replicas differ that should not, or nothing was learnt.
+    """
+    if setting.router is not None:
+        judge_losses(session, setting, trained.losses)
+        return [], True
+    info = session.loaded(case).info
+    assert info is not None
+    initial = setting.judge()
+    begun = all(
+        torch.equal(a, b.detach()) for a, b in zip(trained.weights[0], initial.parameters(), strict=True)
+    )
+    changed = session.control.first_problem(None if begun else "it changed the weights before the first step")
+    if changed is not None:
+        raise CaseError("refused", changed)
+    equal = oracle.digests(session, trained.weights)
+    if info.properties.get("replicas") == "identical" and not all(equal):
+        first = trained.evaluated[equal.index(False)]
+        raise CaseError("incorrect", f"ranks hold different weights after step {first}")
+    curve = oracle.losses(session, initial, trained.weights, held_out, shared=all(equal))
+    if not 1 - curve[-1] / curve[0] >= oracle.LEAST_FALL:
+        text = f"nothing was learnt: held-out loss {curve[0]:.4g} → {curve[-1]:.4g} nats"
+        raise CaseError("incorrect", text)
+    return curve, all(equal)
+
+
+def uncounted(session: Session, seat: Seat, trained: Trained) -> str | None:
+    """Say why the communicator does not know all bytes, or None when it does.
+
+    Raises:
+        CaseError: ``refused``: the kernel carried what neither the communicator nor the backend did.
+    """
+    if seat.library:
+        return "PyTorch's own modules move them; only the kernel's counters can tell"
+    carried = (trained.kernel_bytes or 0.0) + trained.around_bytes
+    rows = session.control.gather(
+        [[float(trained.backend_calls), trained.sent_bytes, trained.messages, carried]]
+    )
+    if any(rank[0][0] for rank in rows):
+        return "the backend's own collective moves them; only the kernel's counters can tell"
+    counted, messages, seen = (sum(rank[0][i] for rank in rows) for i in (1, 2, 3))
+    around = unaccounted(seen, counted, messages=2 * messages, fixed=HARNESS_BYTES)
+    if around is not None:
+        raise CaseError("refused", around)
+    return None
+
+
+def predicted(seat: Seat, case: Case, setting: Setting, metrics: dict[str, Any]) -> dict[str, float] | None:
+    """Return the technique's closed forms, averaged over steps; None where it has none.
+
+    Raises:
+        CaseError: The module has no ``cost`` function, or it gives something else than was counted.
+    """
+    function = getattr(sys.modules[type(seat.replica).__module__], "cost", None)
+    if function is None:
+        raise CaseError("refused", "the technique's module defines no cost(task, **options)")
+    with seat.watch():
+        found = function(replace(seat.replica.task, router=setting.router), **case.options)
+    if found is None:
+        return None
+    if not isinstance(found, Cost):
+        raise CaseError("refused", f"cost(task, **options) gave {type(found).__name__}, not a Cost or None")
+    predicted = {
+        "wire_bytes": found.sent_bytes / setting.steps,
+        "peak_bytes": float(found.peak_bytes),
+        "messages": found.messages / setting.steps,
+    }
+    off = off_formula({name: m["samples"][0] for name, m in metrics.items()}, predicted)
+    if off is not None:
+        raise CaseError("incorrect", off)
+    return predicted
