@@ -19,8 +19,10 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
     """Return the points of an operation: a small model, rounds that do not divide the run, all proofs.
 
     They are the same whether ``brief`` or not. What is exact needs no long run to show that it learns; pipelines need
-    as many layers as there are stages. Ranks that share sequences have each kind of attention, with as many heads of
-    keys as of queries and with half as many; a technique of one kind is unsupported at the other's.
+    as many layers as there are stages, and a rate at which eight layers learn evenly: at 0.01 how a processor rounds
+    decides whether 30 steps take away 0.2 % or 4 % of the loss. Ranks that share sequences have each kind of
+    attention, with as many heads of keys as of queries and with half as many; a technique of one kind is unsupported
+    at the other's.
     """
     if operation == PIPELINE_PARALLEL:
         return [
@@ -33,7 +35,7 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
                 "window": 15,
                 "evaluations": 2,
                 "eval_batch": 64,
-                "learning_rate": 0.01,
+                "learning_rate": 0.003,
                 "warmup_steps": 4,
                 "proof": "all",
             }
