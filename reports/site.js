@@ -18,7 +18,7 @@
     return Number(m[1]) * scale;
   };
 
-  // Numbers before texts, absent ones last in either direction.
+  // Numbers before texts before absent ones, whatever the direction.
   const order = (a, b, down) => {
     const [x, y] = [numberOf(a), numberOf(b)];
     const [none, other] = [a === "" || a === "–", b === "" || b === "–"];

@@ -110,10 +110,7 @@ def csv_text(rows: Sequence[Row]) -> str:
 
 def json_text(rows: Sequence[Row], **facts: Any) -> str:
     """Return facts and rows as one JSON document."""
-    return (
-        json.dumps({**facts, "rows": list(rows)}, indent=1, sort_keys=True, allow_nan=False, default=str)
-        + "\n"
-    )
+    return json.dumps({**facts, "rows": list(rows)}, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
 def file_grid(found: Sequence[tuple[str, str, Mapping[str, str], int]]) -> Grid:

@@ -24,7 +24,7 @@ def coverage_grid(boards: Sequence[Board], suites: Sequence[Mapping[str, Any]]) 
     here = {(b.suite, b.runner, b.host_class, b.image_class or ""): b for b in boards}
     families: dict[str, dict[str, None]] = {}
     for name, family in sorted(
-        {*((b.suite, b.family) for b in boards), *((s["suite"], _family(s)) for s in suites)}
+        {*((b.suite, b.family) for b in boards), *((s["suite"], s["family"]) for s in suites)}
     ):
         families.setdefault(family, {})[name] = None
     groups = []
@@ -38,10 +38,6 @@ def coverage_grid(boards: Sequence[Board], suites: Sequence[Mapping[str, Any]]) 
     heads = [", ".join(part for part in place if part) for place in places]
     headers = tuple(Cell(text=text, kind="text") for text in ("family", "suite", *heads))
     return Grid(title="points measured, by suite and place", headers=headers, groups=tuple(groups))
-
-
-def _family(suite: Mapping[str, Any]) -> str:
-    return str(suite.get("family") or str(suite["suite"]).partition("/")[0])
 
 
 def _cell(board: Board | None) -> Cell:

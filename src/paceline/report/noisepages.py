@@ -10,7 +10,7 @@ from paceline.compare import Comparison, Point
 from paceline.report.boardpages import point_name
 from paceline.report.boards import Board
 from paceline.report.html import Cell, Grid, body_cell, rows_grid
-from paceline.report.tables import ABSENT, format_verdict, primary_metric, varying_params
+from paceline.report.tables import ABSENT, format_counts, format_verdict, primary_metric, varying_params
 from paceline.units import format_quantity
 from paceline.verdict import minimum_detectable
 
@@ -33,7 +33,7 @@ def series_grid(board: Board, comparisons: Sequence[Comparison], root: str) -> G
                 str(c.effect.num_launches),
                 _size(c.effect.spread, c),
                 _size(minimum_detectable(c.effect, c.kind), c),
-                _size(_margin(c), c),
+                _size(c.margin or None, c),
                 body_cell("verdict", format_verdict(c.verdict.name, c.unit), "text"),
             ]
         )
@@ -45,18 +45,10 @@ def _href(board: Board, point: Point, root: str) -> str:
     return f"{root}cases/{board.point_slug(point)}.html"
 
 
-def _margin(c: Comparison) -> float | None:
-    return c.margin or None
-
-
 def _size(value: float | None, c: Comparison) -> str:
     if value is None:
         return ABSENT
     return f"{value:.2%}" if c.kind == "ratio" else format_quantity(value, c.unit)
-
-
-def _listed(names: Counter[str]) -> str:
-    return ", ".join(f"{n} {name}" for name, n in sorted(names.items())) or ABSENT
 
 
 def summary_grid(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
@@ -79,7 +71,7 @@ def summary_grid(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
                 primary_metric(board.points),
                 str(len(own)),
                 *ends,
-                Cell(text=_listed(names), kind="text"),
+                Cell(text=format_counts(sorted(names.items())), kind="text"),
             ]
         )
     headers = (

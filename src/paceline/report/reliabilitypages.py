@@ -10,7 +10,7 @@ from paceline.record import Run
 from paceline.report.boards import OFF_BOARD_REASONS
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.runpages import run_slug
-from paceline.report.tables import ABSENT
+from paceline.report.tables import ABSENT, format_counts
 from paceline.stats import wilson
 from paceline.store import RunRecord
 
@@ -84,14 +84,10 @@ def _counts(counts: Counter[str]) -> list[Cell | str]:
     if tried:
         low, high = wilson(ok, tried)
         share = f"{ok / tried:.1%} [{low:.1%}, {high:.1%}]"
-    lost, rest = _listed(counts, NOT_TRIED | {"ok"}), _listed(counts, set(counts) - NOT_TRIED)
+    ordered = [item for item in sorted(counts.items()) if item[0] != "ok"]
+    lost = format_counts(item for item in ordered if item[0] not in NOT_TRIED)
+    rest = format_counts(item for item in ordered if item[0] in NOT_TRIED)
     return [str(tried), str(ok), share, Cell(text=lost, kind="text"), Cell(text=rest, kind="text")]
-
-
-def _listed(counts: Counter[str], without: Iterable[str]) -> str:
-    left_out = set(without)
-    kept = sorted((status, n) for status, n in counts.items() if status not in left_out)
-    return ", ".join(f"{n} {status}" for status, n in kept) or ABSENT
 
 
 def reason_grid(found: Endings) -> Grid:

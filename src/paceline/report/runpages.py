@@ -13,7 +13,7 @@ from paceline.claims import ClaimResult, LedgerRow
 from paceline.record import STATUSES, Run
 from paceline.report.boards import slug
 from paceline.report.html import Cell, Grid, rows_grid, verdict_class
-from paceline.report.tables import ABSENT, format_effect, format_estimate, format_param
+from paceline.report.tables import ABSENT, format_counts, format_effect, format_estimate, format_param
 from paceline.store import RunRecord
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -115,7 +115,7 @@ def run_counts(record: RunRecord) -> Counter[str]:
 def counts_text(counts: Mapping[str, int]) -> str:
     """Write counts by status, ``ok`` first."""
     ordered = sorted(counts, key=lambda s: list(STATUSES).index(s))
-    return ", ".join(f"{counts[s]} {s}" for s in ordered) or "nothing measured"
+    return format_counts((s, counts[s]) for s in ordered) if ordered else "nothing measured"
 
 
 def run_list(records: Sequence[RunRecord]) -> Grid:

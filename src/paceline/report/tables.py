@@ -107,6 +107,11 @@ def format_param(name: str, value: Any) -> str:
     return ABSENT if value is None else str(value)
 
 
+def format_counts(counts: Iterable[tuple[str, int]]) -> str:
+    """Write names with their numbers, such as ``30 ok, 1 crashed``."""
+    return ", ".join(f"{number} {name}" for name, number in counts) or ABSENT
+
+
 def format_rank(interval: tuple[int, int] | None) -> str:
     """Write a rank interval: ``1`` or ``2-4``."""
     if interval is None:

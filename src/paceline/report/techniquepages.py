@@ -173,7 +173,7 @@ def facts(one: Portrait) -> list[tuple[str, str]]:
         for name, value in ((n, getattr(info.requires, n)) for n in type(info.requires).__dataclass_fields__)
         if value not in (None, False, (), 1)
     ]
-    rows = [
+    return [
         ("implements", ", ".join(info.implements)),
         ("options", ", ".join(f"{k} = {v}" for k, v in info.options.items()) or "none"),
         ("properties", ", ".join(f"{k}: {v}" for k, v in info.properties.items()) or "none"),
@@ -181,7 +181,6 @@ def facts(one: Portrait) -> list[tuple[str, str]]:
         ("module", source.module),
         ("sha256 of the file", source.sha256),
     ]
-    return rows
 
 
 def card(one: Portrait) -> str:
@@ -190,11 +189,8 @@ def card(one: Portrait) -> str:
 
 
 def source_text(one: Portrait) -> str:
-    """Return the file that implements a technique; empty when it cannot be read."""
-    try:
-        return one.source.path.read_text(encoding="utf-8") if one.source else ""
-    except OSError:
-        return ""
+    """Return the file that implements a technique; empty where only records know it."""
+    return one.source.path.read_text(encoding="utf-8") if one.source else ""
 
 
 def claims_of(one: Portrait, claims: Sequence[ClaimResult]) -> list[ClaimResult]:
