@@ -218,8 +218,7 @@ def _estimates(
         if cell is None:
             continue
         if kind.startswith("value"):
-            proportion = family.metric(name).proportion
-            found.append((point.params, estimate_value(cell.launches, proportion=proportion)))
+            found.append((point.params, estimate_value(cell.launches, scale=family.metric(name).scale)))
             continue
         other, paired = _other_side(point, everyone, measure, versus, family)
         if other is None:
@@ -241,7 +240,7 @@ def _pooled(
         for launch, drawn in (cell.samples if cell else {}).items():
             samples[index * 10_000 + launch] = drawn
             values[index * 10_000 + launch] = sum(drawn) / len(drawn)
-    return {}, estimate_value(Launches(values=values, samples=samples), proportion=True)
+    return {}, estimate_value(Launches(values=values, samples=samples), scale="proportion")
 
 
 def _other_side(

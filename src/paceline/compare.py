@@ -226,7 +226,7 @@ def compare_points(
     q_values = adjusted([d[4] for d in drafts])
     comparisons = []
     for (point, cell, base, limit, effect, kind), q_value in zip(drafts, q_values, strict=True):
-        proportion = load_family(point.family).metric(cell.metric).proportion
+        scale = load_family(point.family).metric(cell.metric).scale
         verdict = judge(
             effect,
             margin=limit,
@@ -241,8 +241,8 @@ def compare_points(
                 metric=cell.metric,
                 unit=cell.unit,
                 better=cell.better,
-                value=estimate_value(cell.launches, proportion=proportion),
-                baseline_value=estimate_value(base.launches, proportion=proportion),
+                value=estimate_value(cell.launches, scale=scale),
+                baseline_value=estimate_value(base.launches, scale=scale),
                 effect=effect,
                 kind=kind,
                 margin=limit,

@@ -112,6 +112,13 @@ class Metric:
     """Largest relative (or absolute, when compared by difference) change that nobody should care about."""
 
     @property
+    def scale(self) -> Literal["log", "linear", "proportion"]:
+        """On which values over launches are averaged: what is compared by difference adds up, the rest multiplies."""
+        if self.proportion:
+            return "proportion"
+        return "log" if self.compared_by == "ratio" else "linear"
+
+    @property
     def contract_id(self) -> str:
         """Digest over name, unit, statistic and contract."""
         text = json.dumps([self.name, self.unit, self.statistic, dict(self.contract)], sort_keys=True)

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
@@ -74,11 +74,17 @@ def launch_statistic(samples: Sequence[float], statistic: str) -> float:
     return float(functions[statistic](array))
 
 
-def estimate_value(side: Launches, *, proportion: bool = False) -> Estimate:
-    """Estimate a metric's value over launches, with an interval where there are at least two launches."""
+def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportion"] = "log") -> Estimate:
+    """Estimate a metric's value over launches, with an interval where there are at least two launches.
+
+    Args:
+        side: The launches.
+        scale: ``log`` for what is compared by ratio, as long as all values are positive; ``linear`` for what is
+            compared by difference; ``proportion`` counts samples of 0 and 1.
+    """
     values = np.array([side.values[k] for k in sorted(side.values)], dtype=np.float64)
     count = values.size
-    if proportion:
+    if scale == "proportion":
         return _proportion(side)
     centre = float(np.median(values)) if count else math.nan
     if count < 2:
@@ -87,7 +93,7 @@ def estimate_value(side: Launches, *, proportion: bool = False) -> Estimate:
         return Estimate(
             value=centre, low=centre, high=centre, method="constant", num_launches=count, spread=0.0
         )
-    if (values > 0).all():
+    if scale == "log" and (values > 0).all():
         low, high, spread = _t_interval(np.log(values))
         return Estimate(
             value=float(np.exp(np.log(values).mean())),

@@ -129,7 +129,7 @@ def test_wilson_is_that_of_scipy_and_stays_within_zero_and_one(
 
 
 def test_a_proportion_counts_the_samples_of_all_launches() -> None:
-    found = estimate_value(side([1.0, 0.5], [[1, 1, 1, 1], [1, 0, 1, 0]]), proportion=True)
+    found = estimate_value(side([1.0, 0.5], [[1, 1, 1, 1], [1, 0, 1, 0]]), scale="proportion")
     expected = scipy_stats.binomtest(6, 8).proportion_ci(method="wilson")
     assert found.value == 0.75
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
@@ -267,3 +267,12 @@ def test_a_drift_cancels_in_pairs() -> None:
     found = compare_ratio(side([1.05 * d * next(noise) for d in drift]), side(drift))
     assert found.low is not None
     assert 1.04 < found.low < 1.05 < (found.high or 0) < 1.06
+
+
+def test_values_that_are_compared_by_difference_are_averaged_by_adding() -> None:
+    accuracies = side([0.2, 0.4], [[0.2], [0.4]])
+    found = estimate_value(accuracies, scale="linear")
+    assert found.value == pytest.approx(0.3)
+    assert found.low is not None and found.high is not None
+    assert (found.low + found.high) / 2 == pytest.approx(0.3)
+    assert estimate_value(accuracies).value == pytest.approx(0.08**0.5)

@@ -140,8 +140,8 @@ def point_name(point: Point, keys: Sequence[str]) -> str:
 
 def estimate(point: Point, label: str, metric: str) -> Estimate:
     """Estimate a cell as the tables do."""
-    proportion = load_family(point.family).metric(metric).proportion
-    return estimate_value(point.cells[(label, metric)].launches, proportion=proportion)
+    scale = load_family(point.family).metric(metric).scale
+    return estimate_value(point.cells[(label, metric)].launches, scale=scale)
 
 
 def failure_grid(points: Sequence[Point], keys: Sequence[str], title: str = "without a number") -> Grid:

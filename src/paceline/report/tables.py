@@ -236,8 +236,8 @@ def _row(
 def _cell_text(point: Point, cell: Cell | None) -> str:
     if cell is None:
         return ABSENT
-    proportion = load_family(point.family).metric(cell.metric).proportion
-    return format_estimate(estimate_value(cell.launches, proportion=proportion), cell.unit)
+    scale = load_family(point.family).metric(cell.metric).scale
+    return format_estimate(estimate_value(cell.launches, scale=scale), cell.unit)
 
 
 def _notes(points: Sequence[Point]) -> list[str]:
