@@ -151,10 +151,15 @@ class CurveSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierSpec:
-    """Two metrics, both better when lower, whose trade-off a point's page draws; shown where both are above zero."""
+    """Two metrics whose trade-off a point's page draws.
+
+    ``across`` is better when lower; where ``up`` is better when higher, its axis is linear and the best stand above.
+    """
 
     across: str
     up: str
+    beneath: str | None = None
+    """Key of ``accounting`` with a list for each of the two metrics: a course that is known whole, drawn beneath."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

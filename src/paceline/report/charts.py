@@ -144,30 +144,46 @@ def frontier_chart(
     x_format: Format,
     y_format: Format,
     binary: bool = False,
+    rising: bool = False,
+    beneath: tuple[str, Sequence[tuple[float, float]]] = ("", ()),
 ) -> Markup:
-    """Draw techniques in a plane, both axes logarithmic, with their intervals and the stair of the best.
+    """Draw techniques in a plane, with their intervals and the stair of the best.
+
+    Axes are logarithmic; where what lies up is better when higher, its axis is linear.
 
     Args:
         dots: The techniques.
-        frontier: The best of them, (x, y), from left to right: x rises and y falls.
+        frontier: The best of them, (x, y), from left to right: x rises and y falls, or rises with ``rising``.
         title: Of the drawing.
         x_name: What lies across.
         y_name: What lies up.
         x_format: Gives the text of a tick across.
         y_format: Gives the text of a tick up.
         binary: Mark powers of two across, for sizes.
+        rising: What lies up is better when higher.
+        beneath: Name and (x, y) of a course that is drawn below the dots.
     """
-    xs = [v for d in dots for v in d.x if v is not None and v > 0]
-    ys = [v for d in dots for v in d.y if v is not None and v > 0]
+    name, course = beneath
+    xs = [v for d in dots for v in d.x if v is not None and v > 0] + [x for x, _ in course]
+    ys = [v for d in dots for v in d.y if v is not None and v > 0] + [y for _, y in course]
     right, bottom = WIDTH - 16.0, 330.0
     x_axis = Axis(low=min(xs) / 1.3, high=max(xs) * 1.3, begin=72, end=right, log=True, binary=binary)
-    y_axis = Axis(low=min(ys) / 1.1, high=max(ys) * 1.1, begin=bottom, end=34, log=True)
+    pad = 0.06 * (max(ys) - min(ys)) or 0.1 * max(ys)
+    low, high = (min(ys) - pad, max(ys) + pad) if rising else (min(ys) / 1.1, max(ys) * 1.1)
+    y_axis = Axis(low=low, high=high, begin=bottom, end=34, log=not rising)
     parts = [y_grid(y_axis, 72, right, y_format), x_marks(x_axis, x_axis.ticks(), bottom, x_format)]
     parts += [text(72, 16, y_name, "axis-name"), text(right, bottom + 40, x_name, "axis-name", "end")]
     if frontier:
         at = [(x_axis.at(x), y_axis.at(y)) for x, y in frontier]
         steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in at[1:])
-        parts.append(f'<path class="frontier" d="M{at[0][0]:.1f} 34V{at[0][1]:.1f}{steps}H{right:.1f}"/>')
+        worst = bottom if rising else 34
+        parts.append(
+            f'<path class="frontier" d="M{at[0][0]:.1f} {worst:.0f}V{at[0][1]:.1f}{steps}H{right:.1f}"/>'
+        )
+    if course:
+        drawn = [(x_axis.at(x), y_axis.at(y)) for x, y in course]
+        parts.append(f'<path class="line beneath" d="{_polyline(drawn)}"/>')
+        parts.append(text(drawn[-1][0], drawn[-1][1] + 16, name, "tick", "end"))
     for d in dots:
         x, y = x_axis.at(d.x[0]), y_axis.at(d.y[0])
         if d.x[1] and d.x[2]:

@@ -11,18 +11,23 @@ from paceline.report import charts
 from paceline.report.boardpages import Chart, estimate
 from paceline.report.html import Grid, rows_grid
 from paceline.report.tables import format_estimate
+from paceline.stats import median
 from paceline.units import format_quantity
 
 MIN_DOTS = 2
 
 
-def frontier(values: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the pairs that no other pair beats in both values, lower being better, from left to right."""
+def frontier(values: Iterable[tuple[float, float]], *, rising: bool = False) -> list[tuple[float, float]]:
+    """Return the pairs that no other pair beats in both values, from left to right.
+
+    Lower is better; with ``rising`` higher is, of the second value.
+    """
+    sign = -1 if rising else 1
     found: list[tuple[float, float]] = []
-    for x, y in sorted(set(values)):
+    for x, y in sorted((x, sign * y) for x, y in set(values)):
         if not found or y < found[-1][1]:
             found.append((x, y))
-    return found
+    return [(x, sign * y) for x, y in found]
 
 
 def frontier_charts(point: Point, names: Sequence[str]) -> list[Chart]:
@@ -43,7 +48,8 @@ def frontier_charts(point: Point, names: Sequence[str]) -> list[Chart]:
         ]
         if len(dots) < MIN_DOTS:
             continue
-        best = [pair for pair in frontier(placed.values()) if min(pair) > 0]
+        rising = _rising(point, spec)
+        best = [pair for pair in frontier(placed.values(), rising=rising) if min(pair) > 0]
         units = [_unit(point, spec.across), _unit(point, spec.up)]
         graphic = charts.frontier_chart(
             dots,
@@ -54,8 +60,12 @@ def frontier_charts(point: Point, names: Sequence[str]) -> list[Chart]:
             x_format=partial(_text, units[0]),
             y_format=partial(_text, units[1]),
             binary=units[0] == "B",
+            rising=rising,
+            beneath=(spec.beneath or "", _course(point, spec)),
         )
-        found.append(Chart(title=f"{spec.up} against {spec.across}", graphic=graphic))
+        better = "higher" if rising else "lower"
+        title = f"{spec.up} against {spec.across}: {better} and further left is better"
+        found.append(Chart(title=title, graphic=graphic))
     return found
 
 
@@ -66,7 +76,7 @@ def frontier_grid(point: Point) -> Grid:
         placed = _placed(point, spec)
         if sum(min(pair) > 0 for pair in placed.values()) < MIN_DOTS:
             continue
-        best = set(frontier(placed.values()))
+        best = set(frontier(placed.values(), rising=_rising(point, spec)))
         for label in sorted(placed, key=lambda name: placed[name]):
             x, y = (
                 format_estimate(estimate(point, label, name), _unit(point, name))
@@ -108,6 +118,24 @@ def _placed(point: Point, spec: FrontierSpec) -> dict[str, tuple[float, float]]:
         for label in point.labels
         if all((label, name) in point.cells and _value(point, label, name) >= 0 for name in names)
     }
+
+
+def _rising(point: Point, spec: FrontierSpec) -> bool:
+    return load_family(point.family).metric(spec.up).better == "higher"
+
+
+def _course(point: Point, spec: FrontierSpec) -> list[tuple[float, float]]:
+    """Return the course beneath, each of its places the median over launches."""
+    if spec.beneath is None:
+        return []
+    found = [
+        course
+        for cell in point.cells.values()
+        for m in cell.measurements
+        if (course := (m.accounting or {}).get(spec.beneath))
+    ]
+    columns = [list(zip(*(c[name] for c in found), strict=False)) for name in (spec.across, spec.up)]
+    return [(median(xs), median(ys)) for xs, ys in zip(*columns, strict=True)]
 
 
 def _parts(point: Point, label: str, spec: SplitSpec) -> tuple[float, ...]:
