@@ -5,13 +5,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SUITES ?= collectives kernels training
+SUITES ?= collectives kernels training reasoning
 TIER ?= quick
 RUNNER ?= local-cpu
 RUN ?= latest
 TESTS ?= tests
 
-.PHONY: setup bench test check format docs smoke nightly site gate calibrate clean
+.PHONY: setup bench test check format docs reasoner smoke nightly site gate calibrate clean
 
 setup: $(READY)
 
@@ -38,6 +38,10 @@ check: setup
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+reasoner: setup
+	$(BIN)/python -m paceline.families.reasoning.reasoner train weak
+	$(BIN)/python -m paceline.families.reasoning.reasoner train strong
 
 docs: setup
 	$(BIN)/python -m paceline.cli.reference docs

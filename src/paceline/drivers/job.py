@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ def build_job(folder: Path, plan: Plan, suites: Iterable[Suite], facts: Mapping[
 
 def _write_job(folder: Path, plan: Plan, suites: Iterable[Suite], facts: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True)
-    _copy_engine(folder / "engine" / "paceline")
+    _copy_engine(folder / "engine" / "paceline", {block["family"] for block in plan.blocks})
     copied = _copy_techniques(folder, plan, suites)
     (folder / "plan.json").write_text(plan.text)
     (folder / "job.json").write_text(json.dumps({**facts, "files": copied}, indent=1, sort_keys=True))
@@ -83,11 +83,15 @@ def _write_job(folder: Path, plan: Plan, suites: Iterable[Suite], facts: Mapping
     script.chmod(0o755)
 
 
-def _copy_engine(target: Path) -> None:
+def _copy_engine(target: Path, families: Set[str]) -> None:
+    """Copy the worker's half; what is no code, such as weights, only of the families in use."""
     package = Path(__file__).resolve().parents[1]
     target.mkdir(parents=True)
     inside = [p for name in ENGINE_FOLDERS for p in sorted((package / name).rglob("*")) if p.is_file()]
     for path in [*(package / name for name in ENGINE_FILES), *inside]:
+        inside_family = path.is_relative_to(package / "families") and path.suffix != ".py"
+        if inside_family and path.relative_to(package / "families").parts[0] not in families:
+            continue
         if "__pycache__" not in path.parts and path.suffix != ".pyc":
             copy = target / path.relative_to(package)
             copy.parent.mkdir(parents=True, exist_ok=True)

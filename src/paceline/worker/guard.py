@@ -66,6 +66,7 @@ ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families", "paceline.base
 HARNESS_MODULES = frozenset(
     {
         "accounting",
+        "archive",
         "arm",
         "beside",
         "bare_script",
@@ -87,10 +88,13 @@ HARNESS_MODULES = frozenset(
         "owners",
         "passes",
         "point",
+        "pool",
         "pretraining",
         "probe",
+        "problems",
         "profiling",
         "reading",
+        "reasoner",
         "replay",
         "sealed",
         "seat",

@@ -1,0 +1,269 @@
+"""Every token that a model ever decoded, so that a rule can be tried again on the same traces.
+
+A trace is named by what decides its tokens: those it began after, and its draw. ``Recording`` writes down what a model
+decodes; ``Replay`` is a model that answers from what was written down, and asks a real one only for what is missing,
+such as a probe at a place where no rule has stopped before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from paceline.families.reasoning.language import Draw, LanguageModel, Piece
+
+Name = tuple[tuple[int, ...], tuple[int, ...], float]
+"""Tokens before the first decoded one, key and temperature of the draw."""
+
+
+@dataclass(slots=True)
+class Line:
+    """What is known of one trace's decoded tokens."""
+
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    entropies: list[float] = field(default_factory=list)
+    ended: bool = False
+
+    def end(self, begin: int, upto: int, stop: Collection[int]) -> int | None:
+        """Return where a piece ends that begins at a token; None when that has not been written down."""
+        for place in range(begin, min(upto, len(self.tokens))):
+            if self.tokens[place] in stop:
+                return place + 1
+        if len(self.tokens) >= upto:
+            return upto
+        return len(self.tokens) if self.ended else None
+
+
+class MissingTraceError(LookupError):
+    """A trace that was never recorded is needed, and there is no model to decode it."""
+
+
+class Archive:
+    """All recorded traces of one model."""
+
+    def __init__(self, identity: str) -> None:
+        self.identity = identity
+        self._lines: dict[Name, Line] = {}
+
+    def line(self, name: Name) -> Line:
+        """Return a trace's line, an empty one when it is new."""
+        return self._lines.setdefault(name, Line())
+
+    def known(self, name: Name) -> Line:
+        """Return a trace's line without making a new one."""
+        return self._lines.get(name, Line())
+
+    @property
+    def num_tokens(self) -> int:
+        """Decoded tokens of all traces."""
+        return sum(len(line.tokens) for line in self._lines.values())
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all traces' names and tokens, in order of their names."""
+        found = hashlib.sha256()
+        for name in sorted(self._lines):
+            line = self._lines[name]
+            found.update(repr((name, line.tokens, line.ended)).encode())
+        return found.hexdigest()
+
+    def add(self, name: Name, at: int, piece: Piece) -> None:
+        """Write a piece down that begins after ``at`` decoded tokens.
+
+        Raises:
+            ValueError: Another token was written down there before: the same draw has given other tokens.
+        """
+        line = self.line(name)
+        for i, token in enumerate(piece.tokens):
+            if at + i < len(line.tokens):
+                if line.tokens[at + i] != token:
+                    raise ValueError(
+                        f"token {at + i} of draw {name[1]} was {line.tokens[at + i]}, now {token}"
+                    )
+                continue
+            line.tokens.append(token)
+            line.logprobs.append(piece.logprobs[i])
+            line.entropies.append(piece.entropies[i])
+        line.ended = line.ended or piece.ended
+
+
+class Recording:
+    """A model whose traces are written down."""
+
+    def __init__(self, model: LanguageModel, archive: Archive) -> None:
+        if archive.identity != model.identity:
+            raise ValueError(f"the archive holds traces of {archive.identity}, and not of {model.identity}")
+        self._model, self._archive = model, archive
+        self._open: dict[int, tuple[Name, list[int]]] = {}
+
+    @property
+    def identity(self) -> str:
+        """Return the model's."""
+        return self._model.identity
+
+    @property
+    def context(self) -> int:
+        """Return the model's."""
+        return self._model.context
+
+    def begin(self, prompt: Sequence[int], draw: Draw) -> int:
+        """Open a trace."""
+        handle = self._model.begin(prompt, draw)
+        self._open[handle] = ((tuple(prompt), draw.key, draw.temperature), [])
+        return handle
+
+    def fork(self, trace: int, forced: Sequence[int], draw: Draw) -> int:
+        """Open a copy of a trace that goes on otherwise."""
+        handle = self._model.fork(trace, forced, draw)
+        (before, _, _), tokens = self._open[trace]
+        self._open[handle] = (((*before, *tokens, *forced), draw.key, draw.temperature), [])
+        return handle
+
+    def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:
+        """Ask the model to go on."""
+        self._model.advance(trace, tokens, stop)
+
+    def poll(self) -> list[Piece]:
+        """Let the model decode, and write down what is complete."""
+        pieces = self._model.poll()
+        for piece in pieces:
+            name, tokens = self._open[piece.trace]
+            self._archive.add(name, len(tokens), piece)
+            tokens.extend(piece.tokens)
+        return pieces
+
+    def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
+        """Score with the model; scores are not recorded."""
+        return self._model.score(prompt, continuation)
+
+    def drop(self, trace: int) -> None:
+        """Forget a trace; what was written down stays."""
+        self._model.drop(trace)
+        del self._open[trace]
+
+
+@dataclass(slots=True)
+class _Open:
+    name: Name
+    at: int = 0
+
+
+class Replay:
+    """A model that answers from an archive.
+
+    Args:
+        archive: The recorded traces.
+        live: Decodes what is missing, from the trace's first token on, and records it; None refuses.
+    """
+
+    def __init__(self, archive: Archive, live: LanguageModel | None = None, *, context: int) -> None:
+        self.archive = archive
+        self._live = None if live is None else Recording(live, archive)
+        self._context = context
+        self._open: dict[int, _Open] = {}
+        self._wanted: dict[int, tuple[int, Collection[int]]] = {}
+        """Tokens up to which, and after which, each trace under way goes on."""
+        self._next = 0
+        self.num_decoded = 0
+        """Tokens that the live model had to decode."""
+
+    @property
+    def identity(self) -> str:
+        """Return the name of the model that the traces are of."""
+        return self.archive.identity
+
+    @property
+    def context(self) -> int:
+        """Return the longest trace."""
+        return self._context
+
+    def begin(self, prompt: Sequence[int], draw: Draw) -> int:
+        """Open a recorded trace at its beginning."""
+        return self._new((tuple(prompt), draw.key, draw.temperature))
+
+    def fork(self, trace: int, forced: Sequence[int], draw: Draw) -> int:
+        """Open the trace that a copy of another one became."""
+        parent = self._open[trace]
+        told = self.archive.known(parent.name).tokens[: parent.at]
+        return self._new(((*parent.name[0], *told, *forced), draw.key, draw.temperature))
+
+    def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:
+        """Ask for tokens; ``poll`` has them.
+
+        Raises:
+            ValueError: The trace has ended or is under way.
+        """
+        at = self._open[trace]
+        line = self.archive.known(at.name)
+        if trace in self._wanted or (line.ended and at.at >= len(line.tokens)):
+            raise ValueError(f"trace {trace} has ended or is under way")
+        self._wanted[trace] = (at.at + tokens, stop)
+
+    def poll(self) -> list[Piece]:
+        """Return everything that was asked for.
+
+        Raises:
+            MissingTraceError: Something was never recorded, and there is no model to decode it.
+        """
+        self._decode_missing()
+        pieces = []
+        for handle, (upto, stop) in self._wanted.items():
+            at = self._open[handle]
+            line = self.archive.known(at.name)
+            end = line.end(at.at, upto, stop)
+            assert end is not None
+            span = slice(at.at, end)
+            pieces.append(
+                Piece(
+                    trace=handle,
+                    tokens=tuple(line.tokens[span]),
+                    logprobs=tuple(line.logprobs[span]),
+                    entropies=tuple(line.entropies[span]),
+                    ended=line.ended and end == len(line.tokens),
+                )
+            )
+            at.at = end
+        self._wanted.clear()
+        return pieces
+
+    def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
+        """Score with the live model.
+
+        Raises:
+            MissingTraceError: There is none.
+        """
+        if self._live is None:
+            raise MissingTraceError("scores are not recorded")
+        return self._live.score(prompt, continuation)
+
+    def drop(self, trace: int) -> None:
+        """Close a trace."""
+        self._wanted.pop(trace, None)
+        del self._open[trace]
+
+    def _new(self, name: Name) -> int:
+        self._next += 1
+        self._open[self._next] = _Open(name)
+        return self._next
+
+    def _decode_missing(self) -> None:
+        missing = {
+            self._open[h].name: upto
+            for h, (upto, stop) in self._wanted.items()
+            if self.archive.known(self._open[h].name).end(self._open[h].at, upto, stop) is None
+        }
+        if not missing:
+            return
+        if self._live is None:
+            raise MissingTraceError(f"{len(missing)} traces were not recorded far enough")
+        under_way = set()
+        for (before, key, temperature), upto in missing.items():
+            handle = self._live.begin(before, Draw(key=key, temperature=temperature))
+            self._live.advance(handle, upto)
+            under_way.add(handle)
+        while under_way:
+            for piece in self._live.poll():
+                self.num_decoded += len(piece.tokens)
+                under_way.discard(piece.trace)
+                self._live.drop(piece.trace)

@@ -1,0 +1,217 @@
+"""Measures one block of the reasoning family: the launch's own traces, then each technique online, then replays.
+
+Every launch draws other questions and other traces, so that launches are independent replicates; within a launch all
+techniques answer the same questions with the same traces.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from typing import Any
+
+from paceline.families.reasoning import judging
+from paceline.families.reasoning.archive import Archive, Recording
+from paceline.families.reasoning.executor import PlanError
+from paceline.families.reasoning.pool import Pool, Setting, draw_pool
+from paceline.families.reasoning.problems import (
+    END,
+    MAX_PROBE_TOKENS,
+    PROBE,
+    SEGMENT_END,
+    branches,
+    decode,
+    draw,
+    encode,
+    extract,
+)
+from paceline.families.reasoning.reasoner import load
+from paceline.families.reasoning.requests import Finished, Method, Question, Task
+from paceline.families.reasoning.sealed import SEALED
+from paceline.families.reasoning.spec import levels_of
+from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
+from paceline.worker.telemetry import Watch
+
+__all__ = ["SEALED", "run_block"]
+
+_clock = time.perf_counter
+
+NUM_EXAMPLES = 4
+"""Questions whose traces a record keeps, of the first launch."""
+
+ORACLE = (
+    "answers seen in traces; the launch's own traces, token for token; the same again on what was recorded"
+)
+
+
+def run_block(session: Session, block: Block) -> None:
+    """Measure all techniques of a block and emit one ``result`` event for each."""
+    session.begin(block, "-", "traces")
+    setting = make_setting(session, block)
+    pool = draw_pool(setting)
+    order = list(block.cases)
+    random.Random(session.draw_seed("order", block.block)).shuffle(order)
+    for position, case in enumerate(order):
+        try:
+            result = _answer(session, block, case, setting, pool)
+            result["accounting"]["position"] = position
+            session.emit_result(block, case, result)
+        except CaseError as error:
+            session.emit_failure(block, case, error)
+        gc.collect()
+
+
+def make_setting(session: Session, block: Block) -> Setting:
+    """Return what the techniques of a block share: model, questions, seeds."""
+    params = block.params
+    name = str(params["model"])
+    models = session.facts.setdefault("reasoners", {})
+    if name not in models:
+        models[name] = load(name)
+    model = models[name]
+    problems = draw(
+        session.draw_seed("problems", block.block),
+        int(params["questions"]),
+        levels=levels_of(str(params["levels"])),
+    )
+    task = Task(
+        samples=int(params["samples"]), temperature=float(params["temperature"]), context=model.context
+    )
+    questions = (
+        Question(
+            key=p.key,
+            samples=task.samples,
+            parts=tuple(encode(f"T{i + 1}") for i in range(len(branches(p.prompt)))),
+            part_end=(SEGMENT_END,),
+            probe=PROBE,
+            probe_tokens=MAX_PROBE_TOKENS,
+        )
+        for p in problems
+    )
+    return Setting(
+        model=model,
+        task=task,
+        problems=tuple(problems),
+        questions=tuple(questions),
+        seed=session.draw_seed("traces", block.block),
+        width=int(params["width"]),
+        num_orders=int(params["orders"]),
+    )
+
+
+def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: Pool) -> dict[str, Any]:
+    """Let one technique answer all questions, and judge it.
+
+    Raises:
+        CaseError: It was refused, wrong, or broke its contract.
+    """
+    loaded = session.loaded(case)
+    archive = Archive(setting.model.identity)
+    executor = setting.executor(Recording(setting.model, archive))
+    session.begin(block, case.label, "answer")
+    watch = Watch(session.device.telemetry)
+    watch.sample()
+    try:
+        with session.guard.watch():
+            method: Method = loaded.factory(setting.task, **case.options)
+            began = _clock()
+            finished = executor.run(setting.questions, method)
+            seconds = _clock() - began
+        watch.sample()
+        session.begin(block, case.label, "replay")
+        compared = judging.check_traces(setting, pool, finished, archive)
+        with session.guard.watch():
+            judging.check_replay(setting, method, finished, archive)
+            reordered = judging.reorder(setting, pool, method)
+    except PlanError as error:
+        raise CaseError("refused", str(error)) from error
+    except ContractBreachError as error:
+        raise CaseError("refused", str(error)) from error
+    kept = {"examples": _examples(setting, finished)} if session.launch == 0 else {}
+    metrics, absent = _metrics(setting, pool, finished, seconds, reordered)
+    return {
+        "status": "ok",
+        "metrics": metrics,
+        "absent": absent,
+        "ceilings": {"pass_at_all": pool.pass_at_all, "vote_of_all": pool.curve[-1][1]},
+        "correctness": {
+            "passed": True,
+            "oracle": ORACLE,
+            "gate_checks": compared + len(finished),
+            "model": setting.model.identity,
+            "input_seed": setting.seed,
+            "traces_sha256": archive.digest(),
+        },
+        "accounting": _accounting(setting, pool, finished, reordered) | kept,
+        "telemetry": watch.facts(),
+    }
+
+
+def _metrics(
+    setting: Setting, pool: Pool, finished: list[Finished], seconds: float, reordered: judging.Reordered
+) -> tuple[dict[str, Any], dict[str, str]]:
+    ledgers = [f.ledger for f in finished]
+    samples: dict[str, list[float]] = {
+        "accuracy": setting.right(finished),
+        "tokens": [float(x.total) for x in ledgers],
+        "critical_tokens": [float(x.critical) for x in ledgers],
+        "probe_tokens": [float(x.probed) for x in ledgers],
+        "cache_tokens": [float(x.peak_cache) for x in ledgers],
+        "traces": [float(x.traces) for x in ledgers],
+        "question_s": [seconds / len(finished)],
+        "unanswered": [float(f.answer is None) for f in finished],
+        "accuracy_reordered": list(reordered.right),
+        "tokens_reordered": list(reordered.spent),
+    }
+    figures, absent = judging.against_votes(pool, reordered)
+    samples |= {name: [value] for name, value in figures.items()}
+    return {name: {"samples": values} for name, values in samples.items()}, absent
+
+
+def _accounting(
+    setting: Setting, pool: Pool, finished: list[Finished], reordered: judging.Reordered
+) -> dict[str, Any]:
+    """Return counts, and the technique's place beside the curve of the plain vote."""
+    right: dict[int, list[float]] = {}
+    for problem, value in zip(setting.problems, setting.right(finished), strict=True):
+        right.setdefault(problem.level, []).append(value)
+    return {
+        "requested": len(finished),
+        "ok": len(finished),
+        "failed": 0,
+        "dropped": 0,
+        "dropped_traces": sum(f.ledger.dropped for f in finished),
+        "rounds": sum(f.ledger.rounds for f in finished),
+        "forced_tokens": sum(f.ledger.forced for f in finished),
+        "decoded_for_replays": reordered.decoded,
+        "votes": {
+            "tokens_reordered": [tokens for tokens, _ in pool.curve],
+            "accuracy_reordered": [accuracy for _, accuracy in pool.curve],
+        },
+        "right_by_level": {str(level): [int(sum(v)), len(v)] for level, v in sorted(right.items())},
+    }
+
+
+def _examples(setting: Setting, finished: list[Finished]) -> list[dict[str, Any]]:
+    """Return some questions, by their places in the order of levels and by nothing else, with all their traces."""
+    by_key = {f.key: f for f in finished}
+    ordered = sorted(setting.problems, key=lambda problem: problem.level)
+    step = max(len(ordered) // NUM_EXAMPLES, 1)
+    return [
+        {
+            "question": decode(problem.prompt),
+            "level": problem.level,
+            "answer": problem.answer,
+            "given": by_key[problem.key].answer,
+            "traces": [[_ending(t), decode(t)] for _, t in sorted(by_key[problem.key].traces.items())],
+        }
+        for problem in ordered[step - 1 :: step][:NUM_EXAMPLES]
+    ]
+
+
+def _ending(tokens: tuple[int, ...]) -> str:
+    if not tokens or tokens[-1] != END:
+        return "given up"
+    answer = extract(tokens)
+    return "no answer" if answer is None else f"answers {answer}"

@@ -1,0 +1,85 @@
+"""Exact expectations over which of a question's recorded samples a method would have drawn.
+
+Nothing here draws at random: what a vote over k of n samples gives is counted over all k-subsets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+
+def pass_at_k(num_samples: int, num_right: int, k: int) -> float:
+    """Return the probability that at least one of k samples out of n is right, all k-subsets being equally likely.
+
+    Chen et al., 2021, "Evaluating Large Language Models Trained on Code", equation 1.
+
+    Raises:
+        ValueError: k is not between 1 and n, or there are more right ones than samples.
+    """
+    if not 1 <= k <= num_samples or not 0 <= num_right <= num_samples:
+        raise ValueError(f"pass@{k} of {num_samples} samples, {num_right} right")
+    return 1.0 - math.comb(num_samples - num_right, k) / math.comb(num_samples, k)
+
+
+def consensus(answers: Sequence[str | None], truth: str) -> list[float]:
+    """Return cons@k for k = 1 … n: the probability that the vote of a random k-subset names the truth.
+
+    The most frequent answer wins; equals share the win; answers that could not be read (None) take part in the draw and
+    do not vote. For each number of votes t of the truth, the subsets in which no other answer has more than t are
+    counted by a product of polynomials: one in the size of the subset, and one in the number of answers that tie.
+    """
+    n = len(answers)
+    counts = Counter(a for a in answers if a is not None)
+    right = counts.pop(truth, 0)
+    silent = n - right - sum(counts.values())
+    won = np.zeros(n + 1)
+    for votes in range(1, right + 1):
+        ways = np.zeros((n + 1, 1))
+        ways[votes] = math.comb(right, votes)
+        ways = _times(ways, [math.comb(silent, i) for i in range(silent + 1)])
+        for other in counts.values():
+            below = [math.comb(other, i) for i in range(min(other, votes - 1) + 1)]
+            tied = math.comb(other, votes) if other >= votes else 0
+            ways = _times(ways, below, tied, votes)
+        won += (ways / np.arange(1, ways.shape[1] + 1)).sum(axis=1)
+    return [float(won[k]) / math.comb(n, k) for k in range(1, n + 1)]
+
+
+def _times(ways: np.ndarray, below: Sequence[int], tied: int = 0, votes: int = 0) -> np.ndarray:
+    """Multiply the numbers of subsets, by size and number of ties, by what one more answer may contribute."""
+    size, ties = ways.shape
+    found = np.zeros((size, ties + (tied > 0)))
+    for votes_of_other, number in enumerate(below):
+        found[votes_of_other:, :ties] += number * ways[: size - votes_of_other]
+    if tied and votes < size:
+        found[votes:, 1:] += tied * ways[: size - votes]
+    return found
+
+
+def at_equal_tokens(curve: Sequence[tuple[float, float]], tokens: float) -> float | None:
+    """Return the accuracy of a curve of (tokens, accuracy) at a number of tokens; None outside of the curve."""
+    return _interpolate([t for t, _ in curve], [a for _, a in curve], tokens)
+
+
+def at_equal_accuracy(curve: Sequence[tuple[float, float]], accuracy: float) -> float | None:
+    """Return the fewest tokens at which a curve of (tokens, accuracy) reaches an accuracy; None where it never does.
+
+    Below its first point the curve is not known: an accuracy that one sample exceeds costs one sample.
+    """
+    if accuracy <= curve[0][1]:
+        return curve[0][0]
+    for (t0, a0), (t1, a1) in pairwise(curve):
+        if a1 >= accuracy:
+            return t0 + (t1 - t0) * (accuracy - a0) / (a1 - a0)
+    return None
+
+
+def _interpolate(xs: Sequence[float], ys: Sequence[float], x: float) -> float | None:
+    if not xs[0] <= x <= xs[-1]:
+        return None
+    return float(np.interp(x, xs, ys))

@@ -1,0 +1,73 @@
+"""What every language model offers to the family: traces that are begun, forked, advanced in one batch and dropped.
+
+Techniques never hold a model. They yield requests (``requests.py``); the executor turns these into calls of this
+contract, counts every token that a model decodes, and lets the model batch whatever is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """What decides a trace's tokens beside its prompt: equal draws give equal tokens, whatever shares their batch."""
+
+    key: tuple[int, ...]
+    """Integers that name the stream of random numbers; its t-th number decides the t-th decoded token."""
+    temperature: float
+    """Of sampling; 0 takes the likeliest token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """What a model decoded for one trace since it was asked to go on."""
+
+    trace: int
+    tokens: tuple[int, ...]
+    """Decoded tokens, with the end of sequence where it came."""
+    logprobs: tuple[float, ...]
+    """Natural logarithm of each token's probability at temperature 1."""
+    entropies: tuple[float, ...]
+    """Entropy in nats of the distribution at temperature 1 that each token was drawn from."""
+    ended: bool
+    """Whether the trace has ended, by an end of sequence or at the model's longest context."""
+
+
+class LanguageModel(Protocol):
+    """A model that decodes many traces at once."""
+
+    @property
+    def identity(self) -> str:
+        """Name and digest of the weights: what recorded traces belong to."""
+
+    @property
+    def context(self) -> int:
+        """Most tokens of a trace, its prompt included."""
+
+    def begin(self, prompt: Sequence[int], draw: Draw) -> int:
+        """Open a trace after a prompt and return its handle; nothing is decoded yet."""
+
+    def fork(self, trace: int, forced: Sequence[int], draw: Draw) -> int:
+        """Open a trace that continues another one's present tokens by forced ones; the other one is left as it is.
+
+        The trace must not be under way.
+        """
+
+    def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:
+        """Ask for up to this many tokens more, or up to one of the stopping ones; ``poll`` tells when they are there.
+
+        Raises:
+            ValueError: The trace has ended, or is under way.
+        """
+
+    def poll(self) -> list[Piece]:
+        """Decode at least one token of every trace under way; return what was asked for and is complete."""
+
+    def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
+        """Return the log-probability of each token of a continuation, at temperature 1."""
+
+    def drop(self, trace: int) -> None:
+        """Forget a trace and its cache; when it is under way, decoding stops."""

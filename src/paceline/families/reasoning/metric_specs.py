@@ -1,0 +1,127 @@
+"""Metrics of the reasoning family and their contracts, free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from paceline.family import Metric
+
+_TOKENS = {
+    "counted": "tokens that the model decoded, by the executor that asks for them; forced tokens are not decoded",
+    "value": "mean over the questions of a launch",
+}
+_ACCURACY = {
+    "graded": "the technique's answer equals the problem's, which techniques do not see; no answer is wrong",
+    "sample": "1 or 0 for each question of a launch; every launch draws other questions",
+}
+_ORDERS = {
+    "replay": "the technique runs again on the launch's recorded traces, in other orders of each question's traces",
+    "value": "mean over questions and orders",
+    "missing": "probes at places where it had not stopped before are decoded then, by the same draws",
+}
+_CURVE = {
+    "curve": "vote over k of the launch's recorded traces, k = 1 … samples: exact expectation over all k-subsets "
+    "against k times a trace's mean tokens, interpolated in between",
+    "technique": "accuracy_reordered and tokens_reordered",
+}
+
+
+def _cost(name: str, doc: str, unit: str = "token", extra: Mapping[str, str] | None = None) -> Metric:
+    return Metric(
+        name=name,
+        unit=unit,
+        better="lower",
+        doc=doc,
+        contract=_TOKENS | dict(extra or {}),
+        statistic="mean",
+        margin=0.02,
+    )
+
+
+def _rate(name: str, doc: str, better: Literal["lower", "higher"], contract: Mapping[str, str]) -> Metric:
+    return Metric(
+        name=name,
+        unit="ratio",
+        better=better,
+        doc=doc,
+        contract=contract,
+        statistic="mean",
+        compared_by="difference",
+        margin=0.01,
+        proportion=True,
+    )
+
+
+def _difference(
+    name: str, doc: str, better: Literal["lower", "higher"], contract: Mapping[str, str]
+) -> Metric:
+    return Metric(
+        name=name,
+        unit="ratio",
+        better=better,
+        doc=doc,
+        contract=contract,
+        statistic="mean",
+        compared_by="difference",
+        margin=0.01,
+    )
+
+
+METRICS: tuple[Metric, ...] = (
+    _rate("accuracy", "Share of questions that were answered rightly, online.", "higher", _ACCURACY),
+    _cost("tokens", "Decoded tokens of a question, probes included."),
+    _cost(
+        "critical_tokens",
+        "Tokens on the longest chain of requests that wait for each other: latency without hardware.",
+        extra={"chain": "sum over a question's rounds of the longest request in each"},
+    ),
+    _cost("probe_tokens", "Decoded tokens of a question's probes."),
+    _cost(
+        "cache_tokens",
+        "Most tokens of a question whose keys and values had to be kept at once.",
+        extra={"counted": "at the end of rounds: the prompt once, and all tokens of each trace that is live"},
+    ),
+    Metric(
+        name="traces",
+        unit="traces",
+        better="lower",
+        doc="Traces that were begun for a question.",
+        contract={"counted": "by the executor", "value": "mean over the questions of a launch"},
+        statistic="mean",
+        margin=0.02,
+    ),
+    Metric(
+        name="question_s",
+        unit="s",
+        better="lower",
+        doc="Wall-clock time of a question, many being answered together.",
+        contract={
+            "timer": "the host's performance counter, from the first request to the last answer",
+            "sample": "seconds of all questions over their number, one sample a launch",
+            "batch": "questions are admitted while fewer traces than the point's width are under way",
+            "excluded": "loading of weights, grading, replays",
+        },
+        margin=0.02,
+    ),
+    _rate("unanswered", "Share of questions without an answer that can be read.", "lower", _ACCURACY),
+    _difference(
+        "accuracy_reordered", "Accuracy over many orders of the same traces.", "higher", _ACCURACY | _ORDERS
+    ),
+    _cost("tokens_reordered", "Decoded tokens over many orders of the same traces.", extra=_ORDERS),
+    _difference(
+        "gain_at_equal_tokens",
+        "Accuracy above that of a plain vote which costs as many tokens.",
+        "higher",
+        _CURVE | {"outside": "absent where a vote over one trace costs more, or over all traces less"},
+    ),
+    Metric(
+        name="tokens_at_equal_accuracy",
+        unit="ratio",
+        better="lower",
+        doc="Tokens over those that a plain vote needs to be as accurate.",
+        contract=_CURVE | {"outside": "absent where the vote over all traces is less accurate"},
+        statistic="mean",
+        margin=0.02,
+    ),
+)

@@ -1,0 +1,226 @@
+"""The reasoner as a language model of the family: many traces, each at its own place, decoded in one batch.
+
+Equal draws give equal tokens whatever shares the batch, and however decoding is cut into requests. Every token is
+decided by its own number of the trace's stream, and by probabilities that different batch shapes round differently: in
+float64 by about 1e-15, so the chance that this moves a token across its number is as small; in float32 by up to 1e-6,
+which is too much for records of many million tokens.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from paceline.families.reasoning.language import Draw, Piece
+from paceline.families.reasoning.problems import END
+from paceline.families.reasoning.reasoner.decoder import Decoder
+from paceline.families.reasoning.reasoner.network import Network
+from paceline.families.reasoning.reasoner.sampling import Floats, choose, uniform_numbers
+
+
+@dataclass(slots=True, kw_only=True)
+class Trace:
+    """One open trace."""
+
+    tokens: list[int]
+    """Prompt, forced and decoded ones."""
+    slot: int
+    num_cached: int
+    """Tokens whose keys and values are in the slot; the last token's never are, until the next one is wanted."""
+    temperature: float
+    numbers: Floats
+    """One for every token that can still be decoded."""
+    num_decoded: int = 0
+    num_wanted: int = 0
+    """Tokens asked for and not yet decoded."""
+    stop: Collection[int] = ()
+    """Tokens after which less than asked for is complete."""
+    reported: int = 0
+    """Tokens already returned by ``poll``, of the decoded ones."""
+    logprobs: list[float] = field(default_factory=list)
+    entropies: list[float] = field(default_factory=list)
+
+    def ended(self, context: int) -> bool:
+        """Tell whether nothing can follow."""
+        return self.tokens[-1] == END or len(self.tokens) >= context
+
+
+class Reasoner:
+    """A trained network that decodes traces; implements ``LanguageModel``."""
+
+    def __init__(self, network: Network, identity: str) -> None:
+        self._network = network
+        self._identity = identity
+        self._decoder = Decoder(network)
+        self._traces: dict[int, Trace] = {}
+        self._handles = itertools.count()
+        self._under_way: dict[int, Trace] = {}
+
+    @property
+    def identity(self) -> str:
+        """Name and digest of the weights: what recorded traces belong to."""
+        return self._identity
+
+    @property
+    def context(self) -> int:
+        """Most tokens of a trace, its prompt included."""
+        return self._network.shape.context
+
+    @property
+    def num_slots(self) -> int:
+        """Slots of the cache, free and taken; they follow the most traces that were ever open at once."""
+        return self._decoder.cache.num_slots
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of the cache."""
+        return self._decoder.cache.size_bytes
+
+    def begin(self, prompt: Sequence[int], draw: Draw) -> int:
+        """Open a trace after a prompt and return its handle; nothing is decoded yet.
+
+        Raises:
+            ValueError: The prompt is empty, longer than the context or not of these symbols, or the temperature is no
+                temperature.
+        """
+        return self._open(list(prompt), draw)
+
+    def fork(self, trace: int, forced: Sequence[int], draw: Draw) -> int:
+        """Open a trace that continues another one's present tokens by forced ones; the other one is left as it is.
+
+        What is cached of the other one is copied and not computed again.
+
+        Raises:
+            ValueError: The trace is unknown or under way, or what ``begin`` refuses.
+        """
+        parent = self._known(trace)
+        if trace in self._under_way:
+            raise ValueError(f"trace {trace} is under way and cannot be forked")
+        child = self._open([*parent.tokens, *forced], draw)
+        if parent.num_cached:
+            with torch.inference_mode():
+                self._decoder.cache.copy(parent.slot, self._traces[child].slot, parent.num_cached)
+            self._traces[child].num_cached = parent.num_cached
+        return child
+
+    def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:
+        """Ask for up to this many tokens more, or up to one of the stopping ones; ``poll`` tells when they are there.
+
+        A stopping token is the last one of its piece; the trace can be advanced from there.
+
+        Raises:
+            ValueError: The trace is unknown, has ended, or is under way, or no token is asked for.
+        """
+        known = self._known(trace)
+        if known.num_wanted:
+            raise ValueError(f"trace {trace} is under way already")
+        if known.ended(self.context):
+            raise ValueError(f"trace {trace} has ended")
+        if tokens < 1:
+            raise ValueError(f"{tokens} tokens asked of trace {trace}; at least 1")
+        known.num_wanted = tokens
+        known.stop = frozenset(stop)
+        self._under_way[trace] = known
+
+    def poll(self) -> list[Piece]:
+        """Decode one token of every trace under way; return what was asked for and is complete, by handle."""
+        if not self._under_way:
+            return []
+        live = list(self._under_way.values())
+        with torch.inference_mode():
+            self._decode(live)
+        done = sorted(handle for handle, trace in self._under_way.items() if not trace.num_wanted)
+        return [self._piece(handle, self._under_way.pop(handle)) for handle in done]
+
+    def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
+        """Return the log-probability of each token of a continuation, at temperature 1.
+
+        Raises:
+            ValueError: The prompt is empty, or both are longer than the context, or not of these symbols.
+        """
+        tokens = [*prompt, *continuation]
+        self._check(tokens[: len(prompt)])
+        self._check(tokens)
+        with torch.inference_mode():
+            logits_TV = self._network(torch.tensor([tokens]))[0, len(prompt) - 1 : -1]
+            targets_T1 = torch.tensor(tokens[len(prompt) :], dtype=torch.int64)[:, None]
+            return [float(x) for x in logits_TV.log_softmax(-1).gather(1, targets_T1)[:, 0]]
+
+    def drop(self, trace: int) -> None:
+        """Forget a trace and its cache; when it is under way, decoding stops.
+
+        Raises:
+            ValueError: The trace is unknown.
+        """
+        self._decoder.cache.give_back(self._known(trace).slot)
+        self._under_way.pop(trace, None)
+        del self._traces[trace]
+
+    def _open(self, tokens: list[int], draw: Draw) -> int:
+        self._check(tokens)
+        if not 0 <= draw.temperature < math.inf:
+            raise ValueError(f"a temperature of {draw.temperature}; 0 or more")
+        with torch.inference_mode():
+            self._decoder.cache.reserve(len(tokens))
+            slot = self._decoder.cache.take()
+        handle = next(self._handles)
+        self._traces[handle] = Trace(
+            tokens=tokens,
+            slot=slot,
+            num_cached=0,
+            temperature=draw.temperature,
+            numbers=uniform_numbers(draw.key, self.context - len(tokens)),
+        )
+        return handle
+
+    def _known(self, trace: int) -> Trace:
+        if trace not in self._traces:
+            raise ValueError(f"no trace {trace}; {len(self._traces)} are open")
+        return self._traces[trace]
+
+    def _check(self, tokens: Sequence[int]) -> None:
+        if not 1 <= len(tokens) <= self.context:
+            raise ValueError(f"{len(tokens)} tokens; 1 to {self.context}")
+        symbols = self._network.shape.symbols
+        if not all(0 <= token < symbols for token in tokens):
+            raise ValueError(f"tokens are 0 to {symbols - 1}")
+
+    def _decode(self, live: Sequence[Trace]) -> None:
+        """Append one token to every trace."""
+        self._decoder.cache.reserve(max(len(trace.tokens) for trace in live))
+        new = [trace for trace in live if trace.num_cached < len(trace.tokens) - 1]
+        if new:
+            chunks = [trace.tokens[trace.num_cached : -1] for trace in new]
+            self._decoder.read([t.slot for t in new], [t.num_cached for t in new], chunks)
+        slots, positions = [t.slot for t in live], [len(t.tokens) - 1 for t in live]
+        logits_BV = self._decoder.step(slots, positions, [t.tokens[-1] for t in live])
+        temperatures_B = np.array([t.temperature for t in live])
+        numbers_B = np.array([t.numbers[t.num_decoded] for t in live])
+        chosen = choose(logits_BV.double().numpy(), temperatures_B, numbers_B)
+        columns = (chosen.tokens.tolist(), chosen.logprobs.tolist(), chosen.entropies.tolist())
+        for trace, token, logprob, entropy in zip(live, *columns, strict=True):
+            trace.num_cached = len(trace.tokens)
+            trace.tokens.append(token)
+            trace.logprobs.append(logprob)
+            trace.entropies.append(entropy)
+            trace.num_decoded += 1
+            complete = token in trace.stop or trace.ended(self.context)
+            trace.num_wanted = 0 if complete else trace.num_wanted - 1
+
+    def _piece(self, handle: int, trace: Trace) -> Piece:
+        """Return what has not been reported yet."""
+        fresh = slice(trace.reported, None)
+        since = len(trace.tokens) - trace.num_decoded + trace.reported
+        trace.reported = trace.num_decoded
+        return Piece(
+            trace=handle,
+            tokens=tuple(trace.tokens[since:]),
+            logprobs=tuple(trace.logprobs[fresh]),
+            entropies=tuple(trace.entropies[fresh]),
+            ended=trace.ended(self.context),
+        )

@@ -1,0 +1,9 @@
+"""What runs, counts and judges: nothing in it may be replaced by a technique."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from paceline.families.reasoning import archive, estimates, executor, judging, pool, problems, requests, votes
+
+SEALED: tuple[ModuleType, ...] = (archive, estimates, executor, judging, pool, problems, requests, votes)

@@ -1,0 +1,52 @@
+"""How answers become one answer, and when more of them can no longer matter; pure, for techniques and for the oracle.
+
+Answers that could not be read (None) never vote.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+
+def majority(answers: Iterable[str | None]) -> str | None:
+    """Return the most frequent answer; among equals the one that came first; None when nothing could be read."""
+    counts = Counter(a for a in answers if a is not None)
+    return max(counts, key=counts.__getitem__) if counts else None
+
+
+def agreement(answers: Sequence[str | None]) -> float:
+    """Return the share of the most frequent answer among all answers, those that cannot be read included."""
+    counts = Counter(a for a in answers if a is not None)
+    return max(counts.values(), default=0) / len(answers) if answers else 0.0
+
+
+def normalised_entropy(answers: Sequence[str | None]) -> float:
+    """Return the entropy of the answers over its largest value, between 0 (all agree) and 1 (all differ).
+
+    Fewer than two answers say nothing: 1. Each answer that cannot be read counts as one that nobody shares.
+    """
+    if len(answers) < 2:
+        return 1.0
+    counts = list(Counter(a for a in answers if a is not None).values())
+    counts += [1] * sum(a is None for a in answers)
+    total = len(answers)
+    return -sum(c / total * math.log(c / total) for c in counts) / math.log(total)
+
+
+def leader_is_safe(first: int, second: int) -> float:
+    """Return the probability that the present leader stays ahead of the runner-up for ever.
+
+    With a uniform prior over the leader's share among the two, after ``first`` and ``second`` votes the share follows
+    Beta(first + 1, second + 1); the value is P(share > 1/2), which for whole numbers is a binomial tail (Aggarwal et
+    al., 2023, "Let's Sample Step by Step: Adaptive-Consistency", the Beta criterion).
+    """
+    trials = first + second + 1
+    return float(sum(math.comb(trials, k) for k in range(first + 1)) / 2**trials)
+
+
+def top_two(answers: Iterable[str | None]) -> tuple[int, int]:
+    """Return the votes of the two most frequent answers."""
+    counts = [n for _, n in Counter(a for a in answers if a is not None).most_common(2)] + [0, 0]
+    return counts[0], counts[1]

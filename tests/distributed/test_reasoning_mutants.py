@@ -1,0 +1,73 @@
+"""Known-wrong reasoning techniques are refused, each for its own reason; an honest one passes beside them.
+
+A technique sees tokens of traces, so one that parses them and works the problem out by itself is not noticed: it can
+choose only among answers that some trace gave, and pays for those.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from paceline import content
+from paceline.drivers.measure import measure
+from paceline.plan import Selection, make_plan
+from paceline.profile import load_runner
+from paceline.store import read_record
+from paceline.suite import load_suite
+from paceline.technique import read_source
+from paceline.testing import ConformanceResult, results_of
+
+MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "reasoning").glob("*.py"))
+HONEST = "esc"
+EXPECTED = {
+    "knows-the-answer": ("refused", r"none of its traces answers '7'"),
+    "reads-the-problems": ("refused", r"imports paceline\.families\.reasoning\.problems"),
+    "asks-its-own-model": ("refused", r"imports paceline\.families\.reasoning\.reasoner"),
+    "remembers-questions": ("incorrect", r"on the same traces it asks otherwise"),
+    "tosses-a-coin": ("incorrect", r"on the same traces it (asks|answers) (otherwise|for others)"),
+    "hides-tokens": ("refused", r"it replaced paceline\.families\.reasoning\.requests\.Ledger\.total"),
+    "begins-twice": ("refused", r"sample 0 has been begun before"),
+    "raises": ("crashed", r"RuntimeError: out of ideas"),
+    "never-ends": ("refused", r"no answer after 10000 rounds"),
+}
+
+
+def names_in(files: list[Path]) -> list[str]:
+    return [s.info.name for p in files for s in read_source(p, module=f"user:{p.stem}")]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceResult]:
+    folder = tmp_path_factory.mktemp("mutants")
+    path = folder / "mutants.yaml"
+    path.write_text(
+        "suite: reasoning/mutants\nversion: 1\nfamily: reasoning\n"
+        "why: Known-wrong techniques must be refused.\n"
+        "workload: {op: solve, questions: 10, samples: 4, orders: 4}\n"
+        f"baseline: {HONEST}\ntechniques: [{HONEST}, {', '.join(names_in(MUTANTS))}]\n"
+        "protocol: {launches: 1}\n"
+    )
+    suite = load_suite(path, extra=MUTANTS)
+    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
+    outcome = measure(plan, [suite], folder / "results")
+    assert outcome.path is not None
+    return {r.technique: r for r in results_of(read_record(outcome.path), "reasoning")}
+
+
+def test_every_mutant_has_an_expected_end() -> None:
+    assert set(names_in(MUTANTS)) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_a_mutant_is_refused_for_its_own_reason(name: str, results: dict[str, ConformanceResult]) -> None:
+    status, reason = EXPECTED[name]
+    assert results[name].status == status, results[name].reason
+    assert re.search(reason, results[name].reason or ""), results[name].reason
+
+
+def test_an_honest_technique_beside_them_passes(results: dict[str, ConformanceResult]) -> None:
+    assert results[HONEST].status == "ok", results[HONEST].reason
+    assert 0 < results[HONEST].measured["accuracy"] <= 1

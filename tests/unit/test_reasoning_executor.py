@@ -1,0 +1,358 @@
+"""What techniques ask for is counted from outside, and asked for again on what was recorded."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+from scripted_model import ANSWER, END, PART_END, PARTS, ScriptedModel, read
+
+from paceline import content
+from paceline.families.reasoning import votes
+from paceline.families.reasoning.archive import Archive, MissingTraceError, Recording, Replay
+from paceline.families.reasoning.executor import Executor, PlanError
+from paceline.families.reasoning.language import LanguageModel
+from paceline.families.reasoning.requests import (
+    Drop,
+    Extend,
+    Finished,
+    Fork,
+    Method,
+    Plan,
+    Probe,
+    Question,
+    Reply,
+    Sample,
+    Task,
+)
+from paceline.technique import REGISTRY
+
+PROMPT = (7, 7, 7)
+
+
+def run(
+    method: Method,
+    model: LanguageModel,
+    *,
+    samples: int = 6,
+    count: int = 5,
+    width: int = 8,
+    temperature: float = 0.8,
+    order: Callable[[int, int], int] = lambda key, index: index,
+) -> list[Finished]:
+    task = Task(samples=samples, temperature=temperature, context=200)
+    questions = [
+        Question(
+            key=k,
+            samples=samples,
+            parts=tuple((PARTS[i],) for i in range(k % 3 + 1)),
+            part_end=(PART_END,),
+            probe=(ANSWER,),
+            probe_tokens=2,
+        )
+        for k in range(count)
+    ]
+    prompts: Mapping[int, Sequence[int]] = {k: (*PROMPT, k) for k in range(count)}
+    executor = Executor(
+        model,
+        task,
+        prompts,
+        reader=read,
+        draws=lambda question, index: (1, question.key, order(question.key, index)),
+        width=width,
+    )
+    return executor.run(questions, method)
+
+
+def make(name: str, *, samples: int = 6, temperature: float = 0.8, **options: object) -> Method:
+    source = content.techniques("reasoning")[name]
+    importlib.import_module(source.module)
+    found: Method = REGISTRY["reasoning", name][1](
+        Task(samples=samples, temperature=temperature, context=200), **options
+    )
+    return found
+
+
+TECHNIQUES = sorted(content.techniques("reasoning"))
+
+
+def length(model: ScriptedModel, key: int, index: int) -> int:
+    """Return how long a trace is, from the script alone."""
+    from paceline.families.reasoning.language import Draw
+
+    return len(model.script((*PROMPT, key), Draw(key=(1, key, index), temperature=0.8)))
+
+
+def test_a_vote_costs_all_traces_and_waits_for_the_longest() -> None:
+    model = ScriptedModel()
+    for one in run(make("self-consistency"), model):
+        lengths = [length(model, one.key, i) for i in range(6)]
+        assert (one.ledger.decoded, one.ledger.critical) == (sum(lengths), max(lengths))
+        assert (one.ledger.probed, one.ledger.rounds, one.ledger.traces) == (0, 1, 6)
+        assert (one.ledger.peak_traces, one.ledger.peak_cache) == (6, 4 + sum(lengths))
+        assert one.answer == votes.majority(read(one.traces[i]) for i in range(6))
+
+
+def test_one_trace_after_another_waits_for_all_of_them() -> None:
+    model = ScriptedModel()
+    for one in run(make("adaptive-consistency"), model):
+        lengths = [length(model, one.key, i) for i in range(one.ledger.traces)]
+        assert one.ledger.decoded == one.ledger.critical == sum(lengths)
+        assert one.ledger.peak_traces == 1
+        assert one.ledger.peak_cache == 4 + max(lengths)
+
+
+def test_windows_stop_at_the_first_that_agrees() -> None:
+    agreeing = ScriptedModel(answers=(3,))
+    assert {one.ledger.traces for one in run(make("esc"), agreeing)} == {4}
+    torn = ScriptedModel(answers=range(10))
+    assert {one.ledger.traces for one in run(make("esc"), torn)} == {6}
+    silent = ScriptedModel(silent=1.0)
+    found = run(make("esc"), silent)
+    assert {(one.answer, one.ledger.traces) for one in found} == {(None, 6)}
+
+
+def test_probes_are_paid_for_and_forced_tokens_are_not_decoded() -> None:
+    model = ScriptedModel(answers=(3,), lengths=(60, 60))
+    for one in run(make("dynasor", chunk=16, agreeing=2, least_votes=3, threshold=0.7), model):
+        # two chunks and two probes of all six traces settle every trace
+        assert one.ledger.decoded == 6 * 2 * 16
+        assert one.ledger.probed == 6 * 2 * 2
+        assert one.ledger.forced == 6 * 2
+        assert one.ledger.critical == 2 * (16 + 2)
+        assert one.ledger.total == one.ledger.decoded + one.ledger.probed
+        assert (one.answer, one.ledger.dropped) == ("3", 6)
+    assert not model.open, "every trace and probe was closed"
+
+
+def test_certaindex_ends_a_question_once_votes_agree() -> None:
+    model = ScriptedModel(answers=(3,), lengths=(4, 90))
+    for one in run(make("dynasor", chunk=16, agreeing=0, least_votes=3, threshold=0.7), model):
+        lengths = sorted(length(model, one.key, i) for i in range(6))
+        chunks = -(-lengths[2] // 16)  # in which the third trace ends
+        assert one.ledger.decoded == sum(min(n, 16 * chunks) for n in lengths)
+        assert one.ledger.probed == 0
+        assert one.ledger.dropped == sum(n > 16 * chunks for n in lengths)
+
+
+def test_unsure_traces_are_given_up_and_what_they_cost_stays() -> None:
+    torn = ScriptedModel(answers=range(10), lengths=(30, 60))
+    strict = run(make("deepconf", warmup=3, keep=0.0, chunk=8), torn)
+    lenient = run(make("deepconf", warmup=3, keep=1.0, chunk=8), torn)
+    for one, other in zip(strict, lenient, strict=True):
+        whole = [length(torn, one.key, i) for i in range(6)]
+        assert sum(whole[:3]) + 3 * 8 <= one.ledger.decoded < sum(whole)
+        assert one.ledger.decoded <= other.ledger.decoded
+    assert sum(o.ledger.dropped for o in strict) > sum(o.ledger.dropped for o in lenient)
+
+
+def test_threads_are_written_at_once_and_joined_without_being_decoded_again() -> None:
+    from paceline.families.reasoning.language import Draw
+
+    model = ScriptedModel()
+    for one in run(make("thread-weaver"), model):
+        prompt, key = (*PROMPT, one.key), (1, one.key, 0)
+        parts = []
+        for i in range(one.key % 3 + 1):
+            script = model.script((*prompt, PARTS[i]), Draw(key=(*key, 0, i), temperature=0.8))
+            parts.append([PARTS[i], *script[: script.index(PART_END) + 1]])
+        joined = [*prompt, *(t for part in parts for t in part)]
+        rest = model.script(tuple(joined), Draw(key=(*key, 0, len(parts)), temperature=0.8))
+        decoded = [len(part) - 1 for part in parts]
+        assert one.answer == read(rest)
+        assert one.ledger.decoded == sum(decoded) + len(rest)
+        assert one.ledger.critical == max(decoded) + len(rest)
+        assert one.ledger.forced == len(parts) + sum(map(len, parts))
+        assert one.ledger.forks == len(parts) + 1
+        assert one.ledger.dropped == 0
+
+
+def test_a_fork_for_which_there_is_no_room_has_ended() -> None:
+    seen: list[Reply] = []
+
+    def solve(question: Question) -> Plan:
+        (root,) = yield [Sample(index=0, tokens=0)]
+        seen.extend(
+            (yield [Fork(trace=root.trace, forced=(1,) * 300), Fork(trace=root.trace, forced=(ANSWER,))])
+        )
+        seen.extend((yield [Probe(trace=root.trace, forced=(1,) * 300, tokens=2)]))
+        return None
+
+    run(solve, ScriptedModel(), count=1)
+    assert [(r.ended, r.answer is None, bool(r.tokens)) for r in seen] == [
+        (True, True, False),
+        (True, False, True),
+        (True, True, False),
+    ]
+
+
+def test_a_warm_up_that_agrees_suffices() -> None:
+    assert {o.ledger.traces for o in run(make("deepconf", warmup=3), ScriptedModel(answers=(3,)))} == {3}
+
+
+def test_the_likeliest_trace_ignores_the_draw() -> None:
+    model = ScriptedModel()
+    found = run(make("greedy"), model)
+    assert all(one.ledger.traces == 1 and one.ledger.decoded == one.ledger.critical for one in found)
+    assert [o.answer for o in found] == [
+        o.answer for o in run(make("greedy"), model, order=lambda k, i: i + 9)
+    ]
+
+
+@pytest.mark.parametrize("technique", TECHNIQUES)
+@pytest.mark.parametrize("width", [1, 1000])
+def test_what_else_is_answered_at_the_same_time_changes_nothing(technique: str, width: int) -> None:
+    assert run(make(technique), ScriptedModel(), width=width) == run(make(technique), ScriptedModel())
+
+
+@pytest.mark.parametrize("technique", TECHNIQUES)
+def test_a_replay_is_the_online_run_again(technique: str) -> None:
+    archive = Archive("scripted")
+    model = ScriptedModel(silent=0.2)
+    online = run(make(technique), Recording(model, archive))
+    assert not model.open
+    assert run(make(technique), Replay(archive, context=200)) == online
+    assert archive.num_tokens == sum(o.ledger.total for o in online)
+
+
+@pytest.mark.parametrize("technique", TECHNIQUES)
+def test_replays_in_another_order_equal_online_runs_in_that_order(technique: str) -> None:
+    def order(key: int, index: int) -> int:
+        return (5 * index + key) % 6
+
+    archive = Archive("scripted")
+    run(make("self-consistency"), Recording(ScriptedModel(), archive))
+    replay = Replay(archive, ScriptedModel(), context=200)
+    assert run(make(technique), replay, order=order) == run(make(technique), ScriptedModel(), order=order)
+
+
+@pytest.mark.parametrize("technique", TECHNIQUES)
+@pytest.mark.parametrize(
+    "model",
+    [ScriptedModel(silent=1.0), ScriptedModel(answers=(3,)), ScriptedModel(lengths=(1, 1)), ScriptedModel()],
+    ids=["nothing can be read", "all agree", "very short", "mixed"],
+)
+@pytest.mark.parametrize("samples", [1, 2, 6])
+def test_techniques_live_at_the_edges(technique: str, model: ScriptedModel, samples: int) -> None:
+    for one in run(make(technique, samples=samples), model, samples=samples, count=3):
+        assert one.ledger.traces <= samples
+        if model.silent < 1.0:
+            assert one.answer is not None
+        elif not one.ledger.probed:
+            assert one.answer is None
+        assert one.ledger.critical <= one.ledger.total
+    assert not model.open
+
+
+def test_all_cost_is_counted_when_a_trace_is_given_up() -> None:
+    def quitter(question: Question) -> Plan:
+        first, second = yield [Sample(index=0, tokens=3), Sample(index=1, tokens=2)]
+        yield [Drop(trace=first.trace)]
+        (reply,) = yield [Extend(trace=second.trace)]
+        return reply.answer
+
+    model = ScriptedModel(lengths=(10, 20))
+    for one in run(quitter, model):
+        rest = length(model, one.key, 1) - 2
+        assert one.ledger.decoded == 3 + 2 + rest
+        assert one.ledger.critical == 3 + rest
+        assert one.ledger.peak_traces == 2
+        assert one.ledger.dropped == 1
+    assert not model.open
+
+
+def ask(*rounds: list[object]) -> Method:
+    """Return a method that yields these rounds, whatever comes back."""
+
+    def solve(question: Question) -> Plan:
+        for asked in rounds:  # noqa: UP028 - replies are sent, and a tuple takes none
+            yield asked  # type: ignore[misc]  # some are no requests
+        return None
+
+    return solve
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"),
+    [
+        (ask([Sample(index=6)]), "outside of the 6"),
+        (ask([Sample(index=0), Sample(index=0)]), "begun before"),
+        (ask([Sample(index=0)], [Extend(trace=1)]), "has ended"),
+        (ask([Extend(trace=77)]), "not one of this question's"),
+        (ask([Sample(index=0, tokens=-1)]), "asked for -1 tokens"),
+        (ask([Sample(index=0, tokens=2)], [Drop(trace=1)], [Extend(trace=1)]), "has been dropped"),
+        (ask([Sample(index=0, tokens=2)], [Extend(trace=1, tokens=1), Extend(trace=1)]), "twice"),
+        (
+            ask([Sample(index=0, tokens=2)], [Extend(trace=1, tokens=1), Drop(trace=1)]),
+            "dropped in the round",
+        ),
+        (
+            ask([Sample(index=0, tokens=2)], [Extend(trace=1), Probe(trace=1, forced=(50,), tokens=2)]),
+            "copied in the round",
+        ),
+        (ask(["a string"]), "str is not a request"),
+        (ask(*([] for _ in range(10_001))), "no answer after"),
+    ],
+)
+def test_what_a_question_does_not_offer_is_refused(method: Method, reason: str) -> None:
+    with pytest.raises(PlanError, match=reason):
+        run(method, ScriptedModel(lengths=(10, 20)), count=1)
+
+
+@pytest.mark.parametrize("method", [ask([Sample(index=0), Sample(index=99)]), ask([Sample(index=0)], ["?"])])
+def test_a_failing_technique_leaves_nothing_open(method: Method) -> None:
+    model = ScriptedModel(lengths=(10, 20))
+    with pytest.raises(PlanError):
+        run(method, model)
+    assert not model.open
+
+
+def test_an_answer_that_no_trace_gave_is_refused() -> None:
+    def knows(question: Question) -> Plan:
+        yield [Sample(index=0)]
+        return "17"
+
+    def odd(question: Question) -> Plan:
+        yield [Sample(index=0)]
+        return 3  # type: ignore[return-value]
+
+    with pytest.raises(PlanError, match="none of its traces answers '17'"):
+        run(knows, ScriptedModel(), count=1)
+    with pytest.raises(PlanError, match="int, and not text"):
+        run(odd, ScriptedModel(), count=1)
+
+
+def test_a_replay_without_a_model_refuses_what_was_not_recorded() -> None:
+    archive = Archive("scripted")
+    run(make("esc"), Recording(ScriptedModel(answers=(3,)), archive))
+    with pytest.raises(MissingTraceError):
+        run(make("self-consistency"), Replay(archive, context=200))
+
+
+def test_equal_draws_that_give_other_tokens_are_noticed() -> None:
+    archive = Archive("scripted")
+    run(make("self-consistency"), Recording(ScriptedModel(), archive))
+    with pytest.raises(ValueError, match="of draw"):
+        run(make("self-consistency"), Recording(ScriptedModel(lengths=(5, 12)), archive))
+
+
+def test_an_archive_belongs_to_one_model() -> None:
+    with pytest.raises(ValueError, match="traces of another"):
+        Recording(ScriptedModel(), Archive("another"))
+
+
+def test_replies_hold_the_models_own_figures() -> None:
+    seen: list[Reply] = []
+
+    def look(question: Question) -> Plan:
+        replies = yield [Sample(index=0)]
+        seen.extend(replies)
+        return replies[0].answer
+
+    run(look, ScriptedModel(), count=1)
+    (reply,) = seen
+    assert reply.ended
+    assert reply.tokens[-1] == END
+    assert reply.logprobs == tuple(-0.1 * t for t in reply.tokens)
+    assert len(reply.entropies) == len(reply.tokens)
