@@ -62,7 +62,7 @@ def measurement(
     """Return one legal measurement; no samples give one that failed."""
     point = {**POINT, **(params or {})}
     block = f"block-{point['size_bytes']}-{point['link']}-{point['ranks']}"
-    spec = load_family("collectives").metric(metric)
+    spec = load_family(changes.get("family", "collectives")).metric(metric)
     contract = contract_id or spec.contract_id
     ok = bool(drawn)
     facts: dict[str, Any] = {

@@ -20,8 +20,8 @@ from paceline.compare import GRADES, Comparison, compare_points, points_of
 from paceline.errors import UserError
 from paceline.family import family_names, load_family
 from paceline.record import STATUSES
-from paceline.report import boardpages as pages
 from paceline.report import (
+    answers,
     curves,
     datapages,
     hardwarepages,
@@ -33,6 +33,7 @@ from paceline.report import (
     timelines,
     tradeoffs,
 )
+from paceline.report import boardpages as pages
 from paceline.report import runpages as runs
 from paceline.report import techniquepages as techniques
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, unusable
@@ -267,6 +268,8 @@ class _Site:
             splits=tradeoffs.split_charts(point),
             timelines=timelines.timeline_charts(point),
             timeline=timelines.timeline_grid(point),
+            levels=answers.level_grid(point),
+            examples=answers.examples(point),
             charts=pointpages.distributions(point, names),
             launches=pointpages.launch_grid(point),
             metrics=pointpages.metric_grid(point),

@@ -1,0 +1,86 @@
+"""What a technique answered: right answers by level, and some questions with all their traces, for a point's page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.compare import Point
+from paceline.report.html import Grid, rows_grid
+from paceline.report.tables import ABSENT
+from paceline.stats import wilson
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What one technique did with one question."""
+
+    technique: str
+    verdict: str
+    traces: tuple[tuple[str, str], ...]
+    """How each trace ended, and its text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One question of the first launch."""
+
+    question: str
+    level: str
+    answer: str
+    told: tuple[Told, ...]
+
+
+def level_grid(point: Point) -> Grid:
+    """Return the share of right answers by level, over all launches, with Wilson's interval."""
+    counts: dict[str, dict[str, tuple[int, int]]] = {}
+    for label in point.labels:
+        for levels in _stored(point, label, "right_by_level"):
+            for level, (right, asked) in levels.items():
+                before = counts.setdefault(level, {}).get(label, (0, 0))
+                counts[level][label] = (before[0] + right, before[1] + asked)
+    rows = [
+        [level, *(_share(counts[level].get(n)) for n in point.labels)] for level in sorted(counts, key=int)
+    ]
+    return rows_grid("right answers by level", ("level", *point.labels), rows)
+
+
+def _share(counted: tuple[int, int] | None) -> str:
+    if counted is None:
+        return ABSENT
+    low, high = wilson(*counted)
+    return f"{counted[0] / counted[1]:.0%} [{low:.0%}, {high:.0%}]"
+
+
+def examples(point: Point) -> list[Example]:
+    """Return the questions that the first launch kept, with what each technique did."""
+    found: dict[str, Example] = {}
+    for label in point.labels:
+        for kept in _stored(point, label, "examples")[:1]:
+            for one in kept:
+                known = found.get(one["question"])
+                found[one["question"]] = Example(
+                    question=one["question"],
+                    level=str(one["level"]),
+                    answer=one["answer"],
+                    told=(*(known.told if known else ()), _told(label, one["answer"], one)),
+                )
+    return list(found.values())
+
+
+def _told(label: str, truth: str, one: dict[str, Any]) -> Told:
+    given = one["given"]
+    verdict = "no answer" if given is None else f"{given}, {'right' if given == truth else 'wrong'}"
+    return Told(technique=label, verdict=verdict, traces=tuple((end, text) for end, text in one["traces"]))
+
+
+def _stored(point: Point, label: str, key: str) -> list[Any]:
+    """Return what each launch of a technique keeps under a key of its accounting, the first launch first."""
+    found = {
+        m.launch: kept
+        for (name, _), cell in point.cells.items()
+        if name == label
+        for m in cell.measurements
+        if (kept := (m.accounting or {}).get(key))
+    }
+    return [found[launch] for launch in sorted(found)]
