@@ -56,7 +56,8 @@ class Cell:
     @property
     def launches(self) -> Launches:
         """The cell as one side of a comparison."""
-        return Launches(values=self.values, samples=self.samples)
+        statistic = self.measurements[0].metric.statistic if self.measurements else "median"
+        return Launches(values=self.values, samples=self.samples, statistic=statistic)
 
 
 @dataclass(slots=True, kw_only=True)

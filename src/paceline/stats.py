@@ -19,6 +19,8 @@ CONFIDENCE = 0.95
 BOOTSTRAP_FROM = 10
 """From this number of launches on, the hierarchical bootstrap replaces the t interval."""
 BOOTSTRAP_DRAWS = 4000
+RESAMPLED: Mapping[str, Callable[..., np.ndarray]] = {"median": np.median, "mean": np.mean}
+"""Statistics whose spread samples can tell; an extreme, a sum or the last of them is resampled by launches alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,8 @@ class Launches:
     values: Mapping[int, float]
     """Launch number → launch statistic."""
     samples: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    statistic: str = "median"
+    """How a launch's samples became its value."""
 
 
 def median(values: Sequence[float]) -> float:
@@ -159,6 +163,7 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
     p_value = _t_test(logs)
     method = "t on paired log-ratios"
     enough_samples = all(len(technique.samples.get(k, ())) > 1 for k in shared)
+    enough_samples = enough_samples and technique.statistic in RESAMPLED
     if count >= BOOTSTRAP_FROM and enough_samples:
         draws = _bootstrap_log_ratios(technique, baseline, shared, seed)
         low, high = (float(q) for q in np.quantile(draws, [0.025, 0.975]))
@@ -316,19 +321,20 @@ def _bootstrap_log_ratios(
     rng = np.random.default_rng(seed)
     per_launch = np.empty((len(shared), BOOTSTRAP_DRAWS))
     for row, launch in enumerate(shared):
-        tops = _resampled_medians(technique.samples[launch], rng)
-        bottoms = _resampled_medians(baseline.samples[launch], rng)
+        tops = _resampled(technique, launch, rng)
+        bottoms = _resampled(baseline, launch, rng)
         per_launch[row] = np.log(tops) - np.log(bottoms)
     rows = rng.integers(0, len(shared), size=(len(shared), BOOTSTRAP_DRAWS))
     drawn: np.ndarray = np.take_along_axis(per_launch, rows, axis=0).mean(axis=0)
     return drawn
 
 
-def _resampled_medians(samples: Sequence[float], rng: np.random.Generator) -> np.ndarray:
-    array = np.asarray(samples, dtype=np.float64)
+def _resampled(side: Launches, launch: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw a launch's samples with replacement and return the launch's statistic of each draw."""
+    array = np.asarray(side.samples[launch], dtype=np.float64)
     picks = rng.integers(0, array.size, size=(BOOTSTRAP_DRAWS, array.size))
-    medians: np.ndarray = np.median(array[picks], axis=1)
-    return medians
+    found: np.ndarray = RESAMPLED[side.statistic](array[picks], axis=1)
+    return found
 
 
 def wilson(successes: int, total: int, confidence: float = CONFIDENCE) -> tuple[float, float]:

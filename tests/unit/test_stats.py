@@ -250,6 +250,38 @@ def test_the_bootstrap_is_repeatable_and_resamples_launches() -> None:
     assert spread == pytest.approx(expected, rel=0.2)
 
 
+def skewed(statistic: str) -> tuple[Launches, Launches]:
+    """Return two sides whose medians are equal, and whose means are 1.5 apart."""
+    rng = np.random.default_rng(3)
+    rows = {k: rng.exponential(1.0, size=400) for k in range(12)}
+    tails = {k: np.where(v > np.quantile(v, 0.8), v * 1.9, v) for k, v in rows.items()}
+    reduce = {"mean": np.mean, "median": np.median, "max": np.max}[statistic]
+    top, bottom = (
+        Launches(
+            values={k: float(reduce(v)) for k, v in side.items()},
+            samples={k: v.tolist() for k, v in side.items()},
+            statistic=statistic,
+        )
+        for side in (tails, rows)
+    )
+    return top, bottom
+
+
+@pytest.mark.parametrize("statistic", ["mean", "median"])
+def test_the_bootstrap_resamples_the_statistic_that_the_value_is(statistic: str) -> None:
+    top, bottom = skewed(statistic)
+    found = compare_ratio(top, bottom)
+    assert "samples" in found.method
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < found.value < found.high or found.value == pytest.approx(1)
+    assert (found.low > 1.3) == (statistic == "mean")
+
+
+def test_what_samples_cannot_tell_the_spread_of_is_resampled_by_launches() -> None:
+    assert "samples" not in compare_ratio(*skewed("max")).method
+
+
 @given(st.permutations(range(6)), st.floats(0.1, 10))
 def test_order_and_unit_of_the_launches_do_not_matter(order: list[int], scale: float) -> None:
     a = {0: 1.0, 1: 1.2, 2: 0.9, 3: 1.1, 4: 1.3, 5: 1.0}
