@@ -194,6 +194,9 @@ class Family:
     """Metrics that a board draws over its sweep beside the primary one."""
     frontiers: tuple[FrontierSpec, ...] = ()
     splits: tuple[SplitSpec, ...] = ()
+    answers: tuple[str, ...] = ()
+    """Metrics with a sample for each question, the same questions in the same order in all techniques of a launch: a
+    point's page compares them question by question. 0 or 1 in the first."""
     isolated: bool = False
     """True when techniques run in processes of their own, which the family starts; the ranks never import them."""
     internal: bool = False

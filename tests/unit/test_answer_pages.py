@@ -10,6 +10,7 @@ import record_factory as factory
 from test_site import Page, render
 
 from paceline.compare import points_of
+from paceline.paired import mcnemar
 from paceline.report import answers, tradeoffs
 from paceline.stats import wilson
 from paceline.store import RunRecord
@@ -91,6 +92,38 @@ def test_levels_pool_launches_in_the_order_of_numbers() -> None:
     assert rows[1][0] == "10"
     assert rows[1][1].startswith("20% [")
     assert not math.isclose(low, high)
+
+
+def test_questions_are_compared_one_by_one() -> None:
+    run = factory.make_run(suites=[SUITE])
+    answers_of = {
+        "native": [1, 0, 0, 1, 0, 1, 1, 0],
+        "ring": [1, 1, 1, 1, 1, 1, 0, 1],
+        "tree": [1, 0, 0, 1, 0, 1, 1, 0],
+    }
+    lines = [
+        factory.measurement(
+            run,
+            label,
+            launch,
+            [float(x) for x in (marks if label != "ring" or launch < 2 else marks[:3])],
+            metric="accuracy",
+            params=POINT,
+            family="reasoning",
+            suite="reasoning/example",
+        )
+        for label, marks in answers_of.items()
+        for launch in range(3)
+    ]
+    (point,) = points_of(factory.in_memory(run, lines))
+    rows = {
+        row[0].text: [c.text for c in row[1:]] for rows in answers.paired_grid(point).groups for row in rows
+    }
+    assert rows["ring"][:4] == ["accuracy", "16", "8", "2"], "a launch of other questions is left out"
+    assert rows["ring"][4].startswith("+0.375 [")
+    assert rows["ring"][5] == f"{min(1, 2 * mcnemar(8, 2)):.2g}"
+    assert rows["tree"] == ["accuracy", "24", "0", "0", "+0.000 [+0.000, +0.000]", "1"]
+    assert "native" not in rows
 
 
 def test_traces_are_shown_as_text_and_not_as_markup(page: str) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.compare import Point
+from paceline.family import load_family
+from paceline.paired import Paired, compare_paired, holm, mcnemar, sign_flip
 from paceline.report.html import Grid, rows_grid
 from paceline.report.tables import ABSENT
 from paceline.stats import wilson
@@ -50,6 +52,48 @@ def _share(counted: tuple[int, int] | None) -> str:
         return ABSENT
     low, high = wilson(*counted)
     return f"{counted[0] / counted[1]:.0%} [{low:.0%}, {high:.0%}]"
+
+
+def paired_grid(point: Point) -> Grid:
+    """Return each technique beside the baseline on the same questions, pooled over the launches that both have."""
+    found = []
+    for metric in load_family(point.family).answers:
+        for label in point.labels:
+            pair = [point.cells.get((name, metric)) for name in (label, point.baseline)]
+            if label == point.baseline or pair[0] is None or pair[1] is None:
+                continue
+            left, right = pair[0].samples, pair[1].samples
+            both = [k for k in sorted(left) if len(left[k]) == len(right.get(k, ()))]
+            ours, theirs = ([x for launch in both for x in side[launch]] for side in (left, right))
+            found.append((label, metric, ours, theirs))
+    tests = [_p_value([a - b for a, b in zip(ours, theirs, strict=True)]) for _, _, ours, theirs in found]
+    rows = [
+        _paired_row(label, metric, compare_paired(ours, theirs), p_value)
+        for (label, metric, ours, theirs), p_value in zip(found, holm(tests), strict=True)
+    ]
+    headers = ("technique", "metric", "questions", "better", "worse", "difference", "p (Holm)")
+    return rows_grid("beside the baseline, question by question", headers, rows)
+
+
+def _p_value(differences: list[float]) -> float:
+    """Test exactly where an answer is right or wrong, and by flipping signs where it is so in a share of orders."""
+    if set(differences) <= {-1.0, 0.0, 1.0}:
+        return mcnemar(differences.count(1.0), differences.count(-1.0))
+    return sign_flip(differences)
+
+
+def _paired_row(label: str, metric: str, found: Paired, p_value: float) -> list[str]:
+    interval = "" if found.low is None else f" [{found.low:+.3f}, {found.high:+.3f}]"
+    difference = f"{found.difference:+.3f}{interval}"
+    return [
+        label,
+        metric,
+        str(found.num_questions),
+        str(found.won),
+        str(found.lost),
+        difference,
+        f"{p_value:.2g}",
+    ]
 
 
 def examples(point: Point) -> list[Example]:

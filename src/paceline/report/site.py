@@ -268,6 +268,7 @@ class _Site:
             splits=tradeoffs.split_charts(point),
             timelines=timelines.timeline_charts(point),
             timeline=timelines.timeline_grid(point),
+            paired=answers.paired_grid(point),
             levels=answers.level_grid(point),
             examples=answers.examples(point),
             charts=pointpages.distributions(point, names),

@@ -91,6 +91,7 @@ FAMILY = Family(
     check=check,
     estimate_s=_estimate_s,
     swept=("tokens_reordered",),
+    answers=("accuracy", "accuracy_reordered"),
     frontiers=(
         FrontierSpec(across="tokens_reordered", up="accuracy_reordered", beneath="votes"),
         FrontierSpec(across="critical_tokens", up="accuracy_reordered"),
