@@ -13,7 +13,7 @@ Limits: it saves tokens and pays in latency.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task, require
 from paceline.families.reasoning.votes import leader_is_safe, majority, top_two
 
 
@@ -30,7 +30,11 @@ def adaptive_consistency(task: Task, *, threshold: float = 0.95) -> Method:
     Args:
         task: The point.
         threshold: Probability of staying ahead at which sampling stops; the paper's value.
+
+    Raises:
+        OptionError: It is no probability.
     """
+    require("threshold", threshold, least=0, most=1)
 
     def solve(question: Question) -> Plan:
         answers: list[str | None] = []

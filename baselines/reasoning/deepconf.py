@@ -5,14 +5,15 @@ algorithm with a warm-up that sets the threshold, and votes weighted by confiden
 
 Algorithm: w traces are decoded to their ends. A trace's confidence is that of its least sure window of tokens. The
 threshold is the warm-up's quantile at 1 − keep: with keep 0.9 a trace may be almost as unsure as the worst of them,
-with keep 0.1 it must be as sure as the best. If the warm-up's votes agree to a share of at least ``consensus``, the
-question ends. Else the other traces go on in chunks, and one whose confidence falls below the threshold is dropped.
-Traces that end vote with their confidence as weight.
-Cost: w whole traces, then of each other one what it decoded before it was dropped; the critical path is the longest of
+with keep 0.1 it must be as sure as the best. The other traces go on in chunks; one whose confidence falls below the
+threshold is given up and does not vote. Traces that end vote with their confidence as weight. As soon as one answer has
+a share of at least ``consensus`` of the weight, the question ends.
+Cost: w whole traces, then of each other one what it decoded before it was given up; the critical path is the longest of
 the warm-up and then the longest of the rest.
 Differences: a token's confidence is exp(−entropy) of its distribution; the paper takes the mean log-probability of the
-likeliest tokens, which needs more of the model than its choice and entropy. Warm-up, window and chunk are shorter, as
-our traces are: 4 of 16 traces and 8 tokens instead of 16 of 512 and 2048.
+likeliest tokens, which needs more of the model than its choice and entropy. Confidence and consensus are looked at
+after every chunk, not after every token and trace. Warm-up, window and chunk are shorter, as our traces are: 4 of 16
+traces and 8 tokens instead of 16 of 512 and 2048.
 Limits: a model that is sure of its mistakes keeps the wrong traces.
 """
 
@@ -23,7 +24,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paceline import technique
-from paceline.families.reasoning.requests import Drop, Extend, Method, Plan, Question, Reply, Sample, Task
+from paceline.families.reasoning.requests import (
+    Drop,
+    Extend,
+    Method,
+    Plan,
+    Question,
+    Reply,
+    Sample,
+    Task,
+    require,
+)
 
 
 @dataclass(slots=True)
@@ -70,8 +81,14 @@ def deepconf(
         keep: Share of the warm-up's traces that would not be given up.
         window: Tokens over which confidence is averaged.
         chunk: Tokens between looks.
-        consensus: Share of the votes' weight at which the warm-up suffices.
+        consensus: Share of the votes' weight at which a question ends.
+
+    Raises:
+        OptionError: A number is out of range.
     """
+    for name, value in (("warmup", warmup), ("window", window), ("chunk", chunk)):
+        require(name, value, least=1)
+    require("keep", keep, least=0, most=1)
 
     def solve(question: Question) -> Plan:
         first = min(warmup, question.samples)
@@ -83,15 +100,19 @@ def deepconf(
         threshold = _quantile([t.confidence(window) for t in thoughts], 1 - keep)
         replies = yield [Sample(index=i, tokens=chunk) for i in range(first, question.samples)]
         going = [_heard(reply) for reply in replies]
-        thoughts += going
-        while going := [t for t in going if not t.ended]:
+        while going:
             unsure = [t for t in going if t.confidence(window) < threshold]
+            sure = [t for t in going if t not in unsure]
+            thoughts += [t for t in sure if t.ended]
+            going = [t for t in sure if not t.ended]
             yield [Drop(trace=t.trace) for t in unsure]
-            going = [t for t in going if t not in unsure]
+            answer, share = _weighed(thoughts, window)
+            if share >= consensus:
+                break
             replies = yield [Extend(trace=t.trace, tokens=chunk) for t in going]
             for thought, reply in zip(going, replies, strict=True):
                 thought.hear(reply)
-        return _weighed(thoughts, window)[0]
+        return answer
 
     return solve
 

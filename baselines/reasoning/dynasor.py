@@ -31,6 +31,7 @@ from paceline.families.reasoning.requests import (
     Reply,
     Sample,
     Task,
+    require,
 )
 from paceline.families.reasoning.votes import majority, normalised_entropy
 
@@ -69,7 +70,13 @@ def dynasor(
         agreeing: Probes in a row that must agree before a trace is settled; 0 never settles one early.
         least_votes: Votes before certaindex may end a question.
         threshold: Certaindex at which a question ends.
+
+    Raises:
+        OptionError: A number is out of range.
     """
+    require("chunk", chunk, least=1)
+    require("agreeing", agreeing, least=0)
+    require("least_votes", least_votes, least=1)
 
     def solve(question: Question) -> Plan:
         replies = yield [Sample(index=i, tokens=chunk) for i in range(question.samples)]
@@ -81,9 +88,7 @@ def dynasor(
             if not going or _certain(thoughts, least_votes, threshold):
                 break
             if agreeing:
-                replies = yield [
-                    Probe(trace=t.trace, forced=question.probe, tokens=question.probe_tokens) for t in going
-                ]
+                replies = yield [Probe(trace=t.trace) for t in going]
                 settled = _note_probes(going, replies, agreeing)
                 going = [t for t in going if not t.ended]
                 yield [Drop(trace=t.trace) for t in settled]

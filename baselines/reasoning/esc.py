@@ -13,7 +13,7 @@ Limits: a window that agrees on a wrong answer ends the question; w balances tok
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task, require
 from paceline.families.reasoning.votes import majority
 
 
@@ -30,7 +30,11 @@ def esc(task: Task, *, window: int = 4) -> Method:
     Args:
         task: The point.
         window: Traces that are drawn at once.
+
+    Raises:
+        OptionError: There are none.
     """
+    require("window", window, least=1)
 
     def solve(question: Question) -> Plan:
         answers: list[str | None] = []

@@ -20,7 +20,7 @@ def greedy(task: Task) -> Method:
     """Return the method."""
 
     def solve(question: Question) -> Plan:
-        (reply,) = yield [Sample(index=0, temperature=0.0)]
+        (reply,) = yield [Sample(index=0, greedy=True)]
         return reply.answer
 
     return solve

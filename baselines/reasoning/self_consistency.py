@@ -12,7 +12,7 @@ Limits: tokens do not depend on how hard the question is.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task, require
 from paceline.families.reasoning.votes import majority
 
 
@@ -29,7 +29,11 @@ def self_consistency(task: Task, *, traces: int | None = None) -> Method:
     Args:
         task: The point.
         traces: How many traces vote; None takes all that a question has.
+
+    Raises:
+        OptionError: A question does not have as many.
     """
+    require("traces", task.samples if traces is None else traces, least=1, most=task.samples)
 
     def solve(question: Question) -> Plan:
         replies = yield [Sample(index=i) for i in range(question.samples if traces is None else traces)]

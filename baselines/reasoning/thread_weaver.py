@@ -7,7 +7,8 @@ Algorithm: one trace is opened after the question. For each part that stands alo
 opening, until the part ends. When all threads have ended, one trace continues the question by all parts in their order,
 as if it had written them itself, and goes on to the answer. Several such solutions may vote.
 Cost: the tokens that one trace would have spent, without what it would have repeated; on the critical path the longest
-part and what follows the join; the parts are read once more by the joined trace, which forces and does not decode them.
+part and what follows the join, where several solutions wait for each other's threads; the joined trace reads the parts
+once more, forced and not decoded.
 Differences: the paper's model names the parts itself (outlines between control tokens) and was trained to; here the
 question names them, and the model was trained on solutions whose parts come in any order, so that each may come first.
 Its reinforcement learning is not part of this.
@@ -18,7 +19,18 @@ Limits: a part that wants another one's result must come after the join; a quest
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.requests import Fork, Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.requests import (
+    Drop,
+    Fork,
+    Join,
+    Method,
+    Plan,
+    Question,
+    Request,
+    Sample,
+    Task,
+    require,
+)
 from paceline.families.reasoning.votes import majority
 
 
@@ -36,22 +48,22 @@ def thread_weaver(task: Task, *, traces: int = 1) -> Method:
     Args:
         task: The point.
         traces: Solutions that vote.
+
+    Raises:
+        OptionError: A question does not have as many traces.
     """
+    require("traces", traces, least=1, most=task.samples)
 
     def solve(question: Question) -> Plan:
-        roots = yield [Sample(index=i, tokens=0) for i in range(min(traces, question.samples))]
-        threads = yield [
-            Fork(trace=root.trace, forced=opening, stop=question.part_end)
-            for root in roots
-            for opening in question.parts
-        ]
-        count = len(question.parts)
-        joins = []
+        roots = yield [Sample(index=i, tokens=0) for i in range(traces)]
+        parts = range(question.num_parts)
+        threads = yield [Fork(trace=root.trace, part=part) for root in roots for part in parts]
+        joins: list[Request] = []
         for i, root in enumerate(roots):
-            parts = list(zip(question.parts, threads[i * count : (i + 1) * count], strict=True))
-            if not any(thread.ended for _, thread in parts):
-                forced = tuple(t for opening, thread in parts for t in (*opening, *thread.tokens))
-                joins.append(Fork(trace=root.trace, forced=forced))
+            own = threads[i * len(parts) : (i + 1) * len(parts)]
+            if not any(thread.ended for thread in own):
+                joins.append(Join(trace=root.trace, forks=tuple(thread.trace for thread in own)))
+        yield [Drop(trace=thread.trace) for thread in threads if thread.trace >= 0]
         joined = yield joins
         return majority(reply.answer for reply in joined)
 

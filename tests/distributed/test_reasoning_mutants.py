@@ -1,7 +1,11 @@
 """Known-wrong reasoning techniques are refused, each for its own reason; an honest one passes beside them.
 
-A technique sees tokens of traces, so one that parses them and works the problem out by itself is not noticed: it can
-choose only among answers that some trace gave, and pays for those.
+Known limits, which no mutant shows because nothing would refuse it:
+
+- A technique sees tokens of traces, so one that parses them and works the problem out by itself is not noticed. It can
+  choose only among answers that some trace or probe gave, and pays for those.
+- One that keeps a memory in foreign modules, and knows a question again by several of its traces, could spend less in
+  all orders but the one that is repeated.
 """
 
 from __future__ import annotations
@@ -26,7 +30,10 @@ EXPECTED = {
     "knows-the-answer": ("refused", r"none of its traces answers '7'"),
     "reads-the-problems": ("refused", r"imports paceline\.families\.reasoning\.problems"),
     "asks-its-own-model": ("refused", r"imports paceline\.families\.reasoning\.reasoner"),
-    "remembers-questions": ("incorrect", r"on the same traces it asks otherwise"),
+    "asks-by-another-name": ("refused", r"imports paceline\.families\.reasoning"),
+    "remembers-questions": ("incorrect", r"on the same traces it (asks|answers) otherwise"),
+    "honest-at-first": ("incorrect", r"on the same traces it (asks|answers) otherwise"),
+    "makes-no-sense": ("refused", r"window is 0; 1 or more"),
     "tosses-a-coin": ("incorrect", r"on the same traces it (asks|answers) (otherwise|for others)"),
     "hides-tokens": ("refused", r"it replaced paceline\.families\.reasoning\.requests\.Ledger\.total"),
     "begins-twice": ("refused", r"sample 0 has been begun before"),
@@ -66,6 +73,12 @@ def test_a_mutant_is_refused_for_its_own_reason(name: str, results: dict[str, Co
     status, reason = EXPECTED[name]
     assert results[name].status == status, results[name].reason
     assert re.search(reason, results[name].reason or ""), results[name].reason
+
+
+def test_what_raises_takes_nobody_with_it(results: dict[str, ConformanceResult]) -> None:
+    """All cases are of one process: its questions are those of the launch, whoever failed on them."""
+    assert {r.status for r in results.values()} == {"ok", "refused", "incorrect", "crashed"}
+    assert "rank 0" not in (results["raises"].reason or "")
 
 
 def test_an_honest_technique_beside_them_passes(results: dict[str, ConformanceResult]) -> None:

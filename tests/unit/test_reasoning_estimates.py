@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
-from itertools import combinations, permutations
+from itertools import combinations, pairwise, permutations
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +13,9 @@ from scipy.stats import beta
 
 from paceline.families.reasoning import votes
 from paceline.families.reasoning.estimates import (
-    at_equal_accuracy,
     at_equal_tokens,
     consensus,
+    hull,
     pass_at_k,
 )
 
@@ -88,8 +87,6 @@ def test_votes_ignore_what_cannot_be_read_and_entropy_does_not() -> None:
     assert votes.majority([None, "2", None]) == "2"
     assert votes.majority([None, None]) is None
     assert votes.majority(["5", "2", "2", "5"]) == "5"
-    assert votes.agreement(["5", None]) == 0.5
-    assert votes.agreement([]) == 0
     assert votes.normalised_entropy(["5", "5", "5"]) == 0
     assert votes.normalised_entropy(["1", "2", "3"]) == pytest.approx(1)
     assert votes.normalised_entropy(["1", None, None]) == pytest.approx(1)
@@ -98,13 +95,29 @@ def test_votes_ignore_what_cannot_be_read_and_entropy_does_not() -> None:
     assert votes.top_two([None]) == (0, 0)
 
 
-def test_a_curve_is_read_in_both_directions_and_not_beyond_its_ends() -> None:
+def test_a_curve_is_read_where_it_is_known() -> None:
     curve = [(100.0, 0.5), (200.0, 0.7), (400.0, 0.7), (500.0, 0.8)]
     assert at_equal_tokens(curve, 150) == pytest.approx(0.6)
     assert at_equal_tokens(curve, 99) is None
     assert at_equal_tokens(curve, 501) is None
-    assert at_equal_accuracy(curve, 0.6) == pytest.approx(150)
-    assert at_equal_accuracy(curve, 0.7) == pytest.approx(200)
-    assert at_equal_accuracy(curve, 0.4) == 100
-    assert at_equal_accuracy(curve, 0.81) is None
-    assert math.isclose(at_equal_accuracy(curve, 0.75) or 0, 450)
+    assert at_equal_tokens(curve, 500 * (1 + 1e-12)) == pytest.approx(0.8)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_the_hull_lies_above_the_curve_and_only_turns_down(accuracies: list[float]) -> None:
+    curve = [(float(k + 1), a) for k, a in enumerate(accuracies)]
+    corners = hull(curve)
+    assert corners[0] == curve[0]
+    assert corners[-1] == curve[-1]
+    assert all((at_equal_tokens(corners, x) or 0) >= a - 1e-9 for x, a in curve)
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(corners)]
+    assert all(later <= earlier + 1e-9 for earlier, later in pairwise(slopes))
+
+
+def test_mixing_votes_of_two_sizes_gains_nothing_over_the_hull() -> None:
+    answers = ["1", "1", "2", "3"]
+    curve = [(float(k + 1), a) for k, a in enumerate(consensus(answers, "1"))]
+    assert curve[1][1] == pytest.approx(curve[0][1]), "a vote over two is no better than one trace"
+    mixed = (curve[0][1] + curve[2][1]) / 2
+    assert mixed > curve[1][1] + 0.01
+    assert (at_equal_tokens(hull(curve), 2.0) or 0) >= mixed - 1e-12

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import pytest
 from scripted_model import ANSWER, END, PART_END, PARTS, ScriptedModel, read
@@ -11,14 +11,16 @@ from scripted_model import ANSWER, END, PART_END, PARTS, ScriptedModel, read
 from paceline import content
 from paceline.families.reasoning import votes
 from paceline.families.reasoning.archive import Archive, MissingTraceError, Recording, Replay
-from paceline.families.reasoning.executor import Executor, PlanError
+from paceline.families.reasoning.executor import NO_TRACE, Executor, PlanError, Script
 from paceline.families.reasoning.language import LanguageModel
 from paceline.families.reasoning.requests import (
     Drop,
     Extend,
     Finished,
     Fork,
+    Join,
     Method,
+    OptionError,
     Plan,
     Probe,
     Question,
@@ -39,30 +41,34 @@ def run(
     count: int = 5,
     width: int = 8,
     temperature: float = 0.8,
-    order: Callable[[int, int], int] = lambda key, index: index,
+    order: Callable[[int, int], int] = lambda number, index: index,
 ) -> list[Finished]:
     task = Task(samples=samples, temperature=temperature, context=200)
-    questions = [
-        Question(
-            key=k,
-            samples=samples,
-            parts=tuple((PARTS[i],) for i in range(k % 3 + 1)),
+    questions = [Question(number=n, samples=samples, num_parts=n % 3 + 1) for n in range(count)]
+    scripts = [
+        Script(
+            prompt=(*PROMPT, n),
+            openings=tuple((PARTS[i],) for i in range(n % 3 + 1)),
             part_end=(PART_END,),
             probe=(ANSWER,),
             probe_tokens=2,
         )
-        for k in range(count)
+        for n in range(count)
     ]
-    prompts: Mapping[int, Sequence[int]] = {k: (*PROMPT, k) for k in range(count)}
     executor = Executor(
         model,
         task,
-        prompts,
+        scripts,
         reader=read,
-        draws=lambda question, index: (1, question.key, order(question.key, index)),
+        draws=lambda number, index: (1, number, order(number, index)),
         width=width,
     )
     return executor.run(questions, method)
+
+
+def samples_of(one: Finished) -> dict[int, tuple[int, ...]]:
+    """Return the tokens of a question's samples by index."""
+    return {story.index: story.tokens for story in one.stories if story.index is not None}
 
 
 def make(name: str, *, samples: int = 6, temperature: float = 0.8, **options: object) -> Method:
@@ -87,17 +93,17 @@ def length(model: ScriptedModel, key: int, index: int) -> int:
 def test_a_vote_costs_all_traces_and_waits_for_the_longest() -> None:
     model = ScriptedModel()
     for one in run(make("self-consistency"), model):
-        lengths = [length(model, one.key, i) for i in range(6)]
+        lengths = [length(model, one.number, i) for i in range(6)]
         assert (one.ledger.decoded, one.ledger.critical) == (sum(lengths), max(lengths))
         assert (one.ledger.probed, one.ledger.rounds, one.ledger.traces) == (0, 1, 6)
         assert (one.ledger.peak_traces, one.ledger.peak_cache) == (6, 4 + sum(lengths))
-        assert one.answer == votes.majority(read(one.traces[i]) for i in range(6))
+        assert one.answer == votes.majority(read(samples_of(one)[i]) for i in range(6))
 
 
 def test_one_trace_after_another_waits_for_all_of_them() -> None:
     model = ScriptedModel()
     for one in run(make("adaptive-consistency"), model):
-        lengths = [length(model, one.key, i) for i in range(one.ledger.traces)]
+        lengths = [length(model, one.number, i) for i in range(one.ledger.traces)]
         assert one.ledger.decoded == one.ledger.critical == sum(lengths)
         assert one.ledger.peak_traces == 1
         assert one.ledger.peak_cache == 4 + max(lengths)
@@ -122,18 +128,18 @@ def test_probes_are_paid_for_and_forced_tokens_are_not_decoded() -> None:
         assert one.ledger.forced == 6 * 2
         assert one.ledger.critical == 2 * (16 + 2)
         assert one.ledger.total == one.ledger.decoded + one.ledger.probed
-        assert (one.answer, one.ledger.dropped) == ("3", 6)
+        assert (one.answer, one.ledger.stopped) == ("3", 6)
     assert not model.open, "every trace and probe was closed"
 
 
 def test_certaindex_ends_a_question_once_votes_agree() -> None:
     model = ScriptedModel(answers=(3,), lengths=(4, 90))
     for one in run(make("dynasor", chunk=16, agreeing=0, least_votes=3, threshold=0.7), model):
-        lengths = sorted(length(model, one.key, i) for i in range(6))
+        lengths = sorted(length(model, one.number, i) for i in range(6))
         chunks = -(-lengths[2] // 16)  # in which the third trace ends
         assert one.ledger.decoded == sum(min(n, 16 * chunks) for n in lengths)
         assert one.ledger.probed == 0
-        assert one.ledger.dropped == sum(n > 16 * chunks for n in lengths)
+        assert one.ledger.stopped == sum(n > 16 * chunks for n in lengths)
 
 
 def test_unsure_traces_are_given_up_and_what_they_cost_stays() -> None:
@@ -141,10 +147,10 @@ def test_unsure_traces_are_given_up_and_what_they_cost_stays() -> None:
     strict = run(make("deepconf", warmup=3, keep=0.0, chunk=8), torn)
     lenient = run(make("deepconf", warmup=3, keep=1.0, chunk=8), torn)
     for one, other in zip(strict, lenient, strict=True):
-        whole = [length(torn, one.key, i) for i in range(6)]
+        whole = [length(torn, one.number, i) for i in range(6)]
         assert sum(whole[:3]) + 3 * 8 <= one.ledger.decoded < sum(whole)
         assert one.ledger.decoded <= other.ledger.decoded
-    assert sum(o.ledger.dropped for o in strict) > sum(o.ledger.dropped for o in lenient)
+    assert sum(o.ledger.stopped for o in strict) > sum(o.ledger.stopped for o in lenient)
 
 
 def test_threads_are_written_at_once_and_joined_without_being_decoded_again() -> None:
@@ -152,9 +158,9 @@ def test_threads_are_written_at_once_and_joined_without_being_decoded_again() ->
 
     model = ScriptedModel()
     for one in run(make("thread-weaver"), model):
-        prompt, key = (*PROMPT, one.key), (1, one.key, 0)
+        prompt, key = (*PROMPT, one.number), (1, one.number, 0)
         parts = []
-        for i in range(one.key % 3 + 1):
+        for i in range(one.number % 3 + 1):
             script = model.script((*prompt, PARTS[i]), Draw(key=(*key, 0, i), temperature=0.8))
             parts.append([PARTS[i], *script[: script.index(PART_END) + 1]])
         joined = [*prompt, *(t for part in parts for t in part)]
@@ -165,26 +171,66 @@ def test_threads_are_written_at_once_and_joined_without_being_decoded_again() ->
         assert one.ledger.critical == max(decoded) + len(rest)
         assert one.ledger.forced == len(parts) + sum(map(len, parts))
         assert one.ledger.forks == len(parts) + 1
-        assert one.ledger.dropped == 0
+        assert one.stories[-1].tokens == (*joined[len(prompt) :], *rest)
+        # while it is joined, threads have been given up: the parts are held once
+        assert one.ledger.peak_cache == len(joined) + len(rest)
+        assert one.ledger.stopped == 0
 
 
-def test_a_fork_for_which_there_is_no_room_has_ended() -> None:
+def test_a_join_for_which_there_is_no_room_has_ended() -> None:
     seen: list[Reply] = []
 
     def solve(question: Question) -> Plan:
-        (root,) = yield [Sample(index=0, tokens=0)]
-        seen.extend(
-            (yield [Fork(trace=root.trace, forced=(1,) * 300), Fork(trace=root.trace, forced=(ANSWER,))])
-        )
-        seen.extend((yield [Probe(trace=root.trace, forced=(1,) * 300, tokens=2)]))
+        (root,) = yield [Sample(index=0)]
+        seen.extend((yield [Probe(trace=root.trace)]))
+        seen.extend((yield [Fork(trace=root.trace, part=0)]))
         return None
 
-    run(solve, ScriptedModel(), count=1)
-    assert [(r.ended, r.answer is None, bool(r.tokens)) for r in seen] == [
-        (True, True, False),
-        (True, False, True),
-        (True, True, False),
-    ]
+    (one,) = run(solve, ScriptedModel(lengths=(193, 193)), count=1)
+    assert len(PROMPT) + 1 + len(one.stories[0].tokens) == 200, "the context is full"
+    assert [(r.trace, r.ended, r.tokens) for r in seen] == [(0, True, ()), (NO_TRACE, True, ())]
+    assert one.ledger.probed == one.ledger.forks == 0
+
+
+def test_what_a_fork_stands_on_stays_in_the_cache() -> None:
+    def solve(question: Question) -> Plan:
+        (root,) = yield [Sample(index=0, tokens=12)]
+        (fork,) = yield [Fork(trace=root.trace, part=0)]
+        yield [Drop(trace=root.trace)]
+        yield [Extend(trace=fork.trace, tokens=1)]
+        return None
+
+    (one,) = run(solve, ScriptedModel(lengths=(30, 60)), count=1)
+    root, fork = one.stories
+    assert one.ledger.peak_cache == len(PROMPT) + 1 + len(fork.tokens), (
+        "the parent's tokens are the fork's as well"
+    )
+    assert fork.tokens[:12] == root.tokens
+
+
+def test_an_answer_is_read_across_a_copy() -> None:
+    def solve(question: Question) -> Plan:
+        (root,) = yield [Sample(index=0, tokens=5)]
+        (probed,) = yield [Probe(trace=root.trace)]
+        assert probed.answer == str(probed.tokens[0])
+        return probed.answer
+
+    (one,) = run(solve, ScriptedModel(lengths=(30, 60)), count=1)
+    assert one.answer is not None
+
+
+def test_numbers_of_traces_are_the_questions_own() -> None:
+    seen: list[int] = []
+
+    def solve(question: Question) -> Plan:
+        replies = yield [Sample(index=i) for i in (3, 1)]
+        seen.extend(reply.trace for reply in replies)
+        return None
+
+    model = ScriptedModel()
+    run(solve, model)
+    run(solve, model)
+    assert seen == [0, 1] * 10
 
 
 def test_a_warm_up_that_agrees_suffices() -> None:
@@ -254,11 +300,11 @@ def test_all_cost_is_counted_when_a_trace_is_given_up() -> None:
 
     model = ScriptedModel(lengths=(10, 20))
     for one in run(quitter, model):
-        rest = length(model, one.key, 1) - 2
+        rest = length(model, one.number, 1) - 2
         assert one.ledger.decoded == 3 + 2 + rest
         assert one.ledger.critical == 3 + rest
         assert one.ledger.peak_traces == 2
-        assert one.ledger.dropped == 1
+        assert one.ledger.stopped == 1
     assert not model.open
 
 
@@ -278,18 +324,26 @@ def ask(*rounds: list[object]) -> Method:
     [
         (ask([Sample(index=6)]), "outside of the 6"),
         (ask([Sample(index=0), Sample(index=0)]), "begun before"),
-        (ask([Sample(index=0)], [Extend(trace=1)]), "has ended"),
+        (ask([Sample(index=0)], [Extend(trace=0)]), "has ended"),
         (ask([Extend(trace=77)]), "not one of this question's"),
         (ask([Sample(index=0, tokens=-1)]), "asked for -1 tokens"),
-        (ask([Sample(index=0, tokens=2)], [Drop(trace=1)], [Extend(trace=1)]), "has been dropped"),
-        (ask([Sample(index=0, tokens=2)], [Extend(trace=1, tokens=1), Extend(trace=1)]), "twice"),
+        (ask([Sample(index=0, tokens=2)], [Drop(trace=0)], [Extend(trace=0)]), "has been dropped"),
+        (ask([Sample(index=0, tokens=2)], [Extend(trace=0, tokens=1), Extend(trace=0)]), "twice"),
         (
-            ask([Sample(index=0, tokens=2)], [Extend(trace=1, tokens=1), Drop(trace=1)]),
+            ask([Sample(index=0, tokens=2)], [Extend(trace=0, tokens=1), Drop(trace=0)]),
             "dropped in the round",
         ),
+        (ask([Sample(index=0, tokens=2)], [Extend(trace=0), Probe(trace=0)]), "copied in the round"),
+        (ask([Sample(index=0, tokens=0)], [Fork(trace=0, part=1)]), "outside of the 1"),
+        (ask([Sample(index=0, tokens=0)], [Fork(trace=0, part=0)], [Fork(trace=0, part=0)]), "begun before"),
+        (ask([Sample(index=0, tokens=0)], [Join(trace=0, forks=(0,))]), "no fork of trace 0"),
         (
-            ask([Sample(index=0, tokens=2)], [Extend(trace=1), Probe(trace=1, forced=(50,), tokens=2)]),
-            "copied in the round",
+            ask([Sample(index=0, tokens=0)], [Fork(trace=0, part=0), Join(trace=0, forks=(1,))]),
+            "joined in the round",
+        ),
+        (
+            ask([Sample(index=0, tokens=0)], [Join(trace=0, forks=())], [Join(trace=0, forks=())]),
+            "joined before",
         ),
         (ask(["a string"]), "str is not a request"),
         (ask(*([] for _ in range(10_001))), "no answer after"),
@@ -328,6 +382,26 @@ def test_a_replay_without_a_model_refuses_what_was_not_recorded() -> None:
     run(make("esc"), Recording(ScriptedModel(answers=(3,)), archive))
     with pytest.raises(MissingTraceError):
         run(make("self-consistency"), Replay(archive, context=200))
+
+
+@pytest.mark.parametrize(
+    ("technique", "options", "reason"),
+    [
+        ("esc", {"window": 0}, "window is 0; 1 or more"),
+        ("deepconf", {"warmup": 0}, "warmup is 0"),
+        ("deepconf", {"window": 0}, "window is 0"),
+        ("deepconf", {"keep": 1.5}, "keep is 1.5; 0 to 1"),
+        ("dynasor", {"agreeing": -1}, "agreeing is -1"),
+        ("self-consistency", {"traces": 7}, "traces is 7; 1 to 6"),
+        ("thread-weaver", {"traces": 0}, "traces is 0; 1 to 6"),
+        ("adaptive-consistency", {"threshold": 2}, "threshold is 2"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(
+    technique: str, options: dict[str, float], reason: str
+) -> None:
+    with pytest.raises(OptionError, match=reason):
+        make(technique, **options)
 
 
 def test_equal_draws_that_give_other_tokens_are_noticed() -> None:

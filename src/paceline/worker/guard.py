@@ -12,7 +12,7 @@ import ast
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -62,6 +62,7 @@ FORBIDDEN_PREFIXES = (
     "torch.autograd._enable_profiler",
     "torch.autograd._disable_profiler",
 )
+WHOLE_PACKAGES = frozenset({"paceline", "paceline.families", "paceline.baselines"})
 ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families", "paceline.baselines")
 HARNESS_MODULES = frozenset(
     {
@@ -170,14 +171,17 @@ def source_problems(path: Path) -> list[str]:
     """List what a technique's source imports or calls outside the contract, without running it."""
     tree = ast.parse(path.read_bytes(), filename=str(path))
     problems: list[str] = []
+    aliases = _aliases(tree)
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
+            # without a name of its own, an import binds the first package
+            names += [name.split(".")[0] for name, own in ((a.name, a.asname) for a in node.names) if not own]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Attribute):
-            dotted = _dotted(node) or f"….{node.attr}"
+            dotted = _dotted(node, aliases) or f"….{node.attr}"
             own = isinstance(node.value, ast.Name) and node.value.id == "self"
             if _forbidden_module(dotted) or (node.attr in FORBIDDEN_ATTRIBUTES and not own):
                 problems.append(f"line {node.lineno}: uses {dotted}")
@@ -196,12 +200,25 @@ def _forbidden(name: str) -> bool:
 
 def _forbidden_module(name: str) -> bool:
     parts = name.split(".")
-    if parts[0] == "paceline" and len(parts) > 1:
+    if name in WHOLE_PACKAGES or (parts[:2] == ["paceline", "families"] and len(parts) == 3):
+        return True  # from a package every module in it can be had, by any name
+    if parts[0] == "paceline":
         return ".".join(parts[:2]) not in ALLOWED_OF_PACELINE or not HARNESS_MODULES.isdisjoint(parts[3:])
     return any(name == p or name.startswith(p + ".") for p in FORBIDDEN_PREFIXES)
 
 
-def _dotted(node: ast.expr) -> str | None:
+def _aliases(tree: ast.AST) -> dict[str, str]:
+    """Return what the names stand for that imports bind."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.asname: alias.name for alias in node.names if alias.asname}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _dotted(node: ast.expr, aliases: Mapping[str, str]) -> str | None:
     parts: list[str] = []
     current: ast.expr = node
     while isinstance(current, ast.Attribute):
@@ -209,7 +226,7 @@ def _dotted(node: ast.expr) -> str | None:
         current = current.value
     if not isinstance(current, ast.Name):
         return None
-    return ".".join([current.id, *reversed(parts)])
+    return ".".join([aliases.get(current.id, current.id), *reversed(parts)])
 
 
 class Guard:

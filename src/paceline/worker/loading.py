@@ -81,6 +81,19 @@ def load(module: str, name: str, family: str, job: Path, guard: Guard) -> Loaded
     return Loaded(info=found[0], factory=found[1])
 
 
+def renewed(module: str, name: str, family: str) -> Any:
+    """Execute a technique's module once more and return its factory: what the first one kept, this one does not know.
+
+    Call it inside the fences.
+    """
+    path = sys.modules[module].__file__
+    assert path is not None
+    specification = importlib.util.spec_from_file_location(module, path)
+    assert specification is not None and specification.loader is not None
+    specification.loader.exec_module(importlib.util.module_from_spec(specification))
+    return REGISTRY[(family, name)][1]
+
+
 def _source(module: str, job: Path) -> Path:
     if module.startswith("user:"):
         return job / "user" / f"{module.removeprefix('user:')}.py"

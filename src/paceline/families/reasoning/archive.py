@@ -262,8 +262,12 @@ class Replay:
             handle = self._live.begin(before, Draw(key=key, temperature=temperature))
             self._live.advance(handle, upto)
             under_way.add(handle)
-        while under_way:
-            for piece in self._live.poll():
-                self.num_decoded += len(piece.tokens)
-                under_way.discard(piece.trace)
-                self._live.drop(piece.trace)
+        try:
+            while under_way:
+                for piece in self._live.poll():
+                    self.num_decoded += len(piece.tokens)
+                    under_way.discard(piece.trace)
+                    self._live.drop(piece.trace)
+        finally:
+            for handle in under_way:
+                self._live.drop(handle)

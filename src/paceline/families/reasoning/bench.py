@@ -9,27 +9,19 @@ from __future__ import annotations
 import gc
 import random
 import time
+import traceback
 from typing import Any
 
 from paceline.families.reasoning import judging
 from paceline.families.reasoning.archive import Archive, Recording
 from paceline.families.reasoning.executor import PlanError
 from paceline.families.reasoning.pool import Pool, Setting, draw_pool
-from paceline.families.reasoning.problems import (
-    END,
-    MAX_PROBE_TOKENS,
-    PROBE,
-    SEGMENT_END,
-    branches,
-    decode,
-    draw,
-    encode,
-    extract,
-)
+from paceline.families.reasoning.problems import decode, draw, extract
 from paceline.families.reasoning.reasoner import load
-from paceline.families.reasoning.requests import Finished, Method, Question, Task
+from paceline.families.reasoning.requests import Finished, Method, OptionError, Story, Task
 from paceline.families.reasoning.sealed import SEALED
 from paceline.families.reasoning.spec import levels_of
+from paceline.worker.loading import renewed
 from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
 from paceline.worker.telemetry import Watch
 
@@ -52,14 +44,28 @@ def run_block(session: Session, block: Block) -> None:
     pool = draw_pool(setting)
     order = list(block.cases)
     random.Random(session.draw_seed("order", block.block)).shuffle(order)
+    results: list[tuple[Case, dict[str, Any] | CaseError]] = []
     for position, case in enumerate(order):
         try:
             result = _answer(session, block, case, setting, pool)
             result["accounting"]["position"] = position
-            session.emit_result(block, case, result)
+            results.append((case, result))
         except CaseError as error:
-            session.emit_failure(block, case, error)
+            results.append((case, error))
+        except (PlanError, OptionError, ContractBreachError) as error:
+            results.append((case, CaseError("refused", str(error))))
+        except MemoryError:
+            raise
+        except Exception as error:  # of the technique: the others go on with the same questions
+            reason = f"{type(error).__name__}: {error}"
+            results.append((case, CaseError("crashed", reason, traceback.format_exc(limit=8))))
         gc.collect()
+    # told at the end: after a process has died the whole block is drawn anew, so that techniques share all questions
+    for case, ending in results:
+        if isinstance(ending, CaseError):
+            session.emit_failure(block, case, ending)
+        else:
+            session.emit_result(block, case, ending)
 
 
 def make_setting(session: Session, block: Block) -> Setting:
@@ -75,25 +81,13 @@ def make_setting(session: Session, block: Block) -> Setting:
         int(params["questions"]),
         levels=levels_of(str(params["levels"])),
     )
-    task = Task(
-        samples=int(params["samples"]), temperature=float(params["temperature"]), context=model.context
-    )
-    questions = (
-        Question(
-            key=p.key,
-            samples=task.samples,
-            parts=tuple(encode(f"T{i + 1}") for i in range(len(branches(p.prompt)))),
-            part_end=(SEGMENT_END,),
-            probe=PROBE,
-            probe_tokens=MAX_PROBE_TOKENS,
-        )
-        for p in problems
-    )
+    random.Random(session.draw_seed("places", block.block)).shuffle(problems)
     return Setting(
         model=model,
-        task=task,
+        task=Task(
+            samples=int(params["samples"]), temperature=float(params["temperature"]), context=model.context
+        ),
         problems=tuple(problems),
-        questions=tuple(questions),
         seed=session.draw_seed("traces", block.block),
         width=int(params["width"]),
         num_orders=int(params["orders"]),
@@ -104,32 +98,33 @@ def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: 
     """Let one technique answer all questions, and judge it.
 
     Raises:
-        CaseError: It was refused, wrong, or broke its contract.
+        CaseError: It was refused, or is wrong.
+        PlanError, OptionError, ContractBreachError: It asks for what there is not, or does what it may not.
     """
-    loaded = session.loaded(case)
+    session.loaded(case)
     archive = Archive(setting.model.identity)
-    executor = setting.executor(Recording(setting.model, archive))
+
+    def make() -> Method:
+        method: Method = renewed(case.module, case.technique, block.family)(setting.task, **case.options)
+        return method
+
     session.begin(block, case.label, "answer")
-    watch = Watch(session.device.telemetry)
-    watch.sample()
-    try:
-        with session.guard.watch():
-            method: Method = loaded.factory(setting.task, **case.options)
-            began = _clock()
-            finished = executor.run(setting.questions, method)
-            seconds = _clock() - began
+    with session.guard.watch():
+        first = judging.replay(setting, pool, make, 0)
+        method = make()
+        watch = Watch(session.device.telemetry)
         watch.sample()
-        session.begin(block, case.label, "replay")
-        compared = judging.check_traces(setting, pool, finished, archive)
-        with session.guard.watch():
-            judging.check_replay(setting, method, finished, archive)
-            reordered = judging.reorder(setting, pool, method)
-    except PlanError as error:
-        raise CaseError("refused", str(error)) from error
-    except ContractBreachError as error:
-        raise CaseError("refused", str(error)) from error
-    kept = {"examples": _examples(setting, finished)} if session.launch == 0 else {}
+        began = _clock()
+        finished = setting.run(Recording(setting.model, archive), method)
+        seconds = _clock() - began
+        watch.sample()
+    session.begin(block, case.label, "replay")
+    compared = judging.check_traces(setting, pool, finished)
+    with session.guard.watch():
+        judging.check_replay(setting, make, finished, archive)
+        reordered = judging.reorder(setting, pool, make, first)
     metrics, absent = _metrics(setting, pool, finished, seconds, reordered)
+    kept = {"examples": _examples(setting, finished)} if session.launch == 0 else {}
     return {
         "status": "ok",
         "metrics": metrics,
@@ -138,7 +133,7 @@ def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: 
         "correctness": {
             "passed": True,
             "oracle": ORACLE,
-            "gate_checks": compared + len(finished),
+            "gate_checks": compared + (setting.num_orders + 1) * len(finished),
             "model": setting.model.identity,
             "input_seed": setting.seed,
             "traces_sha256": archive.digest(),
@@ -164,15 +159,19 @@ def _metrics(
         "accuracy_reordered": list(reordered.right),
         "tokens_reordered": list(reordered.spent),
     }
-    figures, absent = judging.against_votes(pool, reordered)
-    samples |= {name: [value] for name, value in figures.items()}
+    absent = {}
+    gain, reason = judging.gain(pool, reordered)
+    if gain is None:
+        absent["gain_at_equal_tokens"] = reason
+    else:
+        samples["gain_at_equal_tokens"] = [gain]
     return {name: {"samples": values} for name, values in samples.items()}, absent
 
 
 def _accounting(
     setting: Setting, pool: Pool, finished: list[Finished], reordered: judging.Reordered
 ) -> dict[str, Any]:
-    """Return counts, and the technique's place beside the curve of the plain vote."""
+    """Return counts, and the course of the plain vote."""
     right: dict[int, list[float]] = {}
     for problem, value in zip(setting.problems, setting.right(finished), strict=True):
         right.setdefault(problem.level, []).append(value)
@@ -181,7 +180,8 @@ def _accounting(
         "ok": len(finished),
         "failed": 0,
         "dropped": 0,
-        "dropped_traces": sum(f.ledger.dropped for f in finished),
+        "stopped_traces": sum(f.ledger.stopped for f in finished),
+        "forks": sum(f.ledger.forks for f in finished),
         "rounds": sum(f.ledger.rounds for f in finished),
         "forced_tokens": sum(f.ledger.forced for f in finished),
         "decoded_for_replays": reordered.decoded,
@@ -195,23 +195,24 @@ def _accounting(
 
 def _examples(setting: Setting, finished: list[Finished]) -> list[dict[str, Any]]:
     """Return some questions, by their places in the order of levels and by nothing else, with all their traces."""
-    by_key = {f.key: f for f in finished}
-    ordered = sorted(setting.problems, key=lambda problem: problem.level)
+    ordered = sorted(
+        range(len(setting.problems)), key=lambda number: (setting.problems[number].level, number)
+    )
     step = max(len(ordered) // NUM_EXAMPLES, 1)
     return [
         {
-            "question": decode(problem.prompt),
-            "level": problem.level,
-            "answer": problem.answer,
-            "given": by_key[problem.key].answer,
-            "traces": [[_ending(t), decode(t)] for _, t in sorted(by_key[problem.key].traces.items())],
+            "question": decode(setting.problems[number].prompt),
+            "level": setting.problems[number].level,
+            "answer": setting.problems[number].answer,
+            "given": finished[number].answer,
+            "traces": [[_ending(s), decode(s.tokens)] for s in finished[number].stories if s.tokens],
         }
-        for problem in ordered[step - 1 :: step][:NUM_EXAMPLES]
+        for number in ordered[step - 1 :: step][:NUM_EXAMPLES]
     ]
 
 
-def _ending(tokens: tuple[int, ...]) -> str:
-    if not tokens or tokens[-1] != END:
-        return "given up"
-    answer = extract(tokens)
+def _ending(story: Story) -> str:
+    if not story.ended:
+        return "stopped"
+    answer = extract(story.tokens)
     return "no answer" if answer is None else f"answers {answer}"

@@ -8,9 +8,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
+
+Point = tuple[float, float]
+"""Tokens and accuracy."""
+ROUNDING = 1e-9
+"""Relative error of means of whole numbers."""
 
 
 def pass_at_k(num_samples: int, num_right: int, k: int) -> float:
@@ -61,25 +65,28 @@ def _times(ways: np.ndarray, below: Sequence[int], tied: int = 0, votes: int = 0
     return found
 
 
-def at_equal_tokens(curve: Sequence[tuple[float, float]], tokens: float) -> float | None:
-    """Return the accuracy of a curve of (tokens, accuracy) at a number of tokens; None outside of the curve."""
-    return _interpolate([t for t, _ in curve], [a for _, a in curve], tokens)
+def hull(curve: Sequence[Point]) -> list[Point]:
+    """Return the corners of the upper concave hull of a curve of (tokens, accuracy).
 
-
-def at_equal_accuracy(curve: Sequence[tuple[float, float]], accuracy: float) -> float | None:
-    """Return the fewest tokens at which a curve of (tokens, accuracy) reaches an accuracy; None where it never does.
-
-    Below its first point the curve is not known: an accuracy that one sample exceeds costs one sample.
+    A method that draws k traces for some questions and l for the others reaches every place between two points of the
+    curve, so no method deserves credit for lying between the curve and its hull.
     """
-    if accuracy <= curve[0][1]:
-        return curve[0][0]
-    for (t0, a0), (t1, a1) in pairwise(curve):
-        if a1 >= accuracy:
-            return t0 + (t1 - t0) * (accuracy - a0) / (a1 - a0)
-    return None
+    corners: list[Point] = []
+    for x, y in curve:
+        while len(corners) > 1 and _rises_less(corners[-2], corners[-1], (x, y)):
+            corners.pop()
+        corners.append((x, y))
+    return corners
 
 
-def _interpolate(xs: Sequence[float], ys: Sequence[float], x: float) -> float | None:
-    if not xs[0] <= x <= xs[-1]:
+def _rises_less(first: Point, middle: Point, last: Point) -> bool:
+    """Whether the middle point lies on or below the line from the first to the last."""
+    return (middle[1] - first[1]) * (last[0] - first[0]) <= (last[1] - first[1]) * (middle[0] - first[0])
+
+
+def at_equal_tokens(curve: Sequence[Point], tokens: float) -> float | None:
+    """Return the accuracy of a curve of (tokens, accuracy) at a number of tokens; None outside of the curve."""
+    low, high = curve[0][0], curve[-1][0]
+    if not low * (1 - ROUNDING) <= tokens <= high * (1 + ROUNDING):
         return None
-    return float(np.interp(x, xs, ys))
+    return float(np.interp(tokens, [t for t, _ in curve], [a for _, a in curve]))

@@ -1,21 +1,24 @@
 """Runs a technique's plans over a model: one batch for all questions, every token counted from outside.
 
 Questions are admitted as long as few traces are under way, so the model's batch stays full while each question's rounds
-wait only for their own replies.
+wait only for their own replies. Techniques name traces by numbers that count from 0 in every question, and never say
+which tokens a trace is to continue by: the question's probe, the opening of a part, or what forks wrote.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from paceline.families.reasoning.language import Draw, LanguageModel, Piece
+from paceline.families.reasoning.lineage import Trace, kept_tokens
 from paceline.families.reasoning.requests import (
     Drop,
     Extend,
     Finished,
     Fork,
+    Join,
     Ledger,
     Method,
     Plan,
@@ -25,41 +28,35 @@ from paceline.families.reasoning.requests import (
     Reply,
     Request,
     Sample,
+    Story,
     Task,
 )
 
-Draws = Callable[[Question, int], tuple[int, ...]]
-"""Gives the key of a question's trace by its index."""
+Draws = Callable[[int, int], tuple[int, ...]]
+"""Gives the key of a trace by its question's number and its index."""
 
 MAX_ROUNDS = 10_000
 NO_TRACE = -1
-"""Handle of a fork for which the model's context has no room: it has ended before it began."""
+"""Number of a fork or join for which the model's context has no room: it has ended before it began."""
 
 
 class PlanError(Exception):
     """A technique asked for something that a question does not offer; its text is the reason in the record."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Trace:
-    index: int | None
-    """None of what was forked."""
-    key: tuple[int, ...]
-    temperature: float
-    before: int
-    """Tokens before the first that it decodes, the prompt's included."""
-    forced: tuple[int, ...] = ()
-    """Those of them that are its own; none in a sample."""
-    tokens: list[int] = field(default_factory=list)
-    ended: bool = False
-    dropped: bool = False
-    num_copies: int = 0
-    """Probes and forks of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What of a question techniques do not see."""
 
-    @property
-    def given_up(self) -> bool:
-        """Whether it is a sample that was begun and did not come to its end."""
-        return self.index is not None and bool(self.tokens) and not self.ended
+    prompt: tuple[int, ...]
+    openings: tuple[tuple[int, ...], ...]
+    """Tokens with which each part begins."""
+    part_end: tuple[int, ...]
+    """Tokens that end a part."""
+    probe: tuple[int, ...]
+    """Forced tokens after which a trace names its answer."""
+    probe_tokens: int
+    """Most tokens of such an answer."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,17 +64,32 @@ class _Seat:
     """One question that is being answered."""
 
     question: Question
+    script: Script
     plan: Plan
     ledger: Ledger = field(default_factory=Ledger)
-    traces: dict[int, _Trace] = field(default_factory=dict)
-    """By the model's handle."""
+    traces: dict[int, Trace] = field(default_factory=dict)
+    """By number."""
     round: tuple[Request, ...] = ()
-    waiting: dict[int, int] = field(default_factory=dict)
-    """Place in the round of each trace under way."""
+    under_way: set[int] = field(default_factory=set)
+    """Traces of this round that decode."""
+    num_waiting: int = 0
+    """Requests of this round without a reply."""
     replies: dict[int, Reply] = field(default_factory=dict)
     answer: str | None = None
     seen: set[str] = field(default_factory=set)
     """Answers of its traces and probes: it cannot have another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """What a trace of the model decodes for."""
+
+    seat: _Seat
+    place: int
+    """In the round."""
+    trace: int
+    """Number of the trace, or of the one that is probed."""
+    probe: tuple[int, ...] | None = None
 
 
 class Executor:
@@ -87,20 +99,18 @@ class Executor:
         self,
         model: LanguageModel,
         task: Task,
-        prompts: Mapping[int, Sequence[int]],
+        scripts: Sequence[Script],
         *,
         reader: Reader,
         draws: Draws,
         width: int,
     ) -> None:
         self.model, self.task, self.reader, self.draws = model, task, reader, draws
-        self.prompts = prompts
-        """By the question's key; techniques do not see them."""
+        self.scripts = scripts
+        """By the question's number."""
         self.width = width
         """Traces under way up to which further questions are admitted."""
-        self._owners: dict[int, _Seat] = {}
-        self._probes: dict[int, int] = {}
-        """Parent of each probe's trace."""
+        self._jobs: dict[int, _Job] = {}
         self._open: set[int] = set()
         """The model's traces that have to be dropped, however the run ends."""
 
@@ -113,26 +123,28 @@ class Executor:
         try:
             seats = self._run(questions, method)
         finally:
+            self._jobs.clear()
             for handle in tuple(self._open):
                 self._forget(handle)
         return [
             Finished(
-                key=s.question.key,
+                number=s.question.number,
                 answer=s.answer,
                 ledger=s.ledger,
-                traces={t.index: tuple(t.tokens) for t in s.traces.values() if t.index is not None},
+                stories=tuple(_story(trace) for trace in s.traces.values()),
             )
             for s in seats
         ]
 
     def _run(self, questions: Sequence[Question], method: Method) -> list[_Seat]:
         queue, seats = deque(questions), list[_Seat]()
-        while queue or self._owners:
-            while queue and len(self._owners) < self.width:
+        while queue or self._jobs:
+            while queue and len(self._jobs) < self.width:
                 question = queue.popleft()
-                seats.append(seat := _Seat(question=question, plan=method(question)))
+                script = self.scripts[question.number]
+                seats.append(seat := _Seat(question=question, script=script, plan=method(question)))
                 self._go_on(seat, None)
-            for piece in self.model.poll() if self._owners else ():
+            for piece in self.model.poll() if self._jobs else ():
                 self._arrived(piece)
         return seats
 
@@ -151,25 +163,26 @@ class Executor:
             seat.ledger.rounds += 1
             if seat.ledger.rounds > MAX_ROUNDS:
                 raise PlanError(f"no answer after {MAX_ROUNDS} rounds")
-            seat.round, seat.replies = tuple(asked), {}
+            seat.round, seat.replies, seat.under_way = tuple(asked), {}, set()
             for place, request in enumerate(seat.round):
                 self._start(seat, place, request)
-            if seat.waiting:
+            if seat.num_waiting:
                 return
             replies = self._close(seat)
 
     def _start(self, seat: _Seat, place: int, request: Request) -> None:
         match request:
             case Sample():
-                handle = self._begin(seat, request)
-                self._advance(seat, handle, place, request.tokens, request.stop)
+                self._sample(seat, place, request)
             case Extend():
                 trace = self._own(seat, request.trace)
                 if trace.ended:
                     raise PlanError(f"trace {request.trace} has ended and cannot go on")
-                self._advance(seat, request.trace, place, request.tokens, request.stop)
+                self._advance(seat, place, request.trace, request.tokens)
             case Fork():
                 self._fork(seat, place, request)
+            case Join():
+                self._join(seat, place, request)
             case Probe():
                 self._probe(seat, place, request)
             case Drop():
@@ -178,125 +191,151 @@ class Executor:
             case _:
                 raise PlanError(f"{type(request).__name__} is not a request")
 
-    def _begin(self, seat: _Seat, request: Sample) -> int:
+    def _sample(self, seat: _Seat, place: int, request: Sample) -> None:
         if not 0 <= request.index < self.task.samples:
             raise PlanError(
                 f"sample {request.index} is outside of the {self.task.samples} that a question has"
             )
         if any(t.index == request.index for t in seat.traces.values()):
             raise PlanError(f"sample {request.index} has been begun before")
-        key = self.draws(seat.question, request.index)
-        temperature = self.task.temperature if request.temperature is None else request.temperature
-        handle = self.model.begin(self.prompts[seat.question.key], Draw(key=key, temperature=temperature))
+        key = self.draws(seat.question.number, request.index)
+        temperature = 0.0 if request.greedy else self.task.temperature
+        handle = self.model.begin(seat.script.prompt, Draw(key=key, temperature=temperature))
         self._open.add(handle)
-        seat.traces[handle] = _Trace(
-            index=request.index,
-            key=key,
-            temperature=temperature,
-            before=len(self.prompts[seat.question.key]),
-        )
+        number = len(seat.traces)
+        seat.traces[number] = Trace(handle=handle, index=request.index, key=key, temperature=temperature)
         seat.ledger.traces += 1
-        return handle
-
-    def _probe(self, seat: _Seat, place: int, request: Probe) -> None:
-        if request.tokens < 1:
-            raise PlanError(f"a probe of {request.tokens} tokens")
-        copied = self._copy(seat, request.trace, request.forced, request.temperature)
-        if copied is None:
-            seat.replies[place] = Reply(trace=request.trace, ended=True)
-            return
-        self._probes[copied[0]] = request.trace
-        self._advance(seat, copied[0], place, request.tokens)
+        self._advance(seat, place, number, request.tokens)
 
     def _fork(self, seat: _Seat, place: int, request: Fork) -> None:
         parent = self._own(seat, request.trace)
-        copied = self._copy(seat, request.trace, request.forced, parent.temperature)
+        if not 0 <= request.part < seat.question.num_parts:
+            raise PlanError(
+                f"part {request.part} is outside of the {seat.question.num_parts} that a question has"
+            )
+        if request.part in parent.forked:
+            raise PlanError(f"part {request.part} of trace {request.trace} has been begun before")
+        parent.forked.add(request.part)
+        self._continue(seat, place, request.trace, seat.script.openings[request.part], seat.script.part_end)
+
+    def _join(self, seat: _Seat, place: int, request: Join) -> None:
+        parent = self._own(seat, request.trace)
+        if parent.joined:
+            raise PlanError(f"trace {request.trace} has been joined before")
+        parent.joined = True
+        forced: list[int] = []
+        for number in request.forks:
+            fork = seat.traces.get(number)
+            if fork is None or fork.parent != request.trace or fork.index is not None:
+                raise PlanError(f"trace {number} is no fork of trace {request.trace}")
+            if number in seat.under_way:
+                raise PlanError(f"trace {number} is joined in the round that lets it go on")
+            forced += (*fork.forced, *fork.tokens)
+        self._continue(seat, place, request.trace, tuple(forced), ())
+
+    def _continue(
+        self, seat: _Seat, place: int, number: int, forced: tuple[int, ...], stop: tuple[int, ...]
+    ) -> None:
+        """Begin a trace that continues another one by forced tokens."""
+        parent = seat.traces[number]
+        copied = self._copy(seat, number, forced, parent.temperature)
         if copied is None:
             seat.replies[place] = Reply(trace=NO_TRACE, ended=True)
             return
         handle, key = copied
-        seat.traces[handle] = _Trace(
+        seat.traces[len(seat.traces)] = Trace(
+            handle=handle,
             index=None,
             key=key,
             temperature=parent.temperature,
-            before=parent.before + len(parent.tokens) + len(request.forced),
-            forced=request.forced,
+            parent=number,
+            inherited=parent.text,
+            forced=forced,
         )
         seat.ledger.forks += 1
-        self._advance(seat, handle, place, request.tokens, request.stop)
+        self._advance(seat, place, len(seat.traces) - 1, None, stop)
+
+    def _probe(self, seat: _Seat, place: int, request: Probe) -> None:
+        copied = self._copy(seat, request.trace, seat.script.probe, 0.0)
+        if copied is None:
+            seat.replies[place] = Reply(trace=request.trace, ended=True)
+            return
+        self.model.advance(copied[0], seat.script.probe_tokens)
+        self._jobs[copied[0]] = _Job(seat=seat, place=place, trace=request.trace, probe=seat.script.probe)
+        seat.num_waiting += 1
 
     def _copy(
-        self, seat: _Seat, parent: int, forced: tuple[int, ...], temperature: float
+        self, seat: _Seat, number: int, forced: tuple[int, ...], temperature: float
     ) -> tuple[int, tuple[int, ...]] | None:
         """Let the model copy a trace; return the copy's handle and its draw's key, None where there is no room."""
-        trace = self._own(seat, parent)
-        if parent in seat.waiting:
-            raise PlanError(f"trace {parent} is copied in the round that lets it go on")
+        trace = self._own(seat, number)
+        if number in seat.under_way:
+            raise PlanError(f"trace {number} is copied in the round that lets it go on")
         key = (*trace.key, len(trace.tokens), trace.num_copies)
         trace.num_copies += 1
-        if trace.before + len(trace.tokens) + len(forced) >= self.task.context:
+        if len(seat.script.prompt) + len(trace.text) + len(forced) >= self.task.context:
             return None
-        handle = self.model.fork(parent, forced, Draw(key=key, temperature=temperature))
+        handle = self.model.fork(trace.handle, forced, Draw(key=key, temperature=temperature))
         self._open.add(handle)
         seat.ledger.forced += len(forced)
         return handle, key
 
     def _advance(
-        self, seat: _Seat, handle: int, place: int, tokens: int | None, stop: tuple[int, ...] = ()
+        self, seat: _Seat, place: int, number: int, tokens: int | None, stop: tuple[int, ...] = ()
     ) -> None:
-        if handle in seat.waiting:
+        if number in seat.under_way:
             raise PlanError("a trace is named twice in one round")
         if tokens is not None and tokens < 0:
             raise PlanError(f"asked for {tokens} tokens")
         if tokens == 0:
-            seat.replies[place] = Reply(trace=handle)
+            seat.replies[place] = Reply(trace=number)
             return
+        handle = seat.traces[number].handle
         self.model.advance(handle, self.task.context if tokens is None else tokens, stop)
-        seat.waiting[handle] = place
-        self._owners[handle] = seat
+        seat.under_way.add(number)
+        seat.num_waiting += 1
+        self._jobs[handle] = _Job(seat=seat, place=place, trace=number)
 
-    def _own(self, seat: _Seat, handle: int) -> _Trace:
-        trace = seat.traces.get(handle)
+    def _own(self, seat: _Seat, number: int) -> Trace:
+        trace = seat.traces.get(number)
         if trace is None:
-            raise PlanError(f"trace {handle} is not one of this question's")
+            raise PlanError(f"trace {number} is not one of this question's")
         if trace.dropped:
-            raise PlanError(f"trace {handle} has been dropped")
+            raise PlanError(f"trace {number} has been dropped")
         return trace
 
-    def _drop(self, seat: _Seat, handle: int) -> None:
-        trace = self._own(seat, handle)
-        if handle in seat.waiting:
-            raise PlanError(f"trace {handle} is dropped in the round that lets it go on")
+    def _drop(self, seat: _Seat, number: int) -> None:
+        trace = self._own(seat, number)
+        if number in seat.under_way:
+            raise PlanError(f"trace {number} is dropped in the round that lets it go on")
         trace.dropped = True
-        seat.ledger.dropped += trace.given_up
-        self._forget(handle)
+        self._forget(trace.handle)
 
     def _arrived(self, piece: Piece) -> None:
-        seat = self._owners.pop(piece.trace)
-        place = seat.waiting.pop(piece.trace)
-        parent = self._probes.pop(piece.trace, None)
-        if parent is not None:
+        job = self._jobs.pop(piece.trace)
+        seat, trace = job.seat, job.seat.traces[job.trace]
+        if job.probe is not None:
             seat.ledger.probed += len(piece.tokens)
-            forced = seat.round[place].forced  # type: ignore[union-attr]  # _probe alone fills _probes
-            answer = self.reader((*forced, *piece.tokens)) if piece.ended else None
+            text: Sequence[int] = (*trace.text, *job.probe, *piece.tokens)
             self._forget(piece.trace)
         else:
-            trace = seat.traces[piece.trace]
             trace.tokens += piece.tokens
             trace.ended = piece.ended
             seat.ledger.decoded += len(piece.tokens)
-            answer = self.reader((*trace.forced, *trace.tokens)) if piece.ended else None
+            text = trace.text
+        answer = self.reader(text) if piece.ended else None
         if answer is not None:
             seat.seen.add(answer)
-        seat.replies[place] = Reply(
-            trace=piece.trace if parent is None else parent,
+        seat.replies[job.place] = Reply(
+            trace=job.trace,
             tokens=piece.tokens,
             logprobs=piece.logprobs,
             entropies=piece.entropies,
             ended=piece.ended,
             answer=answer,
         )
-        if not seat.waiting:
+        seat.num_waiting -= 1
+        if not seat.num_waiting:
             self._go_on(seat, self._close(seat))
 
     def _close(self, seat: _Seat) -> tuple[Reply, ...]:
@@ -304,12 +343,16 @@ class Executor:
         replies = tuple(seat.replies[i] for i in range(len(seat.round)))
         ledger = seat.ledger
         ledger.critical += max((len(r.tokens) for r in replies), default=0)
-        taking_part = {r.trace for r in replies}
-        live = [t for h, t in seat.traces.items() if not t.dropped and (not t.ended or h in taking_part)]
+        live = {
+            number
+            for number, t in seat.traces.items()
+            if not t.dropped and (not t.ended or number in seat.under_way)
+        }
         if live:
-            own = sum(len(t.forced) + len(t.tokens) for t in live)
             ledger.peak_traces = max(ledger.peak_traces, len(live))
-            ledger.peak_cache = max(ledger.peak_cache, len(self.prompts[seat.question.key]) + own)
+            kept = len(seat.script.prompt) + kept_tokens(seat.traces, live)
+            ledger.peak_cache = max(ledger.peak_cache, kept)
+        seat.under_way = set()
         return replies
 
     def _finish(self, seat: _Seat, answer: str | None) -> None:
@@ -318,7 +361,17 @@ class Executor:
         if answer is not None and answer not in seat.seen:
             raise PlanError(f"none of its traces answers '{answer}'")
         seat.answer = answer
-        for handle, trace in seat.traces.items():
+        for trace in seat.traces.values():
+            seat.ledger.stopped += trace.stopped
             if not trace.dropped:
-                self._forget(handle)
-                seat.ledger.dropped += trace.given_up
+                self._forget(trace.handle)
+
+
+def _story(trace: Trace) -> Story:
+    return Story(
+        index=trace.index,
+        temperature=trace.temperature,
+        tokens=trace.text,
+        num_forced=len(trace.inherited) + len(trace.forced),
+        ended=trace.ended,
+    )

@@ -1,13 +1,14 @@
 """What a technique must pass before any of its figures counts: the same traces, the same answers again.
 
-Three checks, none of which needs to trust the technique. Its traces are the launch's own, token for token. The
-executor has seen each of its answers in a trace or probe. Run once more on what was recorded, it asks for the same and
-answers the same.
+Its traces are the launch's own, token for token. The executor has seen each of its answers in a trace or probe. Run
+once more on what was recorded, it asks for the same and answers the same. Every run over the questions is of a module
+that was executed anew, and one order is replayed before all others and again at the end: what a technique has learnt
+about the questions meanwhile must not show.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -17,46 +18,48 @@ from paceline.families.reasoning.pool import Pool, Setting
 from paceline.families.reasoning.requests import Finished, Method
 from paceline.worker.session import CaseError
 
+Make = Callable[[], Method]
+"""Makes a technique's method, of a module that was executed anew."""
 
-def check_traces(setting: Setting, pool: Pool, finished: Sequence[Finished], archive: Archive) -> int:
-    """Compare a technique's traces with the launch's own; return how many were compared.
 
-    Traces at another temperature are other traces and have nothing to be compared with.
+def check_traces(setting: Setting, pool: Pool, finished: Sequence[Finished]) -> int:
+    """Compare a technique's samples with the launch's own; return how many were compared.
+
+    Greedy ones are other traces and have nothing to be compared with, unless the point's temperature is 0.
 
     Raises:
         CaseError: ``invalid``: equal draws gave other tokens, which is the harness's or the model's fault.
     """
     compared = 0
-    keys = {q.key: q for q in setting.questions}
-    prompts = {p.key: p.prompt for p in setting.problems}
     for one in finished:
-        for index, tokens in one.traces.items():
-            name = (prompts[one.key], setting.draws(keys[one.key], index), setting.task.temperature)
-            if tuple(archive.known(name).tokens) != tokens:
+        for story in one.stories:
+            if story.index is None or not story.tokens or story.temperature != setting.task.temperature:
                 continue
             compared += 1
-            if pool.traces[one.key][index][: len(tokens)] != tokens:
-                reason = f"question {one.key}: equal draws gave other tokens in trace {index}"
+            if pool.traces[one.number][story.index][: len(story.tokens)] != story.tokens:
+                reason = f"question {one.number}: equal draws gave other tokens in trace {story.index}"
                 raise CaseError("invalid", reason)
     return compared
 
 
-def check_replay(setting: Setting, method: Method, finished: Sequence[Finished], archive: Archive) -> None:
+def check_replay(setting: Setting, make: Make, finished: Sequence[Finished], archive: Archive) -> None:
     """Run a technique again on what it was told.
 
     Raises:
         CaseError: ``incorrect``: it asks for something else, or answers otherwise.
     """
-    model = Replay(archive, context=setting.model.context)
     try:
-        again = setting.executor(model).run(setting.questions, method)
+        again = setting.run(Replay(archive, context=setting.model.context), make())
     except MissingTraceError as error:
         raise CaseError("incorrect", f"on the same traces it asks for others: {error}") from error
-    by_key = {f.key: f for f in again}
-    for one in finished:
-        if by_key[one.key] != one:
-            what = "answers" if by_key[one.key].answer != one.answer else "asks"
-            raise CaseError("incorrect", f"question {one.key}: on the same traces it {what} otherwise")
+    _check_equal(finished, again)
+
+
+def _check_equal(before: Sequence[Finished], after: Sequence[Finished]) -> None:
+    for one, other in zip(before, after, strict=True):
+        if one != other:
+            what = "answers" if one.answer != other.answer else "asks"
+            raise CaseError("incorrect", f"question {one.number}: on the same traces it {what} otherwise")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,35 +83,35 @@ class Reordered:
         return fmean(self.spent)
 
 
-def reorder(setting: Setting, pool: Pool, method: Method) -> Reordered:
-    """Run a technique on other orders of the launch's traces."""
+def replay(setting: Setting, pool: Pool, make: Make, order: int) -> tuple[list[Finished], int]:
+    """Run a technique on another order of the launch's traces; return also how many tokens had to be decoded."""
     model = Replay(pool.archive, setting.model, context=setting.model.context)
-    right, spent = [], []
-    for order in range(setting.num_orders):
-        found = setting.executor(model, setting.reordered(order)).run(setting.questions, method)
-        right.append(setting.right(found))
-        spent.append([f.ledger.total for f in found])
+    return setting.run(model, make(), setting.reordered(order)), model.num_decoded
+
+
+def reorder(setting: Setting, pool: Pool, make: Make, first: tuple[list[Finished], int]) -> Reordered:
+    """Run a technique on all orders of the launch's traces, the first of which has been run before all else.
+
+    Raises:
+        CaseError: ``incorrect``: the first order, run again after the others, ends otherwise.
+    """
+    found, decoded = [first[0]], first[1]
+    for order in range(1, setting.num_orders):
+        finished, missing = replay(setting, pool, make, order)
+        found.append(finished)
+        decoded += missing
+    _check_equal(first[0], replay(setting, pool, make, 0)[0])
     return Reordered(
-        right=tuple(fmean(values) for values in zip(*right, strict=True)),
-        spent=tuple(fmean(values) for values in zip(*spent, strict=True)),
-        decoded=model.num_decoded,
+        right=tuple(fmean(values) for values in zip(*map(setting.right, found), strict=True)),
+        spent=tuple(fmean(f.ledger.total for f in of_one) for of_one in zip(*found, strict=True)),
+        decoded=decoded,
     )
 
 
-def against_votes(pool: Pool, found: Reordered) -> tuple[dict[str, float], dict[str, str]]:
-    """Compare with the whole curve of the plain vote; return figures, and why one is absent."""
-    figures: dict[str, float] = {}
-    absent: dict[str, str] = {}
-    plain = estimates.at_equal_tokens(pool.curve, found.tokens)
+def gain(pool: Pool, found: Reordered) -> tuple[float | None, str]:
+    """Return the accuracy above that of plain votes that cost as many tokens; None, with the reason, beyond them."""
+    plain = estimates.at_equal_tokens(estimates.hull(pool.curve), found.tokens)
     if plain is None:
         low, high = pool.curve[0][0], pool.curve[-1][0]
-        absent["gain_at_equal_tokens"] = f"{found.tokens:.0f} tokens; votes cost {low:.0f} to {high:.0f}"
-    else:
-        figures["gain_at_equal_tokens"] = found.accuracy - plain
-    needed = estimates.at_equal_accuracy(pool.curve, found.accuracy)
-    if needed is None:
-        best = max(a for _, a in pool.curve)
-        absent["tokens_at_equal_accuracy"] = f"accuracy {found.accuracy:.3f}; votes reach {best:.3f}"
-    else:
-        figures["tokens_at_equal_accuracy"] = found.tokens / needed
-    return figures, absent
+        return None, f"{found.tokens:.0f} tokens; votes cost {low:.0f} to {high:.0f}"
+    return found.accuracy - plain, ""

@@ -7,8 +7,9 @@ tokens and the live cache follow from what was asked; a technique reports nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -20,10 +21,8 @@ class Sample:
     """Which one, from 0 up to the task's number of samples; equal indices are equal traces in all techniques."""
     tokens: int | None = None
     """Stop after this many; None goes on to the end, 0 opens the trace and decodes nothing."""
-    stop: tuple[int, ...] = ()
-    """Stop after any of these tokens as well."""
-    temperature: float | None = None
-    """None takes the task's."""
+    greedy: bool = False
+    """Always take the likeliest token, instead of drawing at the task's temperature."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,28 +31,33 @@ class Extend:
 
     trace: int
     tokens: int | None = None
-    stop: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fork:
-    """Begin another trace that continues a copy of this one by forced tokens; its cache is shared up to there."""
+    """Begin another trace that continues a copy of this one by the opening of a part, and goes on to the part's end."""
 
     trace: int
-    forced: tuple[int, ...]
-    tokens: int | None = None
-    """As of a sample, 0 included."""
-    stop: tuple[int, ...] = ()
+    part: int
+    """Which of the question's parts; each one once from a trace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """Begin another trace that continues a copy of this one by what forks of it wrote, and goes on to the end.
+
+    What they wrote is forced, in the order in which they are named. They may have been dropped. Once from a trace.
+    """
+
+    trace: int
+    forks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """Continue a copy of a trace by forced tokens, read what comes, and forget the copy."""
+    """Let a copy of a trace name its answer at once, by its likeliest tokens, and forget the copy."""
 
     trace: int
-    forced: tuple[int, ...]
-    tokens: int
-    temperature: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,7 @@ class Drop:
     trace: int
 
 
-Request = Sample | Extend | Fork | Probe | Drop
+Request = Sample | Extend | Fork | Join | Probe | Drop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +75,7 @@ class Reply:
     """What one request gave."""
 
     trace: int
-    """Handle of the trace, for later requests; a probe's is its parent's."""
+    """The trace's number in its question, for later requests; a probe's is its parent's."""
     tokens: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     entropies: tuple[float, ...] = ()
@@ -89,18 +93,12 @@ Plan = Generator[Round, tuple[Reply, ...], "str | None"]
 class Question:
     """What a technique sees of a problem."""
 
-    key: int
-    """Names the question; it says nothing about its content."""
+    number: int
+    """Its place in the launch, in an order that says nothing of its content."""
     samples: int
     """Traces that may be begun."""
-    parts: tuple[tuple[int, ...], ...]
-    """Tokens with which each part begins that can be worked out by itself; one part at least."""
-    part_end: tuple[int, ...]
-    """Tokens that end a part."""
-    probe: tuple[int, ...]
-    """Forced tokens after which a trace names its answer."""
-    probe_tokens: int
-    """Most tokens of such an answer."""
+    num_parts: int
+    """Parts that can be worked out apart from each other; one at least."""
 
 
 class Method(Protocol):
@@ -112,7 +110,7 @@ class Method(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a technique is made for: ``factory(task, **options)``."""
+    """What a technique is made for: ``factory(task, **options)``, anew for every run over the questions."""
 
     samples: int
     temperature: float
@@ -129,18 +127,20 @@ class Ledger:
     probed: int = 0
     """Tokens of probes."""
     forced: int = 0
-    """Tokens that were forced into probes and forks: read, and not decoded."""
+    """Tokens that were forced into probes, forks and joins: read, and not decoded."""
     critical: int = 0
-    """Tokens on the longest chain of requests that wait for each other."""
+    """Sum over rounds of the longest request: a round waits for all of the one before."""
     rounds: int = 0
     traces: int = 0
     """Samples that were begun."""
     forks: int = 0
+    """Forks and joins."""
     peak_traces: int = 0
     """Most traces that were live at the end of a round."""
     peak_cache: int = 0
-    """Most tokens whose keys and values had to be kept: the prompt once, and each live trace's own."""
-    dropped: int = 0
+    """Most tokens whose keys and values had to be kept at the end of a round: the prompt, and what live traces hold,
+    beginnings that they share counted once."""
+    stopped: int = 0
     """Samples that did not come to their ends."""
 
     @property
@@ -150,15 +150,43 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """One trace as it was left."""
+
+    index: int | None
+    """None of forks and joins."""
+    temperature: float
+    tokens: tuple[int, ...]
+    """All after the prompt, forced ones included."""
+    num_forced: int
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """One answered question."""
 
-    key: int
+    number: int
     answer: str | None
     ledger: Ledger
-    traces: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Decoded tokens of each sample, by index."""
+    stories: tuple[Story, ...] = ()
+    """Its traces, in the order in which they were begun."""
+
+
+class OptionError(ValueError):
+    """An option of a technique has a value that makes no sense; its text is the reason in the record."""
+
+
+def require(name: str, value: float, *, least: float, most: float = math.inf) -> None:
+    """Refuse an option's value that is out of range.
+
+    Raises:
+        OptionError: It is.
+    """
+    if not least <= value <= most:
+        above = "" if most == math.inf else f" to {most:g}"
+        raise OptionError(f"{name} is {value:g}; {least:g}{above or ' or more'}")
 
 
 Reader = Callable[[Sequence[int]], "str | None"]
-"""Reads the answer of a trace from its decoded tokens."""
+"""Reads the answer of a trace from its tokens after the prompt."""

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from paceline.families.reasoning import archive, estimates, executor, judging, pool, problems, requests, votes
+from paceline.families.reasoning import (
+    archive,
+    estimates,
+    executor,
+    judging,
+    lineage,
+    pool,
+    problems,
+    requests,
+    votes,
+)
 
-SEALED: tuple[ModuleType, ...] = (archive, estimates, executor, judging, pool, problems, requests, votes)
+SEALED: tuple[ModuleType, ...] = (
+    *(archive, estimates, executor, judging, lineage),
+    *(pool, problems, requests, votes),
+)

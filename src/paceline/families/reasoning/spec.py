@@ -9,6 +9,10 @@ SOLVE = "solve"
 OPERATIONS = (SOLVE,)
 MODELS = ("weak", "strong")
 NUM_LEVELS = 10
+FIRST_LEVEL = 240
+"""Problems that level 1 surely has for a draw; the others have thousands."""
+MAX_SAMPLES = 512
+"""Votes over more are counted by numbers that a float does not hold."""
 TOKENS_PER_S = 3000.0
 """Decoded tokens a second of the embedded reasoner on two slow cores, for estimates alone."""
 TRACE_TOKENS = 90
@@ -71,8 +75,13 @@ def check(params: Params) -> list[str]:
         levels = levels_of(str(params["levels"]))
     except ValueError as error:
         return [str(error)]
-    if int(str(params["questions"])) < len(levels):
-        return [f"{params['questions']} questions cannot have {len(levels)} levels"]
+    questions, samples = int(str(params["questions"])), int(str(params["samples"]))
+    if questions < len(levels):
+        return [f"{questions} questions cannot have {len(levels)} levels"]
+    if levels[0] == 1 and questions > FIRST_LEVEL * len(levels):
+        return [f"level 1 has {FIRST_LEVEL} problems, too few for {questions} questions of {len(levels)} levels"]
+    if samples > MAX_SAMPLES:
+        return [f"{samples} samples; at most {MAX_SAMPLES}"]
     return []
 
 

@@ -16,12 +16,6 @@ def majority(answers: Iterable[str | None]) -> str | None:
     return max(counts, key=counts.__getitem__) if counts else None
 
 
-def agreement(answers: Sequence[str | None]) -> float:
-    """Return the share of the most frequent answer among all answers, those that cannot be read included."""
-    counts = Counter(a for a in answers if a is not None)
-    return max(counts.values(), default=0) / len(answers) if answers else 0.0
-
-
 def normalised_entropy(answers: Sequence[str | None]) -> float:
     """Return the entropy of the answers over its largest value, between 0 (all agree) and 1 (all differ).
 

@@ -1,0 +1,59 @@
+"""A question's traces: what each was begun from, what it holds, and what of it has to be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, kw_only=True)
+class Trace:
+    """One trace of a question."""
+
+    handle: int
+    """The model's."""
+    index: int | None
+    """Which sample it is; None of forks and joins."""
+    key: tuple[int, ...]
+    """Of its draw."""
+    temperature: float
+    parent: int | None = None
+    """Number of the trace that it continues."""
+    inherited: tuple[int, ...] = ()
+    """Tokens of its parent after the prompt, as they were then."""
+    forced: tuple[int, ...] = ()
+    """Tokens that it was made to continue by."""
+    tokens: list[int] = field(default_factory=list)
+    """Those that it decoded."""
+    ended: bool = False
+    dropped: bool = False
+    num_copies: int = 0
+    """Probes, forks and joins of it."""
+    forked: set[int] = field(default_factory=set)
+    """Its parts that were begun."""
+    joined: bool = False
+
+    @property
+    def text(self) -> tuple[int, ...]:
+        """All tokens after the prompt."""
+        return (*self.inherited, *self.forced, *self.tokens)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is a sample that was begun and did not come to its end."""
+        return self.index is not None and bool(self.tokens) and not self.ended
+
+
+def kept_tokens(traces: Mapping[int, Trace], live: set[int]) -> int:
+    """Return how many tokens after the prompt live traces hold together; what one continues of another counts once."""
+    held: dict[int, int] = {}
+    for number in live:
+        current, length = number, len(traces[number].text)
+        while True:
+            trace = traces[current]
+            own = length - len(trace.inherited)
+            held[current] = max(held.get(current, 0), own)
+            if trace.parent is None:
+                break
+            current, length = trace.parent, len(trace.inherited)
+    return sum(held.values())

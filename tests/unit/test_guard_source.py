@@ -1,0 +1,60 @@
+"""What a technique's source may import, and by which names the harness cannot be reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paceline import content
+from paceline.family import family_names
+from paceline.worker.guard import source_problems
+
+
+def problems(tmp_path: Path, *lines: str) -> list[str]:
+    path = tmp_path / "technique.py"
+    path.write_text("\n".join(lines) + "\n")
+    return source_problems(path)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("from paceline.families.reasoning.reasoner import load",),
+        ("from paceline.families.reasoning import reasoner",),
+        ("from paceline.families import reasoning",),
+        ("from paceline.families import reasoning as r", "x = r"),
+        ("import paceline",),
+        ("import paceline.families.reasoning.votes", "x = paceline"),
+        ("import paceline.families.reasoning as r",),
+        ("from paceline import families",),
+        ("from paceline.families.training import replica", "replica.corpus.load('markov')"),
+        ("import paceline.families.training.replica as r", "r.corpus.load('markov')"),
+        ("from paceline.worker import session",),
+        ("import torch as t", "t.distributed.barrier()"),
+    ],
+    ids="; ".join,
+)
+def test_the_harness_cannot_be_reached_by_another_name(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    assert problems(tmp_path, *lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("from paceline import technique",),
+        ("from paceline.families.reasoning.votes import majority",),
+        ("from paceline.families.reasoning import votes", "votes.majority([])"),
+        ("import paceline.families.training.exchange as exchange", "exchange.RingAverage"),
+        ("import torch", "import numpy as np", "np.zeros(3)"),
+    ],
+    ids="; ".join,
+)
+def test_what_techniques_build_on_can_be_imported(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    assert not problems(tmp_path, *lines)
+
+
+def test_no_shipped_technique_is_refused() -> None:
+    found = {s.path for name in family_names() for s in content.techniques(name).values()}
+    assert len(found) > 70
+    assert not {str(path): problem for path in sorted(found) if (problem := source_problems(path))}
