@@ -79,7 +79,9 @@ def check(params: Params) -> list[str]:
     if questions < len(levels):
         return [f"{questions} questions cannot have {len(levels)} levels"]
     if levels[0] == 1 and questions > FIRST_LEVEL * len(levels):
-        return [f"level 1 has {FIRST_LEVEL} problems, too few for {questions} questions of {len(levels)} levels"]
+        return [
+            f"level 1 has {FIRST_LEVEL} problems, too few for {questions} questions of {len(levels)} levels"
+        ]
     if samples > MAX_SAMPLES:
         return [f"{samples} samples; at most {MAX_SAMPLES}"]
     return []

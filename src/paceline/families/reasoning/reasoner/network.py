@@ -78,13 +78,20 @@ class Network(nn.Module):
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.final_gain = nn.Parameter(torch.ones(shape.width))
 
-    def forward(self, tokens_BT: Tensor, visible_BTT: Tensor | None = None) -> Tensor:
-        """Return logits, (B, T, V); without a mask every position sees itself and those before it."""
+    def forward(
+        self, tokens_BT: Tensor, visible_BTT: Tensor | None = None, positions_T: Tensor | None = None
+    ) -> Tensor:
+        """Return logits, (B, T, V); without a mask every token sees itself and those before it.
+
+        Positions are those of the rotation, 0, 1, … without any; tokens of branches that do not see each other may
+        have the same ones.
+        """
         length = tokens_BT.shape[1]
         if visible_BTT is None:
             visible_BTT = torch.ones(1, length, length, dtype=torch.bool).tril()
         x_BTD = self.embedding(tokens_BT)
-        rotary = tuple(table[:length] for table in rotary_tables(self.shape, x_BTD.dtype))
+        chosen = slice(length) if positions_T is None else positions_T
+        rotary = tuple(table[chosen] for table in rotary_tables(self.shape, x_BTD.dtype))
         for layer in self.layers:
             x_BTD = layer(x_BTD, visible_BTT, rotary)
         x_BTD = functional.rms_norm(x_BTD, (self.shape.width,), self.final_gain, NORM_EPSILON)
