@@ -337,12 +337,18 @@ def ask(*rounds: list[object]) -> Method:
         (ask([Sample(index=0, tokens=0)], [Fork(trace=0, part=1)]), "outside of the 1"),
         (ask([Sample(index=0, tokens=0)], [Fork(trace=0, part=0)], [Fork(trace=0, part=0)]), "begun before"),
         (ask([Sample(index=0, tokens=0)], [Join(trace=0, forks=(0,))]), "no fork of trace 0"),
+        (ask([Sample(index=0, tokens=0)], [Join(trace=0, forks=())]), "nothing is joined to trace 0"),
         (
             ask([Sample(index=0, tokens=0)], [Fork(trace=0, part=0), Join(trace=0, forks=(1,))]),
             "joined in the round",
         ),
         (
-            ask([Sample(index=0, tokens=0)], [Join(trace=0, forks=())], [Join(trace=0, forks=())]),
+            ask(
+                [Sample(index=0, tokens=0)],
+                [Fork(trace=0, part=0)],
+                [Join(trace=0, forks=(1,))],
+                [Join(trace=0, forks=(1,))],
+            ),
             "joined before",
         ),
         (ask(["a string"]), "str is not a request"),

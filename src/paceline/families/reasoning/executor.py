@@ -222,6 +222,8 @@ class Executor:
         parent = self._own(seat, request.trace)
         if parent.joined:
             raise PlanError(f"trace {request.trace} has been joined before")
+        if not request.forks:
+            raise PlanError(f"nothing is joined to trace {request.trace}")
         parent.joined = True
         forced: list[int] = []
         for number in request.forks:

@@ -51,6 +51,7 @@ class Join:
 
     trace: int
     forks: tuple[int, ...]
+    """At least one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
