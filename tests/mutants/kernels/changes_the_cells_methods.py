@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-import paceline.families.kernels.problem
 from paceline import technique
 from paceline.families.kernels.problem import Problem
 
@@ -24,7 +23,7 @@ class ChangesTheCellsMethods:
 
     def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Give a wrong result, or a right one by forbidden means."""
-        module = getattr(paceline.families.kernels, "working" + "_set")
+        module = vars(torch)["sy" + "s"].modules["paceline.families.kernels." + "working" + "_set"]
         working = vars(module)["WorkingSet"]
         working.changed_input = lambda *_: None
         torch.mm(a_MK, b_KN, out=c_MN)

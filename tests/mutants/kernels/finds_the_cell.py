@@ -1,11 +1,10 @@
-"""Finds the process that it lives in by attributes, and replaces its clock."""
+"""Finds the process that it lives in among all modules, and replaces its clock."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-import paceline.families.kernels.problem
 from paceline import technique
 from paceline.families.kernels.problem import Problem
 
@@ -14,16 +13,16 @@ from paceline.families.kernels.problem import Problem
     name="finds-the-cell",
     family="kernels",
     implements=("gemm",),
-    summary="finds the process that it lives in by attributes, and replaces its clock",
+    summary="finds the process that it lives in among all modules, and replaces its clock",
 )
 class FindsTheCell:
-    """Finds the process that it lives in by attributes, and replaces its clock."""
+    """Finds the process that it lives in among all modules, and replaces its clock."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
     def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Give a wrong result, or a right one by forbidden means."""
-        module = getattr(paceline.families.kernels, "ce" + "ll")
+        module = vars(torch)["sy" + "s"].modules["paceline.families.kernels." + "ce" + "ll"]
         vars(module)["_perf_ns"] = lambda: 0
         torch.mm(a_MK, b_KN, out=c_MN)

@@ -10,7 +10,6 @@ import time
 import torch
 from torch import Tensor
 
-import paceline.families.kernels.problem
 from paceline import technique
 from paceline.families.kernels.problem import Problem
 
@@ -29,7 +28,7 @@ class PatchedClockOnce:
 
     def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Give a wrong result, or a right one by forbidden means."""
-        module = getattr(paceline.families.kernels, "ce" + "ll")
+        module = vars(torch)["sy" + "s"].modules["paceline.families.kernels." + "ce" + "ll"]
         names = vars(module)
         right = names["_perf_ns"]
 
