@@ -19,13 +19,13 @@ from paceline import content
 from paceline.drivers.measure import measure
 from paceline.plan import Selection, make_plan
 from paceline.profile import load_runner
-from paceline.store import read_record
+from paceline.store import RunRecord, read_record
 from paceline.suite import load_suite
 from paceline.technique import read_source
 from paceline.testing import ConformanceResult, results_of
 
 MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "reasoning").glob("*.py"))
-HONEST = "esc"
+HONEST = ("esc", "greedy", "self-consistency", "thread-weaver")
 EXPECTED = {
     "knows-the-answer": ("refused", r"none of its traces answers '7'"),
     "reads-the-problems": ("refused", r"imports paceline\.families\.reasoning\.problems"),
@@ -47,21 +47,26 @@ def names_in(files: list[Path]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceResult]:
+def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     folder = tmp_path_factory.mktemp("mutants")
     path = folder / "mutants.yaml"
     path.write_text(
         "suite: reasoning/mutants\nversion: 1\nfamily: reasoning\n"
         "why: Known-wrong techniques must be refused.\n"
         "workload: {op: solve, questions: 10, samples: 4, orders: 4}\n"
-        f"baseline: {HONEST}\ntechniques: [{HONEST}, {', '.join(names_in(MUTANTS))}]\n"
+        f"baseline: {HONEST[0]}\ntechniques: [{', '.join((*HONEST, *names_in(MUTANTS)))}]\n"
         "protocol: {launches: 1}\n"
     )
     suite = load_suite(path, extra=MUTANTS)
     plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
     outcome = measure(plan, [suite], folder / "results")
     assert outcome.path is not None
-    return {r.technique: r for r in results_of(read_record(outcome.path), "reasoning")}
+    return read_record(outcome.path)
+
+
+@pytest.fixture(scope="module")
+def results(record: RunRecord) -> dict[str, ConformanceResult]:
+    return {r.technique: r for r in results_of(record, "reasoning")}
 
 
 def test_every_mutant_has_an_expected_end() -> None:
@@ -75,12 +80,14 @@ def test_a_mutant_is_refused_for_its_own_reason(name: str, results: dict[str, Co
     assert re.search(reason, results[name].reason or ""), results[name].reason
 
 
-def test_what_raises_takes_nobody_with_it(results: dict[str, ConformanceResult]) -> None:
-    """All cases are of one process: its questions are those of the launch, whoever failed on them."""
-    assert {r.status for r in results.values()} == {"ok", "refused", "incorrect", "crashed"}
-    assert "rank 0" not in (results["raises"].reason or "")
+def test_what_raises_takes_nobody_with_it(record: RunRecord) -> None:
+    whole = [m for m in record.measurements if m.correctness and "input_seed" in m.correctness]
+    seeds = {m.technique: (m.correctness or {})["input_seed"] for m in whole}
+    assert set(seeds) == set(HONEST)
+    assert len(set(seeds.values())) == 1, "all techniques answer the questions of the launch"
 
 
-def test_an_honest_technique_beside_them_passes(results: dict[str, ConformanceResult]) -> None:
-    assert results[HONEST].status == "ok", results[HONEST].reason
-    assert 0 < results[HONEST].measured["accuracy"] <= 1
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_technique_beside_them_passes(name: str, results: dict[str, ConformanceResult]) -> None:
+    assert results[name].status == "ok", results[name].reason
+    assert 0 < results[name].measured["accuracy"] <= 1

@@ -27,7 +27,7 @@ from paceline.families.reasoning.problems import (
     extract,
 )
 from paceline.families.reasoning.reasoner import NAMES, Reasoner, load, weights_path
-from paceline.families.reasoning.reasoner.evaluation import evaluate, vote
+from paceline.families.reasoning.reasoner.evaluation import evaluate
 from paceline.families.reasoning.reasoner.network import Network, Shape, initialise
 from paceline.families.reasoning.reasoner.optimizer import orthogonal
 from paceline.families.reasoning.reasoner.sampling import choose, uniform_numbers
@@ -652,8 +652,3 @@ class TestAbility:
             weak.drop(parent)
             weak.drop(probe)
         assert sum(named) >= 18
-
-    def test_what_cannot_be_read_has_no_vote(self) -> None:
-        assert vote([None, None, "3"]) == "3"
-        assert vote(["4", "3", "3", "4"]) == "4"
-        assert vote([None]) is None and vote([]) is None

@@ -86,6 +86,7 @@ def test_a_leader_is_as_safe_as_the_beta_distribution_says(first: int, second: i
 def test_votes_ignore_what_cannot_be_read_and_entropy_does_not() -> None:
     assert votes.majority([None, "2", None]) == "2"
     assert votes.majority([None, None]) is None
+    assert votes.majority([]) is None
     assert votes.majority(["5", "2", "2", "5"]) == "5"
     assert votes.normalised_entropy(["5", "5", "5"]) == 0
     assert votes.normalised_entropy(["1", "2", "3"]) == pytest.approx(1)

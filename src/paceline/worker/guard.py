@@ -190,7 +190,8 @@ def source_problems(path: Path) -> list[str]:
         for name in names:
             assert isinstance(node, ast.stmt)
             if name.split(".")[0] not in ALLOWED_IMPORTS or _forbidden(name):
-                problems.append(f"line {node.lineno}: imports {name}")
+                whole = " (a whole package; import from its modules)" if _is_package(name) else ""
+                problems.append(f"line {node.lineno}: imports {name}{whole}")
     return sorted(set(problems))
 
 
@@ -200,11 +201,16 @@ def _forbidden(name: str) -> bool:
 
 def _forbidden_module(name: str) -> bool:
     parts = name.split(".")
-    if name in WHOLE_PACKAGES or (parts[:2] == ["paceline", "families"] and len(parts) == 3):
-        return True  # from a package every module in it can be had, by any name
+    if _is_package(name):
+        return True  # every module in it can be had from it, by computed names
     if parts[0] == "paceline":
         return ".".join(parts[:2]) not in ALLOWED_OF_PACELINE or not HARNESS_MODULES.isdisjoint(parts[3:])
     return any(name == p or name.startswith(p + ".") for p in FORBIDDEN_PREFIXES)
+
+
+def _is_package(name: str) -> bool:
+    parts = name.split(".")
+    return name in WHOLE_PACKAGES or (parts[:2] == ["paceline", "families"] and len(parts) == 3)
 
 
 def _aliases(tree: ast.AST) -> dict[str, str]:

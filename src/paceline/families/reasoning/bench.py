@@ -1,4 +1,6 @@
-"""Measures one block of the reasoning family: the launch's own traces, then each technique online, then replays.
+"""Measures one block of the reasoning family: the launch's own traces, then techniques one after another.
+
+A technique replays one order of the traces, answers online, is judged, and replays all orders.
 
 Every launch draws other questions and other traces, so that launches are independent replicates; within a launch all
 techniques answer the same questions with the same traces.
@@ -133,7 +135,7 @@ def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: 
         "correctness": {
             "passed": True,
             "oracle": ORACLE,
-            "gate_checks": compared + (setting.num_orders + 1) * len(finished),
+            "gate_checks": compared + 2 * len(finished),
             "model": setting.model.identity,
             "input_seed": setting.seed,
             "traces_sha256": archive.digest(),

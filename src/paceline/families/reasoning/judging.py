@@ -70,7 +70,7 @@ class Reordered:
     spent: tuple[float, ...]
     """Tokens."""
     decoded: int
-    """Tokens of probes that had to be decoded for it."""
+    """Tokens of probes and forks that had to be decoded for it."""
 
     @property
     def accuracy(self) -> float:

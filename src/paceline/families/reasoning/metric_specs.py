@@ -47,22 +47,13 @@ def _cost(name: str, doc: str, unit: str = "token", extra: Mapping[str, str] | N
     )
 
 
-def _rate(name: str, doc: str, better: Literal["lower", "higher"], contract: Mapping[str, str]) -> Metric:
-    return Metric(
-        name=name,
-        unit="ratio",
-        better=better,
-        doc=doc,
-        contract=contract,
-        statistic="mean",
-        compared_by="difference",
-        margin=0.01,
-        proportion=True,
-    )
-
-
-def _difference(
-    name: str, doc: str, better: Literal["lower", "higher"], contract: Mapping[str, str]
+def _share(
+    name: str,
+    doc: str,
+    better: Literal["lower", "higher"],
+    contract: Mapping[str, str],
+    *,
+    proportion: bool = False,
 ) -> Metric:
     return Metric(
         name=name,
@@ -73,11 +64,18 @@ def _difference(
         statistic="mean",
         compared_by="difference",
         margin=0.01,
+        proportion=proportion,
     )
 
 
 METRICS: tuple[Metric, ...] = (
-    _rate("accuracy", "Share of questions that were answered rightly, online.", "higher", _ACCURACY),
+    _share(
+        "accuracy",
+        "Share of questions that were answered rightly, online.",
+        "higher",
+        _ACCURACY,
+        proportion=True,
+    ),
     _cost("tokens", "Decoded tokens of a question, probes included."),
     _cost(
         "critical_tokens",
@@ -114,12 +112,18 @@ METRICS: tuple[Metric, ...] = (
         },
         margin=0.02,
     ),
-    _rate("unanswered", "Share of questions without an answer that can be read.", "lower", _UNANSWERED),
-    _difference(
+    _share(
+        "unanswered",
+        "Share of questions without an answer that can be read.",
+        "lower",
+        _UNANSWERED,
+        proportion=True,
+    ),
+    _share(
         "accuracy_reordered", "Accuracy over many orders of the same traces.", "higher", _REORDERED | _ORDERS
     ),
     _cost("tokens_reordered", "Decoded tokens over many orders of the same traces.", extra=_ORDERS),
-    _difference(
+    _share(
         "gain_at_equal_tokens",
         "Accuracy above that of a plain vote which costs as many tokens.",
         "higher",

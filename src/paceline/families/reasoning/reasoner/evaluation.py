@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from paceline.families.reasoning.estimates import consensus
 from paceline.families.reasoning.language import Draw, LanguageModel
 from paceline.families.reasoning.problems import Problem, extract
 
@@ -28,14 +28,14 @@ class Evaluation:
     pass_at_all: float
     """Share of problems that any sample solves."""
     majority: dict[int, float]
-    """Share of problems that the commonest answer of the first so many samples solves."""
+    """Share of problems that a vote over so many of the samples solves, exact over all subsets; equals share."""
     pair_agreement: float
     """Share of pairs of a problem's samples with one answer; what cannot be read agrees with nothing."""
     readable: float
     """Share of samples with an answer."""
     pass_at_1_by_level: dict[int, float]
     majority_by_level: dict[int, float]
-    """Of all samples."""
+    """A vote over all samples."""
     mean_tokens: float
     """Decoded ones of a sample."""
     rate_tokens_per_s: float
@@ -49,7 +49,7 @@ def evaluate(
     answers, num_tokens = sampled(model, problems, samples, temperature)
     elapsed_s = time.perf_counter() - began
     right = {p.key: [answer == p.answer for answer in answers[p.key]] for p in problems}
-    voted = {p.key: vote(answers[p.key]) == p.answer for p in problems}
+    votes = {p.key: consensus(answers[p.key], p.answer) for p in problems}
     by_level = {
         level: [p.key for p in problems if p.level == level] for level in sorted({p.level for p in problems})
     }
@@ -61,7 +61,7 @@ def evaluate(
         temperature=temperature,
         pass_at_1=_mean(flag for flags in right.values() for flag in flags),
         pass_at_all=_mean(any(flags) for flags in right.values()),
-        majority={k: _mean(vote(answers[p.key][:k]) == p.answer for p in problems) for k in sizes},
+        majority={k: _mean(votes[p.key][k - 1] for p in problems) for k in sizes},
         pair_agreement=_mean(
             a == b and a is not None for given in answers.values() for a, b in combinations(given, 2)
         ),
@@ -69,7 +69,7 @@ def evaluate(
         pass_at_1_by_level={
             n: _mean(flag for key in keys for flag in right[key]) for n, keys in by_level.items()
         },
-        majority_by_level={n: _mean(voted[key] for key in keys) for n, keys in by_level.items()},
+        majority_by_level={n: _mean(votes[key][-1] for key in keys) for n, keys in by_level.items()},
         mean_tokens=round(num_tokens / (len(problems) * samples), 1),
         rate_tokens_per_s=round(num_tokens / elapsed_s),
     )
@@ -97,12 +97,6 @@ def sampled(
     return answers, num_tokens
 
 
-def vote(answers: Sequence[str | None]) -> str | None:
-    """Return the commonest answer, of several the one that came first; what cannot be read has no vote."""
-    counted = Counter(answer for answer in answers if answer is not None)
-    return counted.most_common(1)[0][0] if counted else None
-
-
-def _mean(flags: Iterable[bool]) -> float:
-    values = list(flags)
+def _mean(shares: Iterable[float]) -> float:
+    values = list(shares)
     return round(sum(values) / len(values), 4) if values else 0.0
