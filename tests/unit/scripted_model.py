@@ -14,6 +14,8 @@ ANSWER = 50
 PARTS = range(20, 30)
 """Tokens with which parts begin."""
 PART_END = 60
+STEP_END = 5
+CONCLUSION = 61
 
 
 def read(tokens: Sequence[int]) -> str | None:
@@ -43,6 +45,7 @@ class ScriptedModel:
     """Share of traces that end without an answer."""
     identity: str = "scripted"
     context: int = 200
+    num_parameters: int = 100
     polls: int = 0
     open: dict[int, _Open] = field(default_factory=dict)
     most_open: int = 0
@@ -65,10 +68,17 @@ class ScriptedModel:
         return self._next
 
     def fork(self, trace: int, forced: Sequence[int], draw: Draw) -> int:
-        parent = self.open[trace]
-        assert not parent.wanted
-        told = self.script(parent.before, parent.draw)[: parent.told]
-        return self.begin((*parent.before, *told, *forced), draw)
+        return self.begin((*self.present(trace), *forced), draw)
+
+    def merge(self, trace: int, forks: Sequence[int], forced: Sequence[int], draw: Draw) -> int:
+        present = self.present(trace)
+        written = [t for fork in forks for t in self.present(fork)[len(present) :]]
+        return self.begin((*present, *written, *forced), draw)
+
+    def present(self, trace: int) -> tuple[int, ...]:
+        state = self.open[trace]
+        assert not state.wanted
+        return (*state.before, *self.script(state.before, state.draw)[: state.told])
 
     def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:
         state = self.open[trace]

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from paceline.families.reasoning.problems import branches, draw, encode
-from paceline.families.reasoning.reasoner import weights_path
+from paceline.families.reasoning.language import Draw, Piece
+from paceline.families.reasoning.problems import CONCLUSION, SEGMENT_END, branches, draw, encode
+from paceline.families.reasoning.reasoner import Reasoner, weights_path
 from paceline.families.reasoning.reasoner.network import Network
 from paceline.families.reasoning.reasoner.weights import read
 
@@ -78,3 +79,79 @@ def test_a_mask_or_positions_left_out_would_be_noticed(network: Network) -> None
     right = network(tokens, visible, positions)
     assert (network(tokens, None, positions) - right).abs().max() > 0.1
     assert (network(tokens, visible) - right).abs().max() > 0.1
+
+
+def finish(model: Reasoner, handles: Sequence[int]) -> dict[int, Piece]:
+    found: dict[int, Piece] = {}
+    while len(found) < len(handles):
+        found |= {piece.trace: piece for piece in model.poll()}
+    return found
+
+
+@pytest.mark.parametrize("level", [4, 7, 10])
+def test_a_merge_equals_one_masked_pass_and_reads_no_token_again(
+    network: Network, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix, threads = tree(level)
+    model = Reasoner(network, "weak")
+    draw_of = [Draw(key=(level, i), temperature=0.8) for i in range(len(threads) + 1)]
+    root = model.begin(prefix, draw_of[-1])
+    forks = [model.fork(root, thread[:2], draw_of[i]) for i, thread in enumerate(threads)]
+    for fork in forks:
+        model.advance(fork, 60, {SEGMENT_END})
+    written = [
+        [*thread[:2], *finish_one.tokens]
+        for thread, (_, finish_one) in zip(threads, sorted(finish(model, forks).items()), strict=True)
+    ]
+    read_before = tokens_read(model, monkeypatch)
+    merged = model.merge(root, forks, CONCLUSION, draw_of[-1])
+    # what nothing had followed yet is read now, for the first time: each fork's last token
+    assert sum(read_before) == len(forks)
+    model.advance(merged, 60)
+    piece = finish(model, [merged])[merged]
+
+    tail = [*CONCLUSION, *piece.tokens]
+    tokens, visible, positions = flattened(prefix, written)
+    size, longest = tokens.shape[1], max(map(len, written))
+    all_tokens = torch.cat((tokens, torch.tensor([tail])), 1)
+    sees_TT = torch.ones(size + len(tail), size + len(tail), dtype=torch.bool).tril()
+    sees_TT[:size, :size] = visible[0]
+    places = torch.cat((positions, len(prefix) + longest + torch.arange(len(tail))))
+    with torch.inference_mode():
+        logprobs = network(all_tokens, sees_TT[None], places)[0].log_softmax(-1)[size:-1]
+        in_a_row = network(all_tokens)[0].log_softmax(-1)[size:-1]
+    expected = logprobs.gather(1, torch.tensor(piece.tokens)[:, None])[:, 0]
+    assert (expected - torch.tensor(piece.logprobs, dtype=torch.float64)).abs().max() <= TOLERANCE
+    # known wrong: parts that follow each other are another function
+    wrong = in_a_row.gather(1, torch.tensor(piece.tokens)[:, None])[:, 0]
+    assert (wrong - torch.tensor(piece.logprobs, dtype=torch.float64)).abs().max() > 1e-3
+
+
+def tokens_read(model: Reasoner, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that will hold how many tokens each reading reads."""
+    counts: list[int] = []
+    original = model._decoder.read
+
+    def read(slots: object, starts: object, chunks: Sequence[Sequence[int]], shifts: object) -> None:
+        counts.extend(len(chunk) for chunk in chunks)
+        original(slots, starts, chunks, shifts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(model._decoder, "read", read)
+    return counts
+
+
+def test_a_merge_of_what_are_no_forks_is_refused(network: Network) -> None:
+    model = Reasoner(network, "weak")
+    draw_of = Draw(key=(1,), temperature=0.8)
+    root = model.begin(tree(4)[0], draw_of)
+    fork, other = model.fork(root, encode("T1"), draw_of), model.begin(encode("Q T1 3 + 4 ?"), draw_of)
+    with pytest.raises(ValueError, match=r"not all of .* are forks"):
+        model.merge(root, (fork, other), CONCLUSION, draw_of)
+    with pytest.raises(ValueError, match="needs a token behind it"):
+        model.merge(root, (fork,), (), draw_of)
+    merged = model.merge(root, (fork, model.fork(root, encode("T2"), draw_of)), CONCLUSION, draw_of)
+    with pytest.raises(ValueError, match="merged itself"):
+        model.merge(merged, (fork,), CONCLUSION, draw_of)
+    model.advance(fork, 3)
+    with pytest.raises(ValueError, match="under way"):
+        model.merge(root, (fork,), CONCLUSION, draw_of)

@@ -3,34 +3,49 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import pytest
-from scripted_model import ANSWER, END, PART_END, PARTS, ScriptedModel, read
+from scripted_model import ANSWER, CONCLUSION, END, PART_END, PARTS, STEP_END, ScriptedModel, read
 
 from paceline import content
 from paceline.families.reasoning import votes
 from paceline.families.reasoning.archive import Archive, MissingTraceError, Recording, Replay
-from paceline.families.reasoning.executor import NO_TRACE, Executor, PlanError, Script
+from paceline.families.reasoning.executor import Executor
 from paceline.families.reasoning.language import LanguageModel
 from paceline.families.reasoning.requests import (
+    Branch,
+    Compare,
     Drop,
     Extend,
     Finished,
     Fork,
     Join,
+    Merge,
     Method,
     OptionError,
     Plan,
     Probe,
     Question,
     Reply,
+    Request,
+    Review,
     Sample,
     Task,
 )
+from paceline.families.reasoning.seat import NO_TRACE, PlanError, Script
+from paceline.families.reasoning.service import Models
 from paceline.technique import REGISTRY
 
 PROMPT = (7, 7, 7)
+
+
+class Alike:
+    """Judges traces by their first tokens."""
+
+    def probability(self, prompt: Sequence[int], one: Sequence[int], other: Sequence[int]) -> float:
+        return 0.9 if one[0] % 2 == other[0] % 2 else 0.1
 
 
 def run(
@@ -42,6 +57,7 @@ def run(
     width: int = 8,
     temperature: float = 0.8,
     order: Callable[[int, int], int] = lambda number, index: index,
+    partner: LanguageModel | None = None,
 ) -> list[Finished]:
     task = Task(samples=samples, temperature=temperature, context=200)
     questions = [Question(number=n, samples=samples, num_parts=n % 3 + 1) for n in range(count)]
@@ -50,13 +66,20 @@ def run(
             prompt=(*PROMPT, n),
             openings=tuple((PARTS[i],) for i in range(n % 3 + 1)),
             part_end=(PART_END,),
+            step_end=(STEP_END,),
+            conclusion=(CONCLUSION,),
             probe=(ANSWER,),
             probe_tokens=2,
         )
         for n in range(count)
     ]
     executor = Executor(
-        model,
+        Models(
+            model=model,
+            partner=partner or ScriptedModel(answers=(3,), identity="partner"),
+            partner_weight=2.0,
+            judge=Alike(),
+        ),
         task,
         scripts,
         reader=read,
@@ -192,6 +215,104 @@ def test_a_join_for_which_there_is_no_room_has_ended() -> None:
     assert one.ledger.probed == one.ledger.forks == 0
 
 
+def test_steps_end_where_the_script_says_and_copies_draw_their_own_tokens() -> None:
+    told: dict[int, tuple[Reply, ...]] = {}
+
+    def stepping(question: Question) -> Plan:
+        (whole,) = yield [Sample(index=0, step=True)]
+        first, second = yield [Branch(trace=whole.trace), Branch(trace=whole.trace)]
+        (rest,) = yield [Branch(trace=first.trace, step=False)]
+        told[question.number] = (whole, first, second, rest)
+        return rest.answer
+
+    model = ScriptedModel(lengths=(60, 60))
+    for one in run(stepping, model):
+        whole, first, second, rest = told[one.number]
+        assert all(r.ended or r.tokens.index(STEP_END) == len(r.tokens) - 1 for r in (whole, first, second))
+        assert first.tokens != second.tokens
+        assert one.ledger.decoded == sum(len(r.tokens) for r in (whole, first, second, rest))
+        assert one.ledger.critical == sum(
+            (len(whole.tokens), max(len(first.tokens), len(second.tokens)), len(rest.tokens))
+        )
+        assert (one.ledger.forks, one.ledger.forced) == (3, 0)
+        paths = {s.tokens for s in one.stories}
+        assert (*whole.tokens, *first.tokens, *rest.tokens) in paths
+        # four prompt tokens, and what the three open paths hold, the first step once
+        kept = 4 + len(whole.tokens) + len(first.tokens) + len(second.tokens) + len(rest.tokens)
+        assert one.ledger.peak_cache == kept
+        assert one.ledger.mean_cache < kept
+    assert not model.open
+
+
+def test_a_partner_reads_what_it_has_not_read_and_counts_by_its_weight() -> None:
+    def handing(question: Question) -> Plan:
+        (small,) = yield [Sample(index=0, tokens=5)]
+        (large,) = yield [Branch(trace=small.trace, partner=True, tokens=4, step=False)]
+        (again,) = yield [Branch(trace=large.trace, tokens=3, step=False)]
+        (last,) = yield [Branch(trace=again.trace, partner=True, step=False)]
+        return last.answer
+
+    model, partner = ScriptedModel(lengths=(20, 20)), ScriptedModel(lengths=(20, 20), identity="partner")
+    for one in run(handing, model, partner=partner):
+        ledger = one.ledger
+        last = ledger.decoded - 5 - 4 - 3
+        # the partner reads the prompt and five tokens; the model four; the partner the three that are new to it
+        assert (ledger.forced, ledger.forced_by_partner) == (4 + 5 + 4 + 3, 4 + 5 + 3)
+        assert ledger.by_partner == 4 + last
+        assert ledger.work(2.0) == 5 + 3 + 2 * (4 + last)
+        assert ledger.critical == ledger.decoded
+        assert ledger.critical_work == ledger.work(2.0)
+        # both have read the prompt, and all of the text that each needed
+        assert ledger.peak_cache == 2 * 4 + (5 + 4 + 3) + (5 + 4 + 3 + last)
+    assert not model.open and not partner.open
+
+
+def test_reviews_and_comparisons_read_each_token_once() -> None:
+    scores: dict[int, tuple[float | None, ...]] = {}
+
+    def asking(question: Question) -> Plan:
+        first, second = yield [Sample(index=0, tokens=6), Sample(index=1, tokens=7)]
+        (reviewed,) = yield [Review(trace=first.trace)]
+        yield [Extend(trace=second.trace, tokens=2)]
+        replies = yield [
+            Review(trace=second.trace),
+            Compare(trace=first.trace, other=second.trace),
+            Compare(trace=second.trace, other=first.trace),
+        ]
+        scores[question.number] = (reviewed.score, *(r.score for r in replies))
+        return None
+
+    for one in run(asking, ScriptedModel(lengths=(20, 20))):
+        assert one.ledger.reviewed == 6 + 2
+        assert one.ledger.judged == 6 + 9
+        assert one.ledger.total == 15 + 8 + 15
+        assert one.ledger.critical == 7 + 2
+        first, second = (samples_of(one)[i] for i in (0, 1))
+        alike = 0.9 if first[0] % 2 == second[0] % 2 else 0.1
+        belief = pytest.approx(math.exp(-1))
+        assert scores[one.number] == (belief, belief, alike, alike)
+        assert [c.indices for c in one.comparisons] == [(0, 1), (1, 0)]
+
+
+def test_merged_parts_are_not_read_again() -> None:
+    model = ScriptedModel()
+    found = run(make("multiverse"), model)
+    joined = run(make("thread-weaver"), model)
+    for one, other in zip(found, joined, strict=True):
+        parts = one.number % 3 + 1
+        if parts == 1:
+            assert one.ledger.merged == one.ledger.forced == 0
+            continue
+        threads = [s for s in one.stories if s.num_forced == 1]
+        written = sum(len(s.tokens) for s in threads)
+        assert one.ledger.merged == written
+        assert one.ledger.forced == parts
+        assert other.ledger.forced == parts + written
+        last = one.ledger.decoded - (written - parts)
+        assert one.ledger.critical == max(len(s.tokens) - 1 for s in threads) + last
+    assert not model.open
+
+
 def test_what_a_fork_stands_on_stays_in_the_cache() -> None:
     def solve(question: Question) -> Plan:
         (root,) = yield [Sample(index=0, tokens=12)]
@@ -254,12 +375,20 @@ def test_what_else_is_answered_at_the_same_time_changes_nothing(technique: str, 
 
 @pytest.mark.parametrize("technique", TECHNIQUES)
 def test_a_replay_is_the_online_run_again(technique: str) -> None:
-    archive = Archive("scripted")
-    model = ScriptedModel(silent=0.2)
-    online = run(make(technique), Recording(model, archive))
-    assert not model.open
-    assert run(make(technique), Replay(archive, context=200)) == online
-    assert archive.num_tokens == sum(o.ledger.total for o in online)
+    archive, other = Archive("scripted"), Archive("partner")
+    model, partner = ScriptedModel(silent=0.2), ScriptedModel(answers=(3,), identity="partner")
+    online = run(make(technique), Recording(model, archive), partner=Recording(partner, other))
+    assert not model.open and not partner.open
+    replayed = run(make(technique), Replay(archive, context=200), partner=Replay(other, context=200))
+    assert replayed == online
+    ledgers = [o.ledger for o in online]
+    assert archive.num_tokens == sum(x.decoded + x.probed - x.by_partner for x in ledgers)
+    assert other.num_tokens == sum(x.by_partner for x in ledgers)
+    if other.scores:
+        with pytest.raises(MissingTraceError, match="a step was not recorded"):
+            run(
+                make(technique), Replay(archive, context=200), partner=Replay(Archive("partner"), context=200)
+            )
 
 
 @pytest.mark.parametrize("technique", TECHNIQUES)
@@ -285,7 +414,7 @@ def test_techniques_live_at_the_edges(technique: str, model: ScriptedModel, samp
         assert one.ledger.traces <= samples
         if model.silent < 1.0:
             assert one.answer is not None
-        elif not one.ledger.probed:
+        elif not one.ledger.probed and not one.ledger.by_partner:
             assert one.answer is None
         assert one.ledger.critical <= one.ledger.total
     assert not model.open
@@ -337,7 +466,10 @@ def ask(*rounds: list[object]) -> Method:
         (ask([Sample(index=0, tokens=0)], [Fork(trace=0, part=1)]), "outside of the 1"),
         (ask([Sample(index=0, tokens=0)], [Fork(trace=0, part=0)], [Fork(trace=0, part=0)]), "begun before"),
         (ask([Sample(index=0, tokens=0)], [Join(trace=0, forks=(0,))]), "no fork of trace 0"),
-        (ask([Sample(index=0, tokens=0)], [Join(trace=0, forks=())]), "nothing is joined to trace 0"),
+        (
+            ask([Sample(index=0, tokens=0)], [Join(trace=0, forks=())]),
+            "0 forks are joined to trace 0; 1 different ones at least",
+        ),
         (
             ask([Sample(index=0, tokens=0)], [Fork(trace=0, part=0), Join(trace=0, forks=(1,))]),
             "joined in the round",
@@ -351,6 +483,17 @@ def ask(*rounds: list[object]) -> Method:
             ),
             "joined before",
         ),
+        (ask([Sample(index=0)], [Branch(trace=0)]), "has ended and cannot go on"),
+        (ask([Sample(index=0, tokens=0)], [Review(trace=0)]), "no step that could be reviewed"),
+        (ask([Sample(index=0, partner=True, tokens=1)], [Probe(trace=0)]), "the partner's"),
+        (
+            ask([Sample(index=0, tokens=0)], [Fork(trace=0, part=0)], [Merge(trace=0, forks=(1,))]),
+            "2 different ones at least",
+        ),
+        (
+            ask([Sample(index=0, tokens=0)], [Fork(trace=0, part=0)], [Merge(trace=0, forks=(1, 1))]),
+            "2 different ones at least",
+        ),
         (ask(["a string"]), "str is not a request"),
         (ask(*([] for _ in range(10_001))), "no answer after"),
     ],
@@ -358,6 +501,55 @@ def ask(*rounds: list[object]) -> Method:
 def test_what_a_question_does_not_offer_is_refused(method: Method, reason: str) -> None:
     with pytest.raises(PlanError, match=reason):
         run(method, ScriptedModel(lengths=(10, 20)), count=1)
+
+
+def test_merges_need_what_forks_left_and_are_not_merged_again() -> None:
+    def merging(*after: Request, drop: bool = False) -> Method:
+        def solve(question: Question) -> Plan:
+            yield [Sample(index=0, tokens=0)]
+            forks = yield [Fork(trace=0, part=0), Fork(trace=0, part=1)]
+            if drop:
+                yield [Drop(trace=forks[0].trace)]
+            yield [Merge(trace=0, forks=(1, 2))]
+            yield after
+            return None
+
+        return solve
+
+    questions = {"count": 2, "samples": 2}
+    with pytest.raises(PlanError, match="its cache is gone"):
+        run(only_second(merging(drop=True)), ScriptedModel(), **questions)
+    with pytest.raises(PlanError, match="joined before"):
+        run(only_second(merging(Merge(trace=0, forks=(1, 2)))), ScriptedModel(), **questions)
+
+
+def only_second(method: Method) -> Method:
+    """Leave out the first question, which has one part."""
+
+    def solve(question: Question) -> Plan:
+        if question.number == 0:
+            return None
+        return (yield from method(question))
+
+    return solve
+
+
+def test_without_a_partner_or_a_judge_their_requests_are_refused() -> None:
+    models = Models(model=ScriptedModel())
+    task = Task(samples=2, temperature=0.8, context=200)
+    script = Script(
+        prompt=PROMPT, openings=(), part_end=(), step_end=(), conclusion=(), probe=(ANSWER,), probe_tokens=2
+    )
+    for asked, reason in (
+        ([Sample(index=1, partner=True)], "no partner: set one"),
+        ([Review(trace=0)], "no partner: set one"),
+        ([Compare(trace=0, other=0)], "no judge"),
+    ):
+        executor = Executor(models, task, [script], reader=read, draws=lambda n, i: (n, i), width=4)
+        with pytest.raises(PlanError, match=reason):
+            executor.run(
+                [Question(number=0, samples=2, num_parts=1)], ask([Sample(index=0, tokens=2)], asked)
+            )
 
 
 @pytest.mark.parametrize("method", [ask([Sample(index=0), Sample(index=99)]), ask([Sample(index=0)], ["?"])])

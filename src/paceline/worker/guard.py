@@ -40,6 +40,7 @@ ALLOWED_IMPORTS = frozenset(
         "operator",
         "paceline",
         "random",
+        "scipy",
         "statistics",
         "struct",
         "time",
@@ -62,6 +63,8 @@ FORBIDDEN_PREFIXES = (
     "torch.autograd._enable_profiler",
     "torch.autograd._disable_profiler",
 )
+OPTIONAL_LIBRARIES = ("scipy.optimize", "scipy.sparse")
+"""What a technique may import where it is installed; imported before the fences, which their set-up would breach."""
 WHOLE_PACKAGES = frozenset({"paceline", "paceline.families", "paceline.baselines"})
 ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families", "paceline.baselines")
 HARNESS_MODULES = frozenset(
@@ -87,6 +90,8 @@ HARNESS_MODULES = frozenset(
         "kept",
         "ledger",
         "owners",
+        "pair_training",
+        "pairs",
         "passes",
         "point",
         "pool",
@@ -99,6 +104,7 @@ HARNESS_MODULES = frozenset(
         "replay",
         "sealed",
         "seat",
+        "service",
         "setting",
         "tasks",
         "timeline",
@@ -167,6 +173,14 @@ class ContractBreachError(Exception):
     """A technique did something that its contract forbids; its text is the reason in the record."""
 
 
+def optional_libraries(path: Path) -> list[str]:
+    """Return which of the optional libraries a technique's source imports."""
+    tree = ast.parse(path.read_bytes(), filename=str(path))
+    named = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    named |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    return [library for library in OPTIONAL_LIBRARIES if library in named]
+
+
 def source_problems(path: Path) -> list[str]:
     """List what a technique's source imports or calls outside the contract, without running it."""
     tree = ast.parse(path.read_bytes(), filename=str(path))
@@ -203,6 +217,8 @@ def _forbidden_module(name: str) -> bool:
     parts = name.split(".")
     if _is_package(name):
         return True  # every module in it can be had from it, by computed names
+    if parts[0] == "scipy":
+        return ".".join(parts[:2]) not in OPTIONAL_LIBRARIES
     if parts[0] == "paceline":
         return ".".join(parts[:2]) not in ALLOWED_OF_PACELINE or not HARNESS_MODULES.isdisjoint(parts[3:])
     return any(name == p or name.startswith(p + ".") for p in FORBIDDEN_PREFIXES)

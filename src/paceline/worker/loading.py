@@ -11,7 +11,7 @@ from typing import Any
 
 from paceline.family import load_family
 from paceline.technique import REGISTRY
-from paceline.worker.guard import ContractBreachError, Guard, source_problems
+from paceline.worker.guard import ContractBreachError, Guard, optional_libraries, source_problems
 from paceline.worker.session import CaseError, Loaded
 
 
@@ -56,6 +56,7 @@ def load(module: str, name: str, family: str, job: Path, guard: Guard) -> Loaded
     """Import one technique."""
     try:
         path = allowed_source(module, job)
+        _import_libraries(path)
         with guard.watch():
             if module not in sys.modules:
                 _import(module, path)
@@ -79,6 +80,21 @@ def load(module: str, name: str, family: str, job: Path, guard: Guard) -> Loaded
             refusal=CaseError("crashed", f"the module {module} did not register '{name}'"),
         )
     return Loaded(info=found[0], factory=found[1])
+
+
+def _import_libraries(path: Path) -> None:
+    """Import a technique's optional libraries outside of the fences.
+
+    Raises:
+        CaseError: ``unsupported``: one is not installed here.
+    """
+    for library in optional_libraries(path):
+        try:
+            importlib.import_module(library)
+        except ImportError as error:
+            package = library.split(".")[0]
+            reason = f"needs {package}, which is not installed here: pip install {package}"
+            raise CaseError("unsupported", reason) from error
 
 
 def renewed(module: str, name: str, family: str) -> Any:

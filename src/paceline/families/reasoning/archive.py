@@ -8,7 +8,7 @@ such as a probe at a place where no rule has stopped before.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from paceline.families.reasoning.language import Draw, LanguageModel, Piece
@@ -36,6 +36,11 @@ class Line:
         return len(self.tokens) if self.ended else None
 
 
+def digest_of(*parts: str) -> str:
+    """Return the SHA-256 of several texts."""
+    return hashlib.sha256("/".join(parts).encode()).hexdigest()
+
+
 class MissingTraceError(LookupError):
     """A trace that was never recorded is needed, and there is no model to decode it."""
 
@@ -46,6 +51,8 @@ class Archive:
     def __init__(self, identity: str) -> None:
         self.identity = identity
         self._lines: dict[Name, Line] = {}
+        self.scores: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
+        """By prompt and continuation."""
 
     def line(self, name: Name) -> Line:
         """Return a trace's line, an empty one when it is new."""
@@ -107,6 +114,11 @@ class Recording:
         """Return the model's."""
         return self._model.context
 
+    @property
+    def num_parameters(self) -> int | None:
+        """Return the model's."""
+        return self._model.num_parameters
+
     def begin(self, prompt: Sequence[int], draw: Draw) -> int:
         """Open a trace."""
         handle = self._model.begin(prompt, draw)
@@ -119,6 +131,19 @@ class Recording:
         (before, _, _), tokens = self._open[trace]
         self._open[handle] = (((*before, *tokens, *forced), draw.key, draw.temperature), [])
         return handle
+
+    def merge(self, trace: int, forks: Sequence[int], forced: Sequence[int], draw: Draw) -> int:
+        """Open a trace behind what forks of another one wrote."""
+        handle = self._model.merge(trace, forks, forced, draw)
+        (before, _, _), tokens = self._open[trace]
+        present = (*before, *tokens)
+        written = tuple(token for fork in forks for token in self._present(fork)[len(present) :])
+        self._open[handle] = (((*present, *written, *forced), draw.key, draw.temperature), [])
+        return handle
+
+    def _present(self, trace: int) -> tuple[int, ...]:
+        (before, _, _), tokens = self._open[trace]
+        return (*before, *tokens)
 
     def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:
         """Ask the model to go on."""
@@ -134,8 +159,10 @@ class Recording:
         return pieces
 
     def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
-        """Score with the model; scores are not recorded."""
-        return self._model.score(prompt, continuation)
+        """Score with the model, and write it down."""
+        found = self._model.score(prompt, continuation)
+        self._archive.scores[tuple(prompt), tuple(continuation)] = found
+        return found
 
     def drop(self, trace: int) -> None:
         """Forget a trace; what was written down stays."""
@@ -143,10 +170,15 @@ class Recording:
         del self._open[trace]
 
 
+Recipe = Callable[[LanguageModel], int]
+"""Opens a trace on a model whose cache its tokens alone do not give."""
+
+
 @dataclass(slots=True)
 class _Open:
     name: Name
     at: int = 0
+    recipe: Recipe | None = None
 
 
 class Replay:
@@ -178,6 +210,11 @@ class Replay:
         """Return the longest trace."""
         return self._context
 
+    @property
+    def num_parameters(self) -> int | None:
+        """Return the live model's."""
+        return None if self._live is None else self._live.num_parameters
+
     def begin(self, prompt: Sequence[int], draw: Draw) -> int:
         """Open a recorded trace at its beginning."""
         return self._new((tuple(prompt), draw.key, draw.temperature))
@@ -185,8 +222,24 @@ class Replay:
     def fork(self, trace: int, forced: Sequence[int], draw: Draw) -> int:
         """Open the trace that a copy of another one became."""
         parent = self._open[trace]
-        told = self.archive.known(parent.name).tokens[: parent.at]
-        return self._new(((*parent.name[0], *told, *forced), draw.key, draw.temperature))
+        before, present = parent.name[0], self._present(trace)
+        recipe = None
+        if parent.recipe is not None:
+            recipe = _forked(parent.recipe, (*present[len(before) :], *forced), draw)
+        return self._new(((*present, *forced), draw.key, draw.temperature), recipe)
+
+    def merge(self, trace: int, forks: Sequence[int], forced: Sequence[int], draw: Draw) -> int:
+        """Open the trace that a merge became."""
+        present = self._present(trace)
+        written = [self._present(fork)[len(present) :] for fork in forks]
+        before = (*present, *(token for one in written for token in one), *forced)
+        recipe = _merged(present, written, tuple(forced), draw)
+        return self._new((before, draw.key, draw.temperature), recipe)
+
+    def _present(self, trace: int) -> tuple[int, ...]:
+        """Return all tokens of a trace."""
+        at = self._open[trace]
+        return (*at.name[0], *self.archive.known(at.name).tokens[: at.at])
 
     def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:
         """Ask for tokens; ``poll`` has them.
@@ -208,10 +261,9 @@ class Replay:
         """
         self._decode_missing()
         pieces = []
-        for handle, (upto, stop) in self._wanted.items():
-            at = self._open[handle]
+        for handle in self._wanted:
+            at, end = self._open[handle], self._end(handle)
             line = self.archive.known(at.name)
-            end = line.end(at.at, upto, stop)
             assert end is not None
             span = slice(at.at, end)
             pieces.append(
@@ -228,13 +280,16 @@ class Replay:
         return pieces
 
     def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
-        """Score with the live model.
+        """Return a recorded score, or let the live model score.
 
         Raises:
-            MissingTraceError: There is none.
+            MissingTraceError: It was never recorded, and there is no model.
         """
+        found = self.archive.scores.get((tuple(prompt), tuple(continuation)))
+        if found is not None:
+            return found
         if self._live is None:
-            raise MissingTraceError("scores are not recorded")
+            raise MissingTraceError("a step was not recorded that a review asks for")
         return self._live.score(prompt, continuation)
 
     def drop(self, trace: int) -> None:
@@ -242,32 +297,64 @@ class Replay:
         self._wanted.pop(trace, None)
         del self._open[trace]
 
-    def _new(self, name: Name) -> int:
+    def _new(self, name: Name, recipe: Recipe | None = None) -> int:
         self._next += 1
-        self._open[self._next] = _Open(name)
+        self._open[self._next] = _Open(name, recipe=recipe)
         return self._next
 
     def _decode_missing(self) -> None:
-        missing = {
-            self._open[h].name: upto
-            for h, (upto, stop) in self._wanted.items()
-            if self.archive.known(self._open[h].name).end(self._open[h].at, upto, stop) is None
-        }
+        missing = {self._open[h].name: h for h in self._wanted if self._end(h) is None}
         if not missing:
             return
         if self._live is None:
             raise MissingTraceError(f"{len(missing)} traces were not recorded far enough")
-        under_way = set()
-        for (before, key, temperature), upto in missing.items():
-            handle = self._live.begin(before, Draw(key=key, temperature=temperature))
-            self._live.advance(handle, upto)
-            under_way.add(handle)
+        under_way: dict[int, int] = {}
+        """Our handles by the live model's."""
         try:
+            for (before, key, temperature), handle in missing.items():
+                recipe = self._open[handle].recipe
+                draw = Draw(key=key, temperature=temperature)
+                live = recipe(self._live) if recipe else self._live.begin(before, draw)
+                under_way[live] = handle
+                self._live.advance(live, *self._wanted[handle])
             while under_way:
                 for piece in self._live.poll():
                     self.num_decoded += len(piece.tokens)
-                    under_way.discard(piece.trace)
-                    self._live.drop(piece.trace)
+                    handle = under_way[piece.trace]
+                    if self._end(handle) is None:  # it stopped at a place that lies before what is wanted
+                        self._live.advance(piece.trace, *self._wanted[handle])
+                    else:
+                        del under_way[piece.trace]
+                        self._live.drop(piece.trace)
         finally:
-            for handle in under_way:
-                self._live.drop(handle)
+            for live in under_way:
+                self._live.drop(live)
+
+    def _end(self, handle: int) -> int | None:
+        """Return where the piece ends that a trace under way waits for; None when that was never recorded."""
+        at, (upto, stop) = self._open[handle], self._wanted[handle]
+        return self.archive.known(at.name).end(at.at, upto, stop)
+
+
+def _forked(parent: Recipe, forced: tuple[int, ...], draw: Draw) -> Recipe:
+    def opened(live: LanguageModel) -> int:
+        base = parent(live)
+        found = live.fork(base, forced, draw)
+        live.drop(base)
+        return found
+
+    return opened
+
+
+def _merged(
+    present: tuple[int, ...], written: Sequence[tuple[int, ...]], forced: tuple[int, ...], draw: Draw
+) -> Recipe:
+    def opened(live: LanguageModel) -> int:
+        base = live.begin(present, draw)
+        forks = [live.fork(base, one, draw) for one in written]
+        found = live.merge(base, forks, forced, draw)
+        for handle in (base, *forks):
+            live.drop(handle)
+        return found
+
+    return opened

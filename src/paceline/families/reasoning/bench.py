@@ -15,14 +15,15 @@ import traceback
 from typing import Any
 
 from paceline.families.reasoning import judging
-from paceline.families.reasoning.archive import Archive, Recording
-from paceline.families.reasoning.executor import PlanError
+from paceline.families.reasoning.language import LanguageModel
+from paceline.families.reasoning.pairs import load_judge
 from paceline.families.reasoning.pool import Pool, Setting, draw_pool
 from paceline.families.reasoning.problems import decode, draw, extract
 from paceline.families.reasoning.reasoner import load
 from paceline.families.reasoning.requests import Finished, Method, OptionError, Story, Task
 from paceline.families.reasoning.sealed import SEALED
-from paceline.families.reasoning.spec import levels_of
+from paceline.families.reasoning.seat import PlanError
+from paceline.families.reasoning.spec import NO_PARTNER, levels_of
 from paceline.worker.loading import renewed
 from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
 from paceline.worker.telemetry import Watch
@@ -73,11 +74,8 @@ def run_block(session: Session, block: Block) -> None:
 def make_setting(session: Session, block: Block) -> Setting:
     """Return what the techniques of a block share: model, questions, seeds."""
     params = block.params
-    name = str(params["model"])
-    models = session.facts.setdefault("reasoners", {})
-    if name not in models:
-        models[name] = load(name)
-    model = models[name]
+    model = _load(session, str(params["model"]))
+    partner = str(params["partner"])
     problems = draw(
         session.draw_seed("problems", block.block),
         int(params["questions"]),
@@ -86,6 +84,8 @@ def make_setting(session: Session, block: Block) -> Setting:
     random.Random(session.draw_seed("places", block.block)).shuffle(problems)
     return Setting(
         model=model,
+        partner=None if partner == NO_PARTNER else _load(session, partner),
+        judge=load_judge(),
         task=Task(
             samples=int(params["samples"]), temperature=float(params["temperature"]), context=model.context
         ),
@@ -96,6 +96,14 @@ def make_setting(session: Session, block: Block) -> Setting:
     )
 
 
+def _load(session: Session, name: str) -> LanguageModel:
+    """Return a model, loaded once in a process."""
+    models: dict[str, LanguageModel] = session.facts.setdefault("reasoners", {})
+    if name not in models:
+        models[name] = load(name)
+    return models[name]
+
+
 def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: Pool) -> dict[str, Any]:
     """Let one technique answer all questions, and judge it.
 
@@ -104,7 +112,7 @@ def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: 
         PlanError, OptionError, ContractBreachError: It asks for what there is not, or does what it may not.
     """
     session.loaded(case)
-    archive = Archive(setting.model.identity)
+    archives = setting.archives()
 
     def make() -> Method:
         method: Method = renewed(case.module, case.technique, block.family)(setting.task, **case.options)
@@ -117,13 +125,13 @@ def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: 
         watch = Watch(session.device.telemetry)
         watch.sample()
         began = _clock()
-        finished = setting.run(Recording(setting.model, archive), method)
+        finished = setting.run(setting.recording(archives), method)
         seconds = _clock() - began
         watch.sample()
     session.begin(block, case.label, "replay")
     compared = judging.check_traces(setting, pool, finished)
     with session.guard.watch():
-        judging.check_replay(setting, make, finished, archive)
+        judging.check_replay(setting, make, finished, archives)
         reordered = judging.reorder(setting, pool, make, first)
     metrics, absent = _metrics(setting, pool, finished, seconds, reordered)
     kept = {"examples": _examples(setting, finished)} if session.launch == 0 else {}
@@ -137,8 +145,9 @@ def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: 
             "oracle": ORACLE,
             "gate_checks": compared + 2 * len(finished),
             "model": setting.model.identity,
+            "partner": None if setting.partner is None else setting.partner.identity,
             "input_seed": setting.seed,
-            "traces_sha256": archive.digest(),
+            "traces_sha256": archives.digest(),
         },
         "accounting": _accounting(setting, pool, finished, reordered) | kept,
         "telemetry": watch.facts(),
@@ -154,7 +163,11 @@ def _metrics(
         "tokens": [float(x.total) for x in ledgers],
         "critical_tokens": [float(x.critical) for x in ledgers],
         "probe_tokens": [float(x.probed) for x in ledgers],
+        "work_tokens": [x.work(setting.partner_weight) for x in ledgers],
+        "critical_work": [x.critical_work for x in ledgers],
+        "judge_tokens": [float(x.reviewed + x.judged) for x in ledgers],
         "cache_tokens": [float(x.peak_cache) for x in ledgers],
+        "mean_cache_tokens": [x.mean_cache for x in ledgers],
         "traces": [float(x.traces) for x in ledgers],
         "question_s": [seconds / len(finished)],
         "unanswered": [float(f.answer is None) for f in finished],
@@ -162,11 +175,15 @@ def _metrics(
         "tokens_reordered": list(reordered.spent),
     }
     absent = {}
-    gain, reason = judging.gain(pool, reordered)
-    if gain is None:
-        absent["gain_at_equal_tokens"] = reason
-    else:
-        samples["gain_at_equal_tokens"] = [gain]
+    for name, (value, reason) in {
+        "gain_at_equal_tokens": judging.gain(pool, reordered),
+        "answers_kept": judging.answers_kept(pool, finished),
+        "judge_auroc": judging.judge_auroc(pool, finished),
+    }.items():
+        if value is None:
+            absent[name] = reason
+        else:
+            samples[name] = [value]
     return {name: {"samples": values} for name, values in samples.items()}, absent
 
 
@@ -186,6 +203,10 @@ def _accounting(
         "forks": sum(f.ledger.forks for f in finished),
         "rounds": sum(f.ledger.rounds for f in finished),
         "forced_tokens": sum(f.ledger.forced for f in finished),
+        "forced_by_partner": sum(f.ledger.forced_by_partner for f in finished),
+        "merged_tokens": sum(f.ledger.merged for f in finished),
+        "partner_tokens": sum(f.ledger.by_partner for f in finished),
+        "partner_weight": setting.partner_weight,
         "decoded_for_replays": reordered.decoded,
         "votes": {
             "tokens_reordered": [tokens for tokens, _ in pool.curve],

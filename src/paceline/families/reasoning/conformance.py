@@ -9,10 +9,17 @@ RANKS = (1,)
 
 def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
     """Return the points of an operation: several traces, one alone, and temperature 0, where all traces are one."""
-    common: dict[str, Scalar] = {"op": operation, "questions": 12, "samples": 5, "orders": 6, "levels": "1-6"}
+    common: dict[str, Scalar] = {
+        "op": operation,
+        "partner": "strong",
+        "questions": 6,
+        "samples": 4,
+        "orders": 3,
+        "levels": "1-6",
+    }
     edges: list[dict[str, Scalar]] = [
         {"samples": 1},
         {"temperature": 0.0},
-        {"model": "strong", "levels": "3-3"},
+        {"model": "strong", "partner": "weak", "levels": "3-3"},
     ]
     return [common, *([] if brief else (common | edge for edge in edges))]

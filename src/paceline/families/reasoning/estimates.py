@@ -90,3 +90,22 @@ def at_equal_tokens(curve: Sequence[Point], tokens: float) -> float | None:
     if not low * (1 - ROUNDING) <= tokens <= high * (1 + ROUNDING):
         return None
     return float(np.interp(tokens, [t for t, _ in curve], [a for _, a in curve]))
+
+
+def auroc(scores: Sequence[float], positive: Sequence[bool]) -> float:
+    """Return the probability that a positive one scores above a negative one, equals counting half.
+
+    Mann and Whitney's statistic over the number of pairs, from mid-ranks.
+
+    Raises:
+        ValueError: There are none of a kind.
+    """
+    kinds = np.asarray(positive, dtype=bool)
+    num_positive = int(kinds.sum())
+    num_negative = len(kinds) - num_positive
+    if not num_positive or not num_negative:
+        raise ValueError(f"{num_positive} positive and {num_negative} negative ones cannot be told apart")
+    _, inverse, counts = np.unique(np.asarray(scores), return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    above = float(ranks[kinds].sum()) - num_positive * (num_positive + 1) / 2
+    return above / (num_positive * num_negative)

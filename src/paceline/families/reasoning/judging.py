@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from paceline.families.reasoning import estimates
-from paceline.families.reasoning.archive import Archive, MissingTraceError, Replay
-from paceline.families.reasoning.pool import Pool, Setting
+from paceline.families.reasoning.archive import MissingTraceError
+from paceline.families.reasoning.pool import Archives, Pool, Setting
 from paceline.families.reasoning.requests import Finished, Method
 from paceline.worker.session import CaseError
 
@@ -25,7 +25,7 @@ Make = Callable[[], Method]
 def check_traces(setting: Setting, pool: Pool, finished: Sequence[Finished]) -> int:
     """Compare a technique's samples with the launch's own; return how many were compared.
 
-    Greedy ones are other traces and have nothing to be compared with, unless the point's temperature is 0.
+    Greedy ones and the partner's are other traces and have nothing to be compared with.
 
     Raises:
         CaseError: ``invalid``: equal draws gave other tokens, which is the harness's or the model's fault.
@@ -33,8 +33,10 @@ def check_traces(setting: Setting, pool: Pool, finished: Sequence[Finished]) -> 
     compared = 0
     for one in finished:
         for story in one.stories:
-            if story.index is None or not story.tokens or story.temperature != setting.task.temperature:
+            own = story.index is not None and story.tokens and not story.partner
+            if not own or story.temperature != setting.task.temperature:
                 continue
+            assert story.index is not None
             compared += 1
             if pool.traces[one.number][story.index][: len(story.tokens)] != story.tokens:
                 reason = f"question {one.number}: equal draws gave other tokens in trace {story.index}"
@@ -42,14 +44,14 @@ def check_traces(setting: Setting, pool: Pool, finished: Sequence[Finished]) -> 
     return compared
 
 
-def check_replay(setting: Setting, make: Make, finished: Sequence[Finished], archive: Archive) -> None:
+def check_replay(setting: Setting, make: Make, finished: Sequence[Finished], archives: Archives) -> None:
     """Run a technique again on what it was told.
 
     Raises:
         CaseError: ``incorrect``: it asks for something else, or answers otherwise.
     """
     try:
-        again = setting.run(Replay(archive, context=setting.model.context), make())
+        again = setting.run(setting.replaying(archives, live=False), make())
     except MissingTraceError as error:
         raise CaseError("incorrect", f"on the same traces it asks for others: {error}") from error
     _check_equal(finished, again)
@@ -85,8 +87,9 @@ class Reordered:
 
 def replay(setting: Setting, pool: Pool, make: Make, order: int) -> tuple[list[Finished], int]:
     """Run a technique on another order of the launch's traces; return also how many tokens had to be decoded."""
-    model = Replay(pool.archive, setting.model, context=setting.model.context)
-    return setting.run(model, make(), setting.reordered(order)), model.num_decoded
+    before = pool.archives.num_tokens
+    finished = setting.run(setting.replaying(pool.archives, live=True), make(), setting.reordered(order))
+    return finished, pool.archives.num_tokens - before
 
 
 def reorder(setting: Setting, pool: Pool, make: Make, first: tuple[list[Finished], int]) -> Reordered:
@@ -115,3 +118,30 @@ def gain(pool: Pool, found: Reordered) -> tuple[float | None, str]:
         low, high = pool.curve[0][0], pool.curve[-1][0]
         return None, f"{found.tokens:.0f} tokens; votes cost {low:.0f} to {high:.0f}"
     return found.accuracy - plain, ""
+
+
+def answers_kept(pool: Pool, finished: Sequence[Finished]) -> tuple[float | None, str]:
+    """Return the share of the different answers of all traces that are left among those a technique let finish."""
+    present = kept = 0
+    for one in finished:
+        answers = pool.answers[one.number]
+        ended = {s.index for s in one.stories if s.ended and s.index is not None and not s.partner}
+        present += len({a for a in answers if a is not None})
+        kept += len({answers[i] for i in ended if answers[i] is not None})
+    if not present:
+        return None, "no trace has an answer"
+    return kept / present, ""
+
+
+def judge_auroc(pool: Pool, finished: Sequence[Finished]) -> tuple[float | None, str]:
+    """Return how well a technique's comparisons told pairs of traces apart that come to one answer, and that do not."""
+    scores, alike = [], []
+    for one in finished:
+        answers = pool.answers[one.number]
+        for comparison in one.comparisons:
+            first, second = (answers[i] for i in comparison.indices)
+            scores.append(comparison.probability)
+            alike.append(first is not None and first == second)
+    if not any(alike) or all(alike):
+        return None, f"{len(alike)} pairs were compared, {sum(alike)} of them alike"
+    return estimates.auroc(scores, alike), ""

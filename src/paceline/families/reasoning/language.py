@@ -47,6 +47,10 @@ class LanguageModel(Protocol):
     def context(self) -> int:
         """Most tokens of a trace, its prompt included."""
 
+    @property
+    def num_parameters(self) -> int | None:
+        """Parameters, which a token's work is proportional to; None where they are not known."""
+
     def begin(self, prompt: Sequence[int], draw: Draw) -> int:
         """Open a trace after a prompt and return its handle; nothing is decoded yet."""
 
@@ -54,6 +58,17 @@ class LanguageModel(Protocol):
         """Open a trace that continues another one's present tokens by forced ones; the other one is left as it is.
 
         The trace must not be under way.
+        """
+
+    def merge(self, trace: int, forks: Sequence[int], forced: Sequence[int], draw: Draw) -> int:
+        """Open a trace that continues another one's present tokens by those of its forks, then by forced ones.
+
+        No token of them is computed again: keys and values are put behind each other with the positions at which they
+        were written, and the forced ones follow the longest fork. All are left as they are.
+
+        Raises:
+            ValueError: A trace is under way, has been merged itself, or is no fork of the first; nothing is forced; or
+                the model cannot share keys and values.
         """
 
     def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:

@@ -12,26 +12,36 @@ class Trace:
 
     handle: int
     """The model's."""
+    partner: bool = False
+    """Whether that is the point's partner."""
     index: int | None
-    """Which sample it is; None of forks and joins."""
+    """Which sample it is; None of copies."""
     key: tuple[int, ...]
     """Of its draw."""
     temperature: float
+    origin: int | None = None
+    """Number of the trace whose text it continues."""
     parent: int | None = None
-    """Number of the trace that it continues."""
+    """Number of the trace whose cache it continues: one of the same model."""
     inherited: tuple[int, ...] = ()
     """Tokens of its parent after the prompt, as they were then."""
     forced: tuple[int, ...] = ()
     """Tokens that it was made to continue by."""
     tokens: list[int] = field(default_factory=list)
     """Those that it decoded."""
+    num_latest: int = 0
+    """Decoded ones of its latest piece."""
+    num_judged: int = 0
+    """Tokens after the prompt that the judge has read."""
     ended: bool = False
     dropped: bool = False
     num_copies: int = 0
-    """Probes, forks and joins of it."""
+    """Probes and other copies of it."""
     forked: set[int] = field(default_factory=set)
     """Its parts that were begun."""
     joined: bool = False
+    merged: bool = False
+    """Whether its forks were merged, or it continues such a merge."""
 
     @property
     def text(self) -> tuple[int, ...]:
@@ -57,3 +67,19 @@ def kept_tokens(traces: Mapping[int, Trace], live: set[int]) -> int:
                 break
             current, length = trace.parent, len(trace.inherited)
     return sum(held.values())
+
+
+def nearest(traces: Mapping[int, Trace], number: int, *, partner: bool) -> int | None:
+    """Return the trace, among one and those that it continues, whose cache a model can go on from; None without one.
+
+    It has to be there still, and to hold nothing but a beginning of the text.
+    """
+    text = traces[number].text
+    current: int | None = number
+    while current is not None:
+        trace = traces[current]
+        held = trace.text
+        if trace.partner == partner and not trace.dropped and text[: len(held)] == held:
+            return current
+        current = trace.origin
+    return None

@@ -8,7 +8,7 @@ from typing import Literal
 from paceline.family import Metric
 
 _TOKENS = {
-    "counted": "tokens that the model decoded, by the executor that asks for them; forced tokens are not decoded",
+    "counted": "tokens that models decoded, by the executor that asks for them; forced tokens are not decoded",
     "value": "mean over the questions of a launch",
 }
 _ACCURACY = {
@@ -76,7 +76,11 @@ METRICS: tuple[Metric, ...] = (
         _ACCURACY,
         proportion=True,
     ),
-    _cost("tokens", "Decoded tokens of a question, probes included."),
+    _cost(
+        "tokens",
+        "Decoded tokens of a question, with probes, a partner's, and what judges read.",
+        extra={"judges": "tokens of reviewed steps, and of what compared traces had written, each once"},
+    ),
     _cost(
         "critical_tokens",
         "Tokens on the longest chain of requests that wait for each other: latency without hardware.",
@@ -84,11 +88,31 @@ METRICS: tuple[Metric, ...] = (
             "chain": "sum over a question's rounds of the longest request; a round waits for all of the one before"
         },
     ),
+    _cost(
+        "work_tokens",
+        "Decoded and reviewed tokens, in tokens of the point's model.",
+        extra={"weight": "a partner's token counts as its parameters over the model's", "judge": "not in it"},
+    ),
+    _cost(
+        "critical_work",
+        "The longest chain, in tokens of the point's model: latency of two models without hardware.",
+        extra={
+            "chain": "as critical_tokens",
+            "weight": "a partner's token counts as its parameters over the model's",
+            "excluded": "reading of forced tokens and reviews",
+        },
+    ),
+    _cost("judge_tokens", "Tokens of a question that a reviewer or judge read."),
     _cost("probe_tokens", "Decoded tokens of a question's probes."),
     _cost(
         "cache_tokens",
         "Most tokens of a question whose keys and values had to be kept at once.",
         extra={"kept": "at the end of rounds: the prompt, and what live traces hold, shared beginnings once"},
+    ),
+    _cost(
+        "mean_cache_tokens",
+        "Tokens of a question whose keys and values had to be kept, in the mean of its rounds.",
+        extra={"kept": "as cache_tokens"},
     ),
     Metric(
         name="traces",
@@ -128,5 +152,24 @@ METRICS: tuple[Metric, ...] = (
         "Accuracy above that of a plain vote which costs as many tokens.",
         "higher",
         _CURVE | {"outside": "absent where a vote over one trace costs more, or over all traces less"},
+    ),
+    _share(
+        "answers_kept",
+        "Different answers among the traces that a technique let finish, of those among all traces.",
+        "higher",
+        {
+            "value": "over all questions of a launch",
+            "read": "from the launch's own traces; partners' do not count",
+        },
+    ),
+    _share(
+        "judge_auroc",
+        "How well a technique's comparisons tell traces apart that come to one answer, and that do not.",
+        "higher",
+        {
+            "value": "area under the receiver operating characteristic, over all compared pairs of samples",
+            "truth": "answers of the launch's own traces; what cannot be read equals nothing",
+            "absent": "where all compared pairs are of one kind, or none was compared",
+        },
     ),
 )

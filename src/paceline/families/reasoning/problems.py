@@ -39,6 +39,10 @@ PADDING = TOKENS["PAD"]
 ANSWER = TOKENS["A"]
 CHECK = TOKENS["W"]
 SEGMENT_END = TOKENS[";"]
+STEP_END = (TOKENS["="],)
+"""A step ends where a result has to be known, so that the next one's first token is that result."""
+CONCLUSION = (TOKENS["S"],)
+"""What follows several branches begins with their sum."""
 
 PROBE: tuple[int, ...] = (ANSWER,)
 """Forced tokens after which a trace names its present answer."""

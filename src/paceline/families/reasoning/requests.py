@@ -23,6 +23,10 @@ class Sample:
     """Stop after this many; None goes on to the end, 0 opens the trace and decodes nothing."""
     greedy: bool = False
     """Always take the likeliest token, instead of drawing at the task's temperature."""
+    step: bool = False
+    """Stop at the end of a step of reasoning, if that comes earlier."""
+    partner: bool = False
+    """Let the point's partner decode it: another model, as a rule a larger one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,21 @@ class Extend:
 
     trace: int
     tokens: int | None = None
+    step: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """Begin another trace that continues a copy of this one with nothing forced; each copy draws its own tokens.
+
+    Between the model and its partner a copy carries the text over; what the receiver has already read of it, in this
+    trace or in one that this trace continues, is not read again.
+    """
+
+    trace: int
+    tokens: int | None = None
+    step: bool = True
+    partner: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +74,39 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """Begin another trace that continues a copy of this one by what forks of it wrote, nothing of which is read again.
+
+    Their keys and values are put behind each other as they are: every fork keeps the positions at which it was
+    written, so that all of them begin at the same one, and what follows the longest comes next. The question's
+    conclusion is forced behind them. Once from a trace that is itself no merge.
+    """
+
+    trace: int
+    forks: tuple[int, ...]
+    """At least two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
     """Let a copy of a trace name its answer at once, by its likeliest tokens, and forget the copy."""
 
     trace: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """Let the partner say how much it believes in the latest step of a trace: a process reward."""
+
+    trace: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare:
+    """Let the trained judge say whether two traces will come to one answer, by what they have written so far."""
+
+    trace: int
+    other: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +116,7 @@ class Drop:
     trace: int
 
 
-Request = Sample | Extend | Fork | Join | Probe | Drop
+Request = Sample | Extend | Branch | Fork | Join | Merge | Probe | Review | Compare | Drop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +131,8 @@ class Reply:
     ended: bool = False
     answer: str | None = None
     """What the whole trace, or a probe, answers; None while it has not ended or where it cannot be read."""
+    score: float | None = None
+    """Between 0 and 1: a review's geometric mean of the step's probabilities; a comparison's probability."""
 
 
 Round = Sequence[Request]
@@ -127,10 +177,22 @@ class Ledger:
     """Tokens of samples."""
     probed: int = 0
     """Tokens of probes."""
+    by_partner: int = 0
+    """Tokens that the partner decoded, which are among the decoded ones."""
+    reviewed: int = 0
+    """Tokens of the steps that the partner read for reviews."""
+    judged: int = 0
+    """Tokens that the judge read; it reads each token of a trace once, however often the trace is compared."""
     forced: int = 0
-    """Tokens that were forced into probes, forks and joins: read, and not decoded."""
+    """Tokens that were forced into copies: read, and not decoded."""
+    forced_by_partner: int = 0
+    """Those of them that the partner read."""
+    merged: int = 0
+    """Tokens whose keys and values were taken over from forks, and not read."""
     critical: int = 0
     """Sum over rounds of the longest request: a round waits for all of the one before."""
+    critical_work: float = 0.0
+    """The same, with the partner's tokens worth more by its parameters."""
     rounds: int = 0
     traces: int = 0
     """Samples that were begun."""
@@ -141,13 +203,30 @@ class Ledger:
     peak_cache: int = 0
     """Most tokens whose keys and values had to be kept at the end of a round: the prompt, and what live traces hold,
     beginnings that they share counted once."""
+    sum_cache: int = 0
+    """Sum over rounds with live traces of what had to be kept."""
+    rounds_with_cache: int = 0
     stopped: int = 0
     """Samples that did not come to their ends."""
 
     @property
     def total(self) -> int:
-        """All tokens that the model decoded for the question."""
-        return self.decoded + self.probed
+        """All tokens that were decoded for the question, or read by those who judge."""
+        return self.decoded + self.probed + self.reviewed + self.judged
+
+    @property
+    def mean_cache(self) -> float:
+        """Tokens that had to be kept, in the mean of rounds."""
+        return self.sum_cache / self.rounds_with_cache if self.rounds_with_cache else 0.0
+
+    def work(self, partner_weight: float) -> float:
+        """Return what was decoded and reviewed, in tokens of the point's model; the judge's work is not in it.
+
+        Args:
+            partner_weight: The partner's parameters over the model's.
+        """
+        own = self.decoded - self.by_partner + self.probed
+        return own + partner_weight * (self.by_partner + self.reviewed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,12 +234,21 @@ class Story:
     """One trace as it was left."""
 
     index: int | None
-    """None of forks and joins."""
+    """None of copies."""
+    partner: bool
     temperature: float
     tokens: tuple[int, ...]
     """All after the prompt, forced ones included."""
     num_forced: int
     ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What the judge said of two traces that are samples."""
+
+    indices: tuple[int, int]
+    probability: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +260,7 @@ class Finished:
     ledger: Ledger
     stories: tuple[Story, ...] = ()
     """Its traces, in the order in which they were begun."""
+    comparisons: tuple[Comparison, ...] = ()
 
 
 class OptionError(ValueError):

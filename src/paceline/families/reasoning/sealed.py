@@ -10,13 +10,16 @@ from paceline.families.reasoning import (
     executor,
     judging,
     lineage,
+    pairs,
     pool,
     problems,
     requests,
+    seat,
+    service,
     votes,
 )
 
 SEALED: tuple[ModuleType, ...] = (
-    *(archive, estimates, executor, judging, lineage),
-    *(pool, problems, requests, votes),
+    *(archive, estimates, executor, judging, lineage, pairs),
+    *(pool, problems, requests, seat, service, votes),
 )

@@ -8,6 +8,7 @@ from paceline.family import Family, FrontierSpec, Parameter, Params
 SOLVE = "solve"
 OPERATIONS = (SOLVE,)
 MODELS = ("weak", "strong")
+NO_PARTNER = "none"
 NUM_LEVELS = 10
 FIRST_LEVEL = 256
 """Held-out problems of level 1, of 1026; the others have thousands."""
@@ -31,6 +32,13 @@ PARAMETERS: tuple[Parameter, ...] = (
         doc="The embedded reasoner, trained by this project: weak, taught with mistakes, or strong, without most.",
         default="weak",
         choices=MODELS,
+    ),
+    Parameter(
+        name="partner",
+        kind="choice",
+        doc="Another model that techniques may hand steps over to, or let review them.",
+        default=NO_PARTNER,
+        choices=(NO_PARTNER, *MODELS),
     ),
     Parameter(
         name="levels",

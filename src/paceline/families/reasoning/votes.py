@@ -16,6 +16,15 @@ def majority(answers: Iterable[str | None]) -> str | None:
     return max(counts, key=counts.__getitem__) if counts else None
 
 
+def weighted_majority(votes: Iterable[tuple[str | None, float]]) -> str | None:
+    """Return the answer with the largest sum of weights; among equals the first; None when nothing could be read."""
+    sums: dict[str, float] = {}
+    for answer, weight in votes:
+        if answer is not None:
+            sums[answer] = sums.get(answer, 0.0) + weight
+    return max(sums, key=sums.__getitem__) if sums else None
+
+
 def normalised_entropy(answers: Sequence[str | None]) -> float:
     """Return the entropy of the answers over its largest value, between 0 (all agree) and 1 (all differ).
 

@@ -3,6 +3,8 @@
 Slots that are given back are taken again, the lowest first, so memory follows the most traces that were ever open at
 once and live slots stay close together. Slots and positions double when they run out.
 
+A place in a slot is not a position: what was rotated for one position may be kept at any place.
+
 Shape suffixes: N layers, P 2 (keys, values), S slots, H heads, C positions, K width of a head, B rows of a batch.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 import heapq
 
 import torch
+from torch import Tensor
 
 from paceline.families.reasoning.reasoner.network import Shape
 
@@ -59,10 +62,18 @@ class Cache:
                 positions *= 2
             self._resize(self.num_slots, min(positions, self.context))
 
-    def copy(self, source: int, target: int, num_positions: int) -> None:
-        """Give one slot the beginning of another one."""
+    def copy(self, source: int, target: int, count: int, *, begin: int = 0, into: int = 0) -> None:
+        """Give one slot a stretch of another one's places, as it is."""
         store = self.store_NPSHCK
-        store[:, :, target, :, :num_positions] = store[:, :, source, :, :num_positions]
+        store[:, :, target, :, into : into + count] = store[:, :, source, :, begin : begin + count]
+
+    def get(self, slot: int, count: int) -> Tensor:
+        """Return what the first places of a slot hold, (N, P, H, count, K), as a copy."""
+        return self.store_NPSHCK[:, :, slot, :, :count].clone()
+
+    def put(self, slot: int, held: Tensor) -> None:
+        """Let a slot begin with what ``get`` gave."""
+        self.store_NPSHCK[:, :, slot, :, : held.shape[3]] = held
 
     def _resize(self, num_slots: int, num_positions: int) -> None:
         old = self.store_NPSHCK

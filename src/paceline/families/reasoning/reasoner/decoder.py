@@ -4,7 +4,7 @@ The gains of the norms are multiplied into the matrices behind them, residual su
 keys and values are read in place: rows whose slots lie close together attend in one window of the cache, in which
 idle slots are computed and ignored; only scattered rows are gathered.
 
-Shape suffixes: B rows, T new positions of a row, L visible positions, W slots of a window, D width, H heads, K width
+Shape suffixes: B rows, T new tokens of a row, L visible places, W slots of a window, D width, H heads, K width
 of a head, P 2 (keys, values), V symbols.
 """
 
@@ -66,37 +66,83 @@ class Decoder:
         self.layers = [_matrices(layer) for layer in network.layers]
         self.cosines_CK, self.sines_CK = rotary_tables(network.shape, self.dtype)
 
-    def read(self, slots: Sequence[int], starts: Sequence[int], chunks: Sequence[Sequence[int]]) -> None:
-        """Put chunks of tokens, none of them empty, into slots that hold what comes before."""
+    def read(
+        self,
+        slots: Sequence[int],
+        starts: Sequence[int],
+        chunks: Sequence[Sequence[int]],
+        shifts: Sequence[int],
+    ) -> None:
+        """Put chunks of tokens, none of them empty, into slots that hold what comes before.
+
+        Args:
+            slots: One for every chunk.
+            starts: Places of the chunks' first tokens.
+            chunks: The tokens.
+            shifts: By how much their places are ahead of their positions.
+        """
         for first in range(0, len(slots), MAX_PREFILL_ROWS):
             part = slice(first, first + MAX_PREFILL_ROWS)
-            self._read(slots[part], starts[part], chunks[part])
+            self._read(slots[part], starts[part], chunks[part], shifts[part])
 
-    def _read(self, slots: Sequence[int], starts: Sequence[int], chunks: Sequence[Sequence[int]]) -> None:
+    def _read(
+        self,
+        slots: Sequence[int],
+        starts: Sequence[int],
+        chunks: Sequence[Sequence[int]],
+        shifts: Sequence[int],
+    ) -> None:
         longest = max(len(chunk) for chunk in chunks)
         tokens_BT = torch.tensor([[*chunk, *[PADDING] * (longest - len(chunk))] for chunk in chunks])
         lengths_B = torch.tensor([len(chunk) for chunk in chunks])
         offsets_BT = torch.arange(longest).expand(len(chunks), longest)
         real_BT = offsets_BT < lengths_B[:, None]
         # Padding takes the place of the chunk's first token: it sees something, and it is never written.
-        positions_BT = torch.tensor(starts)[:, None] + offsets_BT.where(real_BT, 0)
-        self._forward(tokens_BT, positions_BT, torch.tensor(slots), real_BT)
+        places_BT = torch.tensor(starts)[:, None] + offsets_BT.where(real_BT, 0)
+        self._forward(tokens_BT, places_BT, torch.tensor(shifts), torch.tensor(slots), real_BT)
 
-    def step(self, slots: Sequence[int], positions: Sequence[int], tokens: Sequence[int]) -> Tensor:
+    def step(
+        self, slots: Sequence[int], places: Sequence[int], tokens: Sequence[int], shifts: Sequence[int]
+    ) -> Tensor:
         """Put one token into each slot and return the logits of the next one, (B, V)."""
         x_BD = self._forward(
-            torch.tensor(tokens)[:, None], torch.tensor(positions)[:, None], torch.tensor(slots), None
+            torch.tensor(tokens)[:, None],
+            torch.tensor(places)[:, None],
+            torch.tensor(shifts),
+            torch.tensor(slots),
+            None,
         )
-        return functional.rms_norm(x_BD, (self.shape.width,), None, NORM_EPSILON) @ self.head_DV
+        return self._head(x_BD)
+
+    def logits(self, slot: int, start: int, tokens: Sequence[int]) -> Tensor:
+        """Put tokens, at least one, into a slot and return the logits of what follows each of them, (T, V)."""
+        places_T = torch.arange(start, start + len(tokens))
+        x_TD = self._forward(
+            torch.tensor([tokens]),
+            places_T[None],
+            torch.zeros(1, dtype=torch.int64),
+            torch.tensor([slot]),
+            None,
+        )
+        return self._head(x_TD)
+
+    def _head(self, x_MD: Tensor) -> Tensor:
+        return functional.rms_norm(x_MD, (self.shape.width,), None, NORM_EPSILON) @ self.head_DV
 
     def _forward(
-        self, tokens_BT: Tensor, positions_BT: Tensor, slots_B: Tensor, real_BT: Tensor | None
+        self,
+        tokens_BT: Tensor,
+        places_BT: Tensor,
+        shifts_B: Tensor,
+        slots_B: Tensor,
+        real_BT: Tensor | None,
     ) -> Tensor:
         """Return the stream behind the last layer, (B·T, D); ``real_BT`` is None where every token is to be written."""
         (rows, num_new), width = tokens_BT.shape, self.shape.width
-        window = _window(slots_B, positions_BT, self.dtype)
+        window = _window(slots_B, places_BT, self.dtype)
         written = slice(None) if real_BT is None else real_BT.flatten()
-        into = slots_B.repeat_interleave(num_new)[written], positions_BT.flatten()[written]
+        into = slots_B.repeat_interleave(num_new)[written], places_BT.flatten()[written]
+        positions_BT = places_BT - shifts_B[:, None]
         cosines = self.cosines_CK[positions_BT][:, :, None, None]
         sines = self.sines_CK[positions_BT][:, :, None, None]
         x_MD = self.embedding_VD[tokens_BT.flatten()]
@@ -124,12 +170,12 @@ def _matrices(layer: nn.Module) -> Matrices:
     )
 
 
-def _window(slots_B: Tensor, positions_BT: Tensor, dtype: torch.dtype) -> Window:
+def _window(slots_B: Tensor, places_BT: Tensor, dtype: torch.dtype) -> Window:
     """Choose between reading in place and gathering."""
-    rows, num_new = positions_BT.shape
-    length = int(positions_BT.max()) + 1
+    rows, num_new = places_BT.shape
+    length = int(places_BT.max()) + 1
     first, stop = int(slots_B.min()), int(slots_B.max()) + 1
-    hidden_BTL = torch.arange(length) > positions_BT[:, :, None]
+    hidden_BTL = torch.arange(length) > places_BT[:, :, None]
     bias_BTL = torch.zeros(hidden_BTL.shape, dtype=dtype).masked_fill_(hidden_BTL, HIDDEN)
     if rows < (1 - MAX_IDLE_SHARE) * (stop - first):
         return Window(slots=slots_B, members_B=None, num_slots=rows, length=length, bias_WTL=bias_BTL)

@@ -21,6 +21,7 @@ from paceline.families.reasoning.problems import END
 from paceline.families.reasoning.reasoner.decoder import Decoder
 from paceline.families.reasoning.reasoner.network import Network
 from paceline.families.reasoning.reasoner.sampling import Floats, choose, uniform_numbers
+from paceline.families.reasoning.reasoner.scoring import Scorer
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,7 +32,11 @@ class Trace:
     """Prompt, forced and decoded ones."""
     slot: int
     num_cached: int
-    """Tokens whose keys and values are in the slot; the last token's never are, until the next one is wanted."""
+    """Tokens whose keys and values are in the slot; the last token's are not, until the next one is wanted."""
+    shift: int = 0
+    """By how much the places of new tokens are ahead of their positions: not 0 behind merged forks."""
+    num_parent: int | None = None
+    """Tokens that it was forked with; None where it was not."""
     temperature: float
     numbers: Floats
     """One for every token that can still be decoded."""
@@ -57,6 +62,7 @@ class Reasoner:
         self._network = network
         self._identity = identity
         self._decoder = Decoder(network)
+        self._scorer: Scorer | None = None
         self._traces: dict[int, Trace] = {}
         self._handles = itertools.count()
         self._under_way: dict[int, Trace] = {}
@@ -70,6 +76,11 @@ class Reasoner:
     def context(self) -> int:
         """Most tokens of a trace, its prompt included."""
         return self._network.shape.context
+
+    @property
+    def num_parameters(self) -> int:
+        """Parameters, which a token's work is proportional to."""
+        return sum(p.numel() for p in self._network.parameters())
 
     @property
     def num_slots(self) -> int:
@@ -102,11 +113,55 @@ class Reasoner:
         if trace in self._under_way:
             raise ValueError(f"trace {trace} is under way and cannot be forked")
         child = self._open([*parent.tokens, *forced], draw)
+        copied = self._traces[child]
+        copied.shift, copied.num_parent = parent.shift, len(parent.tokens)
         if parent.num_cached:
             with torch.inference_mode():
-                self._decoder.cache.copy(parent.slot, self._traces[child].slot, parent.num_cached)
-            self._traces[child].num_cached = parent.num_cached
+                self._decoder.cache.copy(parent.slot, copied.slot, parent.num_cached)
+            copied.num_cached = parent.num_cached
         return child
+
+    def merge(self, trace: int, forks: Sequence[int], forced: Sequence[int], draw: Draw) -> int:
+        """Open a trace that continues another one's present tokens by those of its forks, then by forced ones.
+
+        Keys and values are copied with the positions at which they were computed; a last token that nothing has
+        followed yet is computed now, for the first time. The forced tokens' positions follow the longest fork's.
+
+        Raises:
+            ValueError: A trace is unknown, under way, merged itself, or no fork of the first; nothing is forced.
+        """
+        parent, children = self._known(trace), [self._known(fork) for fork in forks]
+        if not forced:
+            raise ValueError("a merge needs a token behind it, from which decoding goes on")
+        for name, one in zip((trace, *forks), (parent, *children), strict=True):
+            if one.num_wanted or one.shift:
+                raise ValueError(f"trace {name} is under way or has been merged itself")
+        begin = len(parent.tokens)
+        if any(child.num_parent != begin or child.tokens[:begin] != parent.tokens for child in children):
+            raise ValueError(f"not all of {tuple(forks)} are forks of trace {trace} as it is now")
+        lengths = [len(child.tokens) - begin for child in children]
+        written = [token for child in children for token in child.tokens[begin:]]
+        merged = self._open([*parent.tokens, *written, *forced], draw)
+        made, cache = self._traces[merged], self._decoder.cache
+        with torch.inference_mode():
+            self._catch_up(children)
+            cache.copy(children[0].slot, made.slot, begin)  # it has read all of what came before
+            into = begin
+            for child, length in zip(children, lengths, strict=True):
+                cache.copy(child.slot, made.slot, length, begin=begin, into=into)
+                into += length
+        made.num_cached, made.shift = into, sum(lengths) - max(lengths)
+        return merged
+
+    def _catch_up(self, traces: Sequence[Trace]) -> None:
+        """Compute what is missing of traces' keys and values, their last tokens' included."""
+        behind = [t for t in traces if t.num_cached < len(t.tokens)]
+        if behind:
+            chunks = [t.tokens[t.num_cached :] for t in behind]
+            shifts = [t.shift for t in behind]
+            self._decoder.read([t.slot for t in behind], [t.num_cached for t in behind], chunks, shifts)
+        for trace in behind:
+            trace.num_cached = len(trace.tokens)
 
     def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:
         """Ask for up to this many tokens more, or up to one of the stopping ones; ``poll`` tells when they are there.
@@ -147,9 +202,8 @@ class Reasoner:
         self._check(tokens[: len(prompt)])
         self._check(tokens)
         with torch.inference_mode():
-            logits_TV = self._network(torch.tensor([tokens]))[0, len(prompt) - 1 : -1]
-            targets_T1 = torch.tensor(tokens[len(prompt) :], dtype=torch.int64)[:, None]
-            return [float(x) for x in logits_TV.log_softmax(-1).gather(1, targets_T1)[:, 0]]
+            self._scorer = self._scorer or Scorer(self._network)
+            return self._scorer.score(prompt, continuation)
 
     def drop(self, trace: int) -> None:
         """Forget a trace and its cache; when it is under way, decoding stops.
@@ -196,9 +250,11 @@ class Reasoner:
         new = [trace for trace in live if trace.num_cached < len(trace.tokens) - 1]
         if new:
             chunks = [trace.tokens[trace.num_cached : -1] for trace in new]
-            self._decoder.read([t.slot for t in new], [t.num_cached for t in new], chunks)
-        slots, positions = [t.slot for t in live], [len(t.tokens) - 1 for t in live]
-        logits_BV = self._decoder.step(slots, positions, [t.tokens[-1] for t in live])
+            shifts = [t.shift for t in new]
+            self._decoder.read([t.slot for t in new], [t.num_cached for t in new], chunks, shifts)
+        slots, places = [t.slot for t in live], [len(t.tokens) - 1 for t in live]
+        tokens, shifts = [t.tokens[-1] for t in live], [t.shift for t in live]
+        logits_BV = self._decoder.step(slots, places, tokens, shifts)
         temperatures_B = np.array([t.temperature for t in live])
         numbers_B = np.array([t.numbers[t.num_decoded] for t in live])
         chosen = choose(logits_BV.double().numpy(), temperatures_B, numbers_B)
