@@ -179,6 +179,13 @@ class _Open:
     name: Name
     at: int = 0
     recipe: Recipe | None = None
+    origin: tuple[int, int] | None = None
+    """Trace that it is a fork of, and how many tokens that one had decoded then."""
+    forced: tuple[int, ...] = ()
+    live: int | None = None
+    """The live model's trace, kept where it had to be decoded: what continues it need not be read again."""
+    live_at: int = 0
+    """Tokens that the live trace has decoded."""
 
 
 class Replay:
@@ -226,7 +233,9 @@ class Replay:
         recipe = None
         if parent.recipe is not None:
             recipe = _forked(parent.recipe, (*present[len(before) :], *forced), draw)
-        return self._new(((*present, *forced), draw.key, draw.temperature), recipe)
+        handle = self._new(((*present, *forced), draw.key, draw.temperature), recipe)
+        self._open[handle].origin, self._open[handle].forced = (trace, parent.at), tuple(forced)
+        return handle
 
     def merge(self, trace: int, forks: Sequence[int], forced: Sequence[int], draw: Draw) -> int:
         """Open the trace that a merge became."""
@@ -295,7 +304,9 @@ class Replay:
     def drop(self, trace: int) -> None:
         """Close a trace."""
         self._wanted.pop(trace, None)
-        del self._open[trace]
+        at = self._open.pop(trace)
+        if at.live is not None and self._live is not None:
+            self._live.drop(at.live)
 
     def _new(self, name: Name, recipe: Recipe | None = None) -> int:
         self._next += 1
@@ -308,27 +319,46 @@ class Replay:
             return
         if self._live is None:
             raise MissingTraceError(f"{len(missing)} traces were not recorded far enough")
-        under_way: dict[int, int] = {}
-        """Our handles by the live model's."""
-        try:
-            for (before, key, temperature), handle in missing.items():
-                recipe = self._open[handle].recipe
-                draw = Draw(key=key, temperature=temperature)
-                live = recipe(self._live) if recipe else self._live.begin(before, draw)
-                under_way[live] = handle
-                self._live.advance(live, *self._wanted[handle])
-            while under_way:
-                for piece in self._live.poll():
-                    self.num_decoded += len(piece.tokens)
-                    handle = under_way[piece.trace]
-                    if self._end(handle) is None:  # it stopped at a place that lies before what is wanted
-                        self._live.advance(piece.trace, *self._wanted[handle])
-                    else:
-                        del under_way[piece.trace]
-                        self._live.drop(piece.trace)
-        finally:
-            for live in under_way:
-                self._live.drop(live)
+        under_way = {self._go_live(self._live, handle): handle for handle in missing.values()}
+        while under_way:
+            for piece in self._live.poll():
+                self.num_decoded += len(piece.tokens)
+                handle = under_way[piece.trace]
+                at = self._open[handle]
+                at.live_at += len(piece.tokens)
+                if self._end(handle) is None:  # it stopped at a place that lies before what is wanted
+                    self._advance_live(self._live, handle)
+                    continue
+                del under_way[piece.trace]
+                if piece.ended:
+                    at.live = None
+                    self._live.drop(piece.trace)
+
+    def _go_live(self, live: LanguageModel, handle: int) -> int:
+        """Let the live model go on with a trace, from the nearest place that it still knows."""
+        at = self._open[handle]
+        if at.live is not None and at.live_at != at.at:  # what was recorded meanwhile, it has not read
+            live.drop(at.live)
+            at.live = None
+        if at.live is None:
+            draw, at.live_at = Draw(key=at.name[1], temperature=at.name[2]), 0
+            parent = None if at.origin is None else self._open.get(at.origin[0])
+            if (
+                parent
+                and at.origin
+                and parent.live is not None
+                and parent.live_at == at.origin[1] == parent.at
+            ):
+                at.live = live.fork(parent.live, at.forced, draw)
+            else:
+                at.live = at.recipe(live) if at.recipe else live.begin(at.name[0], draw)
+        self._advance_live(live, handle)
+        return at.live
+
+    def _advance_live(self, live: LanguageModel, handle: int) -> None:
+        at, (upto, stop) = self._open[handle], self._wanted[handle]
+        assert at.live is not None
+        live.advance(at.live, upto - at.live_at, stop)
 
     def _end(self, handle: int) -> int | None:
         """Return where the piece ends that a trace under way waits for; None when that was never recorded."""
