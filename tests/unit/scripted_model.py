@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from paceline.families.reasoning.language import Draw, Piece
+from paceline.families.reasoning.service import SHARED
 
 END = 99
 ANSWER = 50
@@ -56,7 +57,7 @@ class ScriptedModel:
         rng = random.Random(repr((before, draw.key if draw.temperature else 0)))
         if before[-1] == ANSWER:
             return [rng.choice(self.answers), END]
-        if before[-1] in PARTS:
+        if before[-1] in PARTS and SHARED not in draw.key:
             return [*(rng.randrange(10) for _ in range(rng.randint(1, 9))), PART_END, 1, END]
         body = [rng.randrange(10) for _ in range(rng.randint(*self.lengths))]
         return [*body, END] if rng.random() < self.silent else [*body, ANSWER, rng.choice(self.answers), END]
@@ -74,6 +75,10 @@ class ScriptedModel:
         present = self.present(trace)
         written = [t for fork in forks for t in self.present(fork)[len(present) :]]
         return self.begin((*present, *written, *forced), draw)
+
+    def share(self, trace: int, openings: Sequence[int], draws: Sequence[Draw]) -> list[int]:
+        present = self.present(trace)
+        return [self.begin((*present, o), d) for o, d in zip(openings, draws, strict=True)]
 
     def present(self, trace: int) -> tuple[int, ...]:
         state = self.open[trace]

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from paceline.families.reasoning.language import Draw, Piece
 from paceline.families.reasoning.problems import CONCLUSION, SEGMENT_END, branches, draw, encode
 from paceline.families.reasoning.reasoner import Reasoner, weights_path
-from paceline.families.reasoning.reasoner.network import Network
+from paceline.families.reasoning.reasoner.network import NORM_EPSILON, Network, rotary_tables, rotated
 from paceline.families.reasoning.reasoner.weights import read
 
 TOLERANCE = 1e-9
@@ -155,3 +156,116 @@ def test_a_merge_of_what_are_no_forks_is_refused(network: Network) -> None:
     model.advance(fork, 3)
     with pytest.raises(ValueError, match="under way"):
         model.merge(root, (fork,), CONCLUSION, draw_of)
+
+
+def naive_sharing(
+    network: Network, prefix: Sequence[int], blocks: Sequence[Sequence[int]], *, turn: int = 0
+) -> list[list[Tensor]]:
+    """Return the log-probabilities of what follows each token of traces that see each other, (V,) each.
+
+    Every key is kept as it was before its rotation and rotated anew for each query, at the place that it has in the
+    sequence which that trace sees: the beginning, the other traces, its own tokens.
+
+    Args:
+        network: The weights.
+        prefix: The common beginning.
+        blocks: Tokens of each trace, all of which decode one in a step.
+        turn: Added to every key's place; known wrong unless 0.
+    """
+    shape = network.shape
+    cosines, sines = rotary_tables(shape, torch.float64)
+    kept: list[list[list[tuple[Tensor, Tensor]]]] = [
+        [[] for _ in range(len(blocks) + 1)] for _ in network.layers
+    ]
+
+    def read(token: int, own: int, others: Sequence[int], seen: Sequence[int]) -> Tensor:
+        x_D = network.embedding.weight[token]
+        for layer, of_layer in zip(network.layers, kept, strict=True):
+            normal_D = functional.rms_norm(x_D, (shape.width,), layer.attention_gain, NORM_EPSILON)
+            q_HK, k_HK, v_HK = layer.qkv(normal_D).view(3, shape.heads, shape.head_width)
+            row = [of_layer[0][: seen[0]], *(of_layer[o][: seen[o]] for o in others)] if own else []
+            visible = [*(pair for block in row for pair in block), *of_layer[own], (k_HK, v_HK)]
+            of_layer[own].append((k_HK, v_HK))
+            place = len(visible) - 1
+            places = slice(turn, turn + len(visible))
+            turns = cosines[places, None], sines[places, None]
+            keys = rotated(torch.stack([k for k, _ in visible]), *turns)
+            query = rotated(q_HK, cosines[place], sines[place])
+            weights = (torch.einsum("hk,lhk->hl", query, keys) * shape.head_width**-0.5).softmax(-1)
+            seen_HK = torch.einsum("hl,lhk->hk", weights, torch.stack([v for _, v in visible]))
+            x_D = x_D + layer.mix(seen_HK.flatten())
+            normal_D = functional.rms_norm(x_D, (shape.width,), layer.perceptron_gain, NORM_EPSILON)
+            x_D = x_D + layer.down(functional.gelu(layer.up(normal_D)))
+        x_D = functional.rms_norm(x_D, (shape.width,), network.final_gain, NORM_EPSILON)
+        return (x_D @ network.embedding.weight.T).log_softmax(-1)
+
+    for token in prefix:
+        read(token, 0, (), ())
+    found: list[list[Tensor]] = [[] for _ in blocks]
+    for step in range(max(map(len, blocks))):
+        seen = [len(of_block) for of_block in kept[0]]
+        for own, block in enumerate(blocks, 1):
+            if step < len(block):
+                others = [o for o in range(1, len(blocks) + 1) if o != own]
+                found[own - 1].append(read(block[step], own, others, seen))
+    return found
+
+
+@pytest.mark.parametrize("level", [4, 10])
+@torch.inference_mode()
+def test_turned_queries_equal_keys_that_are_rotated_anew(network: Network, level: int) -> None:
+    prefix, threads = tree(level)
+    model = Reasoner(network, "weak")
+    draws = [Draw(key=(level, i), temperature=0.8) for i in range(len(threads))]
+    root = model.begin(prefix, draws[0])
+    openings = [thread[0] for thread in threads]
+    workers = model.share(root, openings, draws)
+    for worker in workers:
+        model.advance(worker, 15)
+    pieces = [piece for _, piece in sorted(finish(model, workers).items())]
+    blocks = [[opening, *piece.tokens] for opening, piece in zip(openings, pieces, strict=True)]
+    expected = naive_sharing(network, prefix, blocks)
+    wrong = naive_sharing(network, prefix, blocks, turn=1)
+    differences = [
+        [abs(float(at[i][token]) - piece.logprobs[i]) for i, token in enumerate(piece.tokens)]
+        for which in (expected, wrong)
+        for at, piece in zip(which, pieces, strict=True)
+    ]
+    count = len(pieces)
+    assert max(map(max, differences[:count])) <= TOLERANCE
+    assert max(map(max, differences[count:])) > 1e-3
+
+
+def test_one_worker_alone_is_a_plain_trace_and_sharing_changes_what_two_write(network: Network) -> None:
+    prefix, threads = tree(10)
+    model = Reasoner(network, "weak")
+    draws = [Draw(key=(3, i), temperature=0.8) for i in range(2)]
+    root = model.begin(prefix, draws[0])
+    plain = model.fork(root, threads[0][:1], draws[0])
+    (alone,) = model.share(root, [threads[0][0]], draws[:1])
+    together = model.share(root, [thread[0] for thread in threads[:2]], draws)
+    for handle in (plain, alone, *together):
+        model.advance(handle, 200)
+    found = finish(model, [plain, alone, *together])
+    assert found[alone].tokens == found[plain].tokens
+    assert found[together[0]].tokens != found[plain].tokens
+    slots = model.num_slots
+    for handle in (root, plain, alone, *together):
+        model.drop(handle)
+    # everything has been given back: as many can be opened again
+    again = [model.begin(prefix, draws[0]) for _ in range(slots)]
+    assert model.num_slots == slots
+    assert len(again) == slots
+
+
+def test_what_shares_a_cache_cannot_be_copied(network: Network) -> None:
+    model = Reasoner(network, "weak")
+    draw_of = Draw(key=(1,), temperature=0.8)
+    root = model.begin(tree(4)[0], draw_of)
+    first, second = model.share(root, encode("T1 T2"), [draw_of, draw_of])
+    with pytest.raises(ValueError, match="shares its cache"):
+        model.fork(first, encode("3"), draw_of)
+    with pytest.raises(ValueError, match="shares its cache"):
+        model.share(second, encode("T1"), [draw_of])
+    with pytest.raises(ValueError, match="2 openings and 1 draws"):
+        model.share(root, encode("T1 T2"), [draw_of])

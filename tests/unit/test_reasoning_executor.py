@@ -11,9 +11,11 @@ from scripted_model import ANSWER, CONCLUSION, END, PART_END, PARTS, STEP_END, S
 
 from paceline import content
 from paceline.families.reasoning import votes
-from paceline.families.reasoning.archive import Archive, MissingTraceError, Recording, Replay
+from paceline.families.reasoning.archive import Archive, Recording
 from paceline.families.reasoning.executor import Executor
 from paceline.families.reasoning.language import LanguageModel
+from paceline.families.reasoning.models import Models
+from paceline.families.reasoning.replay import MissingTraceError, Replay
 from paceline.families.reasoning.requests import (
     Branch,
     Compare,
@@ -32,10 +34,10 @@ from paceline.families.reasoning.requests import (
     Request,
     Review,
     Sample,
+    Share,
     Task,
 )
 from paceline.families.reasoning.seat import NO_TRACE, PlanError, Script
-from paceline.families.reasoning.service import Models
 from paceline.technique import REGISTRY
 
 PROMPT = (7, 7, 7)
@@ -313,6 +315,20 @@ def test_merged_parts_are_not_read_again() -> None:
     assert not model.open
 
 
+def test_workers_share_one_cache_and_wait_for_the_longest() -> None:
+    model = ScriptedModel()
+    for one in run(make("hogwild"), model):
+        workers = [s for s in one.stories if s.num_forced]
+        assert len(workers) == (0 if one.number % 3 == 0 else 2)
+        if workers:
+            lengths = [len(s.tokens) for s in workers]
+            assert one.ledger.forced == 2
+            assert one.ledger.decoded == sum(lengths) - 2
+            assert one.ledger.critical == max(lengths) - 1
+            assert one.ledger.peak_cache == 4 + sum(lengths)
+    assert not model.open
+
+
 def test_what_a_fork_stands_on_stays_in_the_cache() -> None:
     def solve(question: Question) -> Plan:
         (root,) = yield [Sample(index=0, tokens=12)]
@@ -493,6 +509,13 @@ def ask(*rounds: list[object]) -> Method:
         (
             ask([Sample(index=0, tokens=0)], [Fork(trace=0, part=0)], [Merge(trace=0, forks=(1, 1))]),
             "2 different ones at least",
+        ),
+        (ask([Sample(index=0, tokens=0)], [Share(trace=0, part=0), Share(trace=0, part=0)]), "each once"),
+        (ask([Sample(index=0, tokens=0)], [Share(trace=0, part=3)]), "of the 1 that a question has"),
+        (ask([Sample(index=0, tokens=0)], [Share(trace=0, part=0)], [Probe(trace=1)]), "sees others"),
+        (
+            ask([Sample(index=0, tokens=0)], [Share(trace=0, part=0)], [Share(trace=0, part=0)]),
+            "joined or shared before",
         ),
         (ask(["a string"]), "str is not a request"),
         (ask(*([] for _ in range(10_001))), "no answer after"),

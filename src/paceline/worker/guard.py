@@ -89,6 +89,7 @@ HARNESS_MODULES = frozenset(
         "oracle",
         "kept",
         "ledger",
+        "models",
         "owners",
         "pair_training",
         "pairs",

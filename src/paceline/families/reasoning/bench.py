@@ -170,6 +170,7 @@ def _metrics(
         "mean_cache_tokens": [x.mean_cache for x in ledgers],
         "traces": [float(x.traces) for x in ledgers],
         "question_s": [seconds / len(finished)],
+        "token_s": [seconds / max(sum(x.decoded + x.probed for x in ledgers), 1)],
         "unanswered": [float(f.answer is None) for f in finished],
         "accuracy_reordered": list(reordered.right),
         "tokens_reordered": list(reordered.spent),

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from paceline.families.reasoning.language import Piece
 from paceline.families.reasoning.lineage import Trace, kept_tokens
+from paceline.families.reasoning.models import Draws, Models
 from paceline.families.reasoning.requests import Finished, Method, Question, Reader, Reply, Story, Task
 from paceline.families.reasoning.seat import Job, PlanError, Script, Seat
-from paceline.families.reasoning.service import Draws, Models, Service
+from paceline.families.reasoning.service import Service
 
 MAX_ROUNDS = 10_000
 

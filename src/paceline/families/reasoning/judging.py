@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from paceline.families.reasoning import estimates
-from paceline.families.reasoning.archive import MissingTraceError
 from paceline.families.reasoning.pool import Archives, Pool, Setting
+from paceline.families.reasoning.replay import MissingTraceError
 from paceline.families.reasoning.requests import Finished, Method
 from paceline.worker.session import CaseError
 

@@ -71,6 +71,16 @@ class LanguageModel(Protocol):
                 the model cannot share keys and values.
         """
 
+    def share(self, trace: int, openings: Sequence[int], draws: Sequence[Draw]) -> list[int]:
+        """Open traces that continue another one's present tokens by an opening each, and see each other's tokens.
+
+        What one decodes is visible to the others from the next token on, with no key or value computed again.
+
+        Raises:
+            ValueError: The trace is under way, merged or shared itself; there are no openings, or not as many draws; or
+                the model cannot share keys and values.
+        """
+
     def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:
         """Ask for up to this many tokens more, or up to one of the stopping ones; ``poll`` tells when they are there.
 

@@ -40,6 +40,8 @@ class Trace:
     forked: set[int] = field(default_factory=set)
     """Its parts that were begun."""
     joined: bool = False
+    shared: bool = False
+    """Whether it sees others, which its text does not hold."""
     merged: bool = False
     """Whether its forks were merged, or it continues such a merge."""
 

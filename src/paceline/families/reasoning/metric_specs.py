@@ -136,6 +136,19 @@ METRICS: tuple[Metric, ...] = (
         },
         margin=0.02,
     ),
+    Metric(
+        name="token_s",
+        unit="s",
+        better="lower",
+        doc="Wall-clock time of a decoded token, many being decoded together.",
+        contract={
+            "timer": "as question_s",
+            "sample": "seconds of all questions over the tokens that were decoded for them, one sample a launch",
+            "batch": "as question_s",
+            "excluded": "loading of weights, grading, replays",
+        },
+        margin=0.02,
+    ),
     _share(
         "unanswered",
         "Share of questions without an answer that can be read.",

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from paceline.families.reasoning import estimates
-from paceline.families.reasoning.archive import Archive, Recording, Replay, digest_of
+from paceline.families.reasoning.archive import Archive, Recording, digest_of
 from paceline.families.reasoning.executor import Executor
 from paceline.families.reasoning.language import LanguageModel
+from paceline.families.reasoning.models import Draws, Judge, Models
 from paceline.families.reasoning.problems import (
     CONCLUSION,
     MAX_PROBE_TOKENS,
@@ -25,9 +26,9 @@ from paceline.families.reasoning.problems import (
     encode,
     extract,
 )
+from paceline.families.reasoning.replay import Replay
 from paceline.families.reasoning.requests import Finished, Method, Plan, Question, Sample, Task
 from paceline.families.reasoning.seat import Script
-from paceline.families.reasoning.service import Draws, Judge, Models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,6 +88,18 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Begin another trace that continues a copy of this one by the opening of a part, and goes on to its end.
+
+    Those that a round begins after one trace see each other's tokens as they are decoded, at no cost: each reads the
+    cache of all. Once from a trace that is no merge; what was begun so is not copied.
+    """
+
+    trace: int
+    part: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
     """Let a copy of a trace name its answer at once, by its likeliest tokens, and forget the copy."""
 
@@ -116,7 +128,7 @@ class Drop:
     trace: int
 
 
-Request = Sample | Extend | Branch | Fork | Join | Merge | Probe | Review | Compare | Drop
+Request = Sample | Extend | Branch | Fork | Join | Merge | Share | Probe | Review | Compare | Drop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,11 @@ from paceline.families.reasoning import (
     executor,
     judging,
     lineage,
+    models,
     pairs,
     pool,
     problems,
+    replay,
     requests,
     seat,
     service,
@@ -20,6 +22,6 @@ from paceline.families.reasoning import (
 )
 
 SEALED: tuple[ModuleType, ...] = (
-    *(archive, estimates, executor, judging, lineage, pairs),
-    *(pool, problems, requests, seat, service, votes),
+    *(archive, estimates, executor, judging, lineage, models, pairs),
+    *(pool, problems, replay, requests, seat, service, votes),
 )

@@ -80,6 +80,8 @@ class Seat:
         trace = self.own(number)
         if number in self.under_way:
             raise PlanError(f"trace {number} is {what} in the round that lets it go on")
+        if trace.shared and what == "copied":
+            raise PlanError(f"trace {number} sees others and cannot be copied")
         return trace
 
     def add(self, trace: Trace) -> int:

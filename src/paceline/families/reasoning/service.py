@@ -7,12 +7,11 @@ continue by: the question's probe, the opening of a part, what forks wrote, the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
 
-from paceline.families.reasoning.language import Draw, LanguageModel
+from paceline.families.reasoning.language import Draw
 from paceline.families.reasoning.lineage import Trace, nearest
+from paceline.families.reasoning.models import Draws, Models
 from paceline.families.reasoning.requests import (
     Branch,
     Compare,
@@ -27,45 +26,15 @@ from paceline.families.reasoning.requests import (
     Request,
     Review,
     Sample,
+    Share,
     Task,
 )
 from paceline.families.reasoning.seat import NO_TRACE, Job, Place, PlanError, Seat
 
-Draws = Callable[[int, int], tuple[int, ...]]
-"""Gives the key of a trace by its question's number and its index."""
-
 MERGED = -1
 """Last number of the keys of merges, whose tokens before the first decoded one could be a join's."""
-
-
-class Judge(Protocol):
-    """Says whether two unfinished traces of a question will come to one answer."""
-
-    def probability(self, prompt: Sequence[int], one: Sequence[int], other: Sequence[int]) -> float:
-        """Return it, given the prompt and what each has written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Models:
-    """Who answers."""
-
-    model: LanguageModel
-    partner: LanguageModel | None = None
-    partner_weight: float = 1.0
-    """The partner's parameters over the model's."""
-    judge: Judge | None = None
-
-    def get(self, partner: bool) -> LanguageModel:
-        """Return the model, or its partner.
-
-        Raises:
-            PlanError: There is no partner.
-        """
-        if not partner:
-            return self.model
-        if self.partner is None:
-            raise PlanError("the point has no partner: set one, as in 'partner: strong'")
-        return self.partner
+SHARED = -2
+"""In the keys of traces that see each other, before their parts."""
 
 
 class Service:
@@ -110,6 +79,9 @@ class Service:
                 self._join(seat, place, request)
             case Merge():
                 self._merge(seat, place, request)
+            case Share():
+                if place not in seat.replies and all(j.place != place for j in self._jobs_of(seat)):
+                    self._share(seat, request.trace)
             case Probe():
                 self._probe(seat, place, request)
             case Review():
@@ -207,6 +179,42 @@ class Service:
         number = self._add_copy(seat, request.trace, request.trace, handle, key, forced, parent.partner)
         seat.traces[number].merged = True
         self._advance(seat, place, number, None)
+
+    def _jobs_of(self, seat: Seat) -> list[Job]:
+        return [job for job in self.jobs.values() if job.seat is seat]
+
+    def _share(self, seat: Seat, number: int) -> None:
+        """Begin all traces of the round that are to see each other, which have to be begun together."""
+        parent = seat.resting(number, "copied")
+        asked = [
+            (place, request)
+            for place, request in enumerate(seat.round)
+            if isinstance(request, Share) and request.trace == number
+        ]
+        parts = [request.part for _, request in asked]
+        if parent.joined or parent.merged:
+            raise PlanError(f"trace {number} has been joined or shared before, or continues a merge")
+        if len(set(parts)) < len(parts) or not all(0 <= p < seat.question.num_parts for p in parts):
+            raise PlanError(f"parts {parts} of the {seat.question.num_parts} that a question has, each once")
+        openings = [seat.script.openings[part] for part in parts]
+        if any(len(opening) != 1 for opening in openings):
+            raise PlanError("the question's openings have several tokens, and cannot be shared")
+        parent.joined = True
+        if len(seat.script.prompt) + len(parent.text) + len(parts) >= self.task.context:
+            for place, _ in asked:
+                seat.replies[place] = Reply(trace=NO_TRACE, ended=True)
+            return
+        copied = self._copy_key(parent)
+        keys = [(*copied, SHARED, *parts, part) for part in parts]
+        draws = [Draw(key=key, temperature=parent.temperature) for key in keys]
+        model = self.models.get(parent.partner)
+        handles = model.share(parent.handle, [opening[0] for opening in openings], draws)
+        for (place, _), handle, key, opening in zip(asked, handles, keys, openings, strict=True):
+            self._open.add((parent.partner, handle))
+            seat.ledger.forced += len(opening)
+            copy = self._add_copy(seat, number, number, handle, key, opening, parent.partner)
+            seat.traces[copy].shared = True
+            self._advance(seat, place, copy, None)
 
     @staticmethod
     def _forks(seat: Seat, number: int, forks: tuple[int, ...], least: int) -> list[Trace]:

@@ -112,7 +112,7 @@ class Decoder:
             torch.tensor(slots),
             None,
         )
-        return self._head(x_BD)
+        return self.head(x_BD)
 
     def logits(self, slot: int, start: int, tokens: Sequence[int]) -> Tensor:
         """Put tokens, at least one, into a slot and return the logits of what follows each of them, (T, V)."""
@@ -124,9 +124,10 @@ class Decoder:
             torch.tensor([slot]),
             None,
         )
-        return self._head(x_TD)
+        return self.head(x_TD)
 
-    def _head(self, x_MD: Tensor) -> Tensor:
+    def head(self, x_MD: Tensor) -> Tensor:
+        """Return the logits of what follows, (M, V), from the stream behind the last layer, (M, D)."""
         return functional.rms_norm(x_MD, (self.shape.width,), None, NORM_EPSILON) @ self.head_DV
 
     def _forward(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from paceline.families.reasoning.language import Draw, Piece
 from paceline.families.reasoning.problems import END
@@ -22,6 +23,7 @@ from paceline.families.reasoning.reasoner.decoder import Decoder
 from paceline.families.reasoning.reasoner.network import Network
 from paceline.families.reasoning.reasoner.sampling import Floats, choose, uniform_numbers
 from paceline.families.reasoning.reasoner.scoring import Scorer
+from paceline.families.reasoning.reasoner.sharing import Block, Sharing, shared_step
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +37,10 @@ class Trace:
     """Tokens whose keys and values are in the slot; the last token's are not, until the next one is wanted."""
     shift: int = 0
     """By how much the places of new tokens are ahead of their positions: not 0 behind merged forks."""
+    sharing: Sharing | None = None
+    """With whom it shares its cache."""
+    block: Block | None = None
+    """Its own tokens in there."""
     num_parent: int | None = None
     """Tokens that it was forked with; None where it was not."""
     temperature: float
@@ -52,7 +58,8 @@ class Trace:
 
     def ended(self, context: int) -> bool:
         """Tell whether nothing can follow."""
-        return self.tokens[-1] == END or len(self.tokens) >= context
+        visible = len(self.tokens) if self.sharing is None else self.sharing.num_cached + 1
+        return self.tokens[-1] == END or visible >= context
 
 
 class Reasoner:
@@ -109,9 +116,7 @@ class Reasoner:
         Raises:
             ValueError: The trace is unknown or under way, or what ``begin`` refuses.
         """
-        parent = self._known(trace)
-        if trace in self._under_way:
-            raise ValueError(f"trace {trace} is under way and cannot be forked")
+        parent = self._alone(trace)
         child = self._open([*parent.tokens, *forced], draw)
         copied = self._traces[child]
         copied.shift, copied.num_parent = parent.shift, len(parent.tokens)
@@ -130,12 +135,12 @@ class Reasoner:
         Raises:
             ValueError: A trace is unknown, under way, merged itself, or no fork of the first; nothing is forced.
         """
-        parent, children = self._known(trace), [self._known(fork) for fork in forks]
+        parent, children = self._alone(trace), [self._alone(fork) for fork in forks]
         if not forced:
             raise ValueError("a merge needs a token behind it, from which decoding goes on")
         for name, one in zip((trace, *forks), (parent, *children), strict=True):
-            if one.num_wanted or one.shift:
-                raise ValueError(f"trace {name} is under way or has been merged itself")
+            if one.shift:
+                raise ValueError(f"trace {name} has been merged itself")
         begin = len(parent.tokens)
         if any(child.num_parent != begin or child.tokens[:begin] != parent.tokens for child in children):
             raise ValueError(f"not all of {tuple(forks)} are forks of trace {trace} as it is now")
@@ -152,6 +157,40 @@ class Reasoner:
                 into += length
         made.num_cached, made.shift = into, sum(lengths) - max(lengths)
         return merged
+
+    def share(self, trace: int, openings: Sequence[int], draws: Sequence[Draw]) -> list[int]:
+        """Open traces that continue another one's present tokens by an opening each, and see each other's tokens.
+
+        What one decodes is visible to the others from the next token on, whichever of them are under way. A trace
+        ends as well when all that it sees fills the context.
+
+        Raises:
+            ValueError: The trace is unknown, under way, merged or shared itself, there is no opening or not a draw for
+                each, or what ``begin`` refuses.
+        """
+        parent = self._alone(trace)
+        if parent.shift or not openings or len(openings) != len(draws):
+            raise ValueError(f"{len(openings)} openings and {len(draws)} draws for trace {trace}")
+        handles = [self._open([*parent.tokens, one], draw) for one, draw in zip(openings, draws, strict=True)]
+        cache, begin = self._decoder.cache, len(parent.tokens)
+        with torch.inference_mode():
+            self._catch_up([parent])
+            sharing = Sharing(beginning=Block(slot=cache.take(), length=begin), num_open=len(handles))
+            cache.copy(parent.slot, sharing.beginning.slot, begin)
+        for handle in handles:
+            made = self._traces[handle]
+            made.sharing, made.block = sharing, Block(slot=made.slot)
+            sharing.blocks.append(made.block)
+        return handles
+
+    def _alone(self, trace: int) -> Trace:
+        """Return a trace that is not under way and has its cache to itself."""
+        known = self._known(trace)
+        if known.num_wanted:
+            raise ValueError(f"trace {trace} is under way and cannot be copied")
+        if known.sharing is not None:
+            raise ValueError(f"trace {trace} shares its cache and cannot be copied")
+        return known
 
     def _catch_up(self, traces: Sequence[Trace]) -> None:
         """Compute what is missing of traces' keys and values, their last tokens' included."""
@@ -211,9 +250,20 @@ class Reasoner:
         Raises:
             ValueError: The trace is unknown.
         """
-        self._decoder.cache.give_back(self._known(trace).slot)
+        known, cache = self._known(trace), self._decoder.cache
+        if known.sharing is not None:
+            self._leave(known, known.sharing)
+        else:
+            cache.give_back(known.slot)
         self._under_way.pop(trace, None)
         del self._traces[trace]
+
+    def _leave(self, trace: Trace, sharing: Sharing) -> None:
+        """Give back what traces share once all have been dropped: until then the others see it."""
+        sharing.num_open -= 1
+        if not sharing.num_open:
+            for block in (sharing.beginning, *sharing.blocks):
+                self._decoder.cache.give_back(block.slot)
 
     def _open(self, tokens: list[int], draw: Draw) -> int:
         self._check(tokens)
@@ -247,14 +297,17 @@ class Reasoner:
     def _decode(self, live: Sequence[Trace]) -> None:
         """Append one token to every trace."""
         self._decoder.cache.reserve(max(len(trace.tokens) for trace in live))
-        new = [trace for trace in live if trace.num_cached < len(trace.tokens) - 1]
-        if new:
-            chunks = [trace.tokens[trace.num_cached : -1] for trace in new]
-            shifts = [t.shift for t in new]
-            self._decoder.read([t.slot for t in new], [t.num_cached for t in new], chunks, shifts)
-        slots, places = [t.slot for t in live], [len(t.tokens) - 1 for t in live]
-        tokens, shifts = [t.tokens[-1] for t in live], [t.shift for t in live]
-        logits_BV = self._decoder.step(slots, places, tokens, shifts)
+        logits_BV = torch.cat(
+            [
+                step(part)
+                for step, part in (
+                    (self._step, [t for t in live if t.sharing is None]),
+                    (self._shared_step, [t for t in live if t.sharing is not None]),
+                )
+                if part
+            ]
+        )
+        live = sorted(live, key=lambda trace: trace.sharing is not None)
         temperatures_B = np.array([t.temperature for t in live])
         numbers_B = np.array([t.numbers[t.num_decoded] for t in live])
         chosen = choose(logits_BV.double().numpy(), temperatures_B, numbers_B)
@@ -267,6 +320,21 @@ class Reasoner:
             trace.num_decoded += 1
             complete = token in trace.stop or trace.ended(self.context)
             trace.num_wanted = 0 if complete else trace.num_wanted - 1
+
+    def _step(self, live: Sequence[Trace]) -> Tensor:
+        """Return the logits of each trace's next token, (B, V)."""
+        new = [trace for trace in live if trace.num_cached < len(trace.tokens) - 1]
+        if new:
+            chunks = [trace.tokens[trace.num_cached : -1] for trace in new]
+            shifts = [t.shift for t in new]
+            self._decoder.read([t.slot for t in new], [t.num_cached for t in new], chunks, shifts)
+        slots, places = [t.slot for t in live], [len(t.tokens) - 1 for t in live]
+        tokens, shifts = [t.tokens[-1] for t in live], [t.shift for t in live]
+        return self._decoder.step(slots, places, tokens, shifts)
+
+    def _shared_step(self, live: Sequence[Trace]) -> Tensor:
+        rows = [(t.sharing, t.block) for t in live if t.sharing is not None and t.block is not None]
+        return shared_step(self._decoder, rows, [t.tokens[-1] for t in live])
 
     def _piece(self, handle: int, trace: Trace) -> Piece:
         """Return what has not been reported yet."""
