@@ -84,7 +84,7 @@ def run(
         ),
         task,
         scripts,
-        reader=read,
+        reader=lambda number, tokens: read(tokens),
         draws=lambda number, index: (1, number, order(number, index)),
         width=width,
     )
@@ -568,7 +568,14 @@ def test_without_a_partner_or_a_judge_their_requests_are_refused() -> None:
         ([Review(trace=0)], "no partner: set one"),
         ([Compare(trace=0, other=0)], "no judge"),
     ):
-        executor = Executor(models, task, [script], reader=read, draws=lambda n, i: (n, i), width=4)
+        executor = Executor(
+            models,
+            task,
+            [script],
+            reader=lambda number, tokens: read(tokens),
+            draws=lambda n, i: (n, i),
+            width=4,
+        )
         with pytest.raises(PlanError, match=reason):
             executor.run(
                 [Question(number=0, samples=2, num_parts=1)], ask([Sample(index=0, tokens=2)], asked)

@@ -15,15 +15,12 @@ import traceback
 from typing import Any
 
 from paceline.families.reasoning import judging
-from paceline.families.reasoning.language import LanguageModel
-from paceline.families.reasoning.pairs import load_judge
-from paceline.families.reasoning.pool import Pool, Setting, draw_pool
-from paceline.families.reasoning.problems import decode, draw, extract
-from paceline.families.reasoning.reasoner import load
-from paceline.families.reasoning.requests import Finished, Method, OptionError, Story, Task
+from paceline.families.reasoning.pool import Pool, draw_pool
+from paceline.families.reasoning.requests import Finished, Method, OptionError, Story
 from paceline.families.reasoning.sealed import SEALED
 from paceline.families.reasoning.seat import PlanError
-from paceline.families.reasoning.spec import NO_PARTNER, levels_of
+from paceline.families.reasoning.setting import Setting
+from paceline.families.reasoning.sources import make_setting
 from paceline.worker.loading import renewed
 from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
 from paceline.worker.telemetry import Watch
@@ -34,6 +31,8 @@ _clock = time.perf_counter
 
 NUM_EXAMPLES = 4
 """Questions whose traces a record keeps, of the first launch."""
+MAX_TEXT = 4000
+"""Characters that a record keeps of a trace."""
 
 ORACLE = (
     "answers seen in traces; the launch's own traces, token for token; the same again on what was recorded"
@@ -69,39 +68,6 @@ def run_block(session: Session, block: Block) -> None:
             session.emit_failure(block, case, ending)
         else:
             session.emit_result(block, case, ending)
-
-
-def make_setting(session: Session, block: Block) -> Setting:
-    """Return what the techniques of a block share: model, questions, seeds."""
-    params = block.params
-    model = _load(session, str(params["model"]))
-    partner = str(params["partner"])
-    problems = draw(
-        session.draw_seed("problems", block.block),
-        int(params["questions"]),
-        levels=levels_of(str(params["levels"])),
-    )
-    random.Random(session.draw_seed("places", block.block)).shuffle(problems)
-    return Setting(
-        model=model,
-        partner=None if partner == NO_PARTNER else _load(session, partner),
-        judge=load_judge(),
-        task=Task(
-            samples=int(params["samples"]), temperature=float(params["temperature"]), context=model.context
-        ),
-        problems=tuple(problems),
-        seed=session.draw_seed("traces", block.block),
-        width=int(params["width"]),
-        num_orders=int(params["orders"]),
-    )
-
-
-def _load(session: Session, name: str) -> LanguageModel:
-    """Return a model, loaded once in a process."""
-    models: dict[str, LanguageModel] = session.facts.setdefault("reasoners", {})
-    if name not in models:
-        models[name] = load(name)
-    return models[name]
 
 
 def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: Pool) -> dict[str, Any]:
@@ -193,8 +159,8 @@ def _accounting(
 ) -> dict[str, Any]:
     """Return counts, and the course of the plain vote."""
     right: dict[int, list[float]] = {}
-    for problem, value in zip(setting.problems, setting.right(finished), strict=True):
-        right.setdefault(problem.level, []).append(value)
+    for one, value in zip(setting.asked, setting.right(finished), strict=True):
+        right.setdefault(one.level, []).append(value)
     return {
         "requested": len(finished),
         "ok": len(finished),
@@ -219,24 +185,26 @@ def _accounting(
 
 def _examples(setting: Setting, finished: list[Finished]) -> list[dict[str, Any]]:
     """Return some questions, by their places in the order of levels and by nothing else, with all their traces."""
-    ordered = sorted(
-        range(len(setting.problems)), key=lambda number: (setting.problems[number].level, number)
-    )
+    ordered = sorted(range(len(setting.asked)), key=lambda number: (setting.asked[number].level, number))
     step = max(len(ordered) // NUM_EXAMPLES, 1)
     return [
         {
-            "question": decode(setting.problems[number].prompt),
-            "level": setting.problems[number].level,
-            "answer": setting.problems[number].answer,
+            "question": setting.asked[number].question,
+            "level": setting.asked[number].level,
+            "answer": setting.asked[number].truth,
             "given": finished[number].answer,
-            "traces": [[_ending(s), decode(s.tokens)] for s in finished[number].stories if s.tokens],
+            "traces": [
+                [_ending(setting, number, s), setting.reading.text(s.tokens)[:MAX_TEXT]]
+                for s in finished[number].stories
+                if s.tokens
+            ],
         }
         for number in ordered[step - 1 :: step][:NUM_EXAMPLES]
     ]
 
 
-def _ending(story: Story) -> str:
+def _ending(setting: Setting, number: int, story: Story) -> str:
     if not story.ended:
         return "stopped"
-    answer = extract(story.tokens)
+    answer = setting.reading.answer(number, story.tokens)
     return "no answer" if answer is None else f"answers {answer}"

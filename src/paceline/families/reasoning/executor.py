@@ -106,7 +106,8 @@ class Executor:
             seat.ledger.decoded += len(piece.tokens)
             seat.ledger.by_partner += len(piece.tokens) if partner else 0
             text = trace.text
-        answer = self.reader(text) if piece.ended else None
+        told = piece.ended or job.probe is not None
+        answer = self.reader(seat.question.number, text) if told else None
         if answer is not None:
             seat.seen.add(answer)
         seat.replies[job.place] = _reply(job, piece, answer)

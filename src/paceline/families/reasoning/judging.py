@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from paceline.families.reasoning import estimates
-from paceline.families.reasoning.pool import Archives, Pool, Setting
+from paceline.families.reasoning.pool import Pool
 from paceline.families.reasoning.replay import MissingTraceError
 from paceline.families.reasoning.requests import Finished, Method
+from paceline.families.reasoning.setting import Archives, Setting
 from paceline.worker.session import CaseError
 
 Make = Callable[[], Method]

@@ -290,5 +290,5 @@ def require(name: str, value: float, *, least: float, most: float = math.inf) ->
         raise OptionError(f"{name} is {value:g}; {least:g}{above or ' or more'}")
 
 
-Reader = Callable[[Sequence[int]], "str | None"]
-"""Reads the answer of a trace from its tokens after the prompt."""
+Reader = Callable[[int, Sequence[int]], "str | None"]
+"""Reads what a trace answers, from its question's number and its tokens after the prompt."""

@@ -14,14 +14,16 @@ from paceline.families.reasoning import (
     pairs,
     pool,
     problems,
+    reading,
     replay,
     requests,
     seat,
     service,
+    setting,
     votes,
 )
 
 SEALED: tuple[ModuleType, ...] = (
     *(archive, estimates, executor, judging, lineage, models, pairs),
-    *(pool, problems, replay, requests, seat, service, votes),
+    *(pool, problems, reading, replay, requests, seat, service, setting, votes),
 )
