@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import Literal
 
+Kind = Literal["number", "math", "choice"]
+KINDS: tuple[Kind, ...] = ("number", "math", "choice")
 CHOICES = "ABCD"
 MAX_NUMBER_LETTERS = 200
 """Of one number's text: nobody answers by more digits, and whole numbers of thousands of them take long."""

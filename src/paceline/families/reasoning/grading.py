@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from paceline.families.reasoning.answer_text import (
     CHOICES,
+    KINDS,
+    Kind,
     canonical_formula,
     exact_number,
     extract_choice,
@@ -30,9 +32,6 @@ from paceline.families.reasoning.answer_text import (
     words,
 )
 from paceline.families.reasoning.grading_service import Call, Service
-
-Kind = Literal["number", "math", "choice"]
-KINDS: tuple[Kind, ...] = ("number", "math", "choice")
 
 MAX_TAIL = 2000
 """Characters at a text's end in which a formula is looked for where nothing is in a box."""
