@@ -234,20 +234,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_revision_of_the_hub_is_read_from_its_cache_without_a_network(hub: Path) -> None:
-    (hub / "data").mkdir()
-    pq.write_table(pa.Table.from_pylist(MATH), hub / "data" / "train.parquet")
-    found = read("math-500", f"someone/problems@{REVISION}")
-    assert [p.answer for p in found] == [row["answer"] for row in MATH]
-    other = message("math-500", f"someone/problems@{REVISION[::-1]}")
-    assert f"someone/problems@{REVISION[::-1]}: it cannot be read: " in other
-    assert f"hf download --repo-type dataset --revision {REVISION[::-1]} someone/problems" in other
-    assert "it has no split 'dev'; there are: train" in message(
-        "math-500", f"someone/problems@{REVISION}", split="dev"
-    )
-
-
-def test_the_part_and_the_split_of_a_format_are_taken(hub: Path) -> None:
+def test_a_revision_of_the_hub_is_read_from_its_cache_by_the_formats_part_and_split(hub: Path) -> None:
     parts = "".join(
         f"- config_name: {name}\n  data_files:\n  - split: train\n    path: {name}-train.jsonl\n"
         f"  - split: test\n    path: {name}-test.jsonl\n"
@@ -258,14 +245,20 @@ def test_the_part_and_the_split_of_a_format_are_taken(hub: Path) -> None:
         lines(hub / f"{name}.jsonl", [GSM8K[row]])
     (found,) = read("gsm8k", f"someone/problems@{REVISION}")
     assert found.answer == "1234"
+    said = message("gsm8k", f"someone/problems@{REVISION}", split="dev")
+    assert "it has no split 'dev'; there are: train, test" in said
+    other = message("gsm8k", f"someone/problems@{REVISION[::-1]}")
+    assert f"someone/problems@{REVISION[::-1]}: it cannot be read: " in other
+    assert f"hf download --repo-type dataset --revision {REVISION[::-1]} someone/problems" in other
 
 
 def test_a_missing_library_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "__init__.py").write_text("raise ImportError\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    (tmp_path / "a.parquet").write_bytes(b"")
     with pytest.raises(PrerequisiteError, match=r"pip install 'paceline\[hf\]'"):
-        read("gsm8k", f"someone/problems@{REVISION}")
+        read("gsm8k", str(tmp_path / "a.parquet"))
 
 
 def test_reading_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

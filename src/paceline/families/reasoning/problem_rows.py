@@ -204,13 +204,14 @@ def _object(value: Any, where: str) -> dict[str, Any]:
 
 def _library_rows(arguments: list[str]) -> Iterator[dict[str, Any]]:
     """Yield what ``datasets`` reads; in the process of its own."""
-    library: Any = importlib.import_module("datasets")
     match arguments:
         case ["parquet", path]:
+            library: Any = importlib.import_module("datasets")
             yield from library.load_dataset("parquet", data_files=path, split="train", streaming=True)
         case ["hub", name, revision, config, split]:
             hub: Any = importlib.import_module("huggingface_hub")
             folder = hub.snapshot_download(name, repo_type="dataset", revision=revision)
+            library = importlib.import_module("datasets")
             found = library.load_dataset(folder, *filter(None, [config]), streaming=True)
             wanted = [split] if split else [*SPLITS, *found]
             taken = next((one for one in wanted if one in found), None)
@@ -224,12 +225,11 @@ def _library_rows(arguments: list[str]) -> Iterator[dict[str, Any]]:
 def main(arguments: list[str]) -> int:
     """Print rows as lines of JSON; what went wrong is the last line on standard error."""
     try:
-        importlib.import_module("datasets")
-    except ImportError:
-        return MISSING
-    try:
         for row in _library_rows(arguments):
             print(json.dumps(row, default=str))
+    except ImportError as error:
+        print(error, file=sys.stderr)
+        return MISSING
     except Exception as error:  # of libraries and files of other people
         print(f"{type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
