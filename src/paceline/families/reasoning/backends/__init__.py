@@ -1,0 +1,1 @@
+"""Language models of other people: local ones of ``transformers``, and endpoints that speak the OpenAI interface."""
