@@ -12,11 +12,13 @@ import torch
 from openai_server import running
 
 from paceline.families.reasoning.answer_text import extract_number
-from paceline.families.reasoning.archive import Archive, Recording, Replay
+from paceline.families.reasoning.archive import Archive, Recording
 from paceline.families.reasoning.backends.openai_model import OpenAIModel
 from paceline.families.reasoning.backends.pretrained import load
-from paceline.families.reasoning.executor import Executor, Script
+from paceline.families.reasoning.executor import Executor
 from paceline.families.reasoning.language import LanguageModel
+from paceline.families.reasoning.models import Models
+from paceline.families.reasoning.replay import Replay
 from paceline.families.reasoning.requests import (
     Drop,
     Extend,
@@ -28,6 +30,7 @@ from paceline.families.reasoning.requests import (
     Sample,
     Task,
 )
+from paceline.families.reasoning.seat import Script
 
 NUM_QUESTIONS, SAMPLES = 3, 4
 
@@ -70,15 +73,17 @@ def answer(model: TextModel, through: LanguageModel) -> list[Finished]:
         prompt=model.encode("what is two plus"),
         openings=(model.encode("so"),),
         part_end=model.encode("then"),
+        step_end=(),
+        conclusion=(),
         probe=model.encode("answer"),
         probe_tokens=2,
     )
     task = Task(samples=SAMPLES, temperature=1.0, context=model.context)
     executor = Executor(
-        through,
+        Models(model=through),
         task,
         [script] * NUM_QUESTIONS,
-        reader=lambda tokens: extract_number(model.decode(list(tokens))),
+        reader=lambda _, tokens: extract_number(model.decode(list(tokens))),
         draws=lambda number, index: (1, number, index),
         width=6,
     )

@@ -599,7 +599,7 @@ class TestEngine:
         weak.advance(t, 1000)
         with pytest.raises(ValueError, match="under way already"):
             weak.advance(t, 1)
-        with pytest.raises(ValueError, match="cannot be forked"):
+        with pytest.raises(ValueError, match="cannot be copied"):
             weak.fork(t, (), at(0.8, 1))
         while not weak.poll():
             pass

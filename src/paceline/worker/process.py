@@ -36,6 +36,9 @@ SYSTEM_VARIABLES = (
 )
 """Variables that programs need to start; they do not enter a record unless they are allow-listed there."""
 
+SOURCE_SECRETS = ("HF_TOKEN", "OPENAI_API_KEY")
+"""Keys to sources of models and data, which ranks take out of their environment before any technique is imported."""
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -49,11 +52,16 @@ def die_with_parent() -> None:
 
 
 def scrub_environment() -> None:
-    """Remove every variable that neither the system nor the measurement needs, so that no rank can print a secret."""
+    """Remove every variable that neither system nor measurement needs, so that no technique can tell a secret."""
     allowed = allowed_environment(dict(os.environ))
     for name in list(os.environ):
-        if name not in allowed and name not in SYSTEM_VARIABLES:
+        if name not in allowed and name not in (*SYSTEM_VARIABLES, *SOURCE_SECRETS):
             del os.environ[name]
+
+
+def take_secrets() -> dict[str, str]:
+    """Take the keys to sources out of the environment."""
+    return {name: os.environ.pop(name) for name in SOURCE_SECRETS if name in os.environ}
 
 
 def redirect_output(path: Path) -> None:

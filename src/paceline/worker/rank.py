@@ -19,6 +19,7 @@ from paceline.worker.events import EventLog
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.host import describe_host
 from paceline.worker.loading import load_techniques
+from paceline.worker.process import take_secrets
 from paceline.worker.session import Block, CaseError, Control, Session, block_from_plan
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import TorchTransport, Transport
@@ -43,6 +44,7 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
     control_group = Control(control)
     control_group.synchronise_clocks()
     interface = os.environ.get("PACELINE_DATA_INTERFACE") or None
+    secrets = take_secrets()
     session = Session(
         rank=rank,
         world_size=world_size,
@@ -59,6 +61,7 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
         interface=interface,
         interface_shared=interface == "lo",
         control_interface=os.environ.get("PACELINE_CONTROL_INTERFACE") or None,
+        secrets=secrets,
     )
     if rank == 0 and launch == 0:
         events.emit("host", group=group, **describe_host(device))

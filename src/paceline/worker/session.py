@@ -255,6 +255,8 @@ class Session:
     """Interface of the harness's own messages; in a namespace its counters show what went around the communicator."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What families keep for the whole launch, such as calibrated ceilings."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Keys to sources of models and data by the names of their variables; they are in no environment any more."""
 
     @property
     def carrier(self) -> Transport | None:

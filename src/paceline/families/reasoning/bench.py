@@ -14,13 +14,14 @@ import time
 import traceback
 from typing import Any
 
+from paceline.errors import UserError
 from paceline.families.reasoning import judging
 from paceline.families.reasoning.pool import Pool, draw_pool
 from paceline.families.reasoning.requests import Finished, Method, OptionError, Story
 from paceline.families.reasoning.sealed import SEALED
 from paceline.families.reasoning.seat import PlanError
 from paceline.families.reasoning.setting import Setting
-from paceline.families.reasoning.sources import make_setting
+from paceline.families.reasoning.sources import block_setting
 from paceline.worker.loading import renewed
 from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
 from paceline.worker.telemetry import Watch
@@ -42,7 +43,23 @@ ORACLE = (
 def run_block(session: Session, block: Block) -> None:
     """Measure all techniques of a block and emit one ``result`` event for each."""
     session.begin(block, "-", "traces")
-    setting = make_setting(session, block)
+    try:
+        with block_setting(session, block) as setting:
+            results = _answer_all(session, block, setting)
+    except UserError as error:  # of a model or of problems that are not there
+        results = [(case, CaseError("crashed", str(error))) for case in block.cases]
+    # told at the end: after a process has died the whole block is drawn anew, so that techniques share all questions
+    for case, ending in results:
+        if isinstance(ending, CaseError):
+            session.emit_failure(block, case, ending)
+        else:
+            session.emit_result(block, case, ending)
+
+
+def _answer_all(
+    session: Session, block: Block, setting: Setting
+) -> list[tuple[Case, dict[str, Any] | CaseError]]:
+    """Let all techniques answer, in a drawn order."""
     pool = draw_pool(setting)
     order = list(block.cases)
     random.Random(session.draw_seed("order", block.block)).shuffle(order)
@@ -56,18 +73,13 @@ def run_block(session: Session, block: Block) -> None:
             results.append((case, error))
         except (PlanError, OptionError, ContractBreachError) as error:
             results.append((case, CaseError("refused", str(error))))
-        except MemoryError:
+        except (MemoryError, UserError):
             raise
         except Exception as error:  # of the technique: the others go on with the same questions
             reason = f"{type(error).__name__}: {error}"
             results.append((case, CaseError("crashed", reason, traceback.format_exc(limit=8))))
         gc.collect()
-    # told at the end: after a process has died the whole block is drawn anew, so that techniques share all questions
-    for case, ending in results:
-        if isinstance(ending, CaseError):
-            session.emit_failure(block, case, ending)
-        else:
-            session.emit_result(block, case, ending)
+    return results
 
 
 def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: Pool) -> dict[str, Any]:
@@ -78,7 +90,7 @@ def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: 
         PlanError, OptionError, ContractBreachError: It asks for what there is not, or does what it may not.
     """
     session.loaded(case)
-    archives = setting.archives()
+    archives = setting.archives() if setting.repeatable else pool.archives
 
     def make() -> Method:
         method: Method = renewed(case.module, case.technique, block.family)(setting.task, **case.options)
@@ -91,7 +103,7 @@ def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: 
         watch = Watch(session.device.telemetry)
         watch.sample()
         began = _clock()
-        finished = setting.run(setting.recording(archives), method)
+        finished = setting.run(setting.answering(archives), method)
         seconds = _clock() - began
         watch.sample()
     session.begin(block, case.label, "replay")
@@ -110,6 +122,7 @@ def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: 
             "passed": True,
             "oracle": ORACLE,
             "gate_checks": compared + 2 * len(finished),
+            **setting.reading.facts(),
             "model": setting.model.identity,
             "partner": None if setting.partner is None else setting.partner.identity,
             "input_seed": setting.seed,
@@ -135,13 +148,18 @@ def _metrics(
         "cache_tokens": [float(x.peak_cache) for x in ledgers],
         "mean_cache_tokens": [x.mean_cache for x in ledgers],
         "traces": [float(x.traces) for x in ledgers],
-        "question_s": [seconds / len(finished)],
-        "token_s": [seconds / max(sum(x.decoded + x.probed for x in ledgers), 1)],
         "unanswered": [float(f.answer is None) for f in finished],
         "accuracy_reordered": list(reordered.right),
         "tokens_reordered": list(reordered.spent),
     }
     absent = {}
+    if setting.repeatable:
+        samples["question_s"] = [seconds / len(finished)]
+        samples["token_s"] = [seconds / max(sum(x.decoded + x.probed for x in ledgers), 1)]
+    else:
+        absent["question_s"] = absent["token_s"] = (
+            "this model's draws do not repeat: traces were recorded before"
+        )
     for name, (value, reason) in {
         "gain_at_equal_tokens": judging.gain(pool, reordered),
         "answers_kept": judging.answers_kept(pool, finished),

@@ -11,6 +11,7 @@ from paceline.families.reasoning import (
     judging,
     lineage,
     models,
+    outside,
     pairs,
     pool,
     problems,
@@ -20,10 +21,12 @@ from paceline.families.reasoning import (
     seat,
     service,
     setting,
+    sources,
+    textual,
     votes,
 )
 
 SEALED: tuple[ModuleType, ...] = (
-    *(archive, estimates, executor, judging, lineage, models, pairs),
-    *(pool, problems, reading, replay, requests, seat, service, setting, votes),
+    *(archive, estimates, executor, judging, lineage, models, outside, pairs),
+    *(pool, problems, reading, replay, requests, seat, service, setting, sources, textual, votes),
 )

@@ -92,6 +92,10 @@ class Setting:
             partner = Recording(self.partner, into.partner)
         return self._models(Recording(self.model, into.model), partner)
 
+    def answering(self, archives: Archives) -> Models:
+        """Return what techniques answer by: the models, or recorded traces where draws do not repeat."""
+        return self.recording(archives) if self.repeatable else self.replaying(archives, live=True)
+
     def replaying(self, of: Archives, *, live: bool) -> Models:
         """Return models that answer from archives; what is missing is decoded and added, or refused."""
         context, partner = self.model.context, None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+from typing import Literal
+
 from paceline.families.reasoning.metric_specs import METRICS
 from paceline.family import Family, FrontierSpec, Parameter, Params
 
@@ -10,6 +13,16 @@ OPERATIONS = (SOLVE,)
 MODELS = ("weak", "strong")
 NO_PARTNER = "none"
 NUM_LEVELS = 10
+ALL_LEVELS = f"1-{NUM_LEVELS}"
+PROCEDURAL = "procedural"
+KINDS: dict[str, Literal["number", "math", "choice"]] = {
+    "gsm8k": "number",
+    "math-500": "math",
+    "aime": "number",
+    "gpqa": "choice",
+}
+"""Formats of published problems, and the kind of their answers."""
+FILE_ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
 FIRST_LEVEL = 256
 """Held-out problems of level 1, of 1026; the others have thousands."""
 MAX_SAMPLES = 512
@@ -28,10 +41,24 @@ PARAMETERS: tuple[Parameter, ...] = (
     ),
     Parameter(
         name="model",
-        kind="choice",
-        doc="The embedded reasoner, trained by this project: weak, taught with mistakes, or strong, without most.",
+        kind="text",
+        doc="weak or strong: the embedded reasoner, taught with mistakes or without most; transformers:FOLDER or "
+        "transformers:NAME@REVISION: a causal model of the hub's kind; openai:URL#MODEL: one behind an endpoint.",
         default="weak",
-        choices=MODELS,
+    ),
+    Parameter(
+        name="problems",
+        kind="text",
+        doc="procedural: the embedded reasoner's own; FORMAT:SOURCE with gsm8k, math-500, aime or gpqa and a file, or "
+        "a data set of the hub as NAME@REVISION, for all other models.",
+        default=PROCEDURAL,
+    ),
+    Parameter(
+        name="context",
+        kind="count",
+        doc="Most tokens of a trace with its prompt, of models that are not embedded.",
+        default=2048,
+        minimum=2,
     ),
     Parameter(
         name="partner",
@@ -44,7 +71,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="levels",
         kind="text",
         doc="Difficulty of the problems, the number of their operations, as 'LOW-HIGH'.",
-        default=f"1-{NUM_LEVELS}",
+        default=ALL_LEVELS,
     ),
     Parameter(name="questions", kind="count", doc="Problems of a launch.", default=100, minimum=1),
     Parameter(name="samples", kind="count", doc="Traces that a question has at most.", default=16, minimum=1),
@@ -77,21 +104,54 @@ def levels_of(text: str) -> range:
     return found
 
 
+def is_embedded(model: str) -> bool:
+    """Tell whether a model comes with the package."""
+    return model in MODELS
+
+
+def _check_sources(params: Params) -> list[str]:
+    """Return what is wrong with a point's model and problems."""
+    model, problems = str(params["model"]), str(params["problems"])
+    if is_embedded(model):
+        own = "weak and strong answer procedural problems alone"
+        return [] if problems == PROCEDURAL else [f"problems '{problems}': {own}"]
+    kind, _, where = model.partition(":")
+    url, _, name = where.rpartition("#")
+    if kind not in ("transformers", "openai") or not where or (kind == "openai" and not (url and name)):
+        expected = "weak, strong, transformers:FOLDER, transformers:NAME@REVISION or openai:URL#MODEL"
+        return [f"model '{model}' is not one of: {expected}"]
+    if str(params["partner"]) != NO_PARTNER:
+        return [f"partner '{params['partner']}' reads nothing but what embedded models write"]
+    form, _, source = problems.partition(":")
+    if form not in KINDS or not source:
+        return [f"problems '{problems}' are not FORMAT:SOURCE with one of: {', '.join(KINDS)}"]
+    if source.endswith(FILE_ENDINGS) and not PurePath(source).is_absolute():
+        return [
+            f"problems '{problems}': a file is named by its absolute path, jobs run in folders of their own"
+        ]
+    return []
+
+
 def check(params: Params) -> list[str]:
     """Return what is wrong with a fully resolved point, in words."""
+    wrong = _check_sources(params)
+    if wrong:
+        return wrong
     try:
         levels = levels_of(str(params["levels"]))
     except ValueError as error:
         return [str(error)]
     questions, samples = int(str(params["questions"])), int(str(params["samples"]))
+    if samples > MAX_SAMPLES:
+        return [f"{samples} samples; at most {MAX_SAMPLES}"]
+    if not is_embedded(str(params["model"])):
+        return []
     if questions < len(levels):
         return [f"{questions} questions cannot have {len(levels)} levels"]
     if levels[0] == 1 and questions > FIRST_LEVEL * len(levels):
         return [
             f"level 1 has {FIRST_LEVEL} problems, too few for {questions} questions of {len(levels)} levels"
         ]
-    if samples > MAX_SAMPLES:
-        return [f"{samples} samples; at most {MAX_SAMPLES}"]
     return []
 
 

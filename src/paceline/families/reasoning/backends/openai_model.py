@@ -172,6 +172,11 @@ class OpenAIModel:
         return self._context
 
     @property
+    def num_parameters(self) -> None:
+        """Nobody tells."""
+        return None
+
+    @property
     def repeatable(self) -> bool:
         """Whether equal draws give equal tokens: never."""
         return False
@@ -179,6 +184,10 @@ class OpenAIModel:
     def encode(self, text: str) -> tuple[int, ...]:
         """Return a text as one token, whatever the server makes of it."""
         return (self._texts.number(text),) if text else ()
+
+    def chat(self, question: str) -> tuple[int, ...]:
+        """Return a prompt that asks a question; endpoints complete texts, so it looks like one that has an answer."""
+        return self.encode(f"Question: {question}\n\nAnswer:")
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens."""
@@ -202,6 +211,22 @@ class OpenAIModel:
         if trace in self._under_way:
             raise ValueError(f"trace {trace} is under way and cannot be forked")
         return self._open([*parent.tokens, *forced], draw)
+
+    def merge(self, trace: int, forks: Sequence[int], forced: Sequence[int], draw: Draw) -> int:
+        """Refuse: keys and values of forks cannot be put behind each other here.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError("this model cannot merge the caches of forks")
+
+    def share(self, trace: int, openings: Sequence[int], draws: Sequence[Draw]) -> list[int]:
+        """Refuse: traces cannot see each other here.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError("this model cannot let traces read one cache")
 
     def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:
         """Ask for up to this many tokens more, or up to the text of a stopping one; ``poll`` tells when it is there.

@@ -95,6 +95,11 @@ class TransformersModel:
         return self._context
 
     @property
+    def num_parameters(self) -> int | None:
+        """Parameters, which a token's work is proportional to."""
+        return sum(int(p.numel()) for p in self._network.parameters())
+
+    @property
     def repeatable(self) -> bool:
         """Whether equal draws give equal tokens whatever shares their batch: of networks in float64."""
         return bool(self._network.dtype == torch.float64)
@@ -150,6 +155,22 @@ class TransformersModel:
         with torch.inference_mode():
             self._cache.copy(parent.slot, child.slot, parent.num_cached)
         return handle
+
+    def merge(self, trace: int, forks: Sequence[int], forced: Sequence[int], draw: Draw) -> int:
+        """Refuse: keys and values of forks cannot be put behind each other here.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError("this model cannot merge the caches of forks")
+
+    def share(self, trace: int, openings: Sequence[int], draws: Sequence[Draw]) -> list[int]:
+        """Refuse: traces cannot see each other here.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError("this model cannot let traces read one cache")
 
     def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:
         """Ask for up to this many tokens more, or up to one of the stopping ones; ``poll`` tells when they are there.

@@ -25,6 +25,8 @@ from paceline.families.reasoning.reasoner.sampling import Floats, choose, unifor
 from paceline.families.reasoning.reasoner.scoring import Scorer
 from paceline.families.reasoning.reasoner.sharing import Block, Sharing, shared_step
 
+NO_SLOT = -1
+
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
@@ -33,6 +35,7 @@ class Trace:
     tokens: list[int]
     """Prompt, forced and decoded ones."""
     slot: int
+    """``NO_SLOT`` once it has ended: what continues it all the same reads it again."""
     num_cached: int
     """Tokens whose keys and values are in the slot; the last token's are not, until the next one is wanted."""
     shift: int = 0
@@ -117,6 +120,8 @@ class Reasoner:
             ValueError: The trace is unknown or under way, or what ``begin`` refuses.
         """
         parent = self._alone(trace)
+        if parent.shift and parent.slot == NO_SLOT:
+            raise ValueError(f"trace {trace} has ended behind a merge, and cannot be read again")
         child = self._open([*parent.tokens, *forced], draw)
         copied = self._traces[child]
         copied.shift, copied.num_parent = parent.shift, len(parent.tokens)
@@ -195,6 +200,9 @@ class Reasoner:
     def _catch_up(self, traces: Sequence[Trace]) -> None:
         """Compute what is missing of traces' keys and values, their last tokens' included."""
         behind = [t for t in traces if t.num_cached < len(t.tokens)]
+        for trace in behind:
+            if trace.slot == NO_SLOT:
+                trace.slot = self._decoder.cache.take()
         if behind:
             chunks = [t.tokens[t.num_cached :] for t in behind]
             shifts = [t.shift for t in behind]
@@ -253,7 +261,7 @@ class Reasoner:
         known, cache = self._known(trace), self._decoder.cache
         if known.sharing is not None:
             self._leave(known, known.sharing)
-        else:
+        elif known.slot != NO_SLOT:
             cache.give_back(known.slot)
         self._under_way.pop(trace, None)
         del self._traces[trace]
@@ -318,8 +326,11 @@ class Reasoner:
             trace.logprobs.append(logprob)
             trace.entropies.append(entropy)
             trace.num_decoded += 1
-            complete = token in trace.stop or trace.ended(self.context)
-            trace.num_wanted = 0 if complete else trace.num_wanted - 1
+            ended = trace.ended(self.context)
+            trace.num_wanted = 0 if ended or token in trace.stop else trace.num_wanted - 1
+            if ended and trace.sharing is None:
+                self._decoder.cache.give_back(trace.slot)
+                trace.slot, trace.num_cached = NO_SLOT, 0
 
     def _step(self, live: Sequence[Trace]) -> Tensor:
         """Return the logits of each trace's next token, (B, V)."""
