@@ -9,7 +9,7 @@ SUITES ?= collectives kernels training reasoning
 TIER ?= quick
 RUNNER ?= local-cpu
 RUN ?= latest
-TESTS ?= tests
+TESTS ?=
 
 .PHONY: setup bench test check format docs reasoner smoke nightly site gate calibrate clean
 
@@ -25,8 +25,14 @@ bench: setup
 	$(BIN)/paceline run $(SUITES) --tier $(TIER) --runner $(RUNNER)
 	$(BIN)/paceline site build
 
+# Unit tests share the cores; the others start ranks and measure, one after another.
 test: setup
+ifeq ($(TESTS),)
+	$(BIN)/python -m pytest tests/unit tests/docs --numprocesses auto
+	$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/docs
+else
 	$(BIN)/python -m pytest $(TESTS)
+endif
 
 check: setup
 	$(BIN)/ruff format --check .

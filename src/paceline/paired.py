@@ -20,6 +20,8 @@ EXACT_FLIPS = 12
 """Differences up to which all their signs are tried."""
 NUM_FLIPS = 9_999
 MIN_PAIRS = 2
+POWER = 0.8
+"""Chance with which a least effect would be found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,64 @@ class Paired:
     """Mean of the questions' differences, technique − baseline."""
     low: float | None
     high: float | None
+    least: float | None
+    """Difference that as many questions would show with a chance of 80 %; None with fewer than two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clustered:
+    """Several samples of each of some questions, which share their question's difficulty."""
+
+    num_questions: int
+    num_samples: int
+    """Of a question."""
+    mean: float
+    low: float | None
+    high: float | None
+    between: float | None
+    """Variance of questions' true means; None with fewer than two questions, or one sample of each."""
+    within: float | None
+    """Variance of a question's samples, in the mean of questions."""
+
+    @property
+    def share_between(self) -> float | None:
+        """Share of a single sample's variance that lies between questions: more samples cannot take it away."""
+        if self.between is None or self.within is None or not self.between + self.within:
+            return None
+        return self.between / (self.between + self.within)
+
+
+def clustered(samples: Sequence[Sequence[float]]) -> Clustered:
+    """Return the mean of equally many samples of each question, with its interval and where its variance lies.
+
+    The interval is Student's t on the questions' means: samples of one question are not independent, and an interval
+    over all samples is too narrow. Variances are those of the balanced one-way layout (Searle, Casella and McCulloch,
+    "Variance Components", 1992, chapter 3), that between questions not below 0.
+
+    Raises:
+        ValueError: There are none, or not equally many of each question.
+    """
+    if len({len(of_one) for of_one in samples}) != 1 or not len(samples[0]):
+        raise ValueError("equally many samples of each of one question at least")
+    values = np.asarray([list(of_one) for of_one in samples], dtype=np.float64)
+    count, per_question = values.shape
+    means = values.mean(1)
+    low = high = between = within = None
+    if count >= MIN_PAIRS:
+        half = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * float(means.std(ddof=1)) / math.sqrt(count)
+        low, high = float(means.mean()) - half, float(means.mean()) + half
+        if per_question >= MIN_PAIRS:
+            within = float(values.var(1, ddof=1).mean())
+            between = max(float(means.var(ddof=1)) - within / per_question, 0.0)
+    return Clustered(
+        num_questions=count,
+        num_samples=per_question,
+        mean=float(means.mean()),
+        low=low,
+        high=high,
+        between=between,
+        within=within,
+    )
 
 
 def compare_paired(technique: Sequence[float], baseline: Sequence[float]) -> Paired:
@@ -49,10 +109,12 @@ def compare_paired(technique: Sequence[float], baseline: Sequence[float]) -> Pai
         raise ValueError(f"{len(technique)} answers beside {len(baseline)}: they are of other questions")
     deltas = np.asarray(technique, dtype=np.float64) - np.asarray(baseline, dtype=np.float64)
     count = deltas.size
-    low = high = None
+    low = high = least = None
     if count >= MIN_PAIRS:
-        half = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * float(deltas.std(ddof=1)) / math.sqrt(count)
+        error = float(deltas.std(ddof=1)) / math.sqrt(count)
+        half = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * error
         low, high = float(deltas.mean()) - half, float(deltas.mean()) + half
+        least = half + float(stdtrit(count - 1, POWER)) * error
     return Paired(
         num_questions=count,
         won=int((deltas > 0).sum()),
@@ -60,6 +122,7 @@ def compare_paired(technique: Sequence[float], baseline: Sequence[float]) -> Pai
         difference=float(deltas.mean()) if count else math.nan,
         low=low,
         high=high,
+        least=least,
     )
 
 

@@ -31,6 +31,7 @@ EXPECTED = {
     "reads-the-problems": ("refused", r"imports paceline\.families\.reasoning\.problems"),
     "asks-its-own-model": ("refused", r"imports paceline\.families\.reasoning\.reasoner"),
     "asks-by-another-name": ("refused", r"imports paceline\.families\.reasoning"),
+    "compares-by-itself": ("refused", r"imports paceline\.families\.reasoning\.pairs"),
     "remembers-questions": ("incorrect", r"on the same traces it (asks|answers) otherwise"),
     "honest-at-first": ("incorrect", r"on the same traces it (asks|answers) otherwise"),
     "makes-no-sense": ("refused", r"window is 0; 1 or more"),

@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).parents[1] / "unit"))
 import tiny_networks
 from openai_server import Server, running
 
-TECHNIQUES = ("self-consistency", "esc", "dynasor", "deepconf", "greedy")
+TECHNIQUES = ("self-consistency", "esc", "dynasor")
 KEY = "sk-not-to-be-seen-anywhere"
 QUESTIONS = 6
 

@@ -10,7 +10,7 @@ import record_factory as factory
 from test_site import Page, render
 
 from paceline.compare import points_of
-from paceline.paired import mcnemar
+from paceline.paired import clustered, mcnemar
 from paceline.report import answers, tradeoffs
 from paceline.stats import wilson
 from paceline.store import RunRecord
@@ -40,6 +40,7 @@ def answered() -> RunRecord:
     for label, (tokens, accuracy) in FIGURES.items():
         for launch in range(3):
             kept: dict[str, Any] = {"votes": COURSE, "right_by_level": {"1": [4, 5], "10": [launch, 5]}}
+            kept["right_traces"] = [[4, 0, 2, 2], 4]
             if launch == 0:
                 kept["examples"] = [example({"native": "5", "ring": "7", "tree": None}[label])]
             for metric, value in (("tokens_reordered", tokens), ("accuracy_reordered", accuracy)):
@@ -94,6 +95,18 @@ def test_levels_pool_launches_in_the_order_of_numbers() -> None:
     assert not math.isclose(low, high)
 
 
+def test_single_traces_are_counted_by_questions() -> None:
+    (point,) = points_of(answered())
+    rows = [[cell.text for cell in row] for rows in answers.trace_grid(point).groups for row in rows]
+    assert [row[:3] for row in rows] == [[str(launch), "4", "4"] for launch in range(3)]
+    found = clustered([[1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0]])
+    assert found.share_between is not None
+    assert rows[0][3:] == [
+        f"0.500 [{found.low:.3f}, {found.high:.3f}]",
+        f"{found.share_between:.0%}",
+    ]
+
+
 def test_questions_are_compared_one_by_one() -> None:
     run = factory.make_run(suites=[SUITE])
     answers_of = {
@@ -121,8 +134,9 @@ def test_questions_are_compared_one_by_one() -> None:
     }
     assert rows["ring"][:4] == ["accuracy", "16", "8", "2"], "a launch of other questions is left out"
     assert rows["ring"][4].startswith("+0.375 [")
-    assert rows["ring"][5] == f"{min(1, 2 * mcnemar(8, 2)):.2g}"
-    assert rows["tree"] == ["accuracy", "24", "0", "0", "+0.000 [+0.000, +0.000]", "1"]
+    assert float(rows["ring"][5]) > 0.375
+    assert rows["ring"][6] == f"{min(1, 2 * mcnemar(8, 2)):.2g}"
+    assert rows["tree"] == ["accuracy", "24", "0", "0", "+0.000 [+0.000, +0.000]", "0.000", "1"]
     assert "native" not in rows
 
 

@@ -32,6 +32,8 @@ def problems(tmp_path: Path, *lines: str) -> list[str]:
         ("import paceline.families.training.replica as r", "r.corpus.load('markov')"),
         ("from paceline.worker import session",),
         ("import torch as t", "t.distributed.barrier()"),
+        ("from scipy import io",),
+        ("import scipy",),
     ],
     ids="; ".join,
 )

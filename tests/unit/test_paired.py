@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from paceline.paired import compare_paired, holm, mcnemar, sign_flip
+from paceline.paired import clustered, compare_paired, holm, mcnemar, sign_flip
 from paceline.stats import wilson
 
 
@@ -84,3 +84,50 @@ def test_holm_is_stepwise_and_never_lowers_a_p_value() -> None:
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
     assert holm([]) == []
+
+
+@pytest.mark.parametrize("count", [30, 100, 500])
+def test_a_clustered_interval_covers_and_one_over_all_samples_does_not(count: int) -> None:
+    rng = np.random.default_rng(count + 1)
+    trials, hits, naive_hits, per_question = 2000, 0, 0, 8
+    for _ in range(trials):
+        skill = rng.beta(2, 1, size=count)
+        samples = rng.random((count, per_question)) < skill[:, None]
+        found = clustered(samples.tolist())
+        assert found.low is not None
+        assert found.high is not None
+        hits += found.low <= 2 / 3 <= found.high
+        flat = samples.astype(float).ravel()
+        half = 1.96 * flat.std(ddof=1) / np.sqrt(flat.size)
+        naive_hits += abs(flat.mean() - 2 / 3) <= half
+    assert 0.93 <= hits / trials <= 0.97
+    assert naive_hits / trials < 0.85
+
+
+def test_the_variance_is_split_between_and_within_questions() -> None:
+    rng = np.random.default_rng(11)
+    skill = rng.beta(2, 1, size=4000)
+    found = clustered((rng.random((4000, 8)) < skill[:, None]).tolist())
+    assert found.between == pytest.approx(1 / 18, rel=0.08)  # of Beta(2, 1)
+    assert found.within == pytest.approx(1 / 6, rel=0.05)  # the mean of p(1 - p)
+    assert found.share_between == pytest.approx((1 / 18) / (1 / 18 + 1 / 6), rel=0.08)
+    same = clustered((rng.random((500, 8)) < 0.5).tolist())
+    assert same.share_between is not None
+    assert same.share_between < 0.03
+    assert clustered([[1.0, 1.0], [1.0, 1.0]]).share_between is None
+    with pytest.raises(ValueError, match="equally many"):
+        clustered([[1.0, 0.0], [1.0]])
+
+
+@pytest.mark.parametrize("count", [30, 300])
+def test_the_least_effect_is_found_as_often_as_it_says(count: int) -> None:
+    rng = np.random.default_rng(count)
+    spread = 0.6
+    least = np.mean([compare_paired(rng.normal(0, spread, count), [0.0] * count).least for _ in range(200)])
+    found = 0
+    for _ in range(2000):
+        low = compare_paired(rng.normal(least, spread, count), [0.0] * count).low
+        assert low is not None
+        found += low > 0
+    assert found / 2000 == pytest.approx(0.8, abs=0.04)
+    assert compare_paired([1.0], [0.0]).least is None

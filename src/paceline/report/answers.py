@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline.compare import Point
 from paceline.family import load_family
-from paceline.paired import Paired, compare_paired, holm, mcnemar, sign_flip
+from paceline.paired import Paired, clustered, compare_paired, holm, mcnemar, sign_flip
 from paceline.report.html import Grid, rows_grid
 from paceline.report.tables import ABSENT
 from paceline.stats import wilson
@@ -47,6 +47,20 @@ def level_grid(point: Point) -> Grid:
     return rows_grid("right answers by level", ("level", *point.labels), rows)
 
 
+def trace_grid(point: Point) -> Grid:
+    """Return what single traces answer rightly, a row for each launch: by questions, and where the variance lies."""
+    rows = []
+    for launch, (right, samples) in enumerate(_stored(point, point.baseline, "right_traces")):
+        found = clustered([[1.0] * n + [0.0] * (samples - n) for n in right])
+        interval = "" if found.low is None else f" [{found.low:.3f}, {found.high:.3f}]"
+        share = ABSENT if found.share_between is None else f"{found.share_between:.0%}"
+        rows.append(
+            [str(launch), str(found.num_questions), str(samples), f"{found.mean:.3f}{interval}", share]
+        )
+    headers = ("launch", "questions", "traces of each", "right", "variance between questions")
+    return rows_grid("single traces of the model", headers, rows)
+
+
 def _share(counted: tuple[int, int] | None) -> str:
     if counted is None:
         return ABSENT
@@ -71,7 +85,7 @@ def paired_grid(point: Point) -> Grid:
         _paired_row(label, metric, compare_paired(ours, theirs), p_value)
         for (label, metric, ours, theirs), p_value in zip(found, holm(tests), strict=True)
     ]
-    headers = ("technique", "metric", "questions", "better", "worse", "difference", "p (Holm)")
+    headers = ("technique", "metric", "questions", "better", "worse", "difference", "least", "p (Holm)")
     return rows_grid("beside the baseline, question by question", headers, rows)
 
 
@@ -92,6 +106,7 @@ def _paired_row(label: str, metric: str, found: Paired, p_value: float) -> list[
         str(found.won),
         str(found.lost),
         difference,
+        ABSENT if found.least is None else f"{found.least:.3f}",
         f"{p_value:.2g}",
     ]
 

@@ -269,6 +269,7 @@ class _Site:
             timelines=timelines.timeline_charts(point),
             timeline=timelines.timeline_grid(point),
             paired=answers.paired_grid(point),
+            single_traces=answers.trace_grid(point),
             levels=answers.level_grid(point),
             examples=answers.examples(point),
             charts=pointpages.distributions(point, names),

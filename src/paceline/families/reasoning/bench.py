@@ -197,6 +197,7 @@ def _accounting(
             "tokens_reordered": [tokens for tokens, _ in pool.curve],
             "accuracy_reordered": [accuracy for _, accuracy in pool.curve],
         },
+        "right_traces": [list(pool.num_right), setting.task.samples],
         "right_by_level": {str(level): [int(sum(v)), len(v)] for level, v in sorted(right.items())},
     }
 

@@ -24,6 +24,8 @@ class Pool:
     """Tokens and accuracy of a vote over 1 … samples traces."""
     answers: tuple[tuple[str | None, ...], ...]
     """What each trace answers, by question and index."""
+    num_right: tuple[int, ...]
+    """Traces that answer rightly, by question."""
     pass_at_all: float
     """Share of questions that some trace answers rightly."""
 
@@ -54,6 +56,7 @@ def draw_pool(setting: Setting) -> Pool:
         curve=tuple(
             ((k + 1) * total / (samples * count), fmean(v[k] for v in votes)) for k in range(samples)
         ),
+        num_right=tuple(given.count(RIGHT) for given in graded),
         pass_at_all=fmean(estimates.pass_at_k(samples, given.count(RIGHT), samples) for given in graded),
     )
 
