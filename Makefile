@@ -28,8 +28,10 @@ bench: setup
 # Unit tests share the cores; the others start ranks and measure, one after another.
 test: setup
 ifeq ($(TESTS),)
-	$(BIN)/python -m pytest tests/unit tests/docs --numprocesses auto
-	$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/docs
+	status=0; \
+	$(BIN)/python -m pytest tests/unit tests/docs --numprocesses auto || status=1; \
+	$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/docs || status=1; \
+	exit $$status
 else
 	$(BIN)/python -m pytest $(TESTS)
 endif

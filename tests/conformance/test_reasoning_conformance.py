@@ -23,10 +23,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[ConformanceResult]
 def test_a_technique_conforms(technique: str, results: list[ConformanceResult]) -> None:
     found = [r for r in results if r.technique == technique]
     assert not [r.problem for r in found if r.problem]
-    assert [r.status for r in found] == ["ok"] * len(points("solve"))
+    (operation,) = {str(r.params["op"]) for r in found}
+    assert [r.status for r in found] == ["ok"] * len(points(operation))
 
 
 def test_at_temperature_zero_all_traces_are_one(results: list[ConformanceResult]) -> None:
-    cold = {r.technique: r.measured for r in results if r.params["temperature"] == 0}
+    cold = {r.technique: r.measured for r in results if r.params.get("temperature") == 0}
     assert {cold[name]["accuracy"] for name in WHOLE} == {cold["greedy"]["accuracy"]}
     assert cold["self-consistency"]["tokens"] == pytest.approx(4 * cold["greedy"]["tokens"])

@@ -105,7 +105,9 @@ def make(name: str, *, samples: int = 6, temperature: float = 0.8, **options: ob
     return found
 
 
-TECHNIQUES = sorted(content.techniques("reasoning"))
+TECHNIQUES = sorted(
+    name for name, source in content.techniques("reasoning").items() if "solve" in source.info.implements
+)
 
 
 def length(model: ScriptedModel, key: int, index: int) -> int:

@@ -104,6 +104,7 @@ HARNESS_MODULES = frozenset(
         "replay",
         "sealed",
         "seat",
+        "runtime",
         "service",
         "setting",
         "tasks",
@@ -120,6 +121,7 @@ HARNESS_MODULES = frozenset(
         "grading_service",
         "problem_files",
         "working_set",
+        "world",
     }
 )
 """Modules of a family that judge, or that hold what techniques must not see; the others are what they build on."""

@@ -22,6 +22,8 @@ from paceline.families.reasoning.sealed import SEALED
 from paceline.families.reasoning.seat import PlanError
 from paceline.families.reasoning.setting import Setting
 from paceline.families.reasoning.sources import block_setting
+from paceline.families.reasoning.spec import CALL_TOOLS
+from paceline.families.reasoning.tools.bench import run_tools_block
 from paceline.worker.loading import renewed
 from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
 from paceline.worker.telemetry import Watch
@@ -44,8 +46,11 @@ def run_block(session: Session, block: Block) -> None:
     """Measure all techniques of a block and emit one ``result`` event for each."""
     session.begin(block, "-", "traces")
     try:
-        with block_setting(session, block) as setting:
-            results = _answer_all(session, block, setting)
+        if block.params["op"] == CALL_TOOLS:
+            results = run_tools_block(session, block)
+        else:
+            with block_setting(session, block) as setting:
+                results = _answer_all(session, block, setting)
     except UserError as error:  # of a model or of problems that are not there
         results = [(case, CaseError("crashed", str(error))) for case in block.cases]
     # told at the end: after a process has died the whole block is drawn anew, so that techniques share all questions

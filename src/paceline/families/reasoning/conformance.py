@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from paceline.families.reasoning.spec import CALL_TOOLS
 from paceline.family import Scalar
 
 RANKS = (1,)
 
 
 def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
-    """Return the points of an operation: several traces, one alone, and temperature 0, where all traces are one."""
+    """Return an operation's points.
+
+    Of traces: several, one alone, and temperature 0, where all traces are one. Of tools: layers, one call alone, a
+    chain, and calls that can be planned only later.
+    """
+    if operation == CALL_TOOLS:
+        tools: dict[str, Scalar] = {"op": operation, "questions": 3, "calls": 6, "depth": 2, "tool_s": 0.01}
+        others: list[dict[str, Scalar]] = [
+            {"calls": 1, "depth": 1},
+            {"calls": 4, "depth": 4},
+            {"replanned": True},
+        ]
+        return [tools, *([] if brief else (tools | other for other in others))]
     common: dict[str, Scalar] = {
         "op": operation,
         "partner": "strong",
-        "questions": 6,
+        "questions": 4,
         "samples": 4,
         "orders": 3,
-        "levels": "1-6",
+        "levels": "1-4",
     }
     edges: list[dict[str, Scalar]] = [
         {"samples": 1},

@@ -25,8 +25,10 @@ from paceline.families.reasoning import (
     textual,
     votes,
 )
+from paceline.families.reasoning.tools import actions, runtime, world
 
 SEALED: tuple[ModuleType, ...] = (
     *(archive, estimates, executor, judging, lineage, models, outside, pairs),
     *(pool, problems, reading, replay, requests, seat, service, setting, sources, textual, votes),
+    *(actions, runtime, world),
 )

@@ -8,8 +8,8 @@ from typing import Literal
 from paceline.families.reasoning.metric_specs import METRICS
 from paceline.family import Family, FrontierSpec, Parameter, Params
 
-SOLVE = "solve"
-OPERATIONS = (SOLVE,)
+SOLVE, CALL_TOOLS = "solve", "call_tools"
+OPERATIONS = (SOLVE, CALL_TOOLS)
 MODELS = ("weak", "strong")
 NO_PARTNER = "none"
 NUM_LEVELS = 10
@@ -35,7 +35,8 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="op",
         kind="choice",
-        doc="solve: questions are answered by traces of one model, of which a technique may draw several.",
+        doc="solve: questions are answered by traces of one model, of which a technique may draw several; call_tools: "
+        "questions take calls of tools that depend on each other, planned by a scripted language model.",
         required=True,
         choices=OPERATIONS,
     ),
@@ -45,6 +46,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         doc="weak or strong: the embedded reasoner, taught with mistakes or without most; transformers:FOLDER or "
         "transformers:NAME@REVISION: a causal model of the hub's kind; openai:URL#MODEL: one behind an endpoint.",
         default="weak",
+        only_for=(SOLVE,),
     ),
     Parameter(
         name="problems",
@@ -52,6 +54,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         doc="procedural: the embedded reasoner's own; FORMAT:SOURCE with gsm8k, math-500, aime or gpqa and a file, or "
         "a data set of the hub as NAME@REVISION, for all other models.",
         default=PROCEDURAL,
+        only_for=(SOLVE,),
     ),
     Parameter(
         name="context",
@@ -59,6 +62,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         doc="Most tokens of a trace with its prompt, of models that are not embedded.",
         default=2048,
         minimum=2,
+        only_for=(SOLVE,),
     ),
     Parameter(
         name="partner",
@@ -66,18 +70,34 @@ PARAMETERS: tuple[Parameter, ...] = (
         doc="Another model that techniques may hand steps over to, or let review them.",
         default=NO_PARTNER,
         choices=(NO_PARTNER, *MODELS),
+        only_for=(SOLVE,),
     ),
     Parameter(
         name="levels",
         kind="text",
         doc="Difficulty of the problems, the number of their operations, as 'LOW-HIGH'.",
         default=ALL_LEVELS,
+        only_for=(SOLVE,),
     ),
     Parameter(name="questions", kind="count", doc="Problems of a launch.", default=100, minimum=1),
-    Parameter(name="samples", kind="count", doc="Traces that a question has at most.", default=16, minimum=1),
-    Parameter(name="temperature", kind="number", doc="Of sampling.", default=0.8, minimum=0.0),
     Parameter(
-        name="orders", kind="count", doc="Orders of the recorded traces for replays.", default=50, minimum=1
+        name="samples",
+        kind="count",
+        doc="Traces that a question has at most.",
+        default=16,
+        minimum=1,
+        only_for=(SOLVE,),
+    ),
+    Parameter(
+        name="temperature", kind="number", doc="Of sampling.", default=0.8, minimum=0.0, only_for=(SOLVE,)
+    ),
+    Parameter(
+        name="orders",
+        kind="count",
+        doc="Orders of the recorded traces for replays.",
+        default=50,
+        minimum=1,
+        only_for=(SOLVE,),
     ),
     Parameter(
         name="width",
@@ -85,6 +105,46 @@ PARAMETERS: tuple[Parameter, ...] = (
         doc="Traces under way up to which further questions are begun.",
         default=128,
         minimum=1,
+        only_for=(SOLVE,),
+    ),
+    Parameter(
+        name="calls", kind="count", doc="Calls of a question.", default=12, minimum=1, only_for=(CALL_TOOLS,)
+    ),
+    Parameter(
+        name="depth",
+        kind="count",
+        doc="Layers of calls; those of a layer depend on the one before.",
+        default=3,
+        minimum=1,
+        only_for=(CALL_TOOLS,),
+    ),
+    Parameter(
+        name="replanned",
+        kind="flag",
+        doc="Whether the last layer can be planned only when all others have their results.",
+        default=False,
+        only_for=(CALL_TOOLS,),
+    ),
+    Parameter(
+        name="tool_s",
+        kind="duration",
+        doc="Median duration of a call.",
+        default=0.1,
+        only_for=(CALL_TOOLS,),
+    ),
+    Parameter(
+        name="thought_s",
+        kind="duration",
+        doc="What the language model needs before it writes.",
+        default=0.05,
+        only_for=(CALL_TOOLS,),
+    ),
+    Parameter(
+        name="step_s",
+        kind="duration",
+        doc="What the language model needs to write one step.",
+        default=0.01,
+        only_for=(CALL_TOOLS,),
     ),
 )
 
@@ -134,6 +194,9 @@ def _check_sources(params: Params) -> list[str]:
 
 def check(params: Params) -> list[str]:
     """Return what is wrong with a fully resolved point, in words."""
+    if params["op"] == CALL_TOOLS:
+        calls, depth = int(str(params["calls"])), int(str(params["depth"]))
+        return [f"{calls} calls cannot have {depth} layers"] if calls < depth else []
     wrong = _check_sources(params)
     if wrong:
         return wrong
@@ -156,6 +219,9 @@ def check(params: Params) -> list[str]:
 
 
 def _estimate_s(params: Params) -> float:
+    if params["op"] == CALL_TOOLS:
+        each = float(str(params["tool_s"])) + float(str(params["thought_s"])) + float(str(params["step_s"]))
+        return int(str(params["questions"])) * int(str(params["calls"])) * each
     tokens = int(str(params["questions"])) * int(str(params["samples"])) * TRACE_TOKENS
     return 1.5 * tokens / TOKENS_PER_S
 

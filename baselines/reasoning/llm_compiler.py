@@ -1,0 +1,77 @@
+"""LLMCompiler: a planner streams calls with placeholders, and each begins when its arguments are there.
+
+Kim, Moon, Tabrizi, Lee, Mahoney, Keutzer and Gholami, 2023, "An LLM Compiler for Parallel Function Calling"
+(arXiv:2312.04511), section 3.
+
+Algorithm: one invocation plans; steps arrive while it still writes (streaming planner). A unit that fetches tasks keeps
+those whose arguments are missing, puts results in the place of placeholders, and hands to the executor whatever is
+complete. When all have returned, a second invocation joins: it answers, or asks for another plan, which begins again.
+Cost: two invocations a plan; the longest chain of planned steps and calls.
+Differences: the language model is a script, and tools are stubs that take their time.
+Limits: steps that depend on what a tool finds must wait for another plan.
+"""
+
+from __future__ import annotations
+
+from paceline import technique
+from paceline.families.reasoning.tools.actions import (
+    Action,
+    Call,
+    Called,
+    Course,
+    Join,
+    Joined,
+    Plan,
+    PlanEnded,
+    Planned,
+    Step,
+    ToolMethod,
+    ToolTask,
+)
+
+
+@technique(
+    name="llm-compiler",
+    family="reasoning",
+    implements=("call_tools",),
+    summary="a planner streams calls, and each begins when its arguments are there",
+    paper="llmcompiler",
+)
+def llm_compiler(task: ToolTask) -> ToolMethod:
+    """Return the method."""
+
+    def answer() -> Course:
+        results: dict[int, int] = {}
+        while True:
+            yield from _one_plan(results)
+            joined = yield [Join()]
+            assert isinstance(joined, Joined)
+            if joined.answer is not None:
+                return joined.answer
+
+    return answer
+
+
+def _one_plan(results: dict[int, int]) -> Course:
+    """Let one plan be written and carried out; results are added to what is known."""
+    waiting: list[Step] = []
+    planning, calling = True, 0
+    asked: list[Action] = [Plan()]
+    while True:
+        event = yield asked
+        match event:
+            case Planned():
+                waiting.append(event.step)
+            case PlanEnded():
+                planning = False
+            case Called():
+                results[event.number] = event.result
+                calling -= 1
+            case _:
+                pass
+        ready = [step for step in waiting if all(d in results for d in step.depends)]
+        waiting = [step for step in waiting if step not in ready]
+        asked = [Call(number=s.number, arguments=tuple(results[d] for d in s.depends)) for s in ready]
+        calling += len(ready)
+        if not (planning or waiting or calling):
+            return None
