@@ -169,8 +169,9 @@ def ets(
             kept = [going[i] for i in best]
             numbers = shares([p.leaf.reward for p in kept], budget, temperature)
             parents = [p for p, n in zip(kept, numbers, strict=True) for _ in range(n)]
-            replies = yield [Branch(trace=p.leaf.trace) for p in parents]
+            branches = [Branch(trace=p.leaf.trace) for p in parents]
+            replies = yield [*branches, *(Drop(trace=p.leaf.trace) for p in going)]
+            replies = replies[: len(branches)]
             above = {r.trace: p.nodes for r, p in zip(replies, parents, strict=True)}
-            yield [Drop(trace=p.leaf.trace) for p in going]
 
     return solve

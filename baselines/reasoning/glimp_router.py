@@ -53,18 +53,22 @@ def glimp_router(task: Task, *, threshold: float = 0.5) -> Method:
 
     def solve(question: Question) -> Plan:
         (whole,) = yield [Sample(index=0, tokens=0)]
+        own, other = whole.trace, None  # the latest trace of each model: what it has read is not read again
         for _ in range(NUM_STEPS):
             (glimpse,) = yield [Branch(trace=whole.trace, tokens=1)]
             if not glimpse.tokens:
                 return None
             if glimpse.entropies[0] <= threshold:
-                yield [Drop(trace=whole.trace)]
-                whole = glimpse
+                yield [Drop(trace=own)]
+                own, whole = glimpse.trace, glimpse
                 if not glimpse.ended:
                     (whole,) = yield [Extend(trace=glimpse.trace, step=True)]
             else:
                 yield [Drop(trace=glimpse.trace)]
                 (whole,) = yield [Branch(trace=whole.trace, partner=True)]
+                if other is not None:
+                    yield [Drop(trace=other)]
+                other = whole.trace
             if whole.ended:
                 return whole.answer
         return None

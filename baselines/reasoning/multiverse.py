@@ -64,8 +64,8 @@ def multiverse(task: Task, *, traces: int = 1) -> Method:
             own = threads[i * len(parts) : (i + 1) * len(parts)]
             if not any(thread.ended for thread in own):
                 merges.append(Merge(trace=root.trace, forks=tuple(thread.trace for thread in own)))
-        merged = yield merges
-        yield [Drop(trace=thread.trace) for thread in threads if thread.trace >= 0]
-        return majority(reply.answer for reply in merged)
+        freed = [Drop(trace=thread.trace) for thread in threads if thread.trace >= 0]
+        replies = yield [*merges, *freed]
+        return majority(reply.answer for reply in replies[: len(merges)])
 
     return solve

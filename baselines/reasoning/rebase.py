@@ -101,8 +101,9 @@ def rebase(task: Task, *, width: int | None = None, temperature: float = 0.2) ->
         while going and len(done) < count:
             numbers = shares([leaf.reward for leaf in going], count - len(done), temperature)
             parents = [leaf for leaf, n in zip(going, numbers, strict=True) for _ in range(n)]
-            replies = yield [Branch(trace=leaf.trace) for leaf in parents]
-            yield [Drop(trace=leaf.trace) for leaf in going]
+            branches = [Branch(trace=leaf.trace) for leaf in parents]
+            replies = yield [*branches, *(Drop(trace=leaf.trace) for leaf in going)]
+            replies = replies[: len(branches)]
             leaves = yield from reviewed(replies)
             done += [leaf for leaf in leaves if leaf.ended]
             going = [leaf for leaf in leaves if not leaf.ended]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from paceline import content
 from paceline.family import family_names
-from paceline.worker.guard import source_problems
+from paceline.worker.guard import ContractBreachError, Guard, source_problems
 
 
 def problems(tmp_path: Path, *lines: str) -> list[str]:
@@ -60,3 +61,14 @@ def test_no_shipped_technique_is_refused() -> None:
     found = {s.path for name in family_names() for s in content.techniques(name).values()}
     assert len(found) > 70
     assert not {str(path): problem for path in sorted(found) if (problem := source_problems(path))}
+
+
+def test_threads_that_the_harness_starts_meanwhile_are_not_the_techniques() -> None:
+    guard, done = Guard(), threading.Event()
+    try:
+        with guard.watch(), guard.outside():
+            threading.Thread(target=done.wait, daemon=True).start()
+        with pytest.raises(ContractBreachError, match="thread"), guard.watch():
+            threading.Thread(target=done.wait, daemon=True).start()
+    finally:
+        done.set()

@@ -13,7 +13,7 @@ from paceline import content
 from paceline.families.reasoning import votes
 from paceline.families.reasoning.archive import Archive, Recording
 from paceline.families.reasoning.executor import Executor
-from paceline.families.reasoning.language import LanguageModel
+from paceline.families.reasoning.language import Draw, LanguageModel
 from paceline.families.reasoning.models import Models
 from paceline.families.reasoning.replay import MissingTraceError, Replay
 from paceline.families.reasoning.requests import (
@@ -112,8 +112,6 @@ TECHNIQUES = sorted(
 
 def length(model: ScriptedModel, key: int, index: int) -> int:
     """Return how long a trace is, from the script alone."""
-    from paceline.families.reasoning.language import Draw
-
     return len(model.script((*PROMPT, key), Draw(key=(1, key, index), temperature=0.8)))
 
 
@@ -310,7 +308,7 @@ def test_merged_parts_are_not_read_again() -> None:
         threads = [s for s in one.stories if s.num_forced == 1]
         written = sum(len(s.tokens) for s in threads)
         assert one.ledger.merged == written
-        assert one.ledger.forced == parts
+        assert one.ledger.forced == parts + 1  # their openings, and the conclusion
         assert other.ledger.forced == parts + written
         last = one.ledger.decoded - (written - parts)
         assert one.ledger.critical == max(len(s.tokens) - 1 for s in threads) + last
@@ -429,7 +427,7 @@ def test_replays_in_another_order_equal_online_runs_in_that_order(technique: str
 @pytest.mark.parametrize("samples", [1, 2, 6])
 def test_techniques_live_at_the_edges(technique: str, model: ScriptedModel, samples: int) -> None:
     for one in run(make(technique, samples=samples), model, samples=samples, count=3):
-        assert one.ledger.traces <= samples
+        assert len(samples_of(one)) <= samples
         if model.silent < 1.0:
             assert one.answer is not None
         elif not one.ledger.probed and not one.ledger.by_partner:
@@ -453,6 +451,14 @@ def test_all_cost_is_counted_when_a_trace_is_given_up() -> None:
         assert one.ledger.peak_traces == 2
         assert one.ledger.stopped == 1
     assert not model.open
+
+
+class Sneaky(int):
+    """A number with methods of its own."""
+
+
+class Loud(Sample):
+    """A request with methods of its own."""
 
 
 def ask(*rounds: list[object]) -> Method:
@@ -518,6 +524,19 @@ def ask(*rounds: list[object]) -> Method:
         (
             ask([Sample(index=0, tokens=0)], [Share(trace=0, part=0)], [Share(trace=0, part=0)]),
             "joined or shared before",
+        ),
+        (ask([Sample(index=0)], [Probe(trace=0)]), "has ended cannot go on"),
+        (ask([Sample(index=0)], [Fork(trace=0, part=0)]), "has ended cannot go on"),
+        (ask([Sample(index=0, tokens=2)], [Compare(trace=0, other=0)]), "neither of which"),
+        (ask([Sample(index=Sneaky(0))]), "index of Sample is no plain number: Sneaky"),
+        (ask([Loud(index=0)]), "Loud is not a request"),
+        (
+            ask(
+                [Sample(index=0, tokens=2)],
+                [Branch(trace=0, partner=True, tokens=2), Branch(trace=0, tokens=2)],
+                [Join(trace=0, forks=(1,))],
+            ),
+            "trace 1 is no fork of trace 0",
         ),
         (ask(["a string"]), "str is not a request"),
         (ask(*([] for _ in range(10_001))), "no answer after"),
@@ -601,8 +620,22 @@ def test_an_answer_that_no_trace_gave_is_refused() -> None:
         yield [Sample(index=0)]
         return 3  # type: ignore[return-value]
 
+    class Agreeable(str):
+        """Equals every truth."""
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = str.__hash__
+
+    def agreeable(question: Question) -> Plan:
+        (reply,) = yield [Sample(index=0)]
+        return Agreeable(reply.answer)
+
     with pytest.raises(PlanError, match="none of its traces answers '17'"):
         run(knows, ScriptedModel(), count=1)
+    with pytest.raises(PlanError, match="Agreeable, and not text"):
+        run(agreeable, ScriptedModel(), count=1)
     with pytest.raises(PlanError, match="int, and not text"):
         run(odd, ScriptedModel(), count=1)
 
@@ -639,6 +672,55 @@ def test_equal_draws_that_give_other_tokens_are_noticed() -> None:
     run(make("self-consistency"), Recording(ScriptedModel(), archive))
     with pytest.raises(ValueError, match="of draw"):
         run(make("self-consistency"), Recording(ScriptedModel(lengths=(5, 12)), archive))
+
+
+def test_what_a_technique_does_to_its_question_stays_with_it() -> None:
+    def meddling(question: Question) -> Plan:
+        object.__setattr__(question, "number", 0)
+        (reply,) = yield [Sample(index=0)]
+        return reply.answer
+
+    def honest(question: Question) -> Plan:
+        (reply,) = yield [Sample(index=0)]
+        return reply.answer
+
+    assert run(meddling, ScriptedModel()) == run(honest, ScriptedModel())
+
+
+def test_a_replay_opens_all_copies_before_their_traces_go_on() -> None:
+    def copying(question: Question) -> Plan:
+        (opened,) = yield [Sample(index=0, tokens=2, greedy=True)]
+        (branch,) = yield [Branch(trace=opened.trace, tokens=2, step=False)]
+        yield [Probe(trace=branch.trace), Extend(trace=branch.trace, tokens=3)]
+        yield [Branch(trace=opened.trace, tokens=2), Extend(trace=opened.trace, tokens=3)]
+        return None
+
+    model = ScriptedModel(lengths=(30, 30))
+    archive = Archive("scripted")
+    assert run(copying, Replay(archive, model, context=200)) == run(copying, ScriptedModel(lengths=(30, 30)))
+    assert not model.open
+
+
+def test_a_model_whose_draws_do_not_repeat_goes_on_behind_what_was_recorded() -> None:
+    class Fickle(ScriptedModel):
+        def begin(self, prompt: Sequence[int], draw: Draw) -> int:
+            again = Draw(key=(*draw.key, self.polls), temperature=draw.temperature)
+            return super().begin(prompt, again)
+
+    def some(tokens: int) -> Method:
+        def solve(question: Question) -> Plan:
+            (reply,) = yield [Sample(index=0, greedy=True, tokens=tokens)]
+            return reply.answer
+
+        return solve
+
+    archive = Archive("scripted")
+    model = Fickle(lengths=(30, 30))
+    short = run(some(8), Replay(archive, model, context=200, repeatable=False))
+    long = run(some(20), Replay(archive, model, context=200, repeatable=False))
+    for one, other in zip(short, long, strict=True):
+        assert one.stories[0].tokens == other.stories[0].tokens[:8]
+    assert not model.open
 
 
 def test_an_archive_belongs_to_one_model() -> None:

@@ -132,7 +132,7 @@ def goes_on_for_ever() -> Course:
         (asks([]), "waits for nothing"),
         (asks([Plan(), Plan()]), "nothing left to plan"),
         (asks([Plan()], [], [], [], [Join()], []), "waits for nothing"),
-        (asks(["call it"]), "str is no action"),
+        (asks(["call it"]), "str is not an action"),
         (asks([Think()], [Call(number=0, arguments=()), Call(number=0, arguments=())]), "called before"),
         (asks([Think()], [Call(number=0, arguments=()), Think()]), "needs the results"),
         (asks([Think()], [Call(number=0, arguments=()), Join()]), "needs the results"),

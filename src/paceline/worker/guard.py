@@ -70,6 +70,7 @@ ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families", "paceline.base
 HARNESS_MODULES = frozenset(
     {
         "accounting",
+        "answer_text",
         "archive",
         "arm",
         "beside",
@@ -120,6 +121,7 @@ HARNESS_MODULES = frozenset(
         "grading",
         "grading_service",
         "problem_files",
+        "problem_rows",
         "working_set",
         "world",
     }
@@ -303,11 +305,13 @@ class Guard:
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Do the harness's own work while a technique waits for it: nothing of it is held against the technique."""
-        was = getattr(self._active, "on", False)
+        was, before = getattr(self._active, "on", False), threading.active_count()
         self._active.on = False
         try:
             yield
         finally:
+            started = threading.active_count() - before
+            self._before = (self._before[0] + started, self._before[1])
             self._active.on = was
 
     def open(self, *, building: bool = False) -> None:
@@ -371,6 +375,10 @@ class Guard:
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not getattr(self._active, "on", False):
             return
+        if event == "open" and str(arguments[0]).endswith("environ"):
+            self._refuse(
+                f"it opened {arguments[0]!r}"
+            )  # keys stay there after they were taken out of the environment
         if self._active.building:
             if event.startswith(SPYING_EVENTS):
                 self._refuse(f"it triggered {event}")

@@ -120,6 +120,13 @@ class Recording:
         self._open[handle] = ((tuple(prompt), draw.key, draw.temperature), [])
         return handle
 
+    def resume(self, name: Name, tokens: Sequence[int]) -> int:
+        """Open a trace behind some of its tokens, which the model reads instead of drawing them again."""
+        before, key, temperature = name
+        handle = self._model.begin((*before, *tokens), Draw(key=key, temperature=temperature))
+        self._open[handle] = (name, list(tokens))
+        return handle
+
     def fork(self, trace: int, forced: Sequence[int], draw: Draw) -> int:
         """Open a copy of a trace that goes on otherwise."""
         handle = self._model.fork(trace, forced, draw)

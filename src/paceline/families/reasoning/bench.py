@@ -12,9 +12,10 @@ import gc
 import random
 import time
 import traceback
+from dataclasses import replace
 from typing import Any
 
-from paceline.errors import UserError
+from paceline.errors import PacelineError, UserError
 from paceline.families.reasoning import judging
 from paceline.families.reasoning.pool import Pool, draw_pool
 from paceline.families.reasoning.requests import Finished, Method, OptionError, Story
@@ -78,7 +79,9 @@ def _answer_all(
             results.append((case, error))
         except (PlanError, OptionError, ContractBreachError) as error:
             results.append((case, CaseError("refused", str(error))))
-        except (MemoryError, UserError):
+        except UserError as error:  # of a model or of grading: what others have done stays
+            results.append((case, CaseError("crashed", str(error))))
+        except (MemoryError, PacelineError):
             raise
         except Exception as error:  # of the technique: the others go on with the same questions
             reason = f"{type(error).__name__}: {error}"
@@ -98,7 +101,9 @@ def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: 
     archives = setting.archives() if setting.repeatable else pool.archives
 
     def make() -> Method:
-        method: Method = renewed(case.module, case.technique, block.family)(setting.task, **case.options)
+        method: Method = renewed(case.module, case.technique, block.family)(
+            replace(setting.task), **case.options
+        )
         return method
 
     session.begin(block, case.label, "answer")
@@ -166,8 +171,8 @@ def _metrics(
             "this model's draws do not repeat: traces were recorded before"
         )
     for name, (value, reason) in {
-        "gain_at_equal_tokens": judging.gain(pool, reordered),
-        "answers_kept": judging.answers_kept(pool, finished),
+        "gain_at_equal_tokens": judging.gain(pool, reordered, finished),
+        "answers_kept": judging.answers_kept(pool, finished, setting.task.temperature),
         "judge_auroc": judging.judge_auroc(pool, finished),
     }.items():
         if value is None:

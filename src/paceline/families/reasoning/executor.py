@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 from paceline.families.reasoning.language import Piece
 from paceline.families.reasoning.lineage import Trace, kept_tokens
@@ -51,7 +52,7 @@ class Executor:
             self._service.forget_all()
         return [
             Finished(
-                number=s.question.number,
+                number=s.number,
                 answer=s.answer,
                 ledger=s.ledger,
                 stories=tuple(_story(trace) for trace in s.traces.values()),
@@ -66,7 +67,12 @@ class Executor:
             while queue and len(jobs) < self.width:
                 question = queue.popleft()
                 script = self.scripts[question.number]
-                seats.append(seat := Seat(question=question, script=script, plan=method(question)))
+                plan = method(
+                    replace(question)
+                )  # a copy: what a technique does to it stays with the technique
+                seats.append(
+                    seat := Seat(number=question.number, question=question, script=script, plan=plan)
+                )
                 self._go_on(seat, None)
             for partner in sorted({partner for partner, _ in jobs}):
                 for piece in self.models.get(partner).poll():
@@ -98,7 +104,7 @@ class Executor:
         if job.probe is not None:
             seat.ledger.probed += len(piece.tokens)
             self._service.forget(place)
-            text: Sequence[int] = (*trace.text, *job.probe, *piece.tokens)
+            text: Sequence[int] = (*job.probe, *piece.tokens)
         else:
             trace.tokens += piece.tokens
             trace.num_latest = len(piece.tokens)
@@ -107,7 +113,7 @@ class Executor:
             seat.ledger.by_partner += len(piece.tokens) if partner else 0
             text = trace.text
         told = piece.ended or job.probe is not None
-        answer = self.reader(seat.question.number, text) if told else None
+        answer = self.reader(seat.number, text) if told else None
         if answer is not None:
             seat.seen.add(answer)
         seat.replies[job.place] = _reply(job, piece, answer)
@@ -119,7 +125,8 @@ class Executor:
         """End a round: what it added to the longest chain, and what is live now."""
         replies = tuple(seat.replies[i] for i in range(len(seat.round)))
         ledger = seat.ledger
-        ledger.critical += max((len(r.tokens) for r in replies), default=0)
+        longest = max((len(r.tokens) for r in replies), default=0)
+        ledger.critical += longest
         ledger.critical_work += max((self._weight(seat, r) * len(r.tokens) for r in replies), default=0.0)
         live = {
             number
@@ -131,8 +138,8 @@ class Executor:
             kept = readers * len(seat.script.prompt) + kept_tokens(seat.traces, live)
             ledger.peak_traces = max(ledger.peak_traces, len(live))
             ledger.peak_cache = max(ledger.peak_cache, kept)
-            ledger.sum_cache += kept
-            ledger.rounds_with_cache += 1
+            ledger.sum_cache += longest * kept
+            ledger.sum_longest += longest
         seat.under_way = set()
         return replies
 
@@ -141,7 +148,7 @@ class Executor:
         return self.models.partner_weight if trace is not None and trace.partner else 1.0
 
     def _finish(self, seat: Seat, answer: str | None) -> None:
-        if answer is not None and not isinstance(answer, str):
+        if answer is not None and type(answer) is not str:  # another class compares as it likes
             raise PlanError(f"the answer is {type(answer).__name__}, and not text or None")
         if answer is not None and answer not in seat.seen:
             raise PlanError(f"none of its traces answers '{answer}'")

@@ -112,8 +112,10 @@ def reorder(setting: Setting, pool: Pool, make: Make, first: tuple[list[Finished
     )
 
 
-def gain(pool: Pool, found: Reordered) -> tuple[float | None, str]:
+def gain(pool: Pool, found: Reordered, finished: Sequence[Finished]) -> tuple[float | None, str]:
     """Return the accuracy above that of plain votes that cost as many tokens; None, with the reason, beyond them."""
+    if any(one.ledger.by_partner or one.ledger.reviewed for one in finished):
+        return None, "another model's tokens are in it, which are not votes' tokens"
     plain = estimates.at_equal_tokens(estimates.hull(pool.curve), found.tokens)
     if plain is None:
         low, high = pool.curve[0][0], pool.curve[-1][0]
@@ -121,16 +123,19 @@ def gain(pool: Pool, found: Reordered) -> tuple[float | None, str]:
     return found.accuracy - plain, ""
 
 
-def answers_kept(pool: Pool, finished: Sequence[Finished]) -> tuple[float | None, str]:
+def answers_kept(pool: Pool, finished: Sequence[Finished], temperature: float) -> tuple[float | None, str]:
     """Return the share of the different answers of all traces that are left among those a technique let finish."""
-    present = kept = 0
+    present = kept = own = 0
     for one in finished:
         answers = pool.answers[one.number]
-        ended = {s.index for s in one.stories if s.ended and s.index is not None and not s.partner}
+        samples = [s for s in one.stories if s.index is not None and not s.partner and s.tokens]
+        samples = [s for s in samples if s.temperature == temperature]
+        own += len(samples)
+        ended = {s.index for s in samples if s.ended and s.index is not None}
         present += len({a for a in answers if a is not None})
         kept += len({answers[i] for i in ended if answers[i] is not None})
-    if not present:
-        return None, "no trace has an answer"
+    if not present or not own:
+        return None, "none of the launch's own traces has an answer, or was begun"
     return kept / present, ""
 
 

@@ -111,14 +111,16 @@ METRICS: tuple[Metric, ...] = (
     ),
     _cost(
         "mean_cache_tokens",
-        "Tokens of a question whose keys and values had to be kept, in the mean of its rounds.",
-        extra={"kept": "as cache_tokens"},
+        "Tokens of a question whose keys and values had to be kept, in the mean over its longest chain.",
+        extra={
+            "kept": "as cache_tokens; each round weighs as its longest request, so rounds without tokens do not"
+        },
     ),
     Metric(
         name="traces",
         unit="traces",
         better="lower",
-        doc="Traces that were begun for a question.",
+        doc="Traces that were begun for a question, branches of empty ones included.",
         contract={"counted": "by the executor", "value": "mean over the questions of a launch"},
         statistic="mean",
         margin=0.02,
@@ -132,7 +134,7 @@ METRICS: tuple[Metric, ...] = (
             "timer": "the host's performance counter, from the first request to the last answer",
             "sample": "seconds of all questions over their number, one sample a launch",
             "batch": "questions are admitted while fewer traces than the point's width are under way",
-            "excluded": "loading of weights, grading, replays",
+            "excluded": "loading of weights, grading of answers, replays; reading of free text is included",
         },
         margin=0.02,
     ),
@@ -159,7 +161,7 @@ METRICS: tuple[Metric, ...] = (
     _share(
         "accuracy_reordered", "Accuracy over many orders of the same traces.", "higher", _REORDERED | _ORDERS
     ),
-    _cost("tokens_reordered", "Decoded tokens over many orders of the same traces.", extra=_ORDERS),
+    _cost("tokens_reordered", "As tokens, over many orders of the same traces.", extra=_ORDERS),
     _share(
         "gain_at_equal_tokens",
         "Accuracy above that of a plain vote which costs as many tokens.",

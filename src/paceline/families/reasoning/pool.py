@@ -45,6 +45,7 @@ def draw_pool(setting: Setting) -> Pool:
         tuple(setting.reading.answer(number, tokens) for tokens in of_one)
         for number, of_one in enumerate(traces)
     )
+    setting.reading.freeze()
     graded = [_graded(setting, number, given) for number, given in enumerate(answers)]
     samples, count = setting.task.samples, len(traces)
     votes = [estimates.consensus(given, RIGHT) for given in graded]

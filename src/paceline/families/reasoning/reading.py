@@ -43,6 +43,9 @@ class Reading(Protocol):
     def right(self, number: int, answer: str | None) -> bool:
         """Tell whether a question is answered rightly."""
 
+    def freeze(self) -> None:
+        """Note that the launch's own traces have all been read."""
+
     def text(self, tokens: Sequence[int]) -> str:
         """Return tokens as people read them."""
 
@@ -64,6 +67,9 @@ class Procedural:
     def right(self, number: int, answer: str | None) -> bool:
         """Compare with the problem's result."""
         return answer == self._truths[number]
+
+    def freeze(self) -> None:
+        """Do nothing: answers are symbols."""
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return the symbols, separated by spaces."""

@@ -41,13 +41,23 @@ class Replay:
 
     Args:
         archive: The recorded traces.
-        live: Decodes what is missing, from the trace's first token on, and records it; None refuses.
+        live: Decodes what is missing, and records it; None refuses.
+        context: Most tokens of a trace.
+        repeatable: Whether the live model's draws repeat; else it goes on behind what was recorded, and a trace whose
+            cache its tokens do not give cannot go on.
     """
 
-    def __init__(self, archive: Archive, live: LanguageModel | None = None, *, context: int) -> None:
+    def __init__(
+        self,
+        archive: Archive,
+        live: LanguageModel | None = None,
+        *,
+        context: int,
+        repeatable: bool = True,
+    ) -> None:
         self.archive = archive
         self._live = None if live is None else Recording(live, archive)
-        self._context = context
+        self._context, self._repeatable = context, repeatable
         self._open: dict[int, _Open] = {}
         self._wanted: dict[int, tuple[int, Collection[int]]] = {}
         """Tokens up to which, and after which, each trace under way goes on."""
@@ -182,6 +192,8 @@ class Replay:
         if not wanted <= self._wanted.keys():
             raise MissingTraceError("traces that see each other go on together")
         under_way = {self._go_live(self._live, handle): handle for handle in sorted(wanted)}
+        for handle in sorted(wanted):  # only when all are open: what goes on cannot be copied
+            self._advance_live(self._live, handle)
         while under_way:
             for piece in self._live.poll():
                 self.num_decoded += len(piece.tokens)
@@ -196,28 +208,29 @@ class Replay:
                     at.live = None
                     self._live.drop(piece.trace)
 
-    def _go_live(self, live: LanguageModel, handle: int) -> int:
+    def _go_live(self, live: Recording, handle: int) -> int:
         """Let the live model go on with a trace, from the nearest place that it still knows."""
         at = self._open[handle]
-        if at.live is not None and at.live_at != at.at:  # what was recorded meanwhile, it has not read
+        if at.live is not None and at.live_at < at.at:  # what was recorded meanwhile, it has not read
             live.drop(at.live)
             at.live = None
         if at.live is None and at.group:
             self._share_live(live, [self._open[member] for member in at.group])
         if at.live is None:
-            draw, at.live_at = Draw(key=at.name[1], temperature=at.name[2]), 0
-            parent = None if at.origin is None else self._open.get(at.origin[0])
-            if (
-                parent
-                and at.origin
-                and parent.live is not None
-                and parent.live_at == at.origin[1] == parent.at
-            ):
-                at.live = live.fork(parent.live, at.forced, draw)
-            else:
-                at.live = at.recipe(live) if at.recipe else live.begin(at.name[0], draw)
-        self._advance_live(live, handle)
+            at.live, at.live_at = self._opened(live, at)
         return at.live
+
+    def _opened(self, live: Recording, at: _Open) -> tuple[int, int]:
+        """Return a live trace for one that has none, and how many of its tokens that one has read as decoded."""
+        known = self.archive.known(at.name).tokens
+        if known and not self._repeatable:
+            return live.resume(at.name, known), len(known)
+        draw = Draw(key=at.name[1], temperature=at.name[2])
+        if at.origin is not None:
+            parent = self._open.get(at.origin[0])
+            if parent and parent.live is not None and parent.live_at == at.origin[1] == parent.at:
+                return live.fork(parent.live, at.forced, draw), 0
+        return at.recipe(live) if at.recipe else live.begin(at.name[0], draw), 0
 
     @staticmethod
     def _share_live(live: LanguageModel, members: Sequence[_Open]) -> None:

@@ -207,7 +207,7 @@ class Ledger:
     """The same, with the partner's tokens worth more by its parameters."""
     rounds: int = 0
     traces: int = 0
-    """Samples that were begun."""
+    """Samples that were begun, and branches of samples that had decoded nothing: traces of their own."""
     forks: int = 0
     """Forks and joins."""
     peak_traces: int = 0
@@ -216,8 +216,9 @@ class Ledger:
     """Most tokens whose keys and values had to be kept at the end of a round: the prompt, and what live traces hold,
     beginnings that they share counted once."""
     sum_cache: int = 0
-    """Sum over rounds with live traces of what had to be kept."""
-    rounds_with_cache: int = 0
+    """Sum over rounds with live traces of what had to be kept, times the tokens of the longest request."""
+    sum_longest: int = 0
+    """Sum over these rounds of the tokens of the longest request."""
     stopped: int = 0
     """Samples that did not come to their ends."""
 
@@ -228,8 +229,8 @@ class Ledger:
 
     @property
     def mean_cache(self) -> float:
-        """Tokens that had to be kept, in the mean of rounds."""
-        return self.sum_cache / self.rounds_with_cache if self.rounds_with_cache else 0.0
+        """Tokens that had to be kept, in the mean over the longest chain: rounds that decode nothing do not count."""
+        return self.sum_cache / self.sum_longest if self.sum_longest else 0.0
 
     def work(self, partner_weight: float) -> float:
         """Return what was decoded and reviewed, in tokens of the point's model; the judge's work is not in it.

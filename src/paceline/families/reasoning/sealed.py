@@ -5,15 +5,21 @@ from __future__ import annotations
 from types import ModuleType
 
 from paceline.families.reasoning import (
+    answer_text,
     archive,
     estimates,
     executor,
+    grading,
+    grading_service,
     judging,
+    language,
     lineage,
     models,
     outside,
     pairs,
     pool,
+    problem_files,
+    problem_rows,
     problems,
     reading,
     replay,
@@ -25,10 +31,30 @@ from paceline.families.reasoning import (
     textual,
     votes,
 )
+from paceline.families.reasoning.backends import (
+    endpoint_errors,
+    openai_model,
+    pretrained,
+    slot_cache,
+    token_texts,
+    transformers_model,
+)
+from paceline.families.reasoning.reasoner import (
+    cache,
+    decoder,
+    engine,
+    network,
+    sampling,
+    scoring,
+    sharing,
+)
 from paceline.families.reasoning.tools import actions, runtime, world
 
 SEALED: tuple[ModuleType, ...] = (
     *(archive, estimates, executor, judging, lineage, models, outside, pairs),
     *(pool, problems, reading, replay, requests, seat, service, setting, sources, textual, votes),
+    *(answer_text, grading, grading_service, language, problem_files, problem_rows),
+    *(endpoint_errors, openai_model, pretrained, slot_cache, token_texts, transformers_model),
+    *(cache, decoder, engine, network, sampling, scoring, sharing),
     *(actions, runtime, world),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from types import NoneType
 
 from paceline.families.reasoning.lineage import Trace
 from paceline.families.reasoning.requests import Comparison, Ledger, Plan, Question, Reply, Request
@@ -16,6 +17,23 @@ Place = tuple[bool, int]
 
 class PlanError(Exception):
     """A technique asked for something that a question does not offer; its text is the reason in the record."""
+
+
+def check_plain(asked: object, kinds: tuple[type, ...], what: str) -> None:
+    """Refuse what is not exactly of these classes, with plain numbers: other classes bring methods of their own.
+
+    Raises:
+        PlanError: It is something else.
+    """
+    if type(asked) not in kinds:
+        raise PlanError(f"{type(asked).__name__} is not {what}")
+    for field_name in (f.name for f in fields(asked)):  # type: ignore[arg-type]  # all kinds are dataclasses
+        value = getattr(asked, field_name)
+        values = value if type(value) is tuple else (value,)
+        if not all(type(one) in (int, bool, NoneType) for one in values):
+            raise PlanError(
+                f"{field_name} of {type(asked).__name__} is no plain number: {type(value).__name__}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +59,8 @@ class Script:
 class Seat:
     """One question that is being answered."""
 
+    number: int
+    """The question's; a technique has a copy of the question, and cannot change it."""
     question: Question
     script: Script
     plan: Plan
@@ -101,3 +121,4 @@ class Job:
     trace: int
     """Number of the trace, or of the one that is probed."""
     probe: tuple[int, ...] | None = None
+    """All that a probe's answer is read from, but for what it decodes; None for what is no probe."""

@@ -29,8 +29,9 @@ from paceline.families.reasoning.requests import (
     Share,
     Task,
 )
-from paceline.families.reasoning.seat import NO_TRACE, Job, Place, PlanError, Seat
+from paceline.families.reasoning.seat import NO_TRACE, Job, Place, PlanError, Seat, check_plain
 
+REQUESTS = (Sample, Extend, Branch, Fork, Join, Merge, Share, Probe, Review, Compare, Drop)
 MERGED = -1
 """Last number of the keys of merges, whose tokens before the first decoded one could be a join's."""
 SHARED = -2
@@ -64,6 +65,7 @@ class Service:
         Raises:
             PlanError: The question does not offer it.
         """
+        check_plain(request, REQUESTS, "a request")
         match request:
             case Sample():
                 self._sample(seat, place, request)
@@ -93,8 +95,6 @@ class Service:
                 trace.dropped = True
                 self.forget((trace.partner, trace.handle))
                 seat.replies[place] = Reply(trace=request.trace)
-            case _:
-                raise PlanError(f"{type(request).__name__} is not a request")
 
     @staticmethod
     def _stop(seat: Seat, *, step: bool) -> tuple[int, ...]:
@@ -107,7 +107,7 @@ class Service:
             )
         if any(t.index == request.index for t in seat.traces.values()):
             raise PlanError(f"sample {request.index} has been begun before")
-        key = self.draws(seat.question.number, request.index)
+        key = self.draws(seat.number, request.index)
         temperature = 0.0 if request.greedy else self.task.temperature
         handle = self._begin(request.partner, seat.script.prompt, key, temperature)
         trace = Trace(
@@ -125,6 +125,7 @@ class Service:
         source = seat.resting(request.trace, "copied")
         if source.ended:
             raise PlanError(f"trace {request.trace} has ended and cannot go on")
+        seat.ledger.traces += not source.text
         if request.partner != source.partner and source.merged:
             raise PlanError(f"trace {request.trace} continues a merge, which another model cannot read")
         self.models.get(request.partner)
@@ -176,6 +177,7 @@ class Service:
         )
         self._open.add((parent.partner, handle))
         seat.ledger.merged += len(written)
+        seat.ledger.forced += len(seat.script.conclusion)
         number = self._add_copy(seat, request.trace, request.trace, handle, key, forced, parent.partner)
         seat.traces[number].merged = True
         self._advance(seat, place, number, None)
@@ -200,7 +202,7 @@ class Service:
         if any(len(opening) != 1 for opening in openings):
             raise PlanError("the question's openings have several tokens, and cannot be shared")
         parent.joined = True
-        if len(seat.script.prompt) + len(parent.text) + len(parts) >= self.task.context:
+        if self._no_room(seat, asked[0][0], parent, parts):
             for place, _ in asked:
                 seat.replies[place] = Reply(trace=NO_TRACE, ended=True)
             return
@@ -212,6 +214,7 @@ class Service:
         for (place, _), handle, key, opening in zip(asked, handles, keys, openings, strict=True):
             self._open.add((parent.partner, handle))
             seat.ledger.forced += len(opening)
+            seat.ledger.forced_by_partner += len(opening) if parent.partner else 0
             copy = self._add_copy(seat, number, number, handle, key, opening, parent.partner)
             seat.traces[copy].shared = True
             self._advance(seat, place, copy, None)
@@ -229,7 +232,7 @@ class Service:
         found = []
         for name in forks:
             fork = seat.traces.get(name)
-            if fork is None or fork.origin != number or fork.index is not None:
+            if fork is None or fork.parent != number or fork.index is not None:
                 raise PlanError(f"trace {name} is no fork of trace {number}")
             if name in seat.under_way:
                 raise PlanError(f"trace {name} is joined in the round that lets it go on")
@@ -302,8 +305,14 @@ class Service:
         return key
 
     def _no_room(self, seat: Seat, place: int, trace: Trace, forced: Sequence[int]) -> bool:
-        """Whether the context has no room for a copy; it then has its reply."""
+        """Whether the context has no room for a copy; it then has its reply.
+
+        Raises:
+            PlanError: The trace has come to its own end, behind which nothing can be written.
+        """
         if len(seat.script.prompt) + len(trace.text) + len(forced) < self.task.context:
+            if trace.ended:
+                raise PlanError("a trace that has ended cannot go on")
             return False
         seat.replies[place] = Reply(trace=NO_TRACE, ended=True)
         return True
@@ -320,7 +329,9 @@ class Service:
         self._open.add((False, handle))
         seat.ledger.forced += len(probe)
         self.models.model.advance(handle, seat.script.probe_tokens)
-        self.jobs[False, handle] = Job(seat=seat, place=place, trace=request.trace, probe=probe)
+        self.jobs[False, handle] = Job(
+            seat=seat, place=place, trace=request.trace, probe=(*trace.text, *probe)
+        )
         seat.num_waiting += 1
 
     def _review(self, seat: Seat, place: int, request: Review) -> None:
@@ -338,12 +349,15 @@ class Service:
         if self.models.judge is None:
             raise PlanError("the point has no judge that could compare traces")
         one, other = (seat.resting(number, "compared") for number in (request.trace, request.other))
+        if request.trace == request.other or one.ended or other.ended:
+            raise PlanError("two traces are compared, neither of which has ended")
         for trace in (one, other):
             length = len(trace.text)
             seat.ledger.judged += max(length - trace.num_judged, 0)
             trace.num_judged = max(trace.num_judged, length)
         probability = self.models.judge.probability(seat.script.prompt, one.text, other.text)
-        if one.index is not None and other.index is not None:
+        drawn = [t for t in (one, other) if not t.partner and t.temperature == self.task.temperature]
+        if len(drawn) == 2 and one.index is not None and other.index is not None:
             indices = (one.index, other.index)
             seat.comparisons.append(Comparison(indices=indices, probability=probability))
         seat.replies[place] = Reply(trace=request.trace, score=probability)

@@ -101,7 +101,10 @@ class Setting:
         context, partner = self.model.context, None
         if self.partner is not None and of.partner is not None:
             partner = Replay(of.partner, self.partner if live else None, context=self.partner.context)
-        return self._models(Replay(of.model, self.model if live else None, context=context), partner)
+        return self._models(
+            Replay(of.model, self.model if live else None, context=context, repeatable=self.repeatable),
+            partner,
+        )
 
     def _models(self, model: LanguageModel, partner: LanguageModel | None) -> Models:
         return Models(model=model, partner=partner, partner_weight=self.partner_weight, judge=self.judge)

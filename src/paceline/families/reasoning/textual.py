@@ -54,7 +54,8 @@ class Textual:
         self._writer, self._grader, self._outside = writer, grader, outside
         self._problems = tuple(problems)
         self._names: list[list[str]] = [[] for _ in problems]
-        """Different answers of each question so far; an answer that equals one of them is called like it."""
+        """Different answers of each question's own traces; an answer that equals one of them is called like it."""
+        self._frozen = False
         self._read: dict[tuple[int, str], str | None] = {}
         probe, ends = writer.encode(PROBE), writer.encode(STEP_END)
         self.asked = tuple(self._asked(one, probe, ends) for one in problems)
@@ -87,11 +88,18 @@ class Textual:
     def _named(self, number: int, answer: str | None) -> str | None:
         if answer is None:
             return None
-        names = self._names[number]
+        # equality does not carry over from pair to pair: a wrong answer never gets a right one's name
+        truth = self._problems[number].answer
+        right = self._grader.equal(answer, truth)
+        names = [n for n in self._names[number] if self._grader.equal(n, truth) == right]
         found = self._grader.canonical([*names, answer])[-1]
-        if found is not None and found not in names:
-            names.append(found)
+        if found is not None and found not in names and not self._frozen:
+            self._names[number].append(found)
         return found
+
+    def freeze(self) -> None:
+        """Let nothing that is read from now on become a name for others: techniques must not meet in it."""
+        self._frozen = True
 
     def right(self, number: int, answer: str | None) -> bool:
         """Compare with the truth."""

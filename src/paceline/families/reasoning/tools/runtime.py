@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from paceline.families.reasoning.seat import PlanError
+from paceline.families.reasoning.seat import PlanError, check_plain
 from paceline.families.reasoning.tools.actions import (
     Action,
     Call,
@@ -98,6 +98,7 @@ class _Run:
         heapq.heappush(self.due, (self.clock.now_s() + seconds, next(self.places), event))
 
     def begin(self, action: Action) -> None:
+        check_plain(action, (Plan, Think, Call, Join), "an action")
         match action:
             case Plan():
                 self._plan()
@@ -107,8 +108,6 @@ class _Run:
                 self._call(action)
             case Join():
                 self._join()
-            case _:
-                raise PlanError(f"{type(action).__name__} is no action")
 
     def _plan(self) -> None:
         self.outcome.invocations += 1
@@ -198,7 +197,7 @@ def run_course(work: Work, times: Times, method: ToolMethod, clock: Clock | Real
         raise PlanError(f"no answer after {MAX_EVENTS} events")
     except StopIteration as stop:
         answer = stop.value
-    if answer is not None and answer not in run.answers:
+    if answer is not None and (type(answer) is not int or answer not in run.answers):
         raise PlanError(f"the language model never answered '{answer}'")
     run.outcome.answer = answer
     run.outcome.elapsed_s = run.clock.now_s()
