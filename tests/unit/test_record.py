@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -129,14 +130,23 @@ def test_written_lines_fit_the_published_json_schema() -> None:
         assert not validator.is_valid(json.loads(dump_line(failed)) | wrong)
 
 
-def test_run_ids_are_version_7_and_sort_by_time() -> None:
-    ids = [new_run_id() for _ in range(200)]
-    assert len(set(ids)) == 200
+def test_run_ids_are_version_7_and_sort_in_the_order_they_were_made() -> None:
+    ids = [new_run_id() for _ in range(5000)]
+    assert ids == sorted(set(ids))
     for text in ids:
         found = uuid.UUID(text)
         assert (found.version, found.variant) == (7, uuid.RFC_4122)
-    milliseconds = [uuid.UUID(text).int >> 80 for text in ids]
-    assert milliseconds == sorted(milliseconds)
+
+
+def test_run_ids_count_on_while_the_clock_stands_or_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = new_run_id()
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    stood = [new_run_id() for _ in range(100)]
+    monkeypatch.setattr(time, "time_ns", lambda: now - 10**10)
+    ids = [before, *stood, new_run_id()]
+    assert ids == sorted(set(ids))
+    assert abs((uuid.UUID(ids[-1]).int >> 80) - now // 10**6) < 1000
 
 
 @given(st.lists(st.sampled_from("abcd"), min_size=5, max_size=5), st.integers(0, 4))
