@@ -9,7 +9,8 @@ import pytest
 
 from paceline import content
 from paceline.family import family_names
-from paceline.worker.guard import ContractBreachError, Guard, source_problems
+from paceline.worker.guard import ContractBreachError, Guard
+from paceline.worker.source import source_problems
 
 
 def problems(tmp_path: Path, *lines: str) -> list[str]:

@@ -11,8 +11,9 @@ from typing import Any
 
 from paceline.family import load_family
 from paceline.technique import REGISTRY
-from paceline.worker.guard import ContractBreachError, Guard, optional_libraries, source_problems
+from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.session import CaseError, Loaded
+from paceline.worker.source import optional_libraries, source_problems
 
 
 def load_techniques(blocks: list[dict[str, Any]], job: Path, guard: Guard) -> dict[str, Loaded]:
