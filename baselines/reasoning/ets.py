@@ -69,9 +69,8 @@ def chosen(
         cache: λ_b.
         coverage: λ_d.
     """
-    # not there on every machine
-    from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415
-    from scipy.sparse import coo_array  # noqa: PLC0415
+    from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - not there on every machine
+    from scipy.sparse import coo_array  # noqa: PLC0415 - not there on every machine
 
     nodes = {node: i for i, node in enumerate(sorted({n for path in paths for n in path}))}
     groups = {group: i for i, group in enumerate(dict.fromkeys(clusters))}

@@ -140,6 +140,12 @@ def test_questions_are_compared_one_by_one() -> None:
     assert "native" not in rows
 
 
+def test_an_answer_in_other_words_is_right_where_its_grader_says_so() -> None:
+    told = answers._told("native", "\\frac{1}{2}", example("0.5") | {"right": True})
+    assert told.verdict == "0.5, right"
+    assert answers._told("native", "\\frac{1}{2}", example("0.4") | {"right": False}).verdict == "0.4, wrong"
+
+
 def test_traces_are_shown_as_text_and_not_as_markup(page: str) -> None:
     assert HOSTILE not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &lt;b&gt;" in page

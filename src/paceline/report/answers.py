@@ -129,7 +129,8 @@ def examples(point: Point) -> list[Example]:
 
 def _told(label: str, truth: str, one: dict[str, Any]) -> Told:
     given = one["given"]
-    verdict = "no answer" if given is None else f"{given}, {'right' if given == truth else 'wrong'}"
+    right = one.get("right", given == truth)  # free text can be right in other words than the truth's
+    verdict = "no answer" if given is None else f"{given}, {'right' if right else 'wrong'}"
     return Told(technique=label, verdict=verdict, traces=tuple((end, text) for end, text in one["traces"]))
 
 

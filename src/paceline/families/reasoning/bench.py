@@ -222,6 +222,7 @@ def _examples(setting: Setting, finished: list[Finished]) -> list[dict[str, Any]
             "level": setting.asked[number].level,
             "answer": setting.asked[number].truth,
             "given": finished[number].answer,
+            "right": setting.reading.right(number, finished[number].answer),
             "traces": [
                 [_ending(setting, number, s), setting.reading.text(s.tokens)[:MAX_TEXT]]
                 for s in finished[number].stories

@@ -144,8 +144,12 @@ class Service:
             )
         if request.part in parent.forked:
             raise PlanError(f"part {request.part} of trace {request.trace} has been begun before")
-        parent.forked.add(request.part)
         opening = seat.script.openings[request.part]
+        if not opening:
+            raise PlanError(
+                "the question's parts have no openings, by which a thread could be told what to do"
+            )
+        parent.forked.add(request.part)
         if self._continue(seat, place, request.trace, request.trace, opening, partner=parent.partner):
             self._advance(seat, place, len(seat.traces) - 1, None, seat.script.part_end)
 
