@@ -14,6 +14,7 @@ from paceline.families.kernels.accounting import (
     slowdown_on_new_inputs,
     unaccounted_ns,
     witnessed_allowance_ns,
+    witnessed_slowdown,
 )
 from paceline.families.kernels.ceilings import describe
 from paceline.families.kernels.conformance import POINTS, WITHOUT, points
@@ -185,6 +186,16 @@ def test_remembered_results_show_and_a_busy_machine_does_not(
     passes: list[int], new: list[tuple[int, int]], expected: float
 ) -> None:
     assert slowdown_on_new_inputs(passes, new) == expected
+
+
+@pytest.mark.parametrize(
+    ("witness_ns", "allowed"), [(100, 1.5), (160, 2.0), (900, 3.0)], ids=["usual", "slow here", "too slow"]
+)
+def test_what_new_inputs_cost_a_plain_kernel_is_excused_within_limits(
+    witness_ns: int, allowed: float
+) -> None:
+    new = [(i, witness_ns) for i in range(1, 9)]
+    assert witnessed_slowdown([100] * 8, new) == pytest.approx(allowed)
 
 
 def test_contexts_and_experts_are_ragged_as_declared() -> None:

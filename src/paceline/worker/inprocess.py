@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,21 @@ def run_job(folder: Path) -> int:
     """Run every launch of every group of a job folder; return 0 when all cases have a result or a reason."""
     global _guard  # noqa: PLW0603 - an audit hook cannot be taken back, so one serves all jobs of the process
     _guard = _guard or Guard()
-    job = Job(folder)
+    job = Job(folder.resolve())
+    (job.folder / "logs").mkdir(exist_ok=True)
+    with contextlib.chdir(job.folder):  # where ranks run under the other drivers
+        _run_launches(job, _guard)
+    return 0
+
+
+def _run_launches(job: Job, guard: Guard) -> None:
     launches = max((b["protocol"]["launches"] for b in job.plan["blocks"]), default=0)
     for launch in range(launches):
         for group in job.plan["groups"]:
             blocks = job.remaining(group, launch)
             if blocks:
-                _run_group(job, group["ranks"], launch, blocks, _guard)
+                _run_group(job, group["ranks"], launch, blocks, guard)
                 job.refresh()
-    return 0
 
 
 def _run_group(job: Job, ranks: int, launch: int, blocks: list[dict[str, Any]], guard: Guard) -> None:

@@ -12,6 +12,10 @@ MOST_WITNESSED_NS = 3_000_000
 LEAST_NEW_PASSES = 4
 MAX_SLOWDOWN = 1.5
 """On inputs that share nothing with earlier ones; more means that results are remembered."""
+WITNESS_ROOM = 1.25
+"""A technique may be slower than a witness was by this factor."""
+MOST_WITNESSED_SLOWDOWN = 3.0
+"""A witness cannot excuse more than this."""
 
 
 def unaccounted_ns(passes: Sequence[int], unaccounted: Sequence[int]) -> float:
@@ -51,6 +55,19 @@ def witnessed_allowance_ns(allowance_ns: float, witness: Sequence[tuple[int, int
         return allowance_ns
     passes, unaccounted = zip(*witness, strict=True)
     return max(allowance_ns, min(2.0 * unaccounted_ns(passes, unaccounted), MOST_WITNESSED_NS))
+
+
+def witnessed_slowdown(passes: Sequence[int], new: Sequence[tuple[int, int]]) -> float:
+    """Return the slowdown that a disputed technique is allowed, once PyTorch made the same passes in turn.
+
+    Now and then a process gets memory in which fresh inputs are slow for everybody who reads them.
+
+    Args:
+        passes: The witness's passes on varied draws, in nanoseconds.
+        new: Its passes on new inputs, as in ``slowdown_on_new_inputs``.
+    """
+    allowed = WITNESS_ROOM * slowdown_on_new_inputs(passes, new)
+    return max(MAX_SLOWDOWN, min(allowed, MOST_WITNESSED_SLOWDOWN))
 
 
 def late(new: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:

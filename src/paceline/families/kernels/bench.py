@@ -118,22 +118,24 @@ def _run(
         except CaseError as error:
             session.emit_failure(block, arm.case, error)
     if ready:
-        _measure(session, block, ready, sets, began, gate_s, lambda: _idle(session, block, nursery))
+        _measure(
+            session, block, ready, sets, began, gate_s, lambda kind: _witness(session, block, nursery, kind)
+        )
 
 
-def _idle(session: Session, block: Block, nursery: Nursery) -> Cell:
-    """Start a cell whose kernel does nothing.
+def _witness(session: Session, block: Block, nursery: Nursery, kind: str) -> Cell:
+    """Start a cell that testifies; ``kind`` is one of ``witnesses.WITNESSES``.
 
     Raises:
         CaseError: It could not be started.
     """
-    log = Path("logs") / f"cell-{session.launch}-{block.block}-idle.log"
+    log = Path("logs") / f"cell-{session.launch}-{block.block}-{kind}.log"
     threads = int(block.params["threads"])
     cell = nursery.start(
         block.cases[0], device=session.device.torch_type, threads=threads, log=log.absolute()
     )
     try:
-        cell.ask({"do": "load", "idle": True}, timeout_s=0.8 * float(block.protocol["timeout_s"]))
+        cell.ask({"do": "load", "witness": kind}, timeout_s=0.8 * float(block.protocol["timeout_s"]))
     except CaseError:
         cell.end()
         raise
@@ -202,7 +204,7 @@ def _measure(
     sets: int,
     began: float,
     gate_s: float,
-    idle: Callable[[], Cell],
+    witness: Callable[[str], Cell],
 ) -> None:
     protocol = block.protocol
     limits = Limits.of(protocol)
@@ -227,7 +229,7 @@ def _measure(
     for number, (arm, item) in enumerate(zip(arms, series, strict=False)):
         session.begin(block, arm.label, "passes")
         try:
-            result = arm.result(item, allowance, ceiling, idle)
+            result = arm.result(item, allowance, ceiling, witness)
             _time_again(session, arm, ceiling, result)
         except CaseError as error:
             session.emit_failure(block, arm.case, error)

@@ -29,6 +29,7 @@ from paceline.families.kernels import kept, other_timers, passes, profiling, rep
 from paceline.families.kernels.channel import Channel, ChannelClosedError, close_all
 from paceline.families.kernels.problem import TORCH_DTYPES, Problem
 from paceline.families.kernels.tasks import has_children, num_tasks
+from paceline.families.kernels.witnesses import WITNESSES
 from paceline.families.kernels.working_set import WorkingSet
 from paceline.worker import guard as guards
 from paceline.worker import loading
@@ -89,16 +90,6 @@ def _crash(error: BaseException) -> dict[str, Any]:
     }
 
 
-class _Idle:
-    """A kernel that does nothing."""
-
-    def __init__(self, problem: Problem, **options: Any) -> None:
-        pass
-
-    def run(self, *tensors: Tensor) -> None:
-        """Leave the outputs as they are."""
-
-
 class _Cell:
     """One technique with its tensors."""
 
@@ -139,9 +130,9 @@ class _Cell:
         return handler(message)
 
     def do_load(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Import the technique; or, for a cell that testifies to what messages cost, a kernel that does nothing."""
-        if message.get("idle"):
-            self.factory = _Idle
+        """Import the technique; or, for a cell that testifies, take a witness's kernel."""
+        if "witness" in message:
+            self.factory = WITNESSES[message["witness"]]
             return {"ok": True}
         config = self.config
         loaded = load(config["module"], config["technique"], "kernels", Path(config["job"]), self.guard)

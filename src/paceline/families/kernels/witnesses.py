@@ -1,0 +1,34 @@
+"""Kernels of the harness's own that testify, in cells like everybody's, to what this machine does to an honest one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from paceline.families.kernels.eager import Eager
+from paceline.families.kernels.problem import Problem
+
+
+class Idle:
+    """A kernel that does nothing: its passes cost what messages cost."""
+
+    def __init__(self, problem: Problem, **options: Any) -> None:
+        pass
+
+    def run(self, *tensors: Tensor) -> None:
+        """Leave the outputs as they are."""
+
+
+class Plain:
+    """PyTorch's operators: they remember nothing, so what new inputs cost them is what new inputs cost."""
+
+    def __init__(self, problem: Problem, **options: Any) -> None:
+        self.function = Eager(problem).function
+
+    def run(self, *tensors: Tensor) -> None:
+        """Call the operators of the problem's operation."""
+        self.function(*tensors)
+
+
+WITNESSES = {"idle": Idle, "plain": Plain}
