@@ -3,14 +3,15 @@
 Liu and Halim, "Understanding GEMM Performance and Energy on NVIDIA Ada Lovelace: A Machine Learning-Based Analytical
 Approach", arXiv 2411.16954, 2024. L. Breiman, "Random Forests", Machine Learning 45, 2001.
 
-Algorithm: a product of T tiles with ⌈k / tile_k⌉ steps each takes steps · f(shape, tile). Each tree of the forest is
-grown on a bootstrap sample of the known products; every node splits on the feature and threshold, out of a random half
-of the features, that leave the least squared error of log f. A prediction is the mean over the trees' leaves, times
-steps.
+Algorithm: a product of F operations takes F · f(shape, tile). Each tree of the forest is grown on a bootstrap sample of
+the known products; every node splits on the feature and threshold, out of a random half of the features, that leave the
+least squared error of log f. A prediction is the mean over the trees' leaves, times F. Features are the given ones,
+operations of one step, and for each side how many tiles it takes, how long the last one is, and what share of the tiles
+it fills.
 
 Cost: T · n log n · features for n known products; a prediction walks T trees.
-Differences from the paper: runtime only (power cannot be read on CPUs), and per step, so that trees need not learn that
-larger products take longer; features are derived from shape and tile.
+Differences from the paper: runtime only (power cannot be read on CPUs), and per operation, so that trees need not learn
+that larger products take longer; features are derived from shape and tile.
 Limits: a forest interpolates; what it never saw looks to it like the nearest it saw.
 """
 
@@ -25,8 +26,9 @@ from paceline import technique
 from paceline.families.kernels.problem import Problem
 
 Floats = NDArray[np.float64]
+SHAPE, TILE = slice(0, 3), slice(3, 6)
 STEPS, FLOPS = 7, 9
-"""Columns of the features: products of tiles, and operations."""
+"""Columns of the features: sides, tiles, products of tiles, and operations."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ class Forest:
 
     def fit(self, features_NF: Floats, times_N: Floats) -> None:
         """Grow the forest on known products."""
-        logs_N = np.log(times_N / features_NF[:, STEPS])
+        logs_N = np.log(times_N / features_NF[:, FLOPS])
         log_features_NF = self._inputs(features_NF)
         count = len(times_N)
         for _ in range(self.num_trees):
@@ -67,14 +69,25 @@ class Forest:
         """Return times of unknown products."""
         rows = self._inputs(features_NF)
         logs = [[self._walk(tree, row) for tree in self.trees] for row in rows]
-        times_N: Floats = np.exp(np.mean(logs, axis=1)) * features_NF[:, STEPS]
+        times_N: Floats = np.exp(np.mean(logs, axis=1)) * features_NF[:, FLOPS]
         return times_N
 
     @staticmethod
     def _inputs(features_NF: Floats) -> Floats:
-        """Return logarithms of the features, and of the operations of one step."""
+        """Return logarithms of the features, of the operations of one step, and of what tiles make of each side."""
         logs_NF = np.log(features_NF)
-        inputs_NF: Floats = np.column_stack([logs_NF, logs_NF[:, FLOPS] - logs_NF[:, STEPS]])
+        sides, tiles = features_NF[:, SHAPE], features_NF[:, TILE]
+        counts = np.ceil(sides / tiles)
+        last = sides - (counts - 1) * tiles
+        inputs_NF: Floats = np.column_stack(
+            [
+                logs_NF,
+                logs_NF[:, FLOPS] - logs_NF[:, STEPS],
+                np.log(counts),
+                np.log(last),
+                np.log(sides / (counts * tiles)),
+            ]
+        )
         return inputs_NF
 
     def _grow(self, x_NF: Floats, y_N: Floats) -> _Node:

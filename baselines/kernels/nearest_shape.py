@@ -1,7 +1,7 @@
 """Times of the nearest known shape, scaled by the number of operations: the foil of a learned predictor.
 
-Algorithm: for an unknown product take the known shape of the least distance in log(m, n, k) and its time with the same
-tile, times the ratio of operations.
+Algorithm: for an unknown product take the known shape of the least distance in log(m, n, k), of its products the one of
+the least distance in the tile's logarithms, and its time, times the ratio of operations.
 
 Cost: one pass over the known products for each prediction.
 """
@@ -41,8 +41,7 @@ class NearestShape:
         return np.array([self._one(row) for row in features_NF])
 
     def _one(self, row: Floats) -> float:
-        same = np.flatnonzero((self.features_NF[:, TILE] == row[TILE]).all(axis=1))
-        known = self.features_NF[same]
-        distance = np.abs(np.log(known[:, SHAPE]) - np.log(row[SHAPE])).sum(axis=1)
-        nearest = int(same[np.argmin(distance)])
+        logs_NF = np.abs(np.log(self.features_NF[:, :6]) - np.log(row[:6]))
+        distances = (logs_NF[:, TILE].sum(axis=1), logs_NF[:, SHAPE].sum(axis=1))
+        nearest = int(np.lexsort(distances)[0])
         return float(self.times_N[nearest] * row[FLOPS] / self.features_NF[nearest, FLOPS])

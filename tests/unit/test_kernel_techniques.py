@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from paceline.baselines.kernels.tilus import pack_codes, unpack_codes
 
 from paceline.families.kernels.decode import attend_part, merge
 from paceline.families.kernels.problem import Problem
-from paceline.families.kernels.scenario import TILES, features, judge, shapes
+from paceline.families.kernels.scenario import Bench, features, finalists, judge, shapes, tiles_of
 
 PROBLEM = Problem(operation="tile_choice", dtype=torch.float32, device=torch.device("cpu"))
 
@@ -48,15 +49,7 @@ def cost_model(shape: tuple[int, int, int], tile: tuple[int, int, int]) -> float
 def table(
     count: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray, list[tuple[tuple[int, int, int], tuple[int, int, int]]]]:
-    import random
-
-    keys = [
-        (shape, (m, n, k))
-        for shape in shapes(1024, count, random.Random(seed))
-        for m in TILES
-        for n in TILES
-        for k in TILES
-    ]
+    keys = [(shape, tile) for shape in shapes(1024, count, random.Random(seed)) for tile in tiles_of(shape)]
     return np.array([features(*key) for key in keys]), np.array([cost_model(*key) for key in keys]), keys
 
 
@@ -65,7 +58,7 @@ def test_the_forest_learns_what_it_is_shown() -> None:
     unknown, hidden, keys = table(4, seed=2)
     forest = Forest(PROBLEM)
     forest.fit(known, times)
-    figures = judge(list(forest.predict(unknown)), list(hidden), keys)
+    figures = judge(list(forest.predict(unknown)), list(hidden), keys, dict(zip(keys, hidden, strict=True)))
     assert figures["r_squared"] > 0.9
     assert figures["regret"] < 1.2
     assert figures["gain_over_worst"] > 1.5
@@ -80,10 +73,33 @@ def test_the_foil_scales_the_nearest_shape() -> None:
 
 def test_perfect_predictions_have_no_regret_and_constant_ones_explain_nothing() -> None:
     _, times, keys = table(3, seed=5)
-    perfect = judge(list(times), list(times), keys)
+    again = dict(zip(keys, times, strict=True))
+    perfect = judge(list(times), list(times), keys, again)
     assert perfect["r_squared"] == 1.0
     assert perfect["regret"] == perfect["worst_regret"] == 1.0
     mean = float(np.exp(np.log(times).mean()))
-    assert judge([mean] * len(times), list(times), keys)["r_squared"] == pytest.approx(0.0, abs=1e-12)
-    worst = judge([1 / t for t in times], list(times), keys)
+    assert judge([mean] * len(times), list(times), keys, again)["r_squared"] == pytest.approx(0.0, abs=1e-12)
+    worst = judge([1 / t for t in times], list(times), keys, again)
     assert worst["gain_over_worst"] == pytest.approx(1.0)
+
+
+def test_luck_in_the_table_is_no_regret_of_who_did_not_trust_it() -> None:
+    """Of a hundred equal tiles the fastest one in the table is merely lucky; the second timing tells."""
+    _, _, keys = table(3, seed=5)
+    truth = dict.fromkeys(keys, 1e-3)
+    lucky = [seconds * random.Random(i).lognormvariate(0, 0.1) for i, seconds in enumerate(truth.values())]
+    predicted = [1e-3] * len(keys)
+    chosen = finalists(dict(zip(keys, lucky, strict=True)), keys, [predicted])
+    figures = judge(predicted, lucky, keys, {key: truth[key] for key in chosen})
+    assert figures["regret"] == figures["worst_regret"] == 1.0
+    assert judge(predicted, lucky, keys, dict(zip(keys, lucky, strict=True)))["regret"] > 1.1
+
+
+def test_tiles_that_come_to_the_same_are_one_and_every_tile_is_timed() -> None:
+    assert tiles_of((64, 32, 1000)) == sorted(set(tiles_of((64, 32, 1000))))
+    assert {tile[:2] for tile in tiles_of((64, 32, 1000))} == {(32, 32), (64, 32)}
+    drawn = [(48, 64, 80), (96, 32, 64)]
+    products = [(shape, tile) for shape in drawn for tile in tiles_of(shape)]
+    times = Bench(drawn, random.Random(0)).times(products, 2)
+    assert list(times) == products
+    assert min(times.values()) > 0

@@ -156,7 +156,9 @@ METRICS: tuple[Metric, ...] = (
     ),
     _tile_metric("r_squared", "higher", "R² of the predicted logarithms of held-out times."),
     _tile_metric(
-        "regret", "lower", "Time with the predicted tile / time with the best one, median held-out shape."
+        "regret",
+        "lower",
+        "Time with the predicted tile / time with the best one, timed again in turn; median held-out shape.",
     ),
     _tile_metric("worst_regret", "lower", "The same for the held-out shape where it is largest."),
     _tile_metric(
