@@ -62,6 +62,24 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Server:
         yield server  # type: ignore[misc]  # pytest's own way
 
 
+def answers(record: RunRecord) -> dict[tuple[str, str], list[float]]:
+    """Return what techniques answered and spent."""
+    names = ("accuracy", "tokens", "critical_tokens", "accuracy_reordered", "tokens_reordered")
+    return {(m.technique, m.metric.name): m.samples for m in record.measurements if m.metric.name in names}
+
+
+def check_recorded(folder: Path, record: RunRecord, problems: Path) -> None:
+    """Answer again on the traces that a run has kept, where its model is out of reach; all must be the same."""
+    beside = record.path.with_suffix("")
+    assert [p.name.split("-")[0] for p in beside.iterdir()] == ["traces"]
+    again = run(folder, f"recorded:{beside}", problems)
+    assert [m.reason for m in again.measurements if m.status != "ok"] == []
+    assert answers(again) == answers(record)
+    absent = {name for one in again.measurements for name in one.absent or {}}
+    assert {"question_s", "token_s"} <= absent
+    assert not any(m.artifacts for m in again.measurements)
+
+
 def test_a_network_from_a_folder_answers(tmp_path: Path) -> None:
     network = tiny_networks.make(tmp_path / "tiny", "llama")
     record = run(tmp_path, f"transformers:{network}", write_problems(tmp_path / "gsm8k.jsonl"))
@@ -76,6 +94,9 @@ def test_a_network_from_a_folder_answers(tmp_path: Path) -> None:
     # float32: other batches may give other tokens, so techniques answer on what was recorded
     absent = {name for one in record.measurements for name in one.absent or {}}
     assert {"question_s", "token_s"} <= absent
+    for weights in network.glob("*.safetensors"):
+        weights.unlink()
+    check_recorded(tmp_path, record, tmp_path / "gsm8k.jsonl")
 
 
 def test_an_endpoint_answers_and_its_key_is_nowhere(tmp_path: Path, endpoint: Server) -> None:
@@ -91,6 +112,9 @@ def test_an_endpoint_answers_and_its_key_is_nowhere(tmp_path: Path, endpoint: Se
     written = [p for p in (tmp_path / "results").rglob("*") if p.is_file()]
     assert written
     assert not [p for p in written if KEY.encode() in p.read_bytes()]
+    num_requests = len(endpoint.requests)
+    check_recorded(tmp_path, record, tmp_path / "gsm8k.jsonl")
+    assert len(endpoint.requests) == num_requests
 
 
 def test_a_malformed_row_and_a_silent_endpoint_end_in_reasons(tmp_path: Path) -> None:

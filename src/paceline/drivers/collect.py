@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -37,6 +38,8 @@ class Collector:
         """Number of cases by status."""
         self.done: set[tuple[int, str, str]] = set()
         """(launch, block, label) of every case that has ended."""
+        self.artifacts: set[str] = set()
+        """Names of files that go with the record."""
         self._blocks = {b["block"]: b for b in plan.blocks}
         self._versions = {s["suite"]: s["version"] for s in plan.data["suites"]}
         self._families: dict[str, Family] = {}
@@ -160,7 +163,21 @@ class Collector:
             detail=event.get("detail"),
             correctness=correctness if first or correctness is None else {"passed": correctness["passed"]},
             absent=(event.get("absent") or None) if first else None,
+            artifacts=self._artifacts(event) if first else None,
         )
+
+    def _artifacts(self, event: Mapping[str, Any]) -> dict[str, str] | None:
+        """Return the files that go with a result, by their places beside the record.
+
+        Raises:
+            ValueError: One is named by more than a file's name, and might lie anywhere.
+        """
+        found = dict(event.get("artifacts") or {})
+        for file in found.values():
+            if not isinstance(file, str) or file in ("", ".", "..") or Path(file).name != file:
+                raise ValueError(f"{file!r} is no file of the job's artifacts")
+        self.artifacts |= set(found.values())
+        return {name: f"{self.run_id}/{file}" for name, file in found.items()} or None
 
     def _host_class(self) -> str | None:
         if self.host is None:

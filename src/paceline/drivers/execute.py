@@ -18,12 +18,14 @@ from paceline.errors import InfrastructureError, UserError
 from paceline.eventfile import read_events
 from paceline.plan import Plan
 from paceline.record import Event, utc
-from paceline.storage import check_writable
+from paceline.storage import check_writable, storage_errors
 from paceline.store import PARTIAL, RecordWriter, record_paths
 
 POLL_S = 0.1
 JOBS = "jobs"
-DISPOSABLE = ("engine", "baselines", "user", "attempts")
+ARTIFACTS = "artifacts"
+"""Folder of a job in which ranks leave files that go with the record."""
+DISPOSABLE = ("engine", "baselines", "user", "attempts", ARTIFACTS)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,9 +98,18 @@ class Recorder:
             return
         self._open().write(Event(kind=kind, at=utc(), run_id=self._facts["run_id"], data=data))
 
-    def finish(self) -> Path:
-        """Seal the record."""
-        return self._open().seal()
+    def finish(self, job: Path) -> Path:
+        """Put the files that go with the record beside it, and seal it."""
+        writer = self._open()
+        beside = writer.final.with_suffix("")
+        for name in sorted(self.collector.artifacts):
+            if not (job / ARTIFACTS / name).is_file():
+                self.note("unreadable", {"why": f"the job has lost {ARTIFACTS}/{name}"})
+                continue
+            with storage_errors(beside / name, run_id=self._facts["run_id"]):
+                beside.mkdir(exist_ok=True)
+                shutil.copyfile(job / ARTIFACTS / name, beside / name)
+        return writer.seal()
 
     def abandon(self) -> None:
         """Leave the record partial, for ``--resume``."""
@@ -192,7 +203,7 @@ def execute(
                 f"{outcome.log.strip()}\n"
                 f"  fix: paceline run --resume {facts['run_id']}"
             )
-        outcome.path = recorder.finish()
+        outcome.path = recorder.finish(job)
     tidy(job)
     return outcome
 
@@ -243,7 +254,7 @@ def collect_job(
         )
     return Outcome(
         run_id=facts["run_id"],
-        path=recorder.finish(),
+        path=recorder.finish(job),
         statuses=recorder.collector.statuses,
         num_missing=missing,
         job=job,

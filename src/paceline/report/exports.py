@@ -25,9 +25,10 @@ FORMATS: Mapping[str, str] = {
     "pytest-benchmark": "JSON for `pytest-benchmark compare`: every metric in seconds, with raw samples",
     "csv": "long table: a row for each raw sample",
     "parquet": "long table: a row for each measurement, samples as a list",
+    "traces": "Parquet of what models wrote: a row for each trace that a run of the reasoning family keeps",
     "nccl-tests": "columns of nccl-tests: collectives with size, time, algbw and busbw",
 }
-BINARY = frozenset({"parquet"})
+BINARY = frozenset({"parquet", "traces"})
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of texts that spreadsheets compute."""
 CSV_COLUMNS = (
@@ -128,6 +129,10 @@ def render(style: str, records: Sequence[RunRecord], choice: Choice) -> bytes:
         from paceline.report.pytest_benchmark import document  # noqa: PLC0415 - one format at a time
 
         return (json.dumps(document(records, choice), indent=4, allow_nan=False) + "\n").encode()
+    if style == "traces":
+        from paceline.report.trace_tables import parquet  # noqa: PLC0415 - one format at a time
+
+        return parquet(records)
     assert style == "nccl-tests", style
     from paceline.report.nccl_tests import table  # noqa: PLC0415 - one format at a time
 

@@ -7,10 +7,13 @@ decodes; ``replay.py`` has the model that answers from what was written down.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from paceline.families.reasoning.language import Draw, LanguageModel, Piece
+
+_clock = time.perf_counter
 
 Name = tuple[tuple[int, ...], tuple[int, ...], float]
 """Tokens before the first decoded one, key and temperature of the draw."""
@@ -24,6 +27,9 @@ class Line:
     logprobs: list[float] = field(default_factory=list)
     entropies: list[float] = field(default_factory=list)
     ended: bool = False
+    begun_s: float = 0.0
+    latest_s: float = 0.0
+    """When it first went on and when its last token came, in seconds since its archive was made."""
 
     def end(self, begin: int, upto: int, stop: Collection[int]) -> int | None:
         """Return where a piece ends that begins at a token; None when that has not been written down."""
@@ -45,38 +51,55 @@ class Archive:
 
     def __init__(self, identity: str) -> None:
         self.identity = identity
-        self._lines: dict[Name, Line] = {}
+        self.lines: dict[Name, Line] = {}
+        """In the order in which they were begun."""
+        self._made = _clock()
         self.scores: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
         """By prompt and continuation."""
 
     def line(self, name: Name) -> Line:
         """Return a trace's line, an empty one when it is new."""
-        return self._lines.setdefault(name, Line())
+        return self.lines.setdefault(name, Line())
 
     def known(self, name: Name) -> Line:
         """Return a trace's line without making a new one."""
-        return self._lines.get(name, Line())
+        return self.lines.get(name, Line())
 
     @property
     def num_tokens(self) -> int:
         """Decoded tokens of all traces."""
-        return sum(len(line.tokens) for line in self._lines.values())
+        return sum(len(line.tokens) for line in self.lines.values())
 
     def digest(self) -> str:
         """Return the SHA-256 of all traces' names and tokens, in order of their names."""
         found = hashlib.sha256()
-        for name in sorted(self._lines):
-            line = self._lines[name]
+        for name in sorted(self.lines):
+            line = self.lines[name]
             found.update(repr((name, line.tokens, line.ended)).encode())
         return found.hexdigest()
 
-    def add(self, name: Name, at: int, piece: Piece) -> None:
-        """Write a piece down that begins after ``at`` decoded tokens.
+    @property
+    def age_s(self) -> float:
+        """Seconds since it was made."""
+        return _clock() - self._made
+
+    def absorb(self, other: Archive) -> None:
+        """Take over what another archive of the same model holds beyond this one; equal names have equal tokens."""
+        for name, line in other.lines.items():
+            known = self.lines.get(name)
+            if known is None or len(line.tokens) > len(known.tokens) or line.ended > known.ended:
+                self.lines[name] = line
+        self.scores = {**other.scores, **self.scores}
+
+    def add(self, name: Name, at: int, piece: Piece, begun_s: float = 0.0) -> None:
+        """Write a piece down that begins after ``at`` decoded tokens, of a trace that went on first at a time.
 
         Raises:
             ValueError: Another token was written down there before: the same draw has given other tokens.
         """
         line = self.line(name)
+        if not line.tokens:
+            line.begun_s = begun_s
         for i, token in enumerate(piece.tokens):
             if at + i < len(line.tokens):
                 if line.tokens[at + i] != token:
@@ -87,6 +110,7 @@ class Archive:
             line.tokens.append(token)
             line.logprobs.append(piece.logprobs[i])
             line.entropies.append(piece.entropies[i])
+            line.latest_s = self.age_s
         line.ended = line.ended or piece.ended
 
 
@@ -98,6 +122,7 @@ class Recording:
             raise ValueError(f"the archive holds traces of {archive.identity}, and not of {model.identity}")
         self._model, self._archive = model, archive
         self._open: dict[int, tuple[Name, list[int]]] = {}
+        self._begun_s: dict[int, float] = {}
 
     @property
     def identity(self) -> str:
@@ -157,6 +182,7 @@ class Recording:
 
     def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:
         """Ask the model to go on."""
+        self._begun_s.setdefault(trace, self._archive.age_s)
         self._model.advance(trace, tokens, stop)
 
     def poll(self) -> list[Piece]:
@@ -164,7 +190,7 @@ class Recording:
         pieces = self._model.poll()
         for piece in pieces:
             name, tokens = self._open[piece.trace]
-            self._archive.add(name, len(tokens), piece)
+            self._archive.add(name, len(tokens), piece, self._begun_s.get(piece.trace, 0.0))
             tokens.extend(piece.tokens)
         return pieces
 
@@ -178,3 +204,4 @@ class Recording:
         """Forget a trace; what was written down stays."""
         self._model.drop(trace)
         del self._open[trace]
+        self._begun_s.pop(trace, None)

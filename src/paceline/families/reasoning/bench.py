@@ -16,15 +16,17 @@ from dataclasses import replace
 from typing import Any
 
 from paceline.errors import PacelineError, UserError
-from paceline.families.reasoning import judging
+from paceline.families.reasoning import judging, recorded
 from paceline.families.reasoning.pool import Pool, draw_pool
+from paceline.families.reasoning.replay import MissingTraceError
 from paceline.families.reasoning.requests import Finished, Method, OptionError, Story
 from paceline.families.reasoning.sealed import SEALED
 from paceline.families.reasoning.seat import PlanError
-from paceline.families.reasoning.setting import Setting
+from paceline.families.reasoning.setting import Archives, Setting
 from paceline.families.reasoning.sources import block_setting
 from paceline.families.reasoning.spec import CALL_TOOLS
 from paceline.families.reasoning.tools.bench import run_tools_block
+from paceline.families.reasoning.trace_files import ENDING
 from paceline.worker.loading import renewed
 from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
 from paceline.worker.telemetry import Watch
@@ -66,17 +68,19 @@ def _answer_all(
     session: Session, block: Block, setting: Setting
 ) -> list[tuple[Case, dict[str, Any] | CaseError]]:
     """Let all techniques answer, in a drawn order."""
-    pool = draw_pool(setting)
+    pool, decoded = draw_pool(setting), setting.archives()
     order = list(block.cases)
     random.Random(session.draw_seed("order", block.block)).shuffle(order)
     results: list[tuple[Case, dict[str, Any] | CaseError]] = []
     for position, case in enumerate(order):
         try:
-            result = _answer(session, block, case, setting, pool)
+            result = _answer(session, block, case, setting, pool, decoded)
             result["accounting"]["position"] = position
             results.append((case, result))
         except CaseError as error:
             results.append((case, error))
+        except MissingTraceError as error:
+            results.append((case, CaseError("unsupported", f"{error}; this point has recorded traces alone")))
         except (PlanError, OptionError, ContractBreachError) as error:
             results.append((case, CaseError("refused", str(error))))
         except UserError as error:  # of a model or of grading: what others have done stays
@@ -87,11 +91,37 @@ def _answer_all(
             reason = f"{type(error).__name__}: {error}"
             results.append((case, CaseError("crashed", reason, traceback.format_exc(limit=8))))
         gc.collect()
+    if setting.timed or not setting.repeatable:
+        _keep(session, block, setting, pool, decoded, results)
     return results
 
 
-def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: Pool) -> dict[str, Any]:
-    """Let one technique answer all questions, and judge it.
+def _keep(
+    session: Session,
+    block: Block,
+    setting: Setting,
+    pool: Pool,
+    decoded: Archives,
+    results: list[tuple[Case, dict[str, Any] | CaseError]],
+) -> None:
+    """Leave all traces in a file that goes with the record."""
+    session.begin(block, "-", "keep")
+    decoded.absorb(pool.archives)
+    path = recorded.FOLDER / f"traces-{session.launch}-{block.block}{ENDING}"
+    header = recorded.header_of(setting, pool, suite=block.suite, launch=session.launch, params=block.params)
+    problem = recorded.keep(path, header, decoded)
+    for _, ending in results:
+        if not isinstance(ending, CaseError):
+            if problem is None:
+                ending["artifacts"] = {"traces": path.name}
+            else:
+                ending["absent"]["traces"] = problem
+
+
+def _answer(
+    session: Session, block: Block, case: Case, setting: Setting, pool: Pool, decoded: Archives
+) -> dict[str, Any]:
+    """Let one technique answer all questions, and judge it; what it had decoded is added to the rest.
 
     Raises:
         CaseError: It was refused, or is wrong.
@@ -121,6 +151,7 @@ def _answer(session: Session, block: Block, case: Case, setting: Setting, pool: 
     with session.guard.watch():
         judging.check_replay(setting, make, finished, archives)
         reordered = judging.reorder(setting, pool, make, first)
+    decoded.absorb(archives)
     metrics, absent = _metrics(setting, pool, finished, seconds, reordered)
     kept = {"examples": _examples(setting, finished)} if session.launch == 0 else {}
     return {
@@ -163,12 +194,12 @@ def _metrics(
         "tokens_reordered": list(reordered.spent),
     }
     absent = {}
-    if setting.repeatable:
+    if setting.timed:
         samples["question_s"] = [seconds / len(finished)]
         samples["token_s"] = [seconds / max(sum(x.decoded + x.probed for x in ledgers), 1)]
     else:
         absent["question_s"] = absent["token_s"] = (
-            "this model's draws do not repeat: traces were recorded before"
+            "no model decodes while a technique answers: traces were recorded before"
         )
     for name, (value, reason) in {
         "gain_at_equal_tokens": judging.gain(pool, reordered, finished),

@@ -45,6 +45,7 @@ class Replay:
         context: Most tokens of a trace.
         repeatable: Whether the live model's draws repeat; else it goes on behind what was recorded, and a trace whose
             cache its tokens do not give cannot go on.
+        num_parameters: Of the model that the traces are of, where there is no live one to tell.
     """
 
     def __init__(
@@ -54,10 +55,11 @@ class Replay:
         *,
         context: int,
         repeatable: bool = True,
+        num_parameters: int | None = None,
     ) -> None:
         self.archive = archive
         self._live = None if live is None else Recording(live, archive)
-        self._context, self._repeatable = context, repeatable
+        self._context, self._repeatable, self._num_parameters = context, repeatable, num_parameters
         self._open: dict[int, _Open] = {}
         self._wanted: dict[int, tuple[int, Collection[int]]] = {}
         """Tokens up to which, and after which, each trace under way goes on."""
@@ -77,8 +79,8 @@ class Replay:
 
     @property
     def num_parameters(self) -> int | None:
-        """Return the live model's."""
-        return None if self._live is None else self._live.num_parameters
+        """Return the live model's, or what is known of the one that is gone."""
+        return self._num_parameters if self._live is None else self._live.num_parameters
 
     def begin(self, prompt: Sequence[int], draw: Draw) -> int:
         """Open a recorded trace at its beginning."""

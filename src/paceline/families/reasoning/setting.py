@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.families.reasoning.archive import Archive, Recording, digest_of
@@ -13,6 +13,7 @@ from paceline.families.reasoning.models import Draws, Judge, Models
 from paceline.families.reasoning.reading import Asked, Reading
 from paceline.families.reasoning.replay import Replay
 from paceline.families.reasoning.requests import Finished, Method, Question, Task
+from paceline.families.reasoning.textual import Writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,12 @@ class Archives:
     def num_tokens(self) -> int:
         """Decoded tokens of all traces."""
         return self.model.num_tokens + (0 if self.partner is None else self.partner.num_tokens)
+
+    def absorb(self, other: Archives) -> None:
+        """Take over what others hold beyond these."""
+        self.model.absorb(other.model)
+        if self.partner is not None and other.partner is not None:
+            self.partner.absorb(other.partner)
 
     def digest(self) -> str:
         """Return the SHA-256 of all traces."""
@@ -44,12 +51,21 @@ class Setting:
     asked: tuple[Asked, ...]
     """Questions by their number."""
     reading: Reading
-    seed: int
-    """Of the traces' draws."""
+    seeds: Mapping[str, int]
+    """Of ``problems``, the ``places`` at which they stand, and the draws of ``traces``."""
     width: int
     num_orders: int
     repeatable: bool = True
-    """Whether equal draws give equal tokens; else techniques answer on what was recorded, and nothing is timed."""
+    """Whether equal draws give equal tokens; else techniques answer on what this launch has recorded."""
+    timed: bool = True
+    """Whether a model decodes while techniques answer; else their seconds say nothing."""
+    writer: Writer | None = None
+    """What makes tokens of texts, where the model's own do not."""
+
+    @property
+    def seed(self) -> int:
+        """Of the traces' draws."""
+        return self.seeds["traces"]
 
     @property
     def questions(self) -> tuple[Question, ...]:

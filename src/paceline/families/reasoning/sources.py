@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from paceline.families.reasoning import recorded
 from paceline.families.reasoning.backends import pretrained
 from paceline.families.reasoning.backends.openai_model import OpenAIModel
 from paceline.families.reasoning.grading import Grader
@@ -19,6 +20,7 @@ from paceline.families.reasoning.problem_files import read
 from paceline.families.reasoning.problems import draw
 from paceline.families.reasoning.reading import Procedural
 from paceline.families.reasoning.reasoner import load
+from paceline.families.reasoning.recorded import Remembered
 from paceline.families.reasoning.requests import Task
 from paceline.families.reasoning.setting import Setting
 from paceline.families.reasoning.spec import (
@@ -26,10 +28,12 @@ from paceline.families.reasoning.spec import (
     KINDS,
     NO_PARTNER,
     PROCEDURAL,
+    RECORDED,
     is_embedded,
     levels_of,
 )
-from paceline.families.reasoning.textual import Textual
+from paceline.families.reasoning.textual import Textual, Writer
+from paceline.families.reasoning.trace_files import TraceFile
 from paceline.worker.session import Block, Session
 
 
@@ -50,50 +54,80 @@ def block_setting(session: Session, block: Block) -> Iterator[Setting]:
 
 def _procedural(session: Session, block: Block) -> Setting:
     params = block.params
-    model, partner = _embedded(session, str(params["model"])), str(params["partner"])
-    problems = draw(
-        session.draw_seed("problems", block.block),
-        int(params["questions"]),
-        levels=levels_of(str(params["levels"])),
-    )
-    random.Random(session.draw_seed("places", block.block)).shuffle(problems)
+    file = _recorded(session, block)
+    seeds = _seeds(session, block, file)
+    model, partner = _known_models(session, block) if file is None else recorded.models_of(file)
+    problems = draw(seeds["problems"], int(params["questions"]), levels=levels_of(str(params["levels"])))
+    random.Random(seeds["places"]).shuffle(problems)
     reading = Procedural(problems)
     return Setting(
         model=model,
-        partner=None if partner == NO_PARTNER else _embedded(session, partner),
+        partner=partner,
         judge=load_judge(),
         task=_task(block, model),
         asked=reading.asked,
         reading=reading,
-        seed=session.draw_seed("traces", block.block),
+        seeds=seeds,
         width=int(params["width"]),
         num_orders=int(params["orders"]),
+        timed=file is None,
     )
 
 
 def _textual(session: Session, block: Block, format_name: str, source: str, grader: Grader) -> Setting:
     params = block.params
-    model = _foreign(session, str(params["model"]), int(params["context"]))
+    file = _recorded(session, block)
+    seeds = _seeds(session, block, file)
     levels = str(params["levels"])
     with _with_secrets(session):
         known = read(format_name, source)
     problems = draw_texts(
         known,
-        session.draw_seed("problems", block.block),
+        seeds["problems"],
         int(params["questions"]),
         levels=None if levels == ALL_LEVELS else levels_of(levels),
     )
-    reading = Textual(model, problems, grader, session.guard.outside)
+    model: LanguageModel
+    writer: Writer
+    if file is None:
+        foreign = _foreign(session, str(params["model"]), int(params["context"]))
+        repeatable = timed = bool(foreign.repeatable)
+        model, writer = Outside(foreign, session.guard.outside), Remembered(foreign)
+    else:
+        repeatable, timed = True, False
+        (model, _), writer = recorded.models_of(file), recorded.writer_of(file)
+    reading = Textual(writer, problems, grader, session.guard.outside)
     return Setting(
-        model=Outside(model, session.guard.outside),
+        model=model,
         task=_task(block, model),
         asked=reading.asked,
         reading=reading,
-        seed=session.draw_seed("traces", block.block),
+        seeds=seeds,
         width=int(params["width"]),
         num_orders=int(params["orders"]),
-        repeatable=model.repeatable,
+        repeatable=repeatable,
+        timed=timed,
+        writer=writer,
     )
+
+
+def _known_models(session: Session, block: Block) -> tuple[LanguageModel, LanguageModel | None]:
+    name = str(block.params["partner"])
+    partner = None if name == NO_PARTNER else _embedded(session, name)
+    return _embedded(session, str(block.params["model"])), partner
+
+
+def _recorded(session: Session, block: Block) -> TraceFile | None:
+    """Return the traces that stand for a model, where the point names some."""
+    if not str(block.params["model"]).startswith(RECORDED):
+        return None
+    return recorded.source(block.params, session.launch)
+
+
+def _seeds(session: Session, block: Block, file: TraceFile | None) -> Mapping[str, int]:
+    if file is not None:
+        return dict(file.header["seeds"])
+    return {name: session.draw_seed(name, block.block) for name in ("problems", "places", "traces")}
 
 
 def _task(block: Block, model: LanguageModel) -> Task:

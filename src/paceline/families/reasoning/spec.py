@@ -11,6 +11,8 @@ from paceline.family import Family, FrontierSpec, Parameter, Params
 SOLVE, CALL_TOOLS = "solve", "call_tools"
 OPERATIONS = (SOLVE, CALL_TOOLS)
 MODELS = ("weak", "strong")
+RECORDED = "recorded:"
+"""Begins the name of a model whose traces an earlier run has kept."""
 NO_PARTNER = "none"
 NUM_LEVELS = 10
 ALL_LEVELS = f"1-{NUM_LEVELS}"
@@ -44,7 +46,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="model",
         kind="text",
         doc="weak or strong: the embedded reasoner, taught with mistakes or without most; transformers:FOLDER or "
-        "transformers:NAME@REVISION: a causal model of the hub's kind; openai:URL#MODEL: one behind an endpoint.",
+        "transformers:NAME@REVISION: a causal model of the hub's kind; openai:URL#MODEL: one behind an endpoint; "
+        "recorded:FOLDER: the traces that an earlier run has kept, on which rules answer without a network.",
         default="weak",
         only_for=(SOLVE,),
     ),
@@ -176,12 +179,28 @@ def _check_sources(params: Params) -> list[str]:
         own = "weak and strong answer procedural problems alone"
         return [] if problems == PROCEDURAL else [f"problems '{problems}': {own}"]
     kind, _, where = model.partition(":")
+    if model.startswith(RECORDED):
+        return _check_recorded(where, problems)
     url, _, name = where.rpartition("#")
     if kind not in ("transformers", "openai") or not where or (kind == "openai" and not (url and name)):
-        expected = "weak, strong, transformers:FOLDER, transformers:NAME@REVISION or openai:URL#MODEL"
+        expected = (
+            "weak, strong, transformers:FOLDER, transformers:NAME@REVISION, openai:URL#MODEL, recorded:FOLDER"
+        )
         return [f"model '{model}' is not one of: {expected}"]
     if str(params["partner"]) != NO_PARTNER:
         return [f"partner '{params['partner']}' reads nothing but what embedded models write"]
+    return _check_problems(problems)
+
+
+def _check_recorded(where: str, problems: str) -> list[str]:
+    if not PurePath(where).is_absolute():
+        return [
+            f"model 'recorded:{where}': traces are named by their absolute path, jobs run in folders of their own"
+        ]
+    return [] if problems == PROCEDURAL else _check_problems(problems)
+
+
+def _check_problems(problems: str) -> list[str]:
     form, _, source = problems.partition(":")
     if form not in KINDS or not source:
         return [f"problems '{problems}' are not FORMAT:SOURCE with one of: {', '.join(KINDS)}"]

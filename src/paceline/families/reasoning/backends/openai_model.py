@@ -181,6 +181,11 @@ class OpenAIModel:
         """Whether equal draws give equal tokens: never."""
         return False
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts that have been tokens here, by their numbers."""
+        return self._texts.known
+
     def encode(self, text: str) -> tuple[int, ...]:
         """Return a text as one token, whatever the server makes of it."""
         return (self._texts.number(text),) if text else ()

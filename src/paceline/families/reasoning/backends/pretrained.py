@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from paceline.errors import PrerequisiteError, UserError
-from paceline.families.reasoning.backends.transformers_model import TransformersModel
+from paceline.families.reasoning.backends.transformers_model import TransformersModel, text_of
 
 WEIGHTS = ("*.safetensors",)
 DESCRIPTIONS = (
@@ -48,6 +50,39 @@ def load(
         PrerequisiteError: ``transformers`` is not installed.
         UserError: The model cannot be read, or not be decoded over a cache.
     """
+    library, path, given = _source(name)
+    library.logging.disable_progress_bar()  # whose thread stays, where a technique may not start one
+    try:
+        tokenizer = library.AutoTokenizer.from_pretrained(path, **given)
+        network = library.AutoModelForCausalLM.from_pretrained(
+            path, dtype=dtype, attn_implementation=attention, use_safetensors=True, **given
+        ).to(device)
+    except Exception as error:  # of the library, on files of other people
+        raise _unreadable(name, error) from error
+    identity = name if given else f"{Path(path).resolve().name}-{_digest(Path(path))}"
+    return TransformersModel(network, tokenizer, identity=identity, context=context)
+
+
+def load_decoder(name: str) -> Callable[[Sequence[int]], str]:
+    """Return what makes text of the tokens of a model, without its network.
+
+    Args:
+        name: As for ``load``.
+
+    Raises:
+        PrerequisiteError: ``transformers`` is not installed.
+        UserError: The tokenizer cannot be read.
+    """
+    library, path, given = _source(name)
+    try:
+        tokenizer = library.AutoTokenizer.from_pretrained(path, **given)
+    except Exception as error:  # of the library, on files of other people
+        raise _unreadable(name, error) from error
+    return partial(text_of, tokenizer)
+
+
+def _source(name: str) -> tuple[Any, str, dict[str, str]]:
+    """Return the library, where the model is, and the revision where it is of the hub."""
     try:
         library: Any = importlib.import_module("transformers")
     except ImportError as error:
@@ -63,23 +98,17 @@ def load(
             expected="a folder, or a model of the hub as NAME@REVISION, REVISION a commit or tag",
             fix="add the commit: nobody could load the same weights again without it",
         )
-    given = {} if local else {"revision": revision}
-    library.logging.disable_progress_bar()  # whose thread stays, where a technique may not start one
-    try:
-        tokenizer = library.AutoTokenizer.from_pretrained(path, **given)
-        network = library.AutoModelForCausalLM.from_pretrained(
-            path, dtype=dtype, attn_implementation=attention, use_safetensors=True, **given
-        ).to(device)
-    except Exception as error:  # of the library, on files of other people
-        said = " ".join(str(error).split()) or "no message"
-        raise UserError(
-            f"the model cannot be read: {type(error).__name__}: {said}",
-            where=name,
-            expected="config.json, a tokenizer and weights as safetensors",
-            fix="where there is a network run: hf download NAME --revision REVISION; or name a local folder",
-        ) from error
-    identity = f"{Path(path).resolve().name}-{_digest(Path(path))}" if local else name
-    return TransformersModel(network, tokenizer, identity=identity, context=context)
+    return library, path, {} if local else {"revision": revision}
+
+
+def _unreadable(name: str, error: Exception) -> UserError:
+    said = " ".join(str(error).split()) or "no message"
+    return UserError(
+        f"the model cannot be read: {type(error).__name__}: {said}",
+        where=name,
+        expected="config.json, a tokenizer and weights as safetensors",
+        fix="where there is a network run: hf download NAME --revision REVISION; or name a local folder",
+    )
 
 
 def _digest(folder: Path) -> str:

@@ -18,11 +18,21 @@ SILENT = 1
 
 
 class Texts:
-    """Numbers of texts, given in the order in which these are first seen."""
+    """Numbers of texts, given in the order in which these are first seen.
 
-    def __init__(self) -> None:
-        self._texts = ["", ""]
-        self._numbers: dict[str, int] = {"": SILENT}
+    Args:
+        known: All texts of another one, by their numbers.
+    """
+
+    def __init__(self, known: Sequence[str] = ("", "")) -> None:
+        self._texts = list(known)
+        self._numbers: dict[str, int] = {text: number for number, text in enumerate(known) if number > SILENT}
+        self._numbers[""] = SILENT
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Return all texts, by their numbers."""
+        return tuple(self._texts)
 
     def number(self, text: str) -> int:
         """Return a text's number."""

@@ -115,10 +115,7 @@ class TransformersModel:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, without special ones."""
-        text: str = self._tokenizer.decode(
-            list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
-        return text
+        return text_of(self._tokenizer, tokens)
 
     def chat(self, question: str) -> tuple[int, ...]:
         """Return a prompt that asks a question: by the tokenizer's template, or as it begins texts without one."""
@@ -376,6 +373,12 @@ class TransformersModel:
         given_1T = torch.tensor([list(text)], device=self._network.device)
         logits: Tensor = self._network(input_ids=given_1T, use_cache=False).logits[0, -1]
         return logits
+
+
+def text_of(tokenizer: Any, tokens: Sequence[int]) -> str:
+    """Return the text of tokens, without special ones."""
+    text: str = tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return text
 
 
 def _context_of(config: Any, identity: str, asked: int | None) -> int:

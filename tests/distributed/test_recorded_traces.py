@@ -1,0 +1,130 @@
+"""Every trace of a run is kept beside its record; rules answer on them alone, and they become a table."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from paceline import content
+from paceline.drivers.measure import measure
+from paceline.errors import UserError
+from paceline.families.reasoning.recorded import source
+from paceline.families.reasoning.trace_files import read
+from paceline.plan import Selection, make_plan
+from paceline.profile import load_runner
+from paceline.report.exports import Choice, render
+from paceline.store import RunRecord, read_record
+from paceline.suite import load_suite
+
+TECHNIQUES = ("rebase", "self-consistency", "glimp-router")
+POINT = {"questions": 3, "samples": 2, "orders": 2, "levels": "1-3", "partner": "strong"}
+
+
+def run(
+    folder: Path,
+    model: str,
+    *,
+    techniques: tuple[str, ...] = TECHNIQUES,
+    launches: int = 2,
+    **changes: object,
+) -> RunRecord:
+    point = ", ".join(f"{name}: {value}" for name, value in (POINT | changes).items())
+    path = folder / "suite.yaml"
+    path.write_text(
+        "suite: reasoning/recorded\nversion: 1\nfamily: reasoning\nwhy: What was drawn once need not be drawn again.\n"
+        f"workload: {{op: solve, model: '{model}', {point}}}\nbaseline: {techniques[0]}\n"
+        f"techniques: [{', '.join(techniques)}]\nprotocol: {{launches: {launches}}}\n"
+    )
+    suite = load_suite(path)
+    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
+    outcome = measure(plan, [suite], folder / "results")
+    assert outcome.path is not None
+    return read_record(outcome.path)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    record = run(tmp_path_factory.mktemp("traces"), "weak")
+    assert [m.reason for m in record.measurements if m.status != "ok"] == []
+    return record
+
+
+def figures(record: RunRecord) -> dict[tuple[str, str, int], list[float]]:
+    timed = ("question_s", "token_s")
+    return {
+        (m.technique, m.metric.name, m.launch): m.samples
+        for m in record.measurements
+        if m.metric.name not in timed
+    }
+
+
+def test_rules_answer_on_recorded_traces_as_they_did_on_the_models(first: RunRecord, tmp_path: Path) -> None:
+    again = run(tmp_path, f"recorded:{first.path.with_suffix('')}")
+    assert [m.reason for m in again.measurements if m.status != "ok"] == []
+    assert figures(again) == figures(first)
+
+
+def test_what_was_never_drawn_is_not_made_up(first: RunRecord, tmp_path: Path) -> None:
+    beside = f"recorded:{first.path.with_suffix('')}"
+    again = run(tmp_path, beside, techniques=("self-consistency", "greedy"), launches=1)
+    ends = {m.technique: (m.status, m.reason or "") for m in again.measurements}
+    assert ends["self-consistency"][0] == "ok"
+    assert ends["greedy"][0] == "unsupported"
+    assert "recorded" in ends["greedy"][1]
+
+
+def test_traces_of_another_point_are_refused(first: RunRecord) -> None:
+    asked = {
+        "model": f"recorded:{first.path.with_suffix('')}",
+        "temperature": 0.8,
+        "problems": "procedural",
+        **POINT,
+    }
+    assert source(asked, 1).header["launch"] == 1
+    changes = {
+        "levels": ("1-2", "levels 1-3 and not 1-2"),
+        "samples": (3, "2 samples and not 3"),
+        "partner": ("none", "partner strong and not none"),
+    }
+    for name, (value, reason) in changes.items():
+        with pytest.raises(UserError, match=reason):
+            source(asked | {name: value}, 0)
+    with pytest.raises(UserError, match="none of the recorded traces is of launch 2"):
+        source(asked, 2)
+    with pytest.raises(UserError, match="there are no recorded traces"):
+        source(asked | {"model": "recorded:/nowhere"}, 0)
+
+
+def test_traces_become_a_table(first: RunRecord) -> None:
+    table = pd.read_parquet(io.BytesIO(render("traces", [first], Choice())))
+    own = table[table["index"].notna()]
+    samples, questions = int(str(POINT["samples"])), int(str(POINT["questions"]))
+    assert len(own) == 2 * questions * samples
+    assert set(own.groupby(["launch", "question"]).size()) == {samples}
+    assert set(table["role"]) == {"model", "partner"}
+    for row in own.itertuples():
+        assert len(row.tokens) == len(row.logprobs) == len(row.entropies) == len(row.text.split())
+        assert np.all(row.logprobs <= 0)
+        assert 0 <= row.begun_s <= row.latest_s
+        assert row.right == (row.answer == row.truth)
+
+
+def test_a_damaged_file_says_so(first: RunRecord, tmp_path: Path) -> None:
+    whole = sorted(first.path.with_suffix("").iterdir())[0]
+    assert read(whole).header["launch"] == 0
+    data = whole.read_bytes()
+    for name, content_of_it in {
+        "cut.npz": data[: len(data) // 2],
+        "empty.npz": b"",
+        "text.npz": b"not traces",
+        "changed.npz": data[:200] + bytes(len(data) - 200),
+    }.items():
+        path = tmp_path / name
+        path.write_bytes(content_of_it)
+        with pytest.raises(UserError, match=r"cannot be read as recorded traces") as caught:
+            read(path)
+        assert str(path) in str(caught.value)
