@@ -12,8 +12,10 @@ import pytest
 from paceline import content
 from paceline.drivers.measure import measure
 from paceline.errors import UserError
-from paceline.families.reasoning.recorded import source
-from paceline.families.reasoning.trace_files import read
+from paceline.families.reasoning.problems import decode, draw, extract
+from paceline.families.reasoning.reading import Procedural
+from paceline.families.reasoning.recorded import check_questions, source
+from paceline.families.reasoning.trace_files import read, save
 from paceline.plan import Selection, make_plan
 from paceline.profile import load_runner
 from paceline.report.exports import Choice, render
@@ -77,18 +79,21 @@ def test_what_was_never_drawn_is_not_made_up(first: RunRecord, tmp_path: Path) -
     assert "recorded" in ends["greedy"][1]
 
 
-def test_traces_of_another_point_are_refused(first: RunRecord) -> None:
+def test_traces_of_another_point_are_refused(first: RunRecord, tmp_path: Path) -> None:
+    beside = first.path.with_suffix("")
     asked = {
-        "model": f"recorded:{first.path.with_suffix('')}",
+        "model": f"recorded:{beside}",
         "temperature": 0.8,
         "problems": "procedural",
+        "context": 2048,
         **POINT,
     }
     assert source(asked, 1).header["launch"] == 1
-    changes = {
+    changes: dict[str, tuple[object, str]] = {
         "levels": ("1-2", "levels 1-3 and not 1-2"),
         "samples": (3, "2 samples and not 3"),
         "partner": ("none", "partner strong and not none"),
+        "context": (64, "context 2048 and not 64"),
     }
     for name, (value, reason) in changes.items():
         with pytest.raises(UserError, match=reason):
@@ -97,6 +102,18 @@ def test_traces_of_another_point_are_refused(first: RunRecord) -> None:
         source(asked, 2)
     with pytest.raises(UserError, match="there are no recorded traces"):
         source(asked | {"model": "recorded:/nowhere"}, 0)
+
+    one = read(sorted(beside.iterdir())[0])
+    save(tmp_path / "weak.npz", one.header, one.archives)
+    stronger = {**one.header, "params": {**one.header["params"], "model": "strong"}}
+    save(tmp_path / "strong.npz", stronger, one.archives)
+    with pytest.raises(
+        UserError, match="2 of the recorded traces are of launch 0 of this point, of strong, weak"
+    ):
+        source(asked | {"model": f"recorded:{tmp_path}"}, 0)
+    assert source(asked | {"model": f"recorded:{tmp_path}#strong"}, 0).path.name == "strong.npz"
+    with pytest.raises(UserError, match="of other problems"):
+        check_questions(one, Procedural(draw(1, 3, levels=range(1, 4))).asked)
 
 
 def test_traces_become_a_table(first: RunRecord) -> None:
@@ -107,10 +124,29 @@ def test_traces_become_a_table(first: RunRecord) -> None:
     assert set(own.groupby(["launch", "question"]).size()) == {samples}
     assert set(table["role"]) == {"model", "partner"}
     for row in own.itertuples():
-        assert len(row.tokens) == len(row.logprobs) == len(row.entropies) == len(row.text.split())
+        assert len(row.tokens) == len(row.logprobs) == len(row.entropies)
         assert np.all(row.logprobs <= 0)
-        assert 0 <= row.begun_s <= row.latest_s
+        assert 0 < row.begun_s < row.latest_s
+        assert decode(tuple(row.before)) == row.problem
+        assert decode(tuple(row.tokens)) == row.text
+        assert extract(tuple(row.tokens)) == row.answer
         assert row.right == (row.answer == row.truth)
+    with pytest.raises(UserError, match="traces are of a launch"):
+        render("traces", [first], Choice(techniques=("rebase",)))
+
+
+def test_a_record_without_its_files_and_with_changed_ones_says_so(first: RunRecord, tmp_path: Path) -> None:
+    alone = tmp_path / "2026" / "11" / first.path.name
+    alone.parent.mkdir(parents=True)
+    alone.write_bytes(first.path.read_bytes())
+    with pytest.raises(UserError, match="the runs keep no traces here"):
+        render("traces", [read_record(alone)], Choice())
+    for path in first.path.with_suffix("").iterdir():
+        one = read(path)
+        (alone.with_suffix("")).mkdir(exist_ok=True)
+        save(alone.with_suffix("") / path.name, {**one.header, "suite": "other/suite"}, one.archives)
+    with pytest.raises(UserError, match="not those that the record names"):
+        render("traces", [read_record(alone)], Choice())
 
 
 def test_a_damaged_file_says_so(first: RunRecord, tmp_path: Path) -> None:

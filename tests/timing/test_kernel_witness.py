@@ -8,12 +8,13 @@ import pytest
 import yaml
 
 from paceline.drivers.measure import measure
-from paceline.families.kernels import accounting, arm
+from paceline.families.kernels import arm, bench
 from paceline.plan import Selection, make_plan
 from paceline.profile import load_runner
 from paceline.record import Measurement
 from paceline.store import read_record
 from paceline.suite import load_suite
+from paceline.worker.session import CaseError
 
 
 def measured(folder: Path) -> list[Measurement]:
@@ -47,15 +48,33 @@ def measured(folder: Path) -> list[Measurement]:
     return list(read_record(outcome.path).measurements)
 
 
-@pytest.mark.parametrize(("room", "status"), [(100.0, "ok"), (0.01, "refused")])
-def test_what_new_inputs_cost_a_witness_decides_a_dispute(
-    room: float, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("witnessed", "status"), [(1e9, "ok"), (0.0, "refused")])
+def test_a_witness_decides_a_dispute(
+    witnessed: float, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (arm, accounting):
-        monkeypatch.setattr(module, "MAX_SLOWDOWN", 0.0)
-    monkeypatch.setattr(accounting, "WITNESS_ROOM", room)
+    testimony: list[tuple[list[int], list[tuple[int, int]]]] = []
+
+    def allowed(usual_ns: float, passes: list[int], new: list[tuple[int, int]]) -> float:
+        testimony.append((passes, new))
+        return witnessed
+
+    monkeypatch.setattr(arm, "MAX_SLOWDOWN", 0.0)
+    monkeypatch.setattr(arm, "witnessed_slowdown", allowed)
     found = measured(tmp_path)
     assert {m.status for m in found} == {status}
     if status == "refused":
-        assert "PyTorch's operators in turn with it are allowed 0.0" in (found[0].reason or "")
+        assert "PyTorch's operators in turn with it are allowed 0" in (found[0].reason or "")
+    ((passes, new),) = testimony
+    assert len(passes) == len(new) == 2 * arm.CLOCK_PASSES
+    assert min(passes) > 0
     assert list(tmp_path.rglob("cell-*-plain.log"))
+
+
+def test_a_witness_that_cannot_be_had_excuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arm, "MAX_SLOWDOWN", 0.0)
+    monkeypatch.setattr(
+        bench, "_witness", lambda *_: (_ for _ in ()).throw(CaseError("out_of_memory", "too big"))
+    )
+    found = measured(tmp_path)
+    assert {m.status for m in found} == {"refused"}
+    assert "with no witness (too big) it is allowed 0" in (found[0].reason or "")

@@ -701,6 +701,36 @@ def test_a_replay_opens_all_copies_before_their_traces_go_on() -> None:
     assert not model.open
 
 
+def test_the_likeliest_trace_is_recorded_once_for_every_order() -> None:
+    archive = Archive("scripted")
+    online = run(make("greedy"), Recording(ScriptedModel(), archive))
+    before = archive.num_tokens
+    replay = Replay(archive, context=200)
+    assert [f.answer for f in run(make("greedy"), replay, order=lambda k, i: i + 3)] == [
+        f.answer for f in online
+    ]
+    assert archive.num_tokens == before
+
+
+def test_at_temperature_zero_the_likeliest_trace_is_one_of_the_samples() -> None:
+    archive = Archive("scripted")
+    run(make("self-consistency", temperature=0.0), Recording(ScriptedModel(), archive), temperature=0.0)
+    again = run(make("greedy", temperature=0.0), Replay(archive, context=200), temperature=0.0)
+    assert all(samples_of(one)[0] for one in again)
+
+
+def test_traces_of_one_name_are_each_decoded_as_far_as_they_ask() -> None:
+    def twice(question: Question) -> Plan:
+        replies = yield [Sample(index=i, tokens=n, greedy=True) for i, n in enumerate((20, 10))]
+        assert [len(reply.tokens) for reply in replies] == [20, 10]
+        assert replies[0].tokens[:10] == replies[1].tokens
+        return None
+
+    model = ScriptedModel(lengths=(30, 30))
+    run(twice, Replay(Archive("scripted"), model, context=200))
+    assert not model.open
+
+
 def test_a_model_whose_draws_do_not_repeat_goes_on_behind_what_was_recorded() -> None:
     class Fickle(ScriptedModel):
         def begin(self, prompt: Sequence[int], draw: Draw) -> int:

@@ -63,6 +63,7 @@ class Collector:
                 yield from self._case(
                     {
                         **event,
+                        "artifacts": None,
                         "status": "invalid",
                         "reason": f"an illegal result was refused: {text[:300]}",
                     }
@@ -172,7 +173,9 @@ class Collector:
         Raises:
             ValueError: One is named by more than a file's name, and might lie anywhere.
         """
-        found = dict(event.get("artifacts") or {})
+        found = event.get("artifacts") or {}
+        if not isinstance(found, dict):
+            raise ValueError(f"artifacts are {type(found).__name__}, and not names of files by what they are")
         for file in found.values():
             if not isinstance(file, str) or file in ("", ".", "..") or Path(file).name != file:
                 raise ValueError(f"{file!r} is no file of the job's artifacts")

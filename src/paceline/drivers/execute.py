@@ -103,12 +103,13 @@ class Recorder:
         writer = self._open()
         beside = writer.final.with_suffix("")
         for name in sorted(self.collector.artifacts):
-            if not (job / ARTIFACTS / name).is_file():
-                self.note("unreadable", {"why": f"the job has lost {ARTIFACTS}/{name}"})
+            source = job / ARTIFACTS / name
+            if source.is_symlink() or not source.is_file():
+                self.note("unreadable", {"why": f"the job has no file {ARTIFACTS}/{name}"})
                 continue
             with storage_errors(beside / name, run_id=self._facts["run_id"]):
                 beside.mkdir(exist_ok=True)
-                shutil.copyfile(job / ARTIFACTS / name, beside / name)
+                shutil.copyfile(source, beside / name, follow_symlinks=False)
         return writer.seal()
 
     def abandon(self) -> None:

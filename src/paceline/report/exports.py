@@ -132,6 +132,12 @@ def render(style: str, records: Sequence[RunRecord], choice: Choice) -> bytes:
     if style == "traces":
         from paceline.report.trace_tables import parquet  # noqa: PLC0415 - one format at a time
 
+        if choice.metrics or choice.techniques:
+            raise UserError(
+                "traces are of a launch, and not of a metric or technique",
+                where="--metrics, --techniques",
+                fix="leave both out, and choose rows of the table",
+            )
         return parquet(records)
     assert style == "nccl-tests", style
     from paceline.report.nccl_tests import table  # noqa: PLC0415 - one format at a time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from paceline.families.reasoning.trace_files import MODEL, TraceFile, read
 from paceline.store import RunRecord
 
 ARTIFACT = "traces"
+ROWS_AT_ONCE = 5000
 
 
 def parquet(records: Sequence[RunRecord]) -> bytes:
-    """Return the table of all traces of runs as Parquet, a row group for each file.
+    """Return the table of all traces of runs as Parquet; files that are not here any more are left out.
 
     Raises:
-        UserError: The runs have none, a file is not there any more, or cannot be read.
+        UserError: The runs have none here, or a file has changed or cannot be read.
     """
     import pyarrow as pa  # noqa: PLC0415 - heavy, and only needed here
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -39,32 +41,59 @@ def parquet(records: Sequence[RunRecord]) -> bytes:
     )
     target = io.BytesIO()
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:
-        for record, path in _files(records):
-            rows = [{"run_id": record.run_id, **row} for row in _rows(read(path))]
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+        for path, (record, digest) in _files(records).items():
+            rows = ({"run_id": record.run_id, **row} for row in _rows(_checked(path, digest)))
+            while batch := list(islice(rows, ROWS_AT_ONCE)):
+                writer.write_table(pa.Table.from_pylist(batch, schema=schema))
     return target.getvalue()
 
 
-def _files(records: Sequence[RunRecord]) -> list[tuple[RunRecord, Path]]:
-    found: dict[Path, RunRecord] = {}
+def _files(records: Sequence[RunRecord]) -> dict[Path, tuple[RunRecord, str]]:
+    """Return the files that are there, each with its record and the SHA-256 that this names.
+
+    Raises:
+        UserError: None is there, or a record names one elsewhere.
+    """
+    found: dict[Path, tuple[RunRecord, str]] = {}
     for record in records:
         for m in record.measurements:
-            if ARTIFACT in (m.artifacts or {}):
-                assert m.artifacts is not None
-                place = (record.path.parent / m.artifacts[ARTIFACT]).resolve()
-                if record.path.parent.resolve() / record.run_id != place.parent:
-                    raise UserError(
-                        "the record names a file outside of its own folder", where=str(record.path)
-                    )
-                found[place] = record
-    if not found:
+            if m.artifacts is None or ARTIFACT not in m.artifacts:
+                continue
+            place = (record.path.parent / m.artifacts[ARTIFACT]).resolve()
+            if record.path.parent.resolve() / record.run_id != place.parent:
+                raise UserError(
+                    "the record names a file outside of its own folder",
+                    where=str(record.path),
+                    expected=f"{record.run_id}/NAME",
+                    fix=f"paceline store retract {record.run_id}",
+                )
+            found[place] = (record, str((m.accounting or {}).get("kept_traces_sha256")))
+    there = {place: whose for place, whose in found.items() if place.is_file()}
+    if not there:
         raise UserError(
-            "the runs keep no traces",
+            "the runs keep no traces here",
             where=", ".join(r.run_id for r in records),
             expected="a run of the reasoning family on this machine; merged records come without their traces",
             fix="paceline reproduce RUN, or name another run",
         )
-    return [(record, path) for path, record in found.items()]
+    return there
+
+
+def _checked(path: Path, digest: str) -> TraceFile:
+    """Read a file that must be the one that was written.
+
+    Raises:
+        UserError: It has changed, or cannot be read.
+    """
+    file = read(path)
+    if file.sha256 != digest:
+        raise UserError(
+            "the traces are not those that the record names",
+            where=str(path),
+            expected=f"SHA-256 {digest}",
+            fix="take the file from where the run was made",
+        )
+    return file
 
 
 def _rows(file: TraceFile) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ LEAST_NEW_PASSES = 4
 MAX_SLOWDOWN = 1.5
 """On inputs that share nothing with earlier ones; more means that results are remembered."""
 WITNESS_ROOM = 1.25
-"""A technique may be slower than a witness was by this factor."""
+"""A technique may lose this many times what a witness loses."""
 MOST_WITNESSED_SLOWDOWN = 3.0
 """A witness cannot excuse more than this."""
 
@@ -57,16 +57,19 @@ def witnessed_allowance_ns(allowance_ns: float, witness: Sequence[tuple[int, int
     return max(allowance_ns, min(2.0 * unaccounted_ns(passes, unaccounted), MOST_WITNESSED_NS))
 
 
-def witnessed_slowdown(passes: Sequence[int], new: Sequence[tuple[int, int]]) -> float:
+def witnessed_slowdown(usual_ns: float, passes: Sequence[int], new: Sequence[tuple[int, int]]) -> float:
     """Return the slowdown that a disputed technique is allowed, once PyTorch made the same passes in turn.
 
-    Now and then a process gets memory in which fresh inputs are slow for everybody who reads them.
+    Fresh inputs cost everybody who reads them about as much time, however fast he is with others; so the witness's
+    time is added to the technique's own. A cause that lies in the technique's process alone has no witness.
 
     Args:
+        usual_ns: Median of the technique's passes on varied draws.
         passes: The witness's passes on varied draws, in nanoseconds.
         new: Its passes on new inputs, as in ``slowdown_on_new_inputs``.
     """
-    allowed = WITNESS_ROOM * slowdown_on_new_inputs(passes, new)
+    extra_ns = sorted(ns - min(passes[max(i - 1, 0) : i + 1]) for i, ns in new)[len(new) // 4]
+    allowed = 1.0 + WITNESS_ROOM * max(extra_ns, 0) / max(usual_ns, 1.0)
     return max(MAX_SLOWDOWN, min(allowed, MOST_WITNESSED_SLOWDOWN))
 
 

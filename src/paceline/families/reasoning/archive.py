@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from paceline.families.reasoning.language import Draw, LanguageModel, Piece
 
 _clock = time.perf_counter
+_ZERO = _clock()
 
 Name = tuple[tuple[int, ...], tuple[int, ...], float]
 """Tokens before the first decoded one, key and temperature of the draw."""
@@ -29,7 +30,7 @@ class Line:
     ended: bool = False
     begun_s: float = 0.0
     latest_s: float = 0.0
-    """When it first went on and when its last token came, in seconds since its archive was made."""
+    """When it first went on and when its last token came, in seconds of a clock that all archives of a launch share."""
 
     def end(self, begin: int, upto: int, stop: Collection[int]) -> int | None:
         """Return where a piece ends that begins at a token; None when that has not been written down."""
@@ -53,7 +54,6 @@ class Archive:
         self.identity = identity
         self.lines: dict[Name, Line] = {}
         """In the order in which they were begun."""
-        self._made = _clock()
         self.scores: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
         """By prompt and continuation."""
 
@@ -77,11 +77,6 @@ class Archive:
             line = self.lines[name]
             found.update(repr((name, line.tokens, line.ended)).encode())
         return found.hexdigest()
-
-    @property
-    def age_s(self) -> float:
-        """Seconds since it was made."""
-        return _clock() - self._made
 
     def absorb(self, other: Archive) -> None:
         """Take over what another archive of the same model holds beyond this one; equal names have equal tokens."""
@@ -110,7 +105,7 @@ class Archive:
             line.tokens.append(token)
             line.logprobs.append(piece.logprobs[i])
             line.entropies.append(piece.entropies[i])
-            line.latest_s = self.age_s
+            line.latest_s = _clock() - _ZERO
         line.ended = line.ended or piece.ended
 
 
@@ -182,7 +177,7 @@ class Recording:
 
     def advance(self, trace: int, tokens: int, stop: Collection[int] = ()) -> None:
         """Ask the model to go on."""
-        self._begun_s.setdefault(trace, self._archive.age_s)
+        self._begun_s.setdefault(trace, _clock() - _ZERO)
         self._model.advance(trace, tokens, stop)
 
     def poll(self) -> list[Piece]:

@@ -91,7 +91,7 @@ def _answer_all(
             reason = f"{type(error).__name__}: {error}"
             results.append((case, CaseError("crashed", reason, traceback.format_exc(limit=8))))
         gc.collect()
-    if setting.timed or not setting.repeatable:
+    if setting.recorded_sha256 is None:
         _keep(session, block, setting, pool, decoded, results)
     return results
 
@@ -109,13 +109,15 @@ def _keep(
     decoded.absorb(pool.archives)
     path = recorded.FOLDER / f"traces-{session.launch}-{block.block}{ENDING}"
     header = recorded.header_of(setting, pool, suite=block.suite, launch=session.launch, params=block.params)
-    problem = recorded.keep(path, header, decoded)
+    digest, problem = recorded.keep(path, header, decoded)
     for _, ending in results:
-        if not isinstance(ending, CaseError):
-            if problem is None:
-                ending["artifacts"] = {"traces": path.name}
-            else:
-                ending["absent"]["traces"] = problem
+        if isinstance(ending, CaseError):
+            continue
+        if digest is None:
+            ending["absent"]["traces"] = problem
+        else:
+            ending["artifacts"] = {"traces": path.name}
+            ending["accounting"]["kept_traces_sha256"] = digest
 
 
 def _answer(
@@ -168,6 +170,7 @@ def _answer(
             "partner": None if setting.partner is None else setting.partner.identity,
             "input_seed": setting.seed,
             "traces_sha256": archives.digest(),
+            **({} if setting.recorded_sha256 is None else {"recorded_sha256": setting.recorded_sha256}),
         },
         "accounting": _accounting(setting, pool, finished, reordered) | kept,
         "telemetry": watch.facts(),

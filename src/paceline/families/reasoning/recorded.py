@@ -17,15 +17,26 @@ from paceline.families.reasoning.backends.token_texts import Texts
 from paceline.families.reasoning.language import LanguageModel
 from paceline.families.reasoning.pool import Pool
 from paceline.families.reasoning.problems import VOCABULARY
+from paceline.families.reasoning.reading import Asked
 from paceline.families.reasoning.replay import Replay
 from paceline.families.reasoning.setting import Archives, Setting
 from paceline.families.reasoning.spec import RECORDED
 from paceline.families.reasoning.textual import Writer
-from paceline.families.reasoning.trace_files import ENDING, MAX_TOKENS, MODEL, PARTNER, TraceFile, read, save
+from paceline.families.reasoning.trace_files import (
+    ENDING,
+    MAX_VALUES,
+    MODEL,
+    PARTNER,
+    TraceFile,
+    num_values,
+    read,
+    read_header,
+    save,
+)
 
 FOLDER = Path("artifacts")
 """Where a rank leaves files that go with the record, in the job's folder."""
-SAME = ("problems", "questions", "levels", "temperature", "partner")
+SAME = ("problems", "questions", "levels", "temperature", "partner", "context")
 """Parameters of a point that must be those of the recording."""
 
 
@@ -73,8 +84,12 @@ class RecordedWriter:
         )
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return a text's tokens, as they were."""
-        return tuple(self._known["encoded"][text])
+        """Return a text's tokens, as they were.
+
+        Raises:
+            UserError: Nobody has written it.
+        """
+        return self._written("encoded", text)
 
     def chat(self, question: str) -> tuple[int, ...]:
         """Return the prompt that asked a question.
@@ -82,17 +97,37 @@ class RecordedWriter:
         Raises:
             UserError: Nobody has asked it.
         """
-        if question not in self._known["prompts"]:
-            raise UserError(
-                "the recorded traces are of other problems",
-                where=question.splitlines()[0][:80],
-                expected="the very file, or revision, that they were recorded with",
-            )
-        return tuple(self._known["prompts"][question])
+        return self._written("prompts", question)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens."""
         return self._decode(tokens)
+
+    def _written(self, kind: str, text: str) -> tuple[int, ...]:
+        if text not in self._known[kind]:
+            raise other_problems(text)
+        return tuple(self._known[kind][text])
+
+
+def other_problems(text: str) -> UserError:
+    """Return the error of traces that do not belong to what is asked."""
+    return UserError(
+        "the recorded traces are of other problems, or of another version of this family",
+        where=repr(text[:80]),
+        expected="the very file or revision of problems, and the version, that they were recorded with",
+    )
+
+
+def check_questions(file: TraceFile, asked: Sequence[Asked]) -> None:
+    """Compare questions with those that a file's traces answer.
+
+    Raises:
+        UserError: They are others.
+    """
+    recorded = [tuple(one["prompt"]) for one in file.header["questions"]]
+    for number, one in enumerate(asked):
+        if number >= len(recorded) or recorded[number] != one.script.prompt:
+            raise other_problems(one.question)
 
 
 def source(params: Mapping[str, Any], launch: int) -> TraceFile:
@@ -101,12 +136,28 @@ def source(params: Mapping[str, Any], launch: int) -> TraceFile:
     Raises:
         UserError: There are none, or they are of another point.
     """
-    place = Path(str(params["model"]).removeprefix(RECORDED))
+    name = str(params["model"]).removeprefix(RECORDED)
+    folder, _, model = (name, "", "") if Path(name).exists() else name.rpartition("#")
+    place = Path(folder or name)
     paths = sorted(place.glob(f"*{ENDING}")) if place.is_dir() else [place]
-    found = [read(path) for path in paths if path.is_file()]
-    for one in found:
-        if one.header["launch"] == launch and not _differences(one.header["params"], params):
-            return one
+    found = {path: read_header(path) for path in paths if path.is_file()}
+    fitting = [
+        path
+        for path, header in found.items()
+        if header["launch"] == launch
+        and (not model or header["params"]["model"] == model)
+        and not _differences(header["params"], params)
+    ]
+    if len(fitting) == 1:
+        return read(fitting[0])
+    if fitting:
+        raise UserError(
+            f"{len(fitting)} of the recorded traces are of launch {launch} of this point, of "
+            + ", ".join(sorted(str(found[path]["params"]["model"]) for path in fitting)),
+            where=str(place),
+            expected="one; a model's name behind # chooses, as in recorded:FOLDER#strong",
+            fix="add the model's name, or move files of other suites elsewhere",
+        )
     if not found:
         raise UserError(
             "there are no recorded traces",
@@ -115,9 +166,9 @@ def source(params: Mapping[str, Any], launch: int) -> TraceFile:
             fix="paceline run keeps them in the folder beside its record that has the record's name",
         )
     known = "; ".join(
-        f"{one.path.name}: launch {one.header['launch']}"
-        + "".join(f", {d}" for d in _differences(one.header["params"], params))
-        for one in found[:8]
+        f"{path.name}: launch {header['launch']} of {header['params']['model']}"
+        + "".join(f", {d}" for d in _differences(header["params"], params))
+        for path, header in list(found.items())[:8]
     )
     raise UserError(
         f"none of the recorded traces is of launch {launch} of this point; {known}",
@@ -192,12 +243,15 @@ def _vocabulary(writer: Writer | None) -> dict[str, Any] | None:
     return None if texts is None else {"symbols": texts, "between": ""}
 
 
-def keep(path: Path, header: Mapping[str, Any], all_traces: Archives) -> str | None:
-    """Write a block's traces to a file; return why not, where they are too many."""
-    if all_traces.num_tokens > MAX_TOKENS:
-        return f"{all_traces.num_tokens} tokens were decoded; a file keeps {MAX_TOKENS}"
+def keep(path: Path, header: Mapping[str, Any], all_traces: Archives) -> tuple[str | None, str]:
+    """Write a block's traces to a file and return its SHA-256; None, with the reason, where that cannot be done."""
     archives: dict[str, Archive] = {MODEL: all_traces.model}
     if all_traces.partner is not None:
         archives[PARTNER] = all_traces.partner
-    save(path, header, archives)
-    return None
+    count = sum(num_values(archive) for archive in archives.values())
+    if count > MAX_VALUES:
+        return None, f"{count} tokens with those before them; a file keeps {MAX_VALUES}"
+    try:
+        return save(path, header, archives), ""
+    except (OSError, MemoryError, ValueError, OverflowError) as error:
+        return None, f"they could not be written: {type(error).__name__}: {error}"

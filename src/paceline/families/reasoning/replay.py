@@ -139,7 +139,8 @@ class Replay:
         Raises:
             MissingTraceError: Something was never recorded, and there is no model to decode it.
         """
-        self._decode_missing()
+        while missing := self._missing():
+            self._decode(missing)
         pieces = []
         for handle in self._wanted:
             at, end = self._open[handle], self._end(handle)
@@ -184,13 +185,14 @@ class Replay:
         self._open[self._next] = _Open(name, recipe=recipe)
         return self._next
 
-    def _decode_missing(self) -> None:
-        missing = {self._open[h].name: h for h in self._wanted if self._end(h) is None}
-        if not missing:
-            return
+    def _missing(self) -> list[int]:
+        """Return traces that were not recorded far enough, one of each name."""
+        return list({self._open[h].name: h for h in self._wanted if self._end(h) is None}.values())
+
+    def _decode(self, missing: Sequence[int]) -> None:
         if self._live is None:
             raise MissingTraceError(f"{len(missing)} traces were not recorded far enough")
-        wanted = {h for handle in missing.values() for h in self._open[handle].group or (handle,)}
+        wanted = {h for handle in missing for h in self._open[handle].group or (handle,)}
         if not wanted <= self._wanted.keys():
             raise MissingTraceError("traces that see each other go on together")
         under_way = {self._go_live(self._live, handle): handle for handle in sorted(wanted)}

@@ -22,6 +22,7 @@ from paceline.families.reasoning import (
     problem_rows,
     problems,
     reading,
+    recorded,
     replay,
     requests,
     seat,
@@ -29,6 +30,7 @@ from paceline.families.reasoning import (
     setting,
     sources,
     textual,
+    trace_files,
     votes,
 )
 from paceline.families.reasoning.backends import (
@@ -53,7 +55,7 @@ from paceline.families.reasoning.tools import actions, runtime, world
 SEALED: tuple[ModuleType, ...] = (
     *(archive, estimates, executor, judging, lineage, models, outside, pairs),
     *(pool, problems, reading, replay, requests, seat, service, setting, sources, textual, votes),
-    *(answer_text, grading, grading_service, language, problem_files, problem_rows),
+    *(answer_text, grading, grading_service, language, problem_files, problem_rows, recorded, trace_files),
     *(endpoint_errors, openai_model, pretrained, slot_cache, token_texts, transformers_model),
     *(cache, decoder, engine, network, sampling, scoring, sharing),
     *(actions, runtime, world),

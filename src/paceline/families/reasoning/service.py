@@ -108,7 +108,7 @@ class Service:
         if any(t.index == request.index for t in seat.traces.values()):
             raise PlanError(f"sample {request.index} has been begun before")
         key = self.draws(seat.number, request.index)
-        if request.greedy:  # the same trace by every index and in every order
+        if request.greedy and self.task.temperature > 0:  # the same trace by every index and in every order
             key = key[:2]
         temperature = 0.0 if request.greedy else self.task.temperature
         handle = self._begin(request.partner, seat.script.prompt, key, temperature)

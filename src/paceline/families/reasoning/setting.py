@@ -59,6 +59,8 @@ class Setting:
     """Whether equal draws give equal tokens; else techniques answer on what this launch has recorded."""
     timed: bool = True
     """Whether a model decodes while techniques answer; else their seconds say nothing."""
+    recorded_sha256: str | None = None
+    """Of the file of traces that answers in the place of a model."""
     writer: Writer | None = None
     """What makes tokens of texts, where the model's own do not."""
 

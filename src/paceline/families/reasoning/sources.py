@@ -60,6 +60,8 @@ def _procedural(session: Session, block: Block) -> Setting:
     problems = draw(seeds["problems"], int(params["questions"]), levels=levels_of(str(params["levels"])))
     random.Random(seeds["places"]).shuffle(problems)
     reading = Procedural(problems)
+    if file is not None:
+        recorded.check_questions(file, reading.asked)
     return Setting(
         model=model,
         partner=partner,
@@ -71,6 +73,7 @@ def _procedural(session: Session, block: Block) -> Setting:
         width=int(params["width"]),
         num_orders=int(params["orders"]),
         timed=file is None,
+        recorded_sha256=None if file is None else file.sha256,
     )
 
 
@@ -97,6 +100,8 @@ def _textual(session: Session, block: Block, format_name: str, source: str, grad
         repeatable, timed = True, False
         (model, _), writer = recorded.models_of(file), recorded.writer_of(file)
     reading = Textual(writer, problems, grader, session.guard.outside)
+    if file is not None:
+        recorded.check_questions(file, reading.asked)
     return Setting(
         model=model,
         task=_task(block, model),
@@ -108,6 +113,7 @@ def _textual(session: Session, block: Block, format_name: str, source: str, grad
         repeatable=repeatable,
         timed=timed,
         writer=writer,
+        recorded_sha256=None if file is None else file.sha256,
     )
 
 

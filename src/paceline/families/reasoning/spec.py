@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 from typing import Literal
+from urllib.parse import urlsplit
 
 from paceline.families.reasoning.metric_specs import METRICS
 from paceline.family import Family, FrontierSpec, Parameter, Params
@@ -187,6 +188,9 @@ def _check_sources(params: Params) -> list[str]:
             "weak, strong, transformers:FOLDER, transformers:NAME@REVISION, openai:URL#MODEL, recorded:FOLDER"
         )
         return [f"model '{model}' is not one of: {expected}"]
+    address = urlsplit(url)
+    if kind == "openai" and (address.username or address.password or address.query):
+        return ["the endpoint's address holds a key or a query, which records would show; set OPENAI_API_KEY"]
     if str(params["partner"]) != NO_PARTNER:
         return [f"partner '{params['partner']}' reads nothing but what embedded models write"]
     return _check_problems(problems)

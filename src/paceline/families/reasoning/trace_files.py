@@ -7,10 +7,12 @@ questions, and what a vote would need.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,10 @@ from paceline.families.reasoning.archive import Archive, Line, Name
 FORMAT = 1
 ENDING = ".npz"
 MODEL, PARTNER = "model", "partner"
-MAX_TOKENS = 100_000_000
-"""Of one file; a block that decoded more keeps none, and says so."""
+MAX_VALUES = 20_000_000
+"""Tokens of one file, those before decoded ones included; a block that has more keeps none, and says so."""
+NEEDED = ("format", "launch", "params", "seeds", "models", "identities", "questions", "answers", "right")
+"""What a header must hold."""
 Columns = dict[str, NDArray[Any]]
 _UNREADABLE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error),
@@ -38,13 +42,20 @@ class TraceFile:
     """What a file holds."""
 
     path: Path
+    sha256: str
     header: Mapping[str, Any]
     archives: Mapping[str, Archive]
     """By role: the model's, and its partner's where there was one."""
 
 
-def save(path: Path, header: Mapping[str, Any], archives: Mapping[str, Archive]) -> None:
-    """Write a file; an older one of its name is replaced."""
+def num_values(archive: Archive) -> int:
+    """Return how many tokens a file of an archive would hold."""
+    lines = sum(len(before) + len(line.tokens) for (before, _, _), line in archive.lines.items())
+    return lines + sum(len(before) + len(step) for before, step in archive.scores)
+
+
+def save(path: Path, header: Mapping[str, Any], archives: Mapping[str, Archive]) -> str:
+    """Write a file whole or not at all, and return its SHA-256; an older one of its name is replaced."""
     columns: Columns = {}
     for role, archive in archives.items():
         columns |= {f"{role}.{name}": values for name, values in _columns(archive).items()}
@@ -53,8 +64,22 @@ def save(path: Path, header: Mapping[str, Any], archives: Mapping[str, Archive])
     )
     columns["header"] = np.frombuffer(text.encode(), dtype=np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **columns)
+    digest = _digest(temporary)
+    temporary.replace(path)
+    return digest
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """Read what a file says of itself, and none of its traces.
+
+    Raises:
+        UserError: It is none, or of another format.
+    """
+    with _readable(path), np.load(path, allow_pickle=False) as data:
+        return _header(data)
 
 
 def read(path: Path) -> TraceFile:
@@ -63,23 +88,41 @@ def read(path: Path) -> TraceFile:
     Raises:
         UserError: It is none, or of another format.
     """
-    try:
+    with _readable(path):
+        digest = _digest(path)
         with np.load(path, allow_pickle=False) as data:
+            header = _header(data)
             columns: Columns = {name: data[name] for name in data.files}
-        header = json.loads(columns["header"].tobytes())
-        if header.get("format") != FORMAT:
-            raise ValueError(f"format {header.get('format')}, and not {FORMAT}")
         archives = {
             role: _archive(identity, {k.removeprefix(f"{role}."): v for k, v in columns.items()})
             for role, identity in header["identities"].items()
         }
+    return TraceFile(path=path, sha256=digest, header=header, archives=archives)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
     except _UNREADABLE as error:
         raise UserError(
             f"it cannot be read as recorded traces: {type(error).__name__}: {error}",
             where=str(path),
             expected="a file that 'paceline run' has kept beside a record of the reasoning family",
         ) from error
-    return TraceFile(path=path, header=header, archives=archives)
+
+
+def _header(data: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    header = json.loads(data["header"].tobytes())
+    missing = [name for name in NEEDED if name not in header]
+    if missing or header["format"] != FORMAT:
+        raise ValueError(f"its header is not of format {FORMAT}, or lacks {', '.join(missing) or 'nothing'}")
+    return dict(header)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _columns(archive: Archive) -> Columns:
@@ -128,7 +171,7 @@ def _archive(identity: str, columns: Columns) -> Archive:
 
 
 def _ragged(name: str, rows: Sequence[Sequence[int]], dtype: type[np.generic]) -> Columns:
-    flat = np.array([value for row in rows for value in row], dtype=dtype)
+    flat = np.fromiter((value for row in rows for value in row), dtype=dtype)
     return {name: flat, f"{name}.ends": np.cumsum([len(row) for row in rows], dtype=np.int64)}
 
 
