@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from paceline.families.reasoning.language import Draw, Piece
+from paceline.families.reasoning.language import Continuation, Draw, Piece
 from paceline.families.reasoning.service import SHARED
 
 END = 99
@@ -117,8 +117,8 @@ class ScriptedModel:
                 )
         return pieces
 
-    def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
-        return [-1.0 for _ in continuation]
+    def score(self, asked: Sequence[Continuation]) -> list[list[float]]:
+        return [[-1.0 for _ in continuation] for _, continuation in asked]
 
     def drop(self, trace: int) -> None:
         del self.open[trace]

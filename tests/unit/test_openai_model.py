@@ -359,13 +359,13 @@ def test_the_context_ends_a_trace(server: Server) -> None:
 
 
 def test_scores_are_those_of_the_echoed_prompt(server: Server, model: OpenAIModel) -> None:
-    found = model.score(model.encode("Q: "), (*model.encode("aab"), *model.encode("ba")))
+    (found,) = model.score([(model.encode("Q: "), (*model.encode("aab"), *model.encode("ba")))])
     assert found == [-2.0, -1.5]
     assert server.requests[0].body["echo"] is True
     server.behaviours.append(f"raw:{good()}")
     with pytest.raises(MalformedAnswerError, match="the prompt's own logprobs"):
-        model.score(model.encode("Q"), model.encode("a"))
-    assert model.score(model.encode("Q"), ()) == []
+        model.score([(model.encode("Q"), model.encode("a"))])
+    assert model.score([(model.encode("Q"), ())]) == [[]]
 
 
 def test_scores_of_tokens_across_two_texts_are_refused() -> None:

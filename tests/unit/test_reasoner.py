@@ -544,9 +544,31 @@ class TestEngine:
         problem = draw(7, 1, levels=(8,))[0]
         t = weak.begin(problem.prompt, at(1.2, 9))
         got = finish(weak, [t], 11)[t]
-        assert weak.score(problem.prompt, got.tokens) == pytest.approx(got.logprobs, abs=1e-9)
-        assert weak.score(problem.prompt, ()) == []
+        (found, none) = weak.score([(problem.prompt, got.tokens), (problem.prompt, ())])
+        assert found == pytest.approx(got.logprobs, abs=1e-9)
+        assert none == []
         weak.drop(t)
+
+    def test_steps_are_scored_alike_in_any_company_and_behind_steps_scored_before(
+        self, weak: Reasoner
+    ) -> None:
+        problems = draw(11, 40, levels=(1, 4, 9))
+        shuffled, texts, begins = random.Random(5), {}, {}
+        for n, problem in enumerate(problems):
+            texts[n] = [*problem.prompt, *(shuffled.randrange(19) for _ in range(40))]
+            begins[n] = len(problem.prompt)
+        found: dict[int, list[float]] = {n: [] for n in texts}
+        while going := [n for n in texts if begins[n] < len(texts[n])]:
+            round_of = shuffled.sample(going, k=max(len(going) * 3 // 4, 1))
+            ends = {n: min(begins[n] + shuffled.randrange(1, 13), len(texts[n])) for n in round_of}
+            asked = [(texts[n][: begins[n]], texts[n][begins[n] : ends[n]]) for n in round_of]
+            for n, values in zip(round_of, weak.score(asked), strict=True):
+                found[n] += values
+                begins[n] = ends[n]
+        for n, text in texts.items():
+            logits = weak._network(torch.tensor([text]))[0, :-1].log_softmax(-1)
+            want = logits.gather(1, torch.tensor(text)[1:, None])[:, 0].tolist()
+            assert found[n] == pytest.approx(want[len(problems[n].prompt) - 1 :], abs=1e-9)
 
     def test_a_trace_ends_at_the_longest_context(self, weak: Reasoner) -> None:
         prompt = encode("Q T1 3 + 4 ?") * 36
@@ -617,7 +639,7 @@ class TestEngine:
             with pytest.raises(ValueError, match="tokens"):
                 weak.begin(prompt, at(0.8, 1))
             with pytest.raises(ValueError, match="tokens"):
-                weak.score(prompt, ())
+                weak.score([(prompt, ())])
         for temperature in (-0.1, float("nan"), float("inf")):
             with pytest.raises(ValueError, match="temperature"):
                 weak.begin((1,), at(temperature, 1))

@@ -12,8 +12,8 @@ from scripted_model import ANSWER, CONCLUSION, END, PART_END, PARTS, STEP_END, S
 from paceline import content
 from paceline.families.reasoning import votes
 from paceline.families.reasoning.archive import Archive, Recording
-from paceline.families.reasoning.executor import Executor
-from paceline.families.reasoning.language import Draw, LanguageModel
+from paceline.families.reasoning.executor import MOST_WAITING, Executor
+from paceline.families.reasoning.language import Continuation, Draw, LanguageModel
 from paceline.families.reasoning.models import Models
 from paceline.families.reasoning.replay import MissingTraceError, Replay
 from paceline.families.reasoning.requests import (
@@ -401,7 +401,7 @@ def test_a_replay_is_the_online_run_again(technique: str) -> None:
     assert archive.num_tokens == sum(x.decoded + x.probed - x.by_partner for x in ledgers)
     assert other.num_tokens == sum(x.by_partner for x in ledgers)
     if other.scores:
-        with pytest.raises(MissingTraceError, match="a step was not recorded"):
+        with pytest.raises(MissingTraceError, match="steps were not recorded"):
             run(
                 make(technique), Replay(archive, context=200), partner=Replay(Archive("partner"), context=200)
             )
@@ -699,6 +699,52 @@ def test_a_replay_opens_all_copies_before_their_traces_go_on() -> None:
     archive = Archive("scripted")
     assert run(copying, Replay(archive, model, context=200)) == run(copying, ScriptedModel(lengths=(30, 30)))
     assert not model.open
+
+
+class Wavering(ScriptedModel):
+    """Scores the same step a little differently every time, as batches of other sizes do in float32."""
+
+    num_scored = 0
+
+    def score(self, asked: Sequence[Continuation]) -> list[list[float]]:
+        found = []
+        for _, continuation in asked:
+            self.num_scored += 1
+            found.append([-1.0 - self.num_scored * 1e-6 for _ in continuation])
+        return found
+
+
+def test_a_step_has_one_score_however_often_it_is_reviewed() -> None:
+    told: dict[int, list[float | None]] = {}
+
+    def twice(question: Question) -> Plan:
+        (opened,) = yield [Sample(index=0, step=True)]
+        for _ in range(2):
+            (review,) = yield [Review(trace=opened.trace)]
+            told.setdefault(question.number, []).append(review.score)
+        return None
+
+    archives = Archive("scripted"), Archive("partner")
+    models = ScriptedModel(), Wavering(identity="partner")
+    online = run(twice, Recording(models[0], archives[0]), partner=Recording(models[1], archives[1]), count=3)
+    assert models[1].num_scored == 3
+    assert len({first for first, _ in told.values()}) == 3
+    replays = [Replay(archive, context=200) for archive in archives]
+    assert run(twice, replays[0], partner=replays[1], count=3) == online
+    assert all(len(scores) == 4 and len(set(scores)) == 1 for scores in told.values())
+
+
+def test_steps_of_many_questions_are_reviewed_together_while_others_decode() -> None:
+    sizes: list[int] = []
+
+    class Counting(ScriptedModel):
+        def score(self, asked: Sequence[Continuation]) -> list[list[float]]:
+            sizes.append(len(asked))
+            return super().score(asked)
+
+    run(make("rebase"), ScriptedModel(), partner=Counting(identity="partner"), count=30, width=100)
+    assert max(sizes) >= MOST_WAITING
+    assert sum(sizes) / len(sizes) > 6
 
 
 def test_the_likeliest_trace_is_recorded_once_for_every_order() -> None:

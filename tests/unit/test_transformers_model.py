@@ -206,10 +206,10 @@ def test_the_context_ends_a_trace(model: TransformersModel) -> None:
 
 def test_scores_are_the_logprobs_of_a_plain_pass(model: TransformersModel) -> None:
     piece = alone(model, PROMPTS[0], 3, 9)
-    assert close(model.score(PROMPTS[0], piece.tokens), piece.logprobs)
-    assert model.score(PROMPTS[0], []) == []
+    assert close(model.score([(PROMPTS[0], piece.tokens)])[0], piece.logprobs)
+    assert model.score([(PROMPTS[0], [])]) == [[]]
     with pytest.raises(ValueError, match="0 tokens"):
-        model.score([], [3])
+        model.score([([], [3])])
 
 
 def test_what_makes_no_sense_is_refused(model: TransformersModel) -> None:

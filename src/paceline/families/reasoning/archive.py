@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from paceline.families.reasoning.language import Draw, LanguageModel, Piece
+from paceline.families.reasoning.language import Continuation, Draw, LanguageModel, Piece
 
 _clock = time.perf_counter
 _ZERO = _clock()
@@ -189,11 +189,16 @@ class Recording:
             tokens.extend(piece.tokens)
         return pieces
 
-    def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
-        """Score with the model, and write it down."""
-        found = self._model.score(prompt, continuation)
-        self._archive.scores[tuple(prompt), tuple(continuation)] = found
-        return found
+    def score(self, asked: Sequence[Continuation]) -> list[list[float]]:
+        """Score with the model what was not scored before, and write it down.
+
+        In other company the same step may have a score that differs in its last digits, so only the first one counts.
+        """
+        known = self._archive.scores
+        wanted = [(tuple(prompt), tuple(continuation)) for prompt, continuation in asked]
+        fresh = [one for one in dict.fromkeys(wanted) if one not in known]
+        known.update(zip(fresh, self._model.score(fresh) if fresh else (), strict=True))
+        return [known[one] for one in wanted]
 
     def drop(self, trace: int) -> None:
         """Forget a trace; what was written down stays."""

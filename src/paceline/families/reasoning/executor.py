@@ -18,6 +18,8 @@ from paceline.families.reasoning.seat import Job, PlanError, Script, Seat
 from paceline.families.reasoning.service import Service
 
 MAX_ROUNDS = 10_000
+MOST_WAITING = 48
+"""Steps that wait to be reviewed together, while others decode."""
 
 
 class Executor:
@@ -63,8 +65,8 @@ class Executor:
 
     def _run(self, questions: Sequence[Question], method: Method) -> list[Seat]:
         queue, seats, jobs = deque(questions), list[Seat](), self._service.jobs
-        while queue or jobs:
-            while queue and len(jobs) < self.width:
+        while queue or jobs or self._service.reviews:
+            while queue and len(jobs) + len(self._service.reviews) < self.width:
                 question = queue.popleft()
                 script = self.scripts[question.number]
                 plan = method(
@@ -74,10 +76,17 @@ class Executor:
                     seat := Seat(number=question.number, question=question, script=script, plan=plan)
                 )
                 self._go_on(seat, None)
+            if len(self._service.reviews) >= MOST_WAITING or not jobs:
+                self._review()
             for partner in sorted({partner for partner, _ in jobs}):
                 for piece in self.models.get(partner).poll():
                     self._arrived(partner, piece)
         return seats
+
+    def _review(self) -> None:
+        for seat in self._service.review() if self._service.reviews else ():
+            if not seat.num_waiting:
+                self._go_on(seat, self._close(seat))
 
     def _go_on(self, seat: Seat, replies: tuple[Reply, ...] | None) -> None:
         """Let a plan name its next round, until one has to be waited for or the plan has ended."""

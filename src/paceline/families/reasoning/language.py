@@ -36,6 +36,10 @@ class Piece:
     """Whether the trace has ended, by an end of sequence or at the model's longest context."""
 
 
+Continuation = tuple[Sequence[int], Sequence[int]]
+"""A prompt, and tokens behind it whose probabilities are asked for."""
+
+
 class LanguageModel(Protocol):
     """A model that decodes many traces at once."""
 
@@ -91,8 +95,8 @@ class LanguageModel(Protocol):
     def poll(self) -> list[Piece]:
         """Decode at least one token of every trace under way; return what was asked for and is complete."""
 
-    def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
-        """Return the log-probability of each token of a continuation, at temperature 1."""
+    def score(self, asked: Sequence[Continuation]) -> list[list[float]]:
+        """Return the log-probability of each token of each continuation, at temperature 1."""
 
     def drop(self, trace: int) -> None:
         """Forget a trace and its cache; when it is under way, decoding stops."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 
-from paceline.families.reasoning.language import Draw, LanguageModel, Piece
+from paceline.families.reasoning.language import Continuation, Draw, LanguageModel, Piece
 
 
 class Outside:
@@ -64,10 +64,10 @@ class Outside:
         with self._outside():
             return self._model.poll()
 
-    def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
+    def score(self, asked: Sequence[Continuation]) -> list[list[float]]:
         """Score."""
         with self._outside():
-            return self._model.score(prompt, continuation)
+            return self._model.score(asked)
 
     def drop(self, trace: int) -> None:
         """Forget a trace."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from paceline.families.reasoning.archive import Archive, Name, Recording
-from paceline.families.reasoning.language import Draw, LanguageModel, Piece
+from paceline.families.reasoning.language import Continuation, Draw, LanguageModel, Piece
 
 Recipe = Callable[[LanguageModel], int]
 """Opens a trace on a model whose cache its tokens alone do not give."""
@@ -160,18 +160,19 @@ class Replay:
         self._wanted.clear()
         return pieces
 
-    def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
-        """Return a recorded score, or let the live model score.
+    def score(self, asked: Sequence[Continuation]) -> list[list[float]]:
+        """Return recorded scores, and let the live model score what is missing.
 
         Raises:
-            MissingTraceError: It was never recorded, and there is no model.
+            MissingTraceError: Some were never recorded, and there is no model.
         """
-        found = self.archive.scores.get((tuple(prompt), tuple(continuation)))
-        if found is not None:
-            return found
-        if self._live is None:
-            raise MissingTraceError("a step was not recorded that a review asks for")
-        return self._live.score(prompt, continuation)
+        wanted = [(tuple(prompt), tuple(continuation)) for prompt, continuation in asked]
+        missing = [one for one in dict.fromkeys(wanted) if one not in self.archive.scores]
+        if missing and self._live is None:
+            raise MissingTraceError(f"{len(missing)} steps were not recorded that reviews ask for")
+        if missing and self._live is not None:
+            self._live.score(missing)  # which writes them down
+        return [self.archive.scores[one] for one in wanted]
 
     def drop(self, trace: int) -> None:
         """Close a trace."""

@@ -112,6 +112,19 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A step that is to be reviewed."""
+
+    seat: Seat
+    place: int
+    """In the round."""
+    trace: int
+    before: tuple[int, ...]
+    """All tokens before the step, the prompt's included."""
+    step: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What a trace of a model decodes for."""
 

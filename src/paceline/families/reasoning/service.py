@@ -29,7 +29,7 @@ from paceline.families.reasoning.requests import (
     Share,
     Task,
 )
-from paceline.families.reasoning.seat import NO_TRACE, Job, Place, PlanError, Seat, check_plain
+from paceline.families.reasoning.seat import NO_TRACE, Job, Place, PlanError, Seat, Waiting, check_plain
 
 REQUESTS = (Sample, Extend, Branch, Fork, Join, Merge, Share, Probe, Review, Compare, Drop)
 MERGED = -1
@@ -45,6 +45,8 @@ class Service:
         self.models, self.task, self.draws = models, task, draws
         self.jobs: dict[Place, Job] = {}
         """What is under way."""
+        self.reviews: list[Waiting] = []
+        """Steps that are scored together, by ``review``."""
         self._open: set[Place] = set()
         """Traces that have to be dropped, however the run ends."""
 
@@ -56,6 +58,7 @@ class Service:
     def forget_all(self) -> None:
         """Drop everything that is open."""
         self.jobs.clear()
+        self.reviews.clear()
         for place in tuple(self._open):
             self.forget(place)
 
@@ -346,10 +349,20 @@ class Service:
             raise PlanError(f"trace {request.trace} has no step that could be reviewed")
         text = (*seat.script.prompt, *trace.text)
         before, step = text[: -trace.num_latest], text[-trace.num_latest :]
-        logprobs = self.models.get(True).score(before, step)
+        self.models.get(True)
         seat.ledger.reviewed += len(step)
-        score = math.exp(math.fsum(logprobs) / len(step))
-        seat.replies[place] = Reply(trace=request.trace, score=score)
+        seat.num_waiting += 1
+        self.reviews.append(Waiting(seat=seat, place=place, trace=request.trace, before=before, step=step))
+
+    def review(self) -> list[Seat]:
+        """Let the partner score all steps that wait for it; return whose they are."""
+        waiting, self.reviews = self.reviews, []
+        found = self.models.get(True).score([(one.before, one.step) for one in waiting])
+        for one, logprobs in zip(waiting, found, strict=True):
+            score = math.exp(math.fsum(logprobs) / len(one.step))
+            one.seat.replies[one.place] = Reply(trace=one.trace, score=score)
+            one.seat.num_waiting -= 1
+        return list({id(one.seat): one.seat for one in waiting}.values())
 
     def _compare(self, seat: Seat, place: int, request: Compare) -> None:
         if self.models.judge is None:

@@ -38,7 +38,7 @@ from paceline.families.reasoning.backends.endpoint_errors import (
     said,
 )
 from paceline.families.reasoning.backends.token_texts import END, SILENT, Part, Texts, part_of, scores
-from paceline.families.reasoning.language import Draw, Piece
+from paceline.families.reasoning.language import Continuation, Draw, Piece
 
 KEY = "OPENAI_API_KEY"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 8.0
@@ -278,18 +278,21 @@ class OpenAIModel:
                     pieces.append(self._piece(job))
         return sorted(pieces, key=lambda piece: piece.trace)
 
-    def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
-        """Return the log-probability of each token of a continuation, of servers that echo a prompt with logprobs.
+    def score(self, asked: Sequence[Continuation]) -> list[list[float]]:
+        """Return the log-probability of each token of each continuation, of servers that echo a prompt with logprobs.
 
         Raises:
-            ValueError: The prompt is empty, or a token is none.
+            ValueError: A prompt is empty, or a token is none.
             EndpointError: The server does not echo, or has tokens across the ends of these.
         """
-        if not prompt:
+        if not all(prompt for prompt, _ in asked):
             raise ValueError("an empty prompt")
-        wanted = [self._texts.text([token]) for token in continuation]
-        begin = self._texts.text(prompt)
-        return self._soon(self._score(begin, wanted)).result() if any(wanted) else [0.0] * len(wanted)
+        texts = [
+            (self._texts.text(prompt), [self._texts.text([token]) for token in continuation])
+            for prompt, continuation in asked
+        ]
+        under_way = [self._soon(self._score(begin, wanted)) for begin, wanted in texts]
+        return [one.result() for one in under_way]
 
     def drop(self, trace: int) -> None:
         """Forget a trace; when it is under way, its connection is closed.
@@ -455,9 +458,12 @@ class OpenAIModel:
         )
 
     async def _score(self, begin: str, wanted: Sequence[str]) -> list[float]:
-        answer = await self._request(
-            prompt=begin + "".join(wanted), max_tokens=1, temperature=0, logprobs=1, echo=True
-        )
+        if not any(wanted):
+            return [0.0] * len(wanted)
+        async with self._slots:
+            answer = await self._request(
+                prompt=begin + "".join(wanted), max_tokens=1, temperature=0, logprobs=1, echo=True
+            )
         try:
             given = answer.choices[0].logprobs
             return scores(given.tokens, given.token_logprobs, wanted, len(begin))

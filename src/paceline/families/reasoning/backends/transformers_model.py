@@ -27,7 +27,7 @@ from torch import Tensor
 
 from paceline.errors import UserError
 from paceline.families.reasoning.backends.slot_cache import SlotCache
-from paceline.families.reasoning.language import Draw, Piece
+from paceline.families.reasoning.language import Continuation, Draw, Piece
 from paceline.families.reasoning.reasoner.sampling import Floats, choose, uniform_numbers
 
 MAX_PREFILL_TOKENS = 8192
@@ -196,12 +196,15 @@ class TransformersModel:
         done = sorted(handle for handle, trace in self._under_way.items() if not trace.num_wanted)
         return [self._piece(handle, self._under_way.pop(handle)) for handle in done]
 
-    def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
-        """Return the log-probability of each token of a continuation, at temperature 1.
+    def score(self, asked: Sequence[Continuation]) -> list[list[float]]:
+        """Return the log-probability of each token of each continuation, at temperature 1.
 
         Raises:
-            ValueError: The prompt is empty, or both are longer than the context, or not of these symbols.
+            ValueError: A prompt is empty, or longer than the context with what follows, or not of these symbols.
         """
+        return [self._score(prompt, continuation) for prompt, continuation in asked]
+
+    def _score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
         tokens = [*prompt, *continuation]
         self._check(tokens[: len(prompt)])
         self._check(tokens)

@@ -85,13 +85,21 @@ class Decoder:
             part = slice(first, first + MAX_PREFILL_ROWS)
             self._read(slots[part], starts[part], chunks[part], shifts[part])
 
+    def logits(self, slots: Sequence[int], starts: Sequence[int], chunks: Sequence[Sequence[int]]) -> Tensor:
+        """Put chunks, none of them empty, into slots and return the logits of what follows each token, (B, T, V).
+
+        Rows behind the end of a shorter chunk mean nothing.
+        """
+        x_MD = self._read(slots, starts, chunks, [0] * len(slots))
+        return self.head(x_MD).view(len(slots), -1, self.head_DV.shape[1])
+
     def _read(
         self,
         slots: Sequence[int],
         starts: Sequence[int],
         chunks: Sequence[Sequence[int]],
         shifts: Sequence[int],
-    ) -> None:
+    ) -> Tensor:
         longest = max(len(chunk) for chunk in chunks)
         tokens_BT = torch.tensor([[*chunk, *[PADDING] * (longest - len(chunk))] for chunk in chunks])
         lengths_B = torch.tensor([len(chunk) for chunk in chunks])
@@ -99,7 +107,7 @@ class Decoder:
         real_BT = offsets_BT < lengths_B[:, None]
         # Padding takes the place of the chunk's first token: it sees something, and it is never written.
         places_BT = torch.tensor(starts)[:, None] + offsets_BT.where(real_BT, 0)
-        self._forward(tokens_BT, places_BT, torch.tensor(shifts), torch.tensor(slots), real_BT)
+        return self._forward(tokens_BT, places_BT, torch.tensor(shifts), torch.tensor(slots), real_BT)
 
     def step(
         self, slots: Sequence[int], places: Sequence[int], tokens: Sequence[int], shifts: Sequence[int]
@@ -113,18 +121,6 @@ class Decoder:
             None,
         )
         return self.head(x_BD)
-
-    def logits(self, slot: int, start: int, tokens: Sequence[int]) -> Tensor:
-        """Put tokens, at least one, into a slot and return the logits of what follows each of them, (T, V)."""
-        places_T = torch.arange(start, start + len(tokens))
-        x_TD = self._forward(
-            torch.tensor([tokens]),
-            places_T[None],
-            torch.zeros(1, dtype=torch.int64),
-            torch.tensor([slot]),
-            None,
-        )
-        return self.head(x_TD)
 
     def head(self, x_MD: Tensor) -> Tensor:
         """Return the logits of what follows, (M, V), from the stream behind the last layer, (M, D)."""

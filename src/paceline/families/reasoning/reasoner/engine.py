@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.families.reasoning.language import Draw, Piece
+from paceline.families.reasoning.language import Continuation, Draw, Piece
 from paceline.families.reasoning.problems import END
 from paceline.families.reasoning.reasoner.decoder import Decoder
 from paceline.families.reasoning.reasoner.network import Network
@@ -239,18 +239,18 @@ class Reasoner:
         done = sorted(handle for handle, trace in self._under_way.items() if not trace.num_wanted)
         return [self._piece(handle, self._under_way.pop(handle)) for handle in done]
 
-    def score(self, prompt: Sequence[int], continuation: Sequence[int]) -> list[float]:
-        """Return the log-probability of each token of a continuation, at temperature 1.
+    def score(self, asked: Sequence[Continuation]) -> list[list[float]]:
+        """Return the log-probability of each token of each continuation, at temperature 1.
 
         Raises:
-            ValueError: The prompt is empty, or both are longer than the context, or not of these symbols.
+            ValueError: A prompt is empty, or longer than the context with what follows, or not of these symbols.
         """
-        tokens = [*prompt, *continuation]
-        self._check(tokens[: len(prompt)])
-        self._check(tokens)
+        for prompt, continuation in asked:
+            self._check(prompt)
+            self._check([*prompt, *continuation])
         with torch.inference_mode():
             self._scorer = self._scorer or Scorer(self._network)
-            return self._scorer.score(prompt, continuation)
+            return self._scorer.score(asked)
 
     def drop(self, trace: int) -> None:
         """Forget a trace and its cache; when it is under way, decoding stops.
