@@ -34,8 +34,9 @@ FILES = {name: sorted((MUTANTS / name).glob("*.py")) for name in SETS}
 EXPECTED = {
     "sums-gradients": ("incorrect", r"step 1.*: .* of the way beside one process"),
     "skips-the-tail": ("incorrect", r"step 1: .* of the way beside one process"),
-    "halves-gradients": ("incorrect", r"step 1.*: .* of the way beside one process"),
-    "rounds-gradients": ("incorrect", r"step 1.*: .* of the way beside one process"),
+    # what they round may be forgiven at a step of Adam whose gradients are no larger than rounding itself
+    "halves-gradients": ("incorrect", r"step \d.*: .* of the way beside one process"),
+    "rounds-gradients": ("incorrect", r"step \d.*: .* of the way beside one process"),
     "asks-the-seed": ("incorrect", r"step 1.*: .* of the way beside one process"),
     "averages-in-weights": ("refused", r"it sent messages when asked for its weights"),
     "guesses-drift": ("incorrect", r"step 1: (loss|gradient)_\w+ is -?[\d.]+(e-\d+)?, and not 0\.\d+"),
