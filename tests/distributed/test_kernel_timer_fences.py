@@ -8,13 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
+from measured import record_of
 
-from paceline import content
-from paceline.drivers.measure import measure
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
 from paceline.record import Measurement
-from paceline.store import read_record
 from paceline.suite import load_suite
 
 SOURCE = """
@@ -100,10 +96,7 @@ def run(folder: Path, timers: str, techniques: list[str]) -> list[Measurement]:
     path = folder / f"{timers}.yaml"
     path.write_text(yaml.safe_dump(document))
     suite = load_suite(path, extra=files)
-    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
-    outcome = measure(plan, [suite], folder / "results")
-    assert outcome.path is not None
-    return list(read_record(outcome.path).measurements)
+    return list(record_of([suite], folder).measurements)
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from measured import record_of
 
-from paceline import content
-from paceline.drivers.measure import measure
 from paceline.families.training.conformance import points
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
 from paceline.record import Measurement
-from paceline.store import read_record
 from paceline.suite import load_suite
 
 MUTANTS = Path(__file__).parents[1] / "mutants" / "training"
@@ -38,11 +34,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
         f"metrics: {{{', '.join(f'{name}: {{}}' for name in METRICS)}}}\n"
     )
     suite = load_suite(path, extra=[MUTANTS / file for file in WRONG.values()])
-    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
-    outcome = measure(plan, [suite], folder / "results")
-    assert outcome.path is not None
     results: Results = {}
-    for found in read_record(outcome.path).measurements:
+    for found in record_of([suite], folder).measurements:
         results.setdefault((found.technique, str(found.params["dtype"])), []).append(found)
     return results
 

@@ -9,13 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measured import record_of
 
-from paceline import content
-from paceline.drivers.measure import measure
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
 from paceline.stats import Launches, compare_unpaired
-from paceline.store import read_record
 from paceline.suite import load_suite
 
 SUITE = """
@@ -84,11 +80,8 @@ def test_medians_are_those_of_the_command_line(stored: tuple[dict[str, Any], str
     path = tmp_path / "for-pytest.yaml"
     path.write_text(SUITE)
     suite = load_suite(path)
-    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
-    outcome = measure(plan, [suite], tmp_path / "results")
-    assert outcome.path is not None
     own: dict[str, list[float]] = {}
-    for m in read_record(outcome.path).measurements:
+    for m in record_of([suite], tmp_path).measurements:
         if m.metric.name == "latency" and m.value is not None:
             own.setdefault(m.label, []).append(m.value)
     for entry in stored[0]["benchmarks"]:

@@ -14,12 +14,9 @@ import re
 from pathlib import Path
 
 import pytest
+from measured import record_of
 
-from paceline import content
-from paceline.drivers.measure import measure
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
-from paceline.store import RunRecord, read_record
+from paceline.store import RunRecord
 from paceline.suite import load_suite
 from paceline.technique import read_source
 from paceline.testing import ConformanceResult, results_of
@@ -62,10 +59,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
         "protocol: {launches: 1}\n"
     )
     suite = load_suite(path, extra=MUTANTS)
-    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
-    outcome = measure(plan, [suite], folder / "results")
-    assert outcome.path is not None
-    return read_record(outcome.path)
+    return record_of([suite], folder)
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from measured import record_of
 
-from paceline import content
-from paceline.drivers.measure import measure
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
-from paceline.store import RunRecord, read_record
+from paceline.store import RunRecord
 from paceline.suite import load_suite
 
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
@@ -41,10 +38,7 @@ def run(folder: Path, model: str, problems: Path, techniques: tuple[str, ...] = 
         f"baseline: {techniques[0]}\ntechniques: [{', '.join(techniques)}]\nprotocol: {{launches: 1}}\n"
     )
     suite = load_suite(path)
-    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
-    outcome = measure(plan, [suite], folder / "results")
-    assert outcome.path is not None
-    return read_record(outcome.path)
+    return record_of([suite], folder)
 
 
 def says_seven(request: dict[str, object]) -> list[str]:

@@ -8,16 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from measured import record_of
 
-from paceline import content
-from paceline.drivers.measure import measure
 from paceline.errors import UserError
 from paceline.families.reasoning.problems import decode, draw, extract
 from paceline.families.reasoning.reading import Procedural
 from paceline.families.reasoning.recorded import check_questions, source
 from paceline.families.reasoning.trace_files import read, save
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
 from paceline.report.exports import Choice, render
 from paceline.store import RunRecord, read_record
 from paceline.suite import load_suite
@@ -42,10 +39,7 @@ def run(
         f"techniques: [{', '.join(techniques)}]\nprotocol: {{launches: {launches}}}\n"
     )
     suite = load_suite(path)
-    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
-    outcome = measure(plan, [suite], folder / "results")
-    assert outcome.path is not None
-    return read_record(outcome.path)
+    return record_of([suite], folder)
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from measured import record_of
 
-from paceline import content
-from paceline.drivers.measure import measure
 from paceline.families.training.conformance import points
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
 from paceline.record import Measurement
-from paceline.store import read_record
 from paceline.suite import load_suite
 
 FAULTY = '''
@@ -74,10 +70,7 @@ def run(folder: Path, data: str, techniques: str, extra: list[Path]) -> list[Mea
         f"baseline: ddp-ring\ntechniques: [ddp-ring{techniques}]\nprotocol: {{launches: 1, timeout: 8s}}\n"
     )
     suite = load_suite(path, extra=extra)
-    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())
-    outcome = measure(plan, [suite], folder / "results")
-    assert outcome.path is not None
-    return list(read_record(outcome.path).measurements)
+    return list(record_of([suite], folder).measurements)
 
 
 @pytest.fixture(scope="module")

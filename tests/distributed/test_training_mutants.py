@@ -7,13 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measured import record_of
 
-from paceline import content
-from paceline.drivers.measure import measure
 from paceline.families.training.conformance import points
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
-from paceline.store import read_record
 from paceline.suite import load_suite
 from paceline.technique import read_source
 from paceline.testing import ConformanceResult, results_of
@@ -147,10 +143,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceRe
             "protocol: {launches: 1}\n"
         )
         suites.append(load_suite(path, extra=FILES[name]))
-    plan = make_plan(suites, load_runner(content.find_runner("local-cpu")), Selection())
-    outcome = measure(plan, suites, folder / "results")
-    assert outcome.path is not None
-    return {r.technique: r for r in results_of(read_record(outcome.path), "training")}
+    return {r.technique: r for r in results_of(record_of(suites, folder), "training")}
 
 
 def test_every_mutant_has_an_expected_end() -> None:

@@ -16,13 +16,9 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from measured import record_of
 
-from paceline import content
-from paceline.drivers.measure import measure
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
 from paceline.record import Measurement
-from paceline.store import read_record
 from paceline.suite import Suite, load_suite
 from paceline.worker.netns import supported
 
@@ -95,11 +91,8 @@ def write_suite(folder: Path, name: str, size: str, *faults: str) -> Suite:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("faults")
     suites = [write_suite(folder, "faulty", "4KiB", *FAULTS), write_suite(folder, "healthy", "64KiB")]
-    plan = make_plan(suites, load_runner(content.find_runner("netns-cpu")), Selection())
     run = Run()
-    outcome = measure(plan, suites, folder / "results", on_event=run.watch)
-    assert outcome.path is not None
-    for found in read_record(outcome.path).measurements:
+    for found in record_of(suites, folder, runner="netns-cpu", on_event=run.watch).measurements:
         run.measurements[(found.suite.partition("/")[2], found.label)] = found
     _, alive = psutil.wait_procs(run.processes, timeout=GONE_WITHIN_S)
     run.alive = [run.processes[process] for process in alive]

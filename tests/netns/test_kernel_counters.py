@@ -12,12 +12,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from measured import record_of
 
-from paceline import content
-from paceline.drivers.measure import measure
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
-from paceline.store import RunRecord, read_record
+from paceline.store import RunRecord
 from paceline.suite import Suite, load_suite
 from paceline.worker.netns import supported
 
@@ -91,10 +88,7 @@ def write_suite(folder: Path, name: str) -> Suite:
 def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     folder = tmp_path_factory.mktemp("counters")
     suites = [write_suite(folder, name) for name in SUITES]
-    plan = make_plan(suites, load_runner(content.find_runner("netns-cpu")), Selection())
-    outcome = measure(plan, suites, folder / "results")
-    assert outcome.path is not None
-    return read_record(outcome.path)
+    return record_of(suites, folder, runner="netns-cpu")
 
 
 def values(record: RunRecord, technique: str, metric: str) -> list[float]:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from measured import record_of
 
-from paceline import content
-from paceline.drivers.measure import measure
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
 from paceline.record import Measurement
-from paceline.store import read_record
 from paceline.suite import load_suite
 from paceline.worker.namespace import unaccounted
 from paceline.worker.netns import supported
@@ -65,10 +61,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], 
     file.write_text(AROUND)
     path.write_text(SUITE)
     suite = load_suite(path, extra=[file])
-    plan = make_plan([suite], load_runner(content.find_runner("netns-cpu")), Selection())
-    outcome = measure(plan, [suite], folder / "results")
-    assert outcome.path is not None
-    return {(m.label, m.metric.name): m for m in read_record(outcome.path).measurements}
+    return {(m.label, m.metric.name): m for m in record_of([suite], folder, runner="netns-cpu").measurements}
 
 
 def value(measured: dict[tuple[str, str], Measurement], label: str, metric: str) -> float:

@@ -1,0 +1,28 @@
+"""Runs written suites as the command does, and gives what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from paceline import content
+from paceline.drivers.measure import measure
+from paceline.plan import Selection, make_plan
+from paceline.profile import load_runner
+from paceline.store import RunRecord, read_record
+from paceline.suite import Suite
+
+
+def record_of(
+    suites: Sequence[Suite],
+    folder: Path,
+    *,
+    runner: str = "local-cpu",
+    on_event: Callable[[Mapping[str, Any]], None] = lambda event: None,
+) -> RunRecord:
+    """Measure suites on an embedded runner, leave the results below a folder, and return the run's record."""
+    plan = make_plan(suites, load_runner(content.find_runner(runner)), Selection())
+    outcome = measure(plan, suites, folder / "results", on_event=on_event)
+    assert outcome.path is not None
+    return read_record(outcome.path)
