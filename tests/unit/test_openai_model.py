@@ -14,7 +14,7 @@ import pytest
 from openai_server import Server, running, words_of
 
 from paceline.errors import PrerequisiteError, UserError
-from paceline.families.reasoning.backends import openai_model
+from paceline.families.reasoning.backends import endpoint
 from paceline.families.reasoning.backends.endpoint_errors import (
     EndpointError,
     MalformedAnswerError,
@@ -192,7 +192,7 @@ def test_closing_a_model_ends_its_streams_and_its_thread(server: Server) -> None
             time.sleep(0.01)
     assert server.requests[0].ended.wait(5)
     assert server.requests[0].left
-    assert not model._thread.is_alive()
+    assert not model._endpoint.thread.is_alive()
     assert threading.active_count() <= before + 1  # the server's may still be ending
     model.close()
 
@@ -409,7 +409,7 @@ def test_a_missing_library_names_the_command(monkeypatch: pytest.MonkeyPatch) ->
     def missing(name: str) -> object:
         raise ImportError(name)
 
-    monkeypatch.setattr(openai_model.importlib, "import_module", missing)
+    monkeypatch.setattr(endpoint.importlib, "import_module", missing)
     with pytest.raises(PrerequisiteError, match=r"pip install 'paceline\[openai\]'"):
         OpenAIModel("m", "http://localhost:1/v1", context=10)
 

@@ -15,37 +15,16 @@ behind what had come. The key is read from ``OPENAI_API_KEY`` and from nowhere e
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import importlib
 import itertools
-import os
 import queue
-import threading
-from collections.abc import Collection, Coroutine, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self
 
-from paceline.errors import PrerequisiteError
-from paceline.families.reasoning.backends.endpoint_errors import (
-    EndpointError,
-    MalformedAnswerError,
-    UnreachableError,
-    bare_url,
-    of_status,
-    said,
-)
-from paceline.families.reasoning.backends.token_texts import END, SILENT, Part, Texts, part_of, scores
+from paceline.families.reasoning.backends.endpoint import Endpoint, Job
+from paceline.families.reasoning.backends.token_texts import END, SILENT, Texts
 from paceline.families.reasoning.language import Continuation, Draw, Piece
-
-KEY = "OPENAI_API_KEY"
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 8.0
-"""Before an interrupted stream goes on: doubled every time."""
-END_LIMIT_S = 10.0
-STREAM = "text/event-stream"
-T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,33 +33,6 @@ class _Trace:
     """Prompt, forced and decoded ones."""
     draw: Draw
     ended: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class _Job:
-    """What one trace was asked for."""
-
-    trace: int
-    draw: Draw
-    prompt: str
-    position: int
-    """Tokens before it: with the draw it decides the seed."""
-    wanted: int
-    stops: tuple[str, ...]
-    tokens: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    entropies: list[float] = field(default_factory=list)
-    text: str = ""
-    complete: bool = False
-    ended: bool = False
-    counted: int = 0
-    """Tokens of the present stream, as the server should count them."""
-    error: BaseException | None = None
-    future: Future[None] | None = None
-
-
-class _InterruptedError(Exception):
-    """A stream has ended in the middle."""
 
 
 class OpenAIModel:
@@ -112,33 +64,24 @@ class OpenAIModel:
         retries: int = 5,
         timeout_s: float = 120.0,
     ) -> None:
-        try:
-            self._library: Any = importlib.import_module("openai")
-        except ImportError as error:
-            raise PrerequisiteError(
-                "endpoints need the package openai", where=bare_url(url), fix="pip install 'paceline[openai]'"
-            ) from error
         if context < 2 or limit < 1 or top_logprobs < 0 or retries < 0 or not timeout_s > 0:
             raise ValueError(f"context {context}, limit {limit}, {top_logprobs}, {retries}, {timeout_s} s")
-        self._model, self._url, self._context = model, bare_url(url), context
-        self._top, self._retries = top_logprobs, retries
-        self._key = os.environ.get(KEY, "")
-        self.num_unused = 0
-        """Tokens that had come behind a stop."""
-        self.num_interrupted = 0
-        """Streams that broke and went on."""
+        self._model, self._context = model, context
         self._texts = Texts()
         self._traces: dict[int, _Trace] = {}
-        self._under_way: dict[int, _Job] = {}
-        self._done: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._under_way: dict[int, Job] = {}
+        self._done: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._handles = itertools.count()
-        self._client: Any = self._library.AsyncOpenAI(
-            api_key=self._key or "none", base_url=url, max_retries=retries, timeout=timeout_s
+        self._endpoint = Endpoint(
+            model,
+            url,
+            self._texts,
+            self._done.put,
+            limit=limit,
+            top_logprobs=top_logprobs,
+            retries=retries,
+            timeout_s=timeout_s,
         )
-        self._loop = asyncio.new_event_loop()
-        self._slots = asyncio.Semaphore(limit)
-        self._thread = threading.Thread(target=self._loop.run_forever, name="openai-model", daemon=True)
-        self._thread.start()
 
     def __enter__(self) -> Self:
         """Return the model."""
@@ -152,19 +95,24 @@ class OpenAIModel:
 
     def close(self) -> None:
         """Close all connections and end the thread."""
-        if self._loop.is_closed():
-            return
         for handle in tuple(self._traces):
             self.drop(handle)
-        self._soon(self._end()).result(END_LIMIT_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(END_LIMIT_S)
-        self._loop.close()
+        self._endpoint.close()
+
+    @property
+    def num_unused(self) -> int:
+        """Tokens that had come behind a stop."""
+        return self._endpoint.num_unused
+
+    @property
+    def num_interrupted(self) -> int:
+        """Streams that broke and went on."""
+        return self._endpoint.num_interrupted
 
     @property
     def identity(self) -> str:
         """Name and address: what a server has behind them nobody can tell from here."""
-        return f"{self._model}@{self._url}"
+        return f"{self._model}@{self._endpoint.url}"
 
     @property
     def context(self) -> int:
@@ -248,7 +196,7 @@ class OpenAIModel:
             raise ValueError(f"trace {trace} has ended")
         if tokens < 1:
             raise ValueError(f"{tokens} tokens asked of trace {trace}; at least 1")
-        job = _Job(
+        job = Job(
             trace=trace,
             draw=known.draw,
             prompt=self._texts.text(known.tokens),
@@ -257,7 +205,7 @@ class OpenAIModel:
             stops=tuple(self._texts.text([token]) for token in stop if token not in (END, SILENT)),
         )
         self._under_way[trace] = job
-        job.future = self._soon(self._answer(job))
+        self._endpoint.ask(job)
 
     def poll(self) -> list[Piece]:
         """Wait until something that was asked for is complete, and return all that is, by handle.
@@ -291,7 +239,7 @@ class OpenAIModel:
             (self._texts.text(prompt), [self._texts.text([token]) for token in continuation])
             for prompt, continuation in asked
         ]
-        under_way = [self._soon(self._score(begin, wanted)) for begin, wanted in texts]
+        under_way = [self._endpoint.score(begin, wanted) for begin, wanted in texts]
         return [one.result() for one in under_way]
 
     def drop(self, trace: int) -> None:
@@ -321,7 +269,7 @@ class OpenAIModel:
             raise ValueError(f"no trace {trace}; {len(self._traces)} are open")
         return self._traces[trace]
 
-    def _piece(self, job: _Job) -> Piece:
+    def _piece(self, job: Job) -> Piece:
         """Return what a job gave.
 
         Raises:
@@ -339,165 +287,4 @@ class OpenAIModel:
             logprobs=tuple(job.logprobs),
             entropies=tuple(job.entropies),
             ended=trace.ended,
-        )
-
-    def _soon(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    async def _end(self) -> None:
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._client.close()
-
-    async def _answer(self, job: _Job) -> None:
-        """Stream until a job is complete, and tell ``poll``."""
-        try:
-            async with self._slots:
-                for attempt in itertools.count():
-                    try:
-                        await self._stream(job)
-                        break
-                    except _InterruptedError as error:
-                        if attempt >= self._retries:
-                            raise UnreachableError(
-                                f"the stream broke {attempt + 1} times: {error}",
-                                where=self._url,
-                                expected="a stream up to its finish_reason",
-                                fix="give a longer timeout_s or a smaller limit, or look at the server's log",
-                            ) from None
-                        self.num_interrupted += 1
-                        await asyncio.sleep(min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S))
-        except Exception as error:  # told by poll, in the caller's thread
-            error.__context__ = None  # the library's errors hold the request with its key
-            job.error = error
-        self._done.put(job)
-
-    async def _stream(self, job: _Job) -> None:
-        """Let the server go on with a job.
-
-        Raises:
-            _InterruptedError: The connection broke, or was silent for too long.
-            EndpointError: It cannot be helped.
-        """
-        digest = hashlib.blake2b(repr((job.draw.key, job.position, len(job.tokens))).encode(), digest_size=4)
-        options = {"logprobs": self._top} if self._top else {}
-        stream = await self._request(
-            prompt=job.prompt + job.text,
-            max_tokens=job.wanted - len(job.tokens),
-            temperature=job.draw.temperature,
-            seed=int.from_bytes(digest.digest()) >> 1,
-            stream=True,
-            stream_options={"include_usage": True},
-            **options,
-        )
-        job.counted = 0
-        async with stream:
-            kind = stream.response.headers.get("content-type", "none")
-            if not kind.startswith(STREAM):
-                raise self._malformed(f"content of type {kind}", f"a stream of type {STREAM}")
-            try:
-                async for message in stream:
-                    self._take(job, message)
-                    if job.complete and self._stopped(job):
-                        return  # which closes the connection
-            except (self._library.APIConnectionError, self._library.APITimeoutError) as error:
-                if not job.complete:
-                    raise _InterruptedError(said(str(error), self._key)) from None
-            except self._library.APIError as error:
-                raise of_status(500, said(str(error.message), self._key), self._url) from None
-            except ValueError as error:
-                raise self._malformed(said(str(error), self._key), "messages of /completions") from None
-        if not job.complete:
-            raise _InterruptedError("it ended without a finish_reason")
-
-    def _take(self, job: _Job, message: Any) -> None:
-        """Add what a message brought.
-
-        Raises:
-            ValueError: It is not what the interface says, or the server counts otherwise.
-        """
-        part = part_of(message, bool(self._top))
-        if part is not None and part.texts:
-            self._take_tokens(job, part)
-        if part is not None and part.finish is not None and not job.complete:
-            job.complete = True
-            if part.finish == "stop" and not part.has_end and len(job.tokens) < job.wanted:
-                job.tokens.append(END)
-                job.logprobs.append(0.0)
-                job.entropies.append(0.0)
-            job.ended = part.finish != "length" or len(job.tokens) < job.wanted
-        usage = getattr(message, "usage", None)
-        count = getattr(usage, "completion_tokens", None)
-        # A server may count the end, which it need not have named.
-        if count is not None and count - job.counted not in (0, 1):
-            raise ValueError(f"the server counts {count} tokens, and its stream had {job.counted}")
-
-    def _take_tokens(self, job: _Job, part: Part) -> None:
-        places = range(len(part.texts))
-        for place in places:
-            job.counted += 1
-            if job.complete:
-                self.num_unused += 1
-                continue
-            if len(job.tokens) == job.wanted:
-                raise ValueError(f"more than the {job.wanted} tokens that were asked for")
-            text = part.texts[place]
-            is_end = part.has_end and place == places[-1]
-            job.tokens.append(END if is_end else self._texts.number(text))
-            job.logprobs.append(part.logprobs[place])
-            job.entropies.append(part.entropies[place])
-            job.text += "" if is_end else text
-            job.complete = self._stopped(job, len(text))
-
-    def _stopped(self, job: _Job, fresh: int | None = None) -> bool:
-        """Tell whether a stop's text is in a job's text, or in the end of it that the last letters have changed."""
-        return any(
-            stop in (job.text if fresh is None else job.text[-(fresh + len(stop)) :]) for stop in job.stops
-        )
-
-    async def _score(self, begin: str, wanted: Sequence[str]) -> list[float]:
-        if not any(wanted):
-            return [0.0] * len(wanted)
-        async with self._slots:
-            answer = await self._request(
-                prompt=begin + "".join(wanted), max_tokens=1, temperature=0, logprobs=1, echo=True
-            )
-        try:
-            given = answer.choices[0].logprobs
-            return scores(given.tokens, given.token_logprobs, wanted, len(begin))
-        except (AttributeError, IndexError, TypeError) as error:
-            raise self._malformed(str(error), "the prompt's own logprobs, by echo") from None
-        except ValueError as error:
-            raise self._malformed(str(error), "tokens that begin and end with these texts") from None
-
-    async def _request(self, **given: Any) -> Any:
-        """Send a request; the library tries again where that may help, with pauses that grow or that the server names.
-
-        Raises:
-            EndpointError: It was refused, or did not arrive, for good.
-        """
-        try:
-            return await self._client.completions.create(model=self._model, **given)
-        except self._library.APIStatusError as error:
-            failure = of_status(error.status_code, said(error.message, self._key), self._url)
-        except self._library.APIConnectionError as error:  # of which a time that is up is one
-            cause = error.__cause__ or error
-            failure = UnreachableError(
-                f"no answer: {said(str(error), self._key)} ({type(cause).__name__})",
-                where=self._url,
-                expected="a server that answers within timeout_s",
-                fix="start it, check the address, or give a longer timeout_s",
-            )
-        except (self._library.APIError, ValueError) as error:
-            failure = self._malformed(said(str(error), self._key), "JSON of /completions")
-        raise failure  # here, where it has no context: the library's errors hold the request with its key
-
-    def _malformed(self, what: str, expected: str) -> EndpointError:
-        return MalformedAnswerError(
-            f"the server answers otherwise: {what}",
-            where=self._url,
-            expected=expected,
-            fix="check the address and the server's version; give top_logprobs=0 where it has no logprobs",
         )
