@@ -6,8 +6,9 @@ import json
 import random
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from paceline.families.reasoning.problems import (
     extract,
 )
 from paceline.families.reasoning.reasoner import NAMES, Reasoner, load, weights_path
+from paceline.families.reasoning.reasoner.decoder import Decoder
 from paceline.families.reasoning.reasoner.evaluation import evaluate
 from paceline.families.reasoning.reasoner.network import Network, Shape, initialise
 from paceline.families.reasoning.reasoner.optimizer import orthogonal
@@ -674,3 +676,24 @@ class TestAbility:
             weak.drop(parent)
             weak.drop(probe)
         assert sum(named) >= 18
+
+
+def test_a_text_that_several_slots_begin_with_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder, alone = (Decoder(read(weights_path("weak"), torch.float64)[0]) for _ in range(2))
+    rows = []
+    read_rows = decoder._read
+
+    def counted(slots: Sequence[int], *others: Any) -> torch.Tensor:
+        rows.append(list(slots))
+        return read_rows(slots, *others)
+
+    monkeypatch.setattr(decoder, "_read", counted)
+    texts = [[5, 6, 7], [5, 6], [5, 6, 7], [8, 6, 7]]
+    with torch.inference_mode():
+        decoder.read(range(4), [0] * 4, texts, [0] * 4)
+        decoder.read([0, 1, 2], [3, 2, 3], [[9], [9, 9], [9]], [0] * 3)  # what is before these may differ
+        for slot, text in enumerate(texts):
+            alone._read([slot], [0], [text], [0])
+            held, wanted = decoder.cache.get(slot, len(text)), alone.cache.get(slot, len(text))
+            assert torch.allclose(held, wanted, rtol=0, atol=1e-12)
+    assert rows == [[0, 1, 3], [0, 1, 2]]

@@ -701,6 +701,41 @@ def test_a_replay_opens_all_copies_before_their_traces_go_on() -> None:
     assert not model.open
 
 
+class Reading(ScriptedModel):
+    """Counts the tokens that it has to read when traces are opened."""
+
+    num_read = 0
+
+    def begin(self, prompt: Sequence[int], draw: Draw) -> int:
+        self.num_read += len(prompt)
+        return super().begin(prompt, draw)
+
+    def fork(self, trace: int, forced: Sequence[int], draw: Draw) -> int:
+        self.num_read -= len(self.present(trace))  # which `begin` counts
+        return super().fork(trace, forced, draw)
+
+
+def test_a_replayed_tree_reads_no_step_again_though_parents_are_dropped() -> None:
+    def tree(question: Question) -> Plan:
+        replies = yield [Sample(index=i, tokens=2) for i in range(2)]
+        for _ in range(4):
+            first, second = (reply.trace for reply in replies)
+            replies = yield [
+                Branch(trace=first, tokens=2),
+                Branch(trace=second, tokens=2),
+                Drop(trace=first),
+                Drop(trace=second),
+            ]
+            replies = replies[:2]
+        return None
+
+    model = Reading(lengths=(30, 30))
+    found = run(tree, Replay(Archive("scripted"), model, context=200), count=3)
+    assert found == run(tree, ScriptedModel(lengths=(30, 30)), count=3)
+    assert model.num_read == 3 * 2 * len((*PROMPT, 0))
+    assert not model.open
+
+
 class Wavering(ScriptedModel):
     """Scores the same step a little differently every time, as batches of other sizes do in float32."""
 

@@ -1,7 +1,8 @@
 """A model that answers from an archive, and asks a real one only for what is missing.
 
 Missing is, for instance, a probe at a place where no rule has stopped before. What had to be decoded stays open while
-its trace does, so that what continues it is not read from the beginning again.
+its trace does, and until the next tokens have come, so that what continues it is not read from the beginning again: a
+tree drops a step in the round in which others go on behind it.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class Replay:
         self._open: dict[int, _Open] = {}
         self._wanted: dict[int, tuple[int, Collection[int]]] = {}
         """Tokens up to which, and after which, each trace under way goes on."""
+        self._dropped: dict[int, _Open] = {}
+        """Since the last poll, of those that are open on the live model."""
         self._next = 0
         self.num_decoded = 0
         """Tokens that the live model had to decode."""
@@ -141,6 +144,7 @@ class Replay:
         """
         while missing := self._missing():
             self._decode(missing)
+        self._close_dropped()
         pieces = []
         for handle in self._wanted:
             at, end = self._open[handle], self._end(handle)
@@ -178,8 +182,16 @@ class Replay:
         """Close a trace."""
         self._wanted.pop(trace, None)
         at = self._open.pop(trace)
-        if at.live is not None and self._live is not None:
-            self._live.drop(at.live)
+        if at.live is not None:
+            self._dropped[trace] = at
+        if not self._open:
+            self._close_dropped()
+
+    def _close_dropped(self) -> None:
+        for at in self._dropped.values():
+            if at.live is not None and self._live is not None:
+                self._live.drop(at.live)
+        self._dropped.clear()
 
     def _new(self, name: Name, recipe: Recipe | None = None) -> int:
         self._next += 1
@@ -232,7 +244,7 @@ class Replay:
             return live.resume(at.name, known), len(known)
         draw = Draw(key=at.name[1], temperature=at.name[2])
         if at.origin is not None:
-            parent = self._open.get(at.origin[0])
+            parent = self._open.get(at.origin[0]) or self._dropped.get(at.origin[0])
             if parent and parent.live is not None and parent.live_at == at.origin[1] == parent.at:
                 return live.fork(parent.live, at.forced, draw), 0
         return at.recipe(live) if at.recipe else live.begin(at.name[0], draw), 0

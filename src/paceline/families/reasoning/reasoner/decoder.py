@@ -75,15 +75,33 @@ class Decoder:
     ) -> None:
         """Put chunks of tokens, none of them empty, into slots that hold what comes before.
 
+        A text that several slots begin with is read once, and its keys and values are copied.
+
         Args:
             slots: One for every chunk.
             starts: Places of the chunks' first tokens.
             chunks: The tokens.
             shifts: By how much their places are ahead of their positions.
         """
-        for first in range(0, len(slots), MAX_PREFILL_ROWS):
-            part = slice(first, first + MAX_PREFILL_ROWS)
-            self._read(slots[part], starts[part], chunks[part], shifts[part])
+        first_of: dict[tuple[int, ...], int] = {}
+        again: list[tuple[int, int]] = []
+        rows = []
+        for row, (start, chunk) in enumerate(zip(starts, chunks, strict=True)):
+            first = row if start else first_of.setdefault(tuple(chunk), row)
+            if first == row:
+                rows.append(row)
+            else:
+                again.append((first, row))
+        for begin in range(0, len(rows), MAX_PREFILL_ROWS):
+            part = rows[begin : begin + MAX_PREFILL_ROWS]
+            self._read(
+                [slots[row] for row in part],
+                [starts[row] for row in part],
+                [chunks[row] for row in part],
+                [shifts[row] for row in part],
+            )
+        for first, row in again:
+            self.cache.copy(slots[first], slots[row], len(chunks[row]))
 
     def logits(self, slots: Sequence[int], starts: Sequence[int], chunks: Sequence[Sequence[int]]) -> Tensor:
         """Put chunks, none of them empty, into slots and return the logits of what follows each token, (B, T, V).
