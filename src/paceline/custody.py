@@ -9,11 +9,13 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from paceline import __version__
 from paceline.errors import UserError
-from paceline.record import Event, Run, new_run_id, utc
+from paceline.family import load_family
+from paceline.record import Event, Measurement, Run, new_run_id, record_id, series_key, utc
 from paceline.storage import storage_errors
 from paceline.store import (
     MAX_LINE_BYTES,
@@ -57,18 +59,48 @@ def verify(root: Path) -> list[Problem]:
 
 
 def recompute(record: RunRecord) -> list[str]:
-    """Recompute every launch statistic from the raw samples and name the ones that differ."""
-    from paceline.stats import launch_statistic  # noqa: PLC0415 - numpy only when needed
-
+    """Recompute what a record says of itself, and name what differs: statistics of raw samples, and identities."""
     wrong = []
     for m in record.measurements:
-        if m.status == "ok":
-            value = launch_statistic(m.samples, m.metric.statistic)
-            if value != m.value:
-                wrong.append(
-                    f"{m.label} {m.metric.name} launch {m.launch}: {m.value} is not the {value} of its samples"
-                )
+        problem = _differs(m, record.run.host_class)
+        if problem is not None:
+            wrong.append(f"{m.label} {m.metric.name} launch {m.launch}: {problem}")
     return wrong
+
+
+def _differs(m: Measurement, host: str | None) -> str | None:
+    from paceline.stats import launch_statistic  # noqa: PLC0415 - numpy only when needed
+
+    if m.record_id != record_id(m.run_id, m.block, m.label, m.launch, m.metric.name):
+        return f"{m.record_id} is not the identity of this measurement"
+    if m.series_key != series_key(m.case_id, m.technique, host, m.metric.contract_id):
+        return f"{m.series_key} is not the series of this case, technique, host class and contract"
+    if (problem := _misnamed(m)) is not None or m.status != "ok":
+        return problem
+    try:
+        value = launch_statistic(m.samples, m.metric.statistic)
+    except ValueError as error:
+        return str(error)
+    return None if value == m.value else f"{m.value} is not the {value} of its samples"
+
+
+def _misnamed(m: Measurement) -> str | None:
+    """Say where a metric of today's contract is told otherwise than the family tells it."""
+    contract_id, told = _of_today(m.family, m.metric.name)
+    tells = (m.metric.unit, m.metric.better, m.metric.statistic)
+    if m.metric.contract_id != contract_id or tells == told:
+        return None
+    return f"by its contract it is {', '.join(told)}, and not {', '.join(tells)}"
+
+
+@cache
+def _of_today(family: str, name: str) -> tuple[str | None, tuple[str, ...]]:
+    """Return a metric's contract, unit, direction and statistic; no contract for one that is not known here."""
+    try:
+        metric = load_family(family).metric(name)
+    except UserError:
+        return None, ()
+    return metric.contract_id, (metric.unit, metric.better, metric.statistic)
 
 
 def merge(root: Path, sources: Iterable[Path], *, corrections: bool = False) -> tuple[int, list[Problem]]:

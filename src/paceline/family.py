@@ -137,6 +137,16 @@ class DerivedMetric:
     """The formula as people write it."""
     compute: Callable[[Params, float], float | None]
 
+    def of(self, params: Params, value: float) -> float | None:
+        """Return the figure; None where it has no meaning, or the formula has no answer for such parameters.
+
+        Parameters of records are not always the family's own: other versions lack some, and other people write any.
+        """
+        try:
+            return self.compute(params, value)
+        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
+            return None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveSpec:

@@ -19,7 +19,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
+from paceline.recordparts import Accounting, PlanFacts, RunnerFacts, SuiteFacts
+
 RECORD_FORMAT = 1
+MAX_INTEGER = 2**64
+"""Larger ones overflow what reads them; seeds of 64 bits are the largest there are."""
 IMPORTED = "imported"
 """The family of other tools' numbers: kept as written, never passed by an oracle of ours."""
 
@@ -89,15 +93,13 @@ class Run(Line):
     ] = Field(description="Why the file was written; a correction holds events only.")
     argv: list[str] = Field(description="The command, with home paths and credentials removed.")
     tool_version: str = Field(description="Version of Paceline.")
-    suites: list[dict[str, Any]] = Field(
+    suites: list[SuiteFacts] = Field(
         default_factory=list, description="Name, version, file and sha256 of each suite."
     )
     tier: str | None = Field(None, description="The tier that was run.")
     plan_sha256: str | None = Field(None, description="Digest of the plan; its text lies in the job folder.")
-    plan: dict[str, Any] | None = Field(
-        None, description="Runner, groups, seed and skipped cases of the plan."
-    )
-    runner: dict[str, Any] = Field(default_factory=dict, description="The resolved runner profile.")
+    plan: PlanFacts | None = Field(None, description="Runner, groups, seed and skipped cases of the plan.")
+    runner: RunnerFacts = Field(default_factory=RunnerFacts, description="The resolved runner profile.")
     request: str | None = Field(
         None, description="Text that was submitted (sbatch script, container request)."
     )
@@ -171,7 +173,7 @@ class Measurement(Line):
         None, description="Calibrated and datasheet ceilings, binding term."
     )
     predicted: float | None = Field(None, description="The technique's closed form for this metric.")
-    accounting: dict[str, Any] | None = Field(None, description="Calls requested, ok, failed, dropped.")
+    accounting: Accounting | None = Field(None, description="Calls requested, ok, failed, dropped.")
     status: Status = Field(description="ok, or what went wrong.")
     reason: str | None = Field(None, description="Why, when the status is not ok or the value is absent.")
     detail: Any = Field(None, description="Traceback, or what each rank was doing.")
@@ -225,7 +227,7 @@ def parse_line(text: str) -> Run | Measurement | Event:
     Raises:
         ValueError: It is not JSON, of an unknown kind, or breaks a rule.
     """
-    data = json.loads(text, parse_constant=_refuse_constant)
+    data = json.loads(text, parse_constant=_refuse_constant, parse_int=_integer, parse_float=_finite)
     if not isinstance(data, dict) or data.get("line") not in _BY_KIND:
         raise ValueError("not a run, measurement or event line")
     line = _BY_KIND[data["line"]].model_validate(data)
@@ -235,6 +237,18 @@ def parse_line(text: str) -> Run | Measurement | Event:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > len(str(MAX_INTEGER)) or abs(int(digits)) > MAX_INTEGER:
+        raise ValueError(f"{digits[:20]}… is too large a number")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise ValueError(f"{digits[:20]} is not a finite number")
+    return number
 
 
 def dump_line(line: Line) -> str:

@@ -165,7 +165,7 @@ def differences(target: Target, suites: Sequence[Suite], plan: Plan) -> list[str
     if here.get("dirty") or run.code.get("dirty"):
         side = "here" if here.get("dirty") else "in the record"
         found.append(f"code: uncommitted changes {side}")
-    digests = {s["suite"]: s["sha256"] for s in run.suites}
+    digests = {s["suite"]: s.get("sha256") for s in run.suites}
     for suite in suites:
         if content.sha256_file(suite.path) != digests.get(suite.name):
             found.append(f"suite {suite.name}: the file has changed")

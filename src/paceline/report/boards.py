@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from paceline.compare import LEADERBOARD_LAUNCHES, Point, compared, confirm, grade_of, points_of, sort_key
 from paceline.errors import UserError
@@ -91,6 +92,7 @@ def select(records: Iterable[RunRecord]) -> Selection:
         if record.run.reason in OFF_BOARD_REASONS:
             continue
         for point in points_of(record):
+            problems |= {f"run {record.run_id}: {problem}": None for problem in leave_unknown_out(point)}
             problem = unusable(point)
             if problem == "":
                 key = (*point.board, image_class(point.run))
@@ -101,14 +103,29 @@ def select(records: Iterable[RunRecord]) -> Selection:
     return Selection(boards=tuple(_board(groups[k]) for k in keys), problems=tuple(problems))
 
 
+def leave_unknown_out(point: Point) -> list[str]:
+    """Take metrics that the family does not have out of a point: another version's, or nobody's; say which."""
+    try:
+        known = {metric.name for metric in load_family(point.family).metrics}
+    except UserError:
+        return []
+    unknown = sorted(set(point.metrics()) - known)
+    point.cells = {key: cell for key, cell in point.cells.items() if key[1] in known}
+    return [f"{point.suite}: the {point.family} family has no metric '{name}'" for name in unknown]
+
+
 def unusable(point: Point) -> str | None:
-    """Return "" when a point can stand on a board, None when it is internal, else what is unknown here."""
+    """Return "" when a point can stand on a board, None when it is internal, else what is wrong with it."""
     try:
         family = load_family(point.family)
         for name in compared(point.run, point.suite):
             family.metric(name)
     except UserError as error:
         return f"{point.suite}: {error.what}"
+    contracts: dict[str, str] = {}
+    for (_, metric), cell in point.cells.items():
+        if contracts.setdefault(metric, cell.contract_id) != cell.contract_id:
+            return f"{point.suite}: {metric} was measured under two contracts in one block"
     return None if family.internal else ""
 
 
@@ -128,7 +145,7 @@ def _board(points: Sequence[Point]) -> Board:
         if len(measured) > 1:
             confirm(measured)
     chosen = sorted((max(v, key=evidence) for v in versions.values()), key=lambda p: sort_key(p.params))
-    facts = next((s for s in newest.run.suites if s["suite"] == newest.suite), {})
+    facts: Mapping[str, Any] = next((s for s in newest.run.suites if s["suite"] == newest.suite), {})
     return Board(
         suite=newest.suite,
         family=newest.family,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from paceline.compare import Point
 from paceline.family import CurveSpec, load_family
+from paceline.record import Measurement
 from paceline.report import charts
 from paceline.report.boardpages import Chart
 from paceline.report.html import Grid, rows_grid
@@ -62,7 +63,7 @@ def _course(point: Point, label: str, spec: CurveSpec, axis: str) -> Course:
         for (name, _), cell in point.cells.items()
         if name == label
         for m in cell.measurements
-        if (curve := (m.accounting or {}).get("curve")) and {spec.quantity, axis} <= set(curve)
+        if (curve := _columns(m)).keys() >= {spec.quantity, axis}
     ]
     if not launches:
         return []
@@ -71,6 +72,11 @@ def _course(point: Point, label: str, spec: CurveSpec, axis: str) -> Course:
         (median([c[axis][i] for c in launches]), median([c[spec.quantity][i] for c in launches]))
         for i in range(length)
     ]
+
+
+def _columns(m: Measurement) -> dict[str, list[float]]:
+    curve = (m.accounting or {}).get("curve") or {}
+    return {name: column for name, column in curve.items() if isinstance(column, list)}
 
 
 def _chart(drawn: list[charts.Swept], spec: CurveSpec, axis: str, unit: str) -> Chart:

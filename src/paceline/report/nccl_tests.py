@@ -101,10 +101,10 @@ def _own_half(point: Point, op: str, cells: Mapping[str, Cell]) -> Half | None:
         return None
     time_s = estimate_value(cell.launches).value
     derived = {d.name: d for d in load_family(point.family).derived}
-    algbw = derived["algbw"].compute(point.params, time_s)
+    algbw = derived["algbw"].of(point.params, time_s)
     if algbw is None:
         return None
-    busbw = derived["busbw"].compute(point.params, time_s)
+    busbw = derived["busbw"].of(point.params, time_s)
     return Half(time_s=time_s, algbw=algbw, busbw=busbw or 0.0, wrong=0)
 
 

@@ -103,7 +103,7 @@ def _derived_rows(point: Point) -> list[list[str]]:
             cell = point.cells.get((label, derived.source))
             if cell is None:
                 continue
-            value = derived.compute(point.params, estimate(point, label, derived.source).value)
+            value = derived.of(point.params, estimate(point, label, derived.source).value)
             if value is not None and math.isfinite(value):
                 name, count = f"{derived.name} = {derived.formula}", str(len(cell.values))
                 text = format_quantity(value, derived.unit)

@@ -119,7 +119,7 @@ def place(point: Point, key: str) -> float | None:
     """Return a point's place on a sweep: the number itself, or the rate of its link in bytes per second."""
     value = point.params.get(key)
     if key == LINK:
-        link = (point.run.runner.get("links") or {}).get(value) or {}
+        link = (point.run.runner.get("links") or {}).get(str(value)) or {}
         rate = link.get("rate_bytes_per_s")
         return float(rate) if rate else None
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
@@ -129,7 +129,7 @@ def place(point: Point, key: str) -> float | None:
 
 def _delay(point: Point, swept: str) -> list[str]:
     """Name a link's delay on a sweep over rates: links of one rate and different delays are no sweep."""
-    link = (point.run.runner.get("links") or {}).get(point.params.get(LINK)) or {}
+    link = (point.run.runner.get("links") or {}).get(str(point.params.get(LINK))) or {}
     delay = link.get("delay_s")
     return [f"delay {format_quantity(float(delay), 's')}"] if swept == LINK and delay else []
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from markupsafe import Markup
 
 from paceline.compare import Point
+from paceline.recordparts import Timeline
 from paceline.report.boardpages import Chart
 from paceline.report.html import Grid, rows_grid
 from paceline.report.svg import WIDTH, Axis, svg, text, x_marks
@@ -23,8 +23,6 @@ ROW, GAP = 20.0, 4.0
 LEAST_TEXT = 16.0
 """Pixels that a bar must have for its microbatch's number."""
 LEFT = 84.0
-
-Row = Mapping[str, Any]
 
 
 def timeline_charts(point: Point) -> list[Chart]:
@@ -52,7 +50,7 @@ def timeline_grid(point: Point) -> Grid:
     )
 
 
-def timeline_chart(label: str, rows: Sequence[Row]) -> Markup:
+def timeline_chart(label: str, rows: Sequence[Timeline]) -> Markup:
     """Draw ranks below one another, time to the right, for each title (simulated, measured) on one scale.
 
     Numbers in bars are microbatches; the second stage of a rank and those after it are paler.
@@ -87,7 +85,7 @@ def timeline_chart(label: str, rows: Sequence[Row]) -> Markup:
     return svg(f"timeline of one step of {label}: simulated above measured", y + 46, parts)
 
 
-def _timeline(point: Point, label: str) -> list[Row]:
+def _timeline(point: Point, label: str) -> list[Timeline]:
     """Return the timeline of a technique's first launch that has one."""
     found = [
         (m.launch, rows)
@@ -99,7 +97,7 @@ def _timeline(point: Point, label: str) -> list[Row]:
     return min(found, key=lambda pair: pair[0])[1] if found else []
 
 
-def _end(rows: Sequence[Row]) -> float:
+def _end(rows: Sequence[Timeline]) -> float:
     return max(float(bar[4]) for row in rows for bars in row["ranks"] for bar in bars)
 
 

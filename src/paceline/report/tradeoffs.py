@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from paceline.compare import Point
 from paceline.family import FrontierSpec, SplitSpec, load_family
@@ -128,12 +129,10 @@ def _course(point: Point, spec: FrontierSpec) -> list[tuple[float, float]]:
     """Return the course beneath, each of its places the median over launches."""
     if spec.beneath is None:
         return []
-    found = [
-        course
-        for cell in point.cells.values()
-        for m in cell.measurements
-        if (course := (m.accounting or {}).get(spec.beneath))
+    kept: list[Mapping[str, Any]] = [
+        m.accounting or {} for cell in point.cells.values() for m in cell.measurements
     ]
+    found = [course for accounting in kept if (course := accounting.get(spec.beneath))]
     columns = [list(zip(*(c[name] for c in found), strict=False)) for name in (spec.across, spec.up)]
     return [(median(xs), median(ys)) for xs, ys in zip(*columns, strict=True)]
 

@@ -1,0 +1,135 @@
+"""Open parts of records: what families keep there where reports read it. Other keys are kept as they are.
+
+Records come from other versions and from other people. What these types refuse is refused when a file is read, so that
+a report never meets a curve that is no list of numbers; what they do not name is only ever shown as text.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Required
+
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
+from typing_extensions import TypedDict
+
+_OPEN = ConfigDict(extra="allow", allow_inf_nan=False)
+
+Count = Annotated[int, Field(ge=0)]
+Bar = tuple[Literal["F", "B", "I", "W"], Count, Count, float, float]
+"""Kind of a pass, stage, microbatch, begin and end in seconds."""
+
+
+def _even(curve: dict[str, list[float] | str]) -> dict[str, list[float] | str]:
+    if len({len(column) for column in curve.values() if isinstance(column, list)}) > 1:
+        raise ValueError("its columns have different lengths")
+    return curve
+
+
+def _share(counted: tuple[int, int]) -> tuple[int, int]:
+    if counted[0] > counted[1]:
+        raise ValueError(f"{counted[0]} of {counted[1]}")
+    return counted
+
+
+def _of_each(counted: tuple[list[int], int]) -> tuple[list[int], int]:
+    if any(number > counted[1] for number in counted[0]):
+        raise ValueError(f"{max(counted[0])} of {counted[1]}")
+    return counted
+
+
+class Timeline(TypedDict):
+    """One step of every rank, each a list of bars."""
+
+    title: str
+    ranks: Annotated[list[Annotated[list[Bar], Field(min_length=1)]], Field(min_length=1)]
+
+
+class Example(TypedDict, total=False):
+    """A question, and what a technique made of it."""
+
+    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
+
+    question: Required[str]
+    level: Required[int | str]
+    answer: Required[str]
+    given: Required[str | None]
+    right: bool
+    traces: Required[list[tuple[str, str]]]
+    """How each ended, and its text."""
+
+
+class Accounting(TypedDict, total=False):
+    """What a case did, beside its samples."""
+
+    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
+
+    curve: Annotated[dict[str, list[float] | str], AfterValidator(_even)]
+    """Courses over a run, by quantity, and remarks on them."""
+    timeline: list[Timeline]
+    votes: dict[str, list[float]]
+    """A course beneath a trade-off, by metric."""
+    right_by_level: dict[
+        Annotated[str, StringConstraints(pattern=r"^-?[0-9]{1,6}$")],
+        Annotated[tuple[Count, Annotated[int, Field(ge=1)]], AfterValidator(_share)],
+    ]
+    """Right answers, and questions."""
+    right_traces: Annotated[
+        tuple[Annotated[list[Count], Field(min_length=1)], Annotated[int, Field(ge=1)]],
+        AfterValidator(_of_each),
+    ]
+    """Right traces of each question, and how many each has."""
+    examples: list[Example]
+    harness: dict[str, Any]
+    """Seconds that the harness itself took."""
+    seconds_to_one_percent: dict[str, Any] | None
+    """What an interval of one per cent costs each of two timers."""
+
+
+class SuiteFacts(TypedDict, total=False):
+    """A suite as it was when it ran."""
+
+    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
+
+    suite: Required[str]
+    sha256: str
+    baseline: str
+    metrics: dict[str, Annotated[float, Field(ge=0, le=10)]]
+    """Those that it compares, with their margins."""
+    claims: list[dict[str, Any]]
+
+
+class Skipped(TypedDict, total=False):
+    """What a plan left out."""
+
+    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
+
+    suite: Required[str]
+    label: str | None
+    params: dict[str, Any]
+    reason: Required[str]
+
+
+class PlanFacts(TypedDict, total=False):
+    """The plan of a run."""
+
+    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
+
+    skipped: list[Skipped]
+
+
+class Link(TypedDict, total=False):
+    """A shaped link."""
+
+    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
+
+    rate_bytes_per_s: float | None
+    delay_s: float | None
+
+
+class RunnerFacts(TypedDict, total=False):
+    """A resolved runner profile."""
+
+    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
+
+    name: str
+    device: str
+    links: dict[str, Link]
