@@ -77,6 +77,10 @@ def expectation_text(expect: Mapping[str, float]) -> str:
     return words[kind]
 
 
+Measured = tuple[RunRecord, list[Point]]
+"""A run and its points."""
+
+
 def evaluate(records: Iterable[RunRecord], suites: Sequence[Mapping[str, Any]]) -> list[ClaimResult]:
     """Evaluate every claim of some suites on the latest run that measured it with enough launches, else the latest.
 
@@ -84,21 +88,23 @@ def evaluate(records: Iterable[RunRecord], suites: Sequence[Mapping[str, Any]]) 
         records: Runs, in any order.
         suites: Facts of suites (``suite``, ``family``, ``claims``), such as ``provenance.suite_facts`` gives.
     """
-    latest = sorted(records, key=lambda r: r.run_id, reverse=True)
-    points = [(r, points_of(r)) for r in latest]
-    results = []
-    for facts in suites:
-        family = load_family(facts["family"])
-        for claim in facts.get("claims", ()):
-            results.append(_evaluate_one(claim, facts["suite"], family, points))
-    return results
+    measured: dict[str, list[Measured]] = {}
+    for record in sorted(records, key=lambda r: r.run_id, reverse=True):
+        points = points_of(record)
+        for suite in {p.suite for p in points}:
+            measured.setdefault(suite, []).append((record, points))
+    return [
+        _evaluate_one(claim, facts["suite"], load_family(facts["family"]), measured.get(facts["suite"], ()))
+        for facts in suites
+        for claim in facts.get("claims", ())
+    ]
 
 
 def _evaluate_one(
     claim: Mapping[str, Any],
     suite: str,
     family: Family,
-    points: Sequence[tuple[RunRecord, list[Point]]],
+    points: Sequence[Measured],
 ) -> ClaimResult:
     measure, expect = claim["measure"], claim["expect"]
     versus = measure.get("versus")
@@ -115,23 +121,23 @@ def _evaluate_one(
         "versus": _versus_text(measure["technique"], versus_map) if versus_map else None,
         "why": claim.get("why", ""),
     }
-    found: list[tuple[RunRecord, list[tuple[Mapping[str, Any], Estimate]]]] = []
+    found: list[tuple[RunRecord, list[Point], list[tuple[Mapping[str, Any], Estimate]]]] = []
     for record, candidates in points:
         if claim.get("needs") not in (None, record.run.runner.get("device")):
             continue
         own = [p for p in candidates if p.suite == suite and _selected(p, measure.get("where", {}), family)]
         estimates = _estimates(own, candidates, measure, versus_map, family, next(iter(expect)))
         if estimates:
-            found.append((record, estimates))
+            found.append((record, own, estimates))
         if estimates and all(e.num_launches >= LEADERBOARD_LAUNCHES for _, e in estimates):
             found = found[-1:]
             break
     if found:
-        record, estimates = found[0]
+        record, own, estimates = found[0]
         decided = [(params, e, _decide(expect, e)) for params, e in estimates]
         order = ["not reproduced", "inconclusive", "partly", "reproduced"]
         worst = min(decided, key=lambda d: (order.index(d[2]), _room(expect, d[1])))
-        failed = _failed(record, suite, measure, family)
+        failed = _failed(own, measure["technique"])
         verdict = worst[2]
         if failed is not None and verdict in ("reproduced", "partly"):
             verdict = "inconclusive"
@@ -166,17 +172,12 @@ def _room(expect: Mapping[str, float], estimate: Estimate) -> float:
     return bound - estimate.high if kind.endswith("at_most") else estimate.low - bound
 
 
-def _failed(record: RunRecord, suite: str, measure: Mapping[str, Any], family: Family) -> str | None:
+def _failed(own: Sequence[Point], technique: str) -> str | None:
     """Say at how many of the points that a claim selects its technique gave no number; None when at none."""
-    own = [
-        p for p in points_of(record) if p.suite == suite and _selected(p, measure.get("where", {}), family)
-    ]
-    bad = [p.failures[measure["technique"]][0] for p in own if measure["technique"] in p.failures]
+    bad = [p.failures[technique][0] for p in own if technique in p.failures]
     if not bad:
         return None
-    return (
-        f"{measure['technique']} failed at {len(bad)} of {len(own)} points: {bad[0].status}: {bad[0].reason}"
-    )
+    return f"{technique} failed at {len(bad)} of {len(own)} points: {bad[0].status}: {bad[0].reason}"
 
 
 def _why_not_run(claim: Mapping[str, Any], suite: str) -> str:

@@ -13,6 +13,7 @@ import json
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from paceline.errors import UserError, expected_one_of
@@ -249,11 +250,12 @@ def off_formula(measured: Mapping[str, float], predicted: Mapping[str, float]) -
     return None
 
 
-def family_names() -> list[str]:
+@cache
+def family_names() -> tuple[str, ...]:
     """List every family package that has a specification, in alphabetical order."""
     import paceline.families as package  # noqa: PLC0415 - a package of plug-ins, scanned on demand
 
-    return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.ispkg)
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.ispkg))
 
 
 def load_family(name: str) -> Family:

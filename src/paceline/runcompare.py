@@ -52,9 +52,23 @@ def compare_runs(
     left: RunRecord, right: RunRecord, *, metrics: Sequence[str] = (), margin: float | None = None
 ) -> list[RunComparison]:
     """Compare the series that two runs share; they were not interleaved, which every estimate says."""
-    right_points = {(p.suite, json.dumps(dict(p.params), sort_keys=True)): p for p in points_of(right)}
+    return compare_shared(points_of(left), points_of(right), metrics=metrics, margin=margin)
+
+
+def compare_shared(
+    left: Sequence[Point], right: Sequence[Point], *, metrics: Sequence[str] = (), margin: float | None = None
+) -> list[RunComparison]:
+    """Compare the series that the points of two runs share.
+
+    Args:
+        left: Points of one run, of families that are known here.
+        right: Points of the other one.
+        metrics: Those to compare; none for what the suites compare.
+        margin: For every metric; None for the suites' own.
+    """
+    right_points = {(p.suite, json.dumps(dict(p.params), sort_keys=True)): p for p in right}
     drafts: list[tuple[Point, Cell, Cell, float, Estimate, Kind]] = []
-    for point in points_of(left):
+    for point in left:
         other = right_points.get((point.suite, json.dumps(dict(point.params), sort_keys=True)))
         if other is None:
             continue

@@ -32,6 +32,7 @@ from paceline.errors import (
     expected_one_of,
 )
 from paceline.record import utc
+from paceline.report.comparepages import difference_table
 from paceline.report.tables import Table, board_table, comparison_table, run_comparison_table
 from paceline.runcompare import RunComparison, compare_runs, incomparable
 from paceline.store import Loaded, RunRecord, load
@@ -128,7 +129,8 @@ def _compare_two_runs(
             rows=table.rows,
             notes=table.notes,
         )
-    _print([table], [_plain_run(c) for c in comparisons], style)
+    tables = [table, difference_table(left.run, right.run)]
+    _print(tables, [_plain_run(c) for c in comparisons], style)
 
 
 def _print(tables: Sequence[Table], data: list[dict[str, Any]], style: str) -> None:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from paceline import content
-from paceline.claims import ClaimResult, evaluate, ledger
+from paceline.claims import evaluate, ledger
 from paceline.cli.compare import load_stores
 from paceline.cli.options import json_option, print_json, results_option
 from paceline.errors import UserError
 from paceline.family import family_names, load_family
 from paceline.papers import load_papers
 from paceline.provenance import suite_facts
-from paceline.store import RunRecord
 from paceline.suite import load_suite
 from paceline.technique import TechniqueSource
 
@@ -59,7 +57,7 @@ def build(output: Path | None, calibration: Path | None, results: Path | None, a
     target = (output or default_output()).resolve()
     loaded = load_stores(results)
     suites = suite_facts(load_suite(path) for _, path in sorted(content.suite_files().items()))
-    found = claim_results(loaded.records, suites)
+    found = evaluate(loaded.records, suites)
     given = SiteInput(
         loaded=loaded,
         ledger=ledger(load_papers(), found).rows,
@@ -86,15 +84,6 @@ def open_site(output: Path | None) -> None:
         raise UserError("there is no site yet", where=str(page), fix="paceline site build")
     click.echo(page.as_uri())
     click.launch(page.as_uri())
-
-
-def claim_results(records: Sequence[RunRecord], suites: Sequence[dict[str, Any]]) -> list[ClaimResult]:
-    """Evaluate all claims; each suite's look only at the runs that measured the suite."""
-    by_suite: dict[str, list[RunRecord]] = {}
-    for record in records:
-        for name in {m.suite for m in record.measurements}:
-            by_suite.setdefault(name, []).append(record)
-    return [c for facts in suites for c in evaluate(by_suite.get(facts["suite"], ()), [facts])]
 
 
 def known_techniques() -> list[TechniqueSource]:

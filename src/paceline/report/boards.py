@@ -91,16 +91,26 @@ def select(records: Iterable[RunRecord]) -> Selection:
     for record in sorted(records, key=lambda r: r.run_id):
         if record.run.reason in OFF_BOARD_REASONS:
             continue
-        for point in points_of(record):
-            problems |= {f"run {record.run_id}: {problem}": None for problem in leave_unknown_out(point)}
-            problem = unusable(point)
-            if problem == "":
-                key = (*point.board, image_class(point.run))
-                groups.setdefault(key, []).append(with_defaults(point))
-            elif problem is not None:
-                problems[f"run {record.run_id}: {problem}"] = None
+        points, found = usable_points(record)
+        problems |= {f"run {record.run_id}: {problem}": None for problem in found}
+        for point in points:
+            key = (*point.board, image_class(point.run))
+            groups.setdefault(key, []).append(with_defaults(point))
     keys = sorted(groups, key=lambda k: tuple(str(part) for part in k))
     return Selection(boards=tuple(_board(groups[k]) for k in keys), problems=tuple(problems))
+
+
+def usable_points(record: RunRecord) -> tuple[list[Point], list[str]]:
+    """Return a record's points that can be shown, and what is wrong with the others or was left out of these."""
+    points, problems = [], []
+    for point in points_of(record):
+        problems += leave_unknown_out(point)
+        problem = unusable(point)
+        if problem == "":
+            points.append(point)
+        elif problem is not None:
+            problems.append(problem)
+    return points, problems
 
 
 def leave_unknown_out(point: Point) -> list[str]:

@@ -16,12 +16,13 @@ from typing import Any
 from jinja2 import Environment
 
 from paceline.claims import ClaimResult, LedgerRow
-from paceline.compare import GRADES, Comparison, compare_points, points_of
+from paceline.compare import GRADES, Comparison, compare_points
 from paceline.errors import UserError
 from paceline.family import family_names, load_family
 from paceline.record import STATUSES
 from paceline.report import (
     answers,
+    comparepages,
     curves,
     datapages,
     hardwarepages,
@@ -36,7 +37,7 @@ from paceline.report import (
 from paceline.report import boardpages as pages
 from paceline.report import runpages as runs
 from paceline.report import techniquepages as techniques
-from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, unusable
+from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, usable_points
 from paceline.report.html import SCRIPT, STYLE, Grid, environment, script, style_sheet, verdict_class
 from paceline.report.tables import format_param, primary_metric, varying_params
 from paceline.store import Loaded, RunRecord
@@ -97,6 +98,7 @@ class _Site:
         self.environment.globals["newest"] = newest[:10]
         self.run_hrefs = {r.run_id: f"../runs/{runs.run_slug(r.run_id)}.html" for r in self.runs}
         self.claims = [*(c for row in given.ledger for c in row.results), *given.bounds]
+        self.pairs = list(comparepages.pairs(self.runs))
         self.portraits = techniques.portraits(self.selection.boards, given.techniques)
 
     def files(self) -> Iterator[tuple[str, str]]:
@@ -125,6 +127,8 @@ class _Site:
         }
         for record in self.runs:
             yield f"runs/{runs.run_slug(record.run_id)}.html", self.run_page(record, point_hrefs)
+        for pair in self.pairs:
+            yield pair.href, self.compare_page(pair)
 
     def render(self, template: str, **values: Any) -> str:
         return self.environment.get_template(template).render(**values)
@@ -295,7 +299,7 @@ class _Site:
     def run_page(self, record: RunRecord, point_hrefs: Mapping[tuple[str, str, str], str]) -> str:
         grids, failures = [], []
         if record.run.reason not in OFF_BOARD_REASONS:
-            points = [p for p in points_of(record) if unusable(p) == ""]
+            points, _ = usable_points(record)
             comparisons = compare_points(points)
             for suite in dict.fromkeys(p.suite for p in points):
                 own = [p for p in points if p.suite == suite]
@@ -319,7 +323,12 @@ class _Site:
             skipped=runs.skipped_grid(record.run),
             grids=grids,
             failures=[f for f in failures if f.groups],
+            pairs=[(p.why, f"../{p.href}") for p in self.pairs if p.later is record],
         )
+
+    def compare_page(self, pair: comparepages.Pair) -> str:
+        sides = [(record.run, self.run_hrefs[record.run_id]) for record in (pair.later, pair.earlier)]
+        return self.render("compare.html", root="../", sides=sides, shown=comparepages.side_by_side(pair))
 
     def claims_page(self) -> str:
         families = [

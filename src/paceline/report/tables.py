@@ -289,18 +289,18 @@ def run_comparison_table(comparisons: Sequence[RunComparison], left: str, right:
     """Lay out the series that two runs share."""
     keys = sorted({k for c in comparisons for k in c.params if k not in HIDDEN_PARAMS})
     keys = [k for k in keys if len({str(c.params.get(k)) for c in comparisons}) > 1]
-    headers = ("suite", *keys, "metric", "technique", left, right, "left / right", "q", "verdict")
+    headers = ("suite", *keys, "metric", "technique", "left / right", "q", "verdict", left, right)
     rows = [
         (
             c.suite,
             *(format_param(k, c.params.get(k)) for k in keys),
             c.metric,
             c.label,
-            format_estimate(c.left, c.unit),
-            format_estimate(c.right, c.unit),
             format_effect(c.effect, c.kind),
             ABSENT if c.q_value is None else f"{c.q_value:.2g}",
             c.verdict.name,
+            format_estimate(c.left, c.unit),
+            format_estimate(c.right, c.unit),
         )
         for c in comparisons
     ]

@@ -1,0 +1,126 @@
+"""Pages that set one run against an earlier one: figures, and what else differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import record_factory as factory
+from click.testing import CliRunner
+
+from paceline.cli import application
+from paceline.report.comparepages import differences, pairs
+from paceline.report.site import SiteInput, render_site
+from paceline.runcompare import compare_runs
+from paceline.store import Loaded, RunRecord, load
+
+
+def record_of(values: tuple[float, ...], **changes: Any) -> RunRecord:
+    run = factory.make_run(**changes)
+    lines = factory.launches(run, "native", [2.0, 2.1]) + factory.launches(run, "ring", values)
+    return factory.in_memory(run, lines)
+
+
+def ids(records: list[RunRecord]) -> list[tuple[str, str, str]]:
+    return [(p.later.run_id, p.earlier.run_id, p.why) for p in pairs(records)]
+
+
+def test_a_run_is_set_against_the_one_before_of_its_own_kind() -> None:
+    other_host = {"host_class": "Another CPU, 2 cores, 16 GiB"}
+    first, second, elsewhere, third = (
+        record_of((1.0, 1.1)),
+        record_of((1.0, 1.1)),
+        record_of((1.0, 1.1), **other_host),
+        record_of((1.0, 1.1)),
+    )
+    named = record_of((1.0, 1.1), runner={"name": "netns-cpu"})
+    boxed = record_of((1.0, 1.1), container={"image_class": "slim"})
+    records = [third, named, boxed, first, elsewhere, second]
+    assert ids(records) == [
+        (second.run_id, first.run_id, "the run before"),
+        (third.run_id, second.run_id, "the run before"),
+    ]
+
+
+def test_a_run_is_set_against_the_one_that_it_repeats() -> None:
+    first, second = record_of((1.0, 1.1)), record_of((1.0, 1.1))
+    again = record_of((1.0, 1.1), linked_run=first.run_id, reason="reproduce")
+    assert ids([first, second, again])[1:] == [
+        (again.run_id, second.run_id, "the run before"),
+        (again.run_id, first.run_id, "the run that it repeats"),
+    ]
+    directly = record_of((1.0, 1.1), linked_run=second.run_id)
+    assert ids([second, directly]) == [(directly.run_id, second.run_id, "the run before")]
+
+
+def test_corrections_and_calibrations_stand_beside_nothing() -> None:
+    first = record_of((1.0, 1.1))
+    others = [record_of((1.0, 1.1), reason="calibrate")]
+    assert ids([first, *others]) == []
+
+
+def test_what_differs_is_named_by_part() -> None:
+    common = {
+        "flags": {"num_threads": 1},
+        "environment": {"OMP_NUM_THREADS": "1"},
+        "host": {"cpu": "Some CPU", "caches": {"L1": "32K"}},
+    }
+    left = factory.make_run(
+        **common,
+        packages={"python": "3.11", "freeze": ["numpy==2.0", "torch==2.13", "private @ file:///x"]},
+        techniques={"collectives/ring": {"sha256": "11" * 32}, "collectives/tree": {"sha256": "22" * 32}},
+        seeds={"seed": 1},
+    )
+    right = factory.make_run(
+        **common | {"flags": {"num_threads": 2}},
+        packages={"python": "3.12", "freeze": ["numpy==2.1", "torch==2.13"]},
+        techniques={"collectives/ring": {"sha256": "33" * 32}, "collectives/star": {"sha256": "22" * 32}},
+        seeds={"seed": 2},
+        code={"commit": "beef", "dirty": False, "diff": "long"},
+    )
+    assert sorted(differences(left, right)) == [
+        ("code", "commit", "c0ffee", "beef"),
+        ("package", "Python", "3.11", "3.12"),
+        ("package", "numpy", "2.0", "2.1"),
+        ("package", "private @ file:///x", "private @ file:///x", "–"),
+        ("settings", "num_threads", "1", "2"),
+        ("technique", "collectives/ring", "11" * 6, "33" * 6),
+    ]
+    assert differences(left, left) == []
+
+
+def test_a_pairs_page_has_the_figures_of_both_runs_and_is_linked_from_the_later(tmp_path: Path) -> None:
+    first = record_of((1.0, 1.1, 1.05), packages={"freeze": ["numpy==2.0"]})
+    second = record_of((4.0, 4.4, 4.2), packages={"freeze": ["numpy==2.1"]})
+    pages = dict(render_site(SiteInput(loaded=Loaded(records=[first, second]))))
+    (name,) = (n for n in pages if n.startswith("compare/"))
+    assert f'href="../{name}"' in pages[f"runs/{second.run_id}.html"]
+    assert "compare/" not in pages[f"runs/{first.run_id}.html"]
+    page = pages[name]
+    assert f'href="../runs/{first.run_id}.html"' in page
+    assert f"paceline compare {second.run_id} {first.run_id}" in page
+    for c in compare_runs(second, first):
+        assert c.q_value is not None
+        assert f"<span>{c.q_value:.2g}</span>" in page
+        assert f"<span>{c.verdict.name}</span>" in page
+    assert "<span>numpy</span>" in page
+
+
+def test_a_pair_that_must_not_be_compared_says_why() -> None:
+    first = record_of((1.0, 1.1))
+    again = record_of((1.0, 1.1), linked_run=first.run_id, host_class="Another CPU, 2 cores, 16 GiB")
+    pages = dict(render_site(SiteInput(loaded=Loaded(records=[first, again]))))
+    (name,) = (n for n in pages if n.startswith("compare/"))
+    assert "They are not compared: host classes differ" in pages[name]
+
+
+def test_the_command_names_what_differs_too(tmp_path: Path) -> None:
+    for version in ("2.0", "2.1"):
+        factory.simple(tmp_path, packages={"freeze": [f"numpy=={version}"]})
+    first, second = load([tmp_path]).records
+    told = CliRunner().invoke(
+        application, ["compare", second.run_id, first.run_id, "--results", str(tmp_path)]
+    )
+    assert told.exit_code == 0, told.output
+    assert "what else differs" in told.output
+    assert "numpy" in told.output
