@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from paceline.errors import PrerequisiteError, UserError
-from paceline.families.reasoning.backends.transformers_model import TransformersModel, text_of
+from paceline.families.reasoning.backends.network_facts import text_of
+from paceline.families.reasoning.backends.transformers_model import TransformersModel
 
 WEIGHTS = ("*.safetensors",)
 DESCRIPTIONS = (

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from paceline.errors import UserError
+from paceline.families.reasoning.backends.network_facts import context_of, end_tokens, text_of
 from paceline.families.reasoning.backends.slot_cache import SlotCache
 from paceline.families.reasoning.language import Continuation, Draw, Piece
 from paceline.families.reasoning.reasoner.sampling import Floats, choose, uniform_numbers
@@ -74,9 +75,9 @@ class TransformersModel:
 
     def __init__(self, network: Any, tokenizer: Any, *, identity: str, context: int | None = None) -> None:
         self._network, self._tokenizer, self._identity = network.eval(), tokenizer, identity
-        self._context = _context_of(network.config, identity, context)
+        self._context = context_of(network.config, identity, context)
         self._symbols = int(network.get_input_embeddings().weight.shape[0])
-        self.end = _end_tokens(network, tokenizer)
+        self.end = end_tokens(network, tokenizer)
         """Tokens that end a trace when they are decoded; in a prompt they do not."""
         self._cache = SlotCache(self._context)
         self._traces: dict[int, Trace] = {}
@@ -376,37 +377,3 @@ class TransformersModel:
         given_1T = torch.tensor([list(text)], device=self._network.device)
         logits: Tensor = self._network(input_ids=given_1T, use_cache=False).logits[0, -1]
         return logits
-
-
-def text_of(tokenizer: Any, tokens: Sequence[int]) -> str:
-    """Return the text of tokens, without special ones."""
-    text: str = tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    return text
-
-
-def _context_of(config: Any, identity: str, asked: int | None) -> int:
-    """Return the longest trace: what was asked for, within positions and any window of the network."""
-    names = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
-    known = next((int(size) for name in names if (size := getattr(config, name, None))), None)
-    slides = getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None)
-    limits = [size for size in (known, int(slides) if slides else None) if size is not None]
-    if asked is None and not limits:
-        raise UserError("the network names no longest text", where=identity, fix="give context=…")
-    most = min([*limits, *([asked] if asked else [])])
-    if asked is not None and not 2 <= asked <= most:
-        raise UserError(
-            f"a context of {asked} tokens",
-            where=identity,
-            expected=f"2 to {min(limits)}" if limits else "2 or more",
-            fix="give another one",
-        )
-    return most
-
-
-def _end_tokens(network: Any, tokenizer: Any) -> frozenset[int]:
-    """Return the tokens that end a text, of the generation's settings, or else of the tokenizer."""
-    configured = getattr(getattr(network, "generation_config", None), "eos_token_id", None)
-    found = tokenizer.eos_token_id if configured is None else configured
-    if found is None:
-        return frozenset()
-    return frozenset([found] if isinstance(found, int) else map(int, found))
