@@ -9,7 +9,7 @@ Algorithm: as REBASE; but before the budget is shared, leaves S are chosen that 
 
 with W REBASE's shares, nodes the steps of the tree, and clusters the leaves that say the same. The budget is then
 shared among S alone. Two constraints make it linear: a leaf takes all nodes of its path, and a cluster counts only
-with one of its leaves.
+with one of its leaves. Nodes beneath which the same leaves lie are one variable.
 Cost: as REBASE, on fewer paths; one integer programme a depth.
 Differences: leaves are one cluster when their last step has the same tokens, where the paper clusters embeddings of
 steps; the reward is REBASE's of this project.
@@ -18,6 +18,7 @@ Limits: as REBASE; needs SciPy, whose solver HiGHS finds the best set exactly.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -72,16 +73,24 @@ def chosen(
     from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - not there on every machine
     from scipy.sparse import coo_array  # noqa: PLC0415 - not there on every machine
 
-    nodes = {node: i for i, node in enumerate(sorted({n for path in paths for n in path}))}
+    num_nodes = len({node for path in paths for node in path})
+    beneath: dict[int, tuple[int, ...]] = {}
+    for i, path in enumerate(paths):
+        for node in path:
+            beneath[node] = (*beneath.get(node, ()), i)
+    # nodes of the same leaves are kept together, those of one leaf with it
+    numbers = Counter(beneath.values())
+    bundles = {members: i for i, members in enumerate(m for m in numbers if len(m) > 1)}
     groups = {group: i for i, group in enumerate(dict.fromkeys(clusters))}
-    leaves, first_node, first_group = len(paths), len(paths), len(paths) + len(nodes)
+    leaves, first_node, first_group = len(paths), len(paths), len(paths) + len(bundles)
     size = first_group + len(groups)
     value = np.zeros(size)
     value[:leaves] = np.asarray(weights) / max(sum(weights), 1e-300) - SMALLEST
-    value[first_node:first_group] = -cache / len(nodes)
+    value[:leaves] -= [cache * numbers[i,] / num_nodes for i in range(leaves)]
+    value[first_node:first_group] = [-cache * numbers[members] / num_nodes for members in bundles]
     value[first_group:] = coverage / len(groups)
-    # a leaf is at most each of its nodes; a cluster at most the sum of its leaves
-    taken = [(i, first_node + nodes[n]) for i, path in enumerate(paths) for n in path]
+    # a leaf is at most each of its bundles; a cluster at most the sum of its leaves
+    taken = [(i, first_node + place) for members, place in bundles.items() for i in members]
     rows = [row for row in range(len(taken)) for _ in range(2)]
     columns = [column for pair in taken for column in pair]
     entries = [1.0, -1.0] * len(taken)
