@@ -118,7 +118,7 @@ def test_the_profiler_saw_operators_and_other_timers_are_absent(
 ) -> None:
     (profiled,) = [m for m in measurements if m.label == name and m.metric.name == "profiled_time"]
     assert len(profiled.samples) == 5
-    assert all(1e-6 < s < 0.1 for s in profiled.samples)
+    assert 1e-6 < min(profiled.samples) < 0.1  # seconds; others may have waited for a core
     (first,) = [m for m in measurements if m.label == name and m.absent]
     assert ABSENT.items() <= (first.absent or {}).items()
 
