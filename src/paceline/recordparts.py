@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Required
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, with_config
 from typing_extensions import TypedDict
 
-_OPEN = ConfigDict(extra="allow", allow_inf_nan=False)
+_open = with_config(ConfigDict(extra="allow", allow_inf_nan=False))
 
 Count = Annotated[int, Field(ge=0)]
 Bar = tuple[Literal["F", "B", "I", "W"], Count, Count, float, float]
@@ -36,6 +36,7 @@ def _of_each(counted: tuple[list[int], int]) -> tuple[list[int], int]:
     return counted
 
 
+@_open
 class Timeline(TypedDict):
     """One step of every rank, each a list of bars."""
 
@@ -43,10 +44,9 @@ class Timeline(TypedDict):
     ranks: Annotated[list[Annotated[list[Bar], Field(min_length=1)]], Field(min_length=1)]
 
 
+@_open
 class Example(TypedDict, total=False):
     """A question, and what a technique made of it."""
-
-    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
 
     question: Required[str]
     level: Required[int | str]
@@ -57,10 +57,9 @@ class Example(TypedDict, total=False):
     """How each ended, and its text."""
 
 
+@_open
 class Accounting(TypedDict, total=False):
     """What a case did, beside its samples."""
-
-    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
 
     curve: Annotated[dict[str, list[float] | str], AfterValidator(_even)]
     """Courses over a run, by quantity, and remarks on them."""
@@ -84,10 +83,9 @@ class Accounting(TypedDict, total=False):
     """What an interval of one per cent costs each of two timers."""
 
 
+@_open
 class SuiteFacts(TypedDict, total=False):
     """A suite as it was when it ran."""
-
-    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
 
     suite: Required[str]
     sha256: str
@@ -97,10 +95,9 @@ class SuiteFacts(TypedDict, total=False):
     claims: list[dict[str, Any]]
 
 
+@_open
 class Skipped(TypedDict, total=False):
     """What a plan left out."""
-
-    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
 
     suite: Required[str]
     label: str | None
@@ -108,27 +105,24 @@ class Skipped(TypedDict, total=False):
     reason: Required[str]
 
 
+@_open
 class PlanFacts(TypedDict, total=False):
     """The plan of a run."""
-
-    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
 
     skipped: list[Skipped]
 
 
+@_open
 class Link(TypedDict, total=False):
     """A shaped link."""
-
-    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
 
     rate_bytes_per_s: float | None
     delay_s: float | None
 
 
+@_open
 class RunnerFacts(TypedDict, total=False):
     """A resolved runner profile."""
-
-    __pydantic_config__ = _OPEN  # type: ignore[misc]  # pydantic's own name for it, which is no key
 
     name: str
     device: str

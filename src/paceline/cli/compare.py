@@ -75,7 +75,7 @@ def compare(
     """Compare techniques in run A with their baselines, two runs A and B, or techniques A and B of one run.
 
     Techniques of one run shared launches: the interval is about them. Two runs were measured at different times, and
-    the table says so.
+    the table says so; a second table says what else differs between them (not with --format json).
     """
     loaded = load_stores(results)
     style = "json" if as_json else style

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from torch import Tensor
 from torch.futures import Future
 
+from paceline.worker.fault import Fault
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import Message, Transport, Waitable
 
@@ -49,23 +50,6 @@ class Counters:
         self.sent_messages = [0] * self.world_size
         self.received_bytes = [0] * self.world_size
         self.backend_calls = self.long_messages = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """A disturbance that strikes one rank's communication operations."""
-
-    kind: Literal["kill", "stop", "delay", "skip", "link"]
-    """kill: SIGKILL; stop: SIGSTOP; delay: the rank sleeps before it enters the operation; skip: the operation is left
-    out (a missing call); link: what a peer sends reaches this rank late, while the peer goes on (a slow link)."""
-    rank: int
-    at_operation: int = 0
-    """First operation that is struck, counted from when the faults were armed."""
-    seconds: float = 0.0
-    repeat: int = 1
-    """Number of consecutive operations that are struck; a slow link is a fault that repeats without end."""
-    peer: int | None = None
-    """Strike only messages from or to this rank."""
 
 
 class Transfer:
@@ -388,7 +372,7 @@ class Comm:
     def _strike(self, number: int, peer: int) -> bool:
         """Let faults strike an operation that is about to begin; True when it is to be left out."""
         for fault in self._faults:
-            if fault.kind == "link" or not _hits(fault, number, peer):
+            if fault.kind == "link" or not fault.hits(number, peer):
                 continue
             if fault.kind == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -403,9 +387,4 @@ class Comm:
     def _lateness(self, peer: int) -> float:
         """Return for how long link faults hold a message from ``peer`` back, in seconds."""
         number = self._num_operations - 1
-        return sum(f.seconds for f in self._faults if f.kind == "link" and _hits(f, number, peer))
-
-
-def _hits(fault: Fault, number: int, peer: int) -> bool:
-    in_window = fault.at_operation <= number < fault.at_operation + fault.repeat
-    return in_window and fault.peer in (None, peer)
+        return sum(f.seconds for f in self._faults if f.kind == "link" and f.hits(number, peer))

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 import torch
 
 from paceline.technique import Technique
-from paceline.worker.comm import Comm, Fault
+from paceline.worker.comm import Comm
 from paceline.worker.device import Device
 from paceline.worker.events import EventLog
+from paceline.worker.fault import Fault
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import Transport

@@ -22,7 +22,8 @@ from torch import Tensor
 from paceline.families.collectives.payloads import draw
 from paceline.families.collectives.problem import Problem
 from paceline.families.collectives.scenarios.wire import PeerLostError, Wire
-from paceline.worker.comm import Comm, Fault
+from paceline.worker.comm import Comm
+from paceline.worker.fault import Fault
 from paceline.worker.guard import Guard
 from paceline.worker.loading import load_techniques
 from paceline.worker.trace import TraceWriter
