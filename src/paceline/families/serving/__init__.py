@@ -1,0 +1,1 @@
+"""Serving of language models under load: a client that can be trusted, servers, and schedulers."""

@@ -1,0 +1,1 @@
+"""The load generator: schedules, requests, streams over HTTP, the raw log, and all that follows from it."""

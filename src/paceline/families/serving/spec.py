@@ -1,0 +1,179 @@
+"""Parameters of the serving family and the rules for its points, free of torch."""
+
+from __future__ import annotations
+
+import math
+
+from paceline.families.serving.load import arrivals
+from paceline.families.serving.metric_specs import METRICS
+from paceline.families.serving.model_sizes import SIZES
+from paceline.families.serving.workloads import AT_ONCE, CLOSED, INDEPENDENT, SESSIONS, SHARED
+from paceline.family import CurveSpec, Family, FrontierSpec, Parameter, Params
+
+SERVE = "serve"
+TOKENS_PER_S = 1500.0
+"""Of the tiny model on two slow cores, for estimates alone."""
+ENGINE_START_S = 6.0
+
+PARAMETERS: tuple[Parameter, ...] = (
+    Parameter(
+        name="op",
+        kind="choice",
+        doc="serve: calls go to the reference engine over HTTP, and the technique schedules it.",
+        required=True,
+        choices=(SERVE,),
+    ),
+    Parameter(
+        name="model",
+        kind="choice",
+        doc="Size of the engine's model; its weights are random and drawn from a seed.",
+        default="tiny",
+        choices=tuple(SIZES),
+    ),
+    Parameter(
+        name="dtype",
+        kind="choice",
+        doc="Of weights and cache.",
+        default="float32",
+        choices=("float32", "bfloat16"),
+    ),
+    Parameter(
+        name="workload",
+        kind="choice",
+        doc="independent calls; sessions, whose turns carry all that was said before; calls with shared prefixes.",
+        default=INDEPENDENT,
+        choices=(INDEPENDENT, SESSIONS, SHARED),
+    ),
+    Parameter(
+        name="arrivals",
+        kind="choice",
+        doc="When calls (or sessions) are due: constant, poisson or gamma gaps of an open loop; closed: when a "
+        "place is free; at-once: all at the start.",
+        default=arrivals.POISSON,
+        choices=(arrivals.CONSTANT, arrivals.POISSON, arrivals.GAMMA, CLOSED, AT_ONCE),
+    ),
+    Parameter(
+        name="rate_per_s",
+        kind="number",
+        doc="Calls (or sessions) a second of an open loop.",
+        default=10.0,
+        minimum=0.001,
+    ),
+    Parameter(
+        name="burstiness",
+        kind="number",
+        doc="Squared coefficient of variation of gamma gaps; 1 is Poisson.",
+        default=1.0,
+        minimum=0.01,
+    ),
+    Parameter(name="concurrency", kind="count", doc="Places of a closed loop.", default=8, minimum=1),
+    Parameter(name="requests", kind="count", doc="Calls of a launch.", default=100, minimum=1),
+    Parameter(
+        name="lengths",
+        kind="choice",
+        doc="How lengths lie about their means: fixed, uniform (half to one and a half), lognormal (sigma 1).",
+        default="uniform",
+        choices=("fixed", "uniform", "lognormal"),
+    ),
+    Parameter(
+        name="prompt_tokens",
+        kind="count",
+        doc="Mean tokens of a prompt, without what is shared or carried.",
+        default=64,
+        minimum=1,
+    ),
+    Parameter(name="output_tokens", kind="count", doc="Mean tokens of an answer.", default=32, minimum=1),
+    Parameter(
+        name="prefixes",
+        kind="count",
+        doc="How many different shared prefixes there are.",
+        default=8,
+        minimum=1,
+    ),
+    Parameter(name="prefix_tokens", kind="count", doc="Tokens of a shared prefix.", default=256, minimum=1),
+    Parameter(name="turns", kind="count", doc="Turns of a session.", default=4, minimum=1),
+    Parameter(
+        name="think_s",
+        kind="duration",
+        doc="Mean time between an answer and a session's next turn.",
+        default=0.2,
+    ),
+    Parameter(name="tenants", kind="count", doc="Clients that share the server.", default=1, minimum=1),
+    Parameter(
+        name="heavy",
+        kind="number",
+        doc="How many times the calls of another the first tenant has.",
+        default=1.0,
+        minimum=0.001,
+    ),
+    Parameter(name="block_size", kind="count", doc="Tokens of a block of the cache.", default=16, minimum=1),
+    Parameter(name="num_blocks", kind="count", doc="Blocks of the cache.", default=512, minimum=2),
+    Parameter(name="max_batch", kind="count", doc="Most calls that a step computes.", default=32, minimum=1),
+    Parameter(
+        name="token_budget", kind="count", doc="Most tokens that a step computes.", default=256, minimum=1
+    ),
+    Parameter(name="slo_ttft", kind="duration", doc="Objective of the time to first token.", default=0.5),
+    Parameter(name="slo_tpot", kind="duration", doc="Objective of the time per output token.", default=0.05),
+)
+
+
+def _count(params: Params, name: str) -> int:
+    value = params[name]
+    assert isinstance(value, int)
+    return value
+
+
+def longest_context(params: Params) -> int:
+    """Return the most tokens that a call can have, with its answer."""
+    times = {"fixed": 1.0, "uniform": 1.5, "lognormal": 4.0}[str(params["lengths"])]
+    turn = math.ceil(times * (_count(params, "prompt_tokens") + _count(params, "output_tokens")))
+    if params["workload"] == SESSIONS:
+        return turn * _count(params, "turns")
+    return turn + (_count(params, "prefix_tokens") if params["workload"] == SHARED else 0)
+
+
+def check(params: Params) -> list[str]:
+    """Return what is wrong with a fully resolved point, in words."""
+    wrong: list[str] = []
+    longest = longest_context(params)
+    context = SIZES[str(params["model"])]["max_context"]
+    if longest > context:
+        wrong.append(f"a call can have {longest} tokens, and the {params['model']} model knows {context}")
+    room = _count(params, "block_size") * _count(params, "num_blocks")
+    if longest > room:
+        wrong.append(f"a call can have {longest} tokens, and the cache has room for {room}")
+    if _count(params, "token_budget") < _count(params, "max_batch"):
+        wrong.append("token_budget is below max_batch: a step could not give every call a token")
+    if _count(params, "requests") < _count(params, "turns") and params["workload"] == SESSIONS:
+        wrong.append("a session has more turns than there are requests")
+    return wrong
+
+
+def _estimate_s(params: Params) -> float:
+    requests = _count(params, "requests")
+    tokens = requests * (_count(params, "prompt_tokens") / 8 + _count(params, "output_tokens"))
+    if params["workload"] == SHARED:
+        tokens += requests * _count(params, "prefix_tokens") / 8
+    busy_s = tokens / TOKENS_PER_S
+    open_loop = params["arrivals"] not in (CLOSED, AT_ONCE)
+    arriving_s = requests / float(str(params["rate_per_s"])) if open_loop else 0.0
+    return ENGINE_START_S + max(busy_s, arriving_s)
+
+
+FAMILY = Family(
+    name="serving",
+    summary="Scheduling of a language model's server under load: latency from outside, throughput, fairness, cache.",
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    default_metrics=("ttft_p90", "tpot_p90", "output_tokens_per_s", "attainment"),
+    operation_key="op",
+    check=check,
+    estimate_s=_estimate_s,
+    curves=(
+        CurveSpec(quantity="ttft_s", unit="s", over=(("share_of_calls", "ratio"),)),
+        CurveSpec(quantity="gap_s", unit="s", over=(("share_of_gaps", "ratio"),)),
+    ),
+    swept=("ttft_p90", "attainment"),
+    frontiers=(FrontierSpec(across="ttft_p90", up="output_tokens_per_s"),),
+    isolated=True,
+)

@@ -1,0 +1,162 @@
+"""Calls of a point, drawn from a seed: lengths, tenants, sessions, shared prefixes, instants. Free of torch."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+from paceline.families.serving.load.arrivals import draw_arrivals
+from paceline.families.serving.load.calls import Call, Workload
+from paceline.families.serving.model_sizes import FIRST_TOKEN
+from paceline.family import Params
+
+CLOSED, AT_ONCE = "closed", "at-once"
+INDEPENDENT, SESSIONS, SHARED = "independent", "sessions", "shared-prefixes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """How long prompts and answers are."""
+
+    kind: str
+    """fixed, uniform (half of the mean to one and a half) or lognormal (sigma 1, cut at four times the mean)."""
+
+    def draw(self, mean: int, rng: random.Random) -> int:
+        """Return a length of at least one token."""
+        match self.kind:
+            case "fixed":
+                return mean
+            case "uniform":
+                return rng.randint(max(1, mean // 2), max(1, mean + mean // 2))
+            case "lognormal":
+                drawn = mean * math.exp(rng.gauss(-0.5, 1.0))
+                return max(1, min(round(drawn), 4 * mean))
+        raise ValueError(f"'{self.kind}' is no kind of lengths")
+
+
+def draw_workload(params: Params, vocabulary: int, seed: int) -> Workload:
+    """Draw the calls of a launch.
+
+    Args:
+        params: Of the point, resolved.
+        vocabulary: Tokens that the model knows.
+        seed: Same seed, same calls.
+    """
+    rng = random.Random(seed)
+    instants = _instants(params, seed)
+    match params["workload"]:
+        case "sessions":
+            calls = _sessions(params, vocabulary, rng, instants)
+        case "shared-prefixes":
+            calls = _shared(params, vocabulary, rng, instants)
+        case _:
+            calls = _independent(params, vocabulary, rng, instants)
+    concurrency = int(str(params["concurrency"])) if params["arrivals"] == CLOSED else None
+    return Workload(calls=tuple(calls), concurrency=concurrency)
+
+
+def _number(params: Params, name: str) -> int:
+    value = params[name]
+    assert isinstance(value, int)
+    return value
+
+
+def num_roots(params: Params) -> int:
+    """Return how many calls wait for no other one."""
+    if params["workload"] == SESSIONS:
+        return math.ceil(_number(params, "requests") / _number(params, "turns"))
+    return _number(params, "requests")
+
+
+def _instants(params: Params, seed: int) -> list[float | None]:
+    count = num_roots(params)
+    kind = str(params["arrivals"])
+    if kind == CLOSED:
+        return [None] * count
+    if kind == AT_ONCE:
+        return [0.0] * count
+    rate = float(str(params["rate_per_s"]))
+    burstiness = float(str(params.get("burstiness") or 1.0))
+    drawn = draw_arrivals(kind, rate_per_s=rate, count=count, seed=seed, burstiness=burstiness)
+    return [float(t) for t in drawn]
+
+
+def _tokens(count: int, vocabulary: int, rng: random.Random) -> tuple[int, ...]:
+    return tuple(rng.randrange(FIRST_TOKEN, vocabulary) for _ in range(count))
+
+
+def _tenant(params: Params, rng: random.Random) -> str:
+    """Draw who calls: the first of several tenants has ``heavy`` times the calls of each other one."""
+    tenants, heavy = _number(params, "tenants"), float(str(params["heavy"]))
+    place = rng.random() * (heavy + tenants - 1)
+    return f"tenant-{0 if place < heavy else 1 + int(place - heavy)}"
+
+
+def _independent(
+    params: Params, vocabulary: int, rng: random.Random, instants: list[float | None]
+) -> list[Call]:
+    lengths = Lengths(kind=str(params["lengths"]))
+    return [
+        Call(
+            number=number,
+            tenant=_tenant(params, rng),
+            prompt=_tokens(lengths.draw(_number(params, "prompt_tokens"), rng), vocabulary, rng),
+            output_tokens=lengths.draw(_number(params, "output_tokens"), rng),
+            at_s=at_s,
+        )
+        for number, at_s in enumerate(instants)
+    ]
+
+
+def _shared(params: Params, vocabulary: int, rng: random.Random, instants: list[float | None]) -> list[Call]:
+    """Prompts begin with one of several long prefixes, each of which belongs to a tenant."""
+    lengths = Lengths(kind=str(params["lengths"]))
+    prefixes = [
+        (_tenant(params, rng), _tokens(_number(params, "prefix_tokens"), vocabulary, rng))
+        for _ in range(_number(params, "prefixes"))
+    ]
+    calls = []
+    for number, at_s in enumerate(instants):
+        tenant, prefix = rng.choice(prefixes)
+        own = _tokens(lengths.draw(_number(params, "prompt_tokens"), rng), vocabulary, rng)
+        calls.append(
+            Call(
+                number=number,
+                tenant=tenant,
+                prompt=prefix + own,
+                output_tokens=lengths.draw(_number(params, "output_tokens"), rng),
+                at_s=at_s,
+            )
+        )
+    return calls
+
+
+def _sessions(
+    params: Params, vocabulary: int, rng: random.Random, instants: list[float | None]
+) -> list[Call]:
+    """Turns of a session carry all of what was said before; a person thinks between an answer and the next turn."""
+    lengths = Lengths(kind=str(params["lengths"]))
+    think_s = float(str(params["think_s"]))
+    calls: list[Call] = []
+    for at_s in instants:
+        tenant, before = _tenant(params, rng), None
+        for _ in range(_number(params, "turns")):
+            if len(calls) == _number(params, "requests"):
+                break
+            prompt = _tokens(lengths.draw(_number(params, "prompt_tokens"), rng), vocabulary, rng)
+            number = len(calls)
+            calls.append(
+                Call(
+                    number=number,
+                    tenant=tenant,
+                    prompt=prompt,
+                    output_tokens=lengths.draw(_number(params, "output_tokens"), rng),
+                    at_s=at_s if before is None else None,
+                    after=() if before is None else (before,),
+                    pause_s=0.0 if before is None else rng.expovariate(1.0 / think_s) if think_s else 0.0,
+                    carries=before is not None,
+                )
+            )
+            before = number
+    return calls

@@ -1,0 +1,238 @@
+"""The load generator against a server whose truth is known, in real processes over real connections."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import statistics
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from paceline.families.serving.load.arrivals import draw_arrivals
+from paceline.families.serving.load.calls import Call, Workload
+from paceline.families.serving.load.certificate import certify
+from paceline.families.serving.load.client import Limits
+from paceline.families.serving.load.entries import Log
+from paceline.families.serving.load.outcomes import Outcome, counts, gaps_s, outcomes_of, percentile
+from paceline.families.serving.load.processes import run_load
+from paceline.families.serving.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
+
+QUICK = Behaviour(first=Gaps(mean_s=0.02), gap=Gaps(mean_s=0.002))
+PATIENCE = Limits(call_s=1.5, silence_s=0.5, run_s=20)
+
+
+def open_loop(
+    num: int, *, rate: float = 100, tokens: int = 4, kind: str = "poisson", cap: int | None = None
+) -> Workload:
+    instants = draw_arrivals(kind, rate_per_s=rate, count=num, seed=1)
+    return Workload(
+        calls=tuple(
+            Call(number=n, prompt=(1, 2, 3), output_tokens=tokens, at_s=float(t))
+            for n, t in enumerate(instants)
+        ),
+        cap=cap,
+    )
+
+
+def go(behaviour: Behaviour, workload: Workload, **options: object) -> tuple[Log, tuple[Outcome, ...]]:
+    with MockServer(behaviour) as server:
+        log = run_load(server.url, "mock", workload, **{"warm": 8, **options})  # type: ignore[arg-type]
+    return log, outcomes_of(log)
+
+
+def test_times_are_those_of_the_server() -> None:
+    _, outcomes = go(Behaviour(), open_loop(40, rate=20, tokens=16))
+    assert counts(outcomes) == {"complete": 40}
+    first = percentile([o.ttft_s for o in outcomes], 0.5)
+    assert first == pytest.approx(0.050, abs=0.004)
+    assert statistics.mean(gaps_s(outcomes)) == pytest.approx(0.010, rel=0.02)
+    assert all(o.stream.counted_by == "token_ids" for o in outcomes)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_several_tokens_in_an_event_have_the_pace_of_one(told: bool) -> None:
+    behaviour = Behaviour(tokens_per_chunk=4, token_ids=told)
+    _, outcomes = go(behaviour, open_loop(30, rate=20, tokens=16))
+    paces = [o.pace_s for o in outcomes if o.pace_s is not None]
+    assert len(paces) == 30
+    assert statistics.median(paces) == pytest.approx(0.010, rel=0.03)
+    assert statistics.median(gaps_s(outcomes)) == pytest.approx(0.040, rel=0.03)
+    assert {o.stream.counted_by for o in outcomes} == {"token_ids" if told else "usage"}
+
+
+def test_a_role_that_comes_first_is_no_first_token() -> None:
+    _, outcomes = go(Behaviour(role_first=True), open_loop(20, rate=20, tokens=2))
+    assert percentile([o.ttft_s for o in outcomes], 0.5) == pytest.approx(0.050, abs=0.006)
+
+
+def frozen_truth(behaviour: Behaviour, instants: list[float], cap: int, tokens: int) -> list[float]:
+    """Return the times to first token of calls that a cap of places lets through in turn."""
+    free = [0.0] * cap
+    found = []
+    for at in instants:
+        place = min(range(cap), key=free.__getitem__)
+        sent = max(at, free[place])
+        written = list(behaviour.tokens(behaviour.thawed_s(sent), tokens, random.Random(0)))
+        free[place] = written[-1]
+        found.append(written[0] - at)
+    return found
+
+
+def test_a_frozen_server_is_as_slow_as_it_is_though_the_client_may_send_few_calls_at_once() -> None:
+    behaviour = Behaviour(
+        first=Gaps(mean_s=0.02), gap=Gaps(mean_s=0.002), freezes=(Freeze(at_s=1.0, for_s=1.0),)
+    )
+    workload = open_loop(150, rate=50, kind="constant", cap=4)
+    _, outcomes = go(behaviour, workload)
+    truth = frozen_truth(behaviour, [c.at_s or 0.0 for c in workload.calls], 4, 4)
+    assert counts(outcomes) == {"complete": 150}
+    for share in (0.5, 0.9, 0.99):
+        assert percentile([o.ttft_s for o in outcomes], share) == pytest.approx(
+            percentile(truth, share), rel=0.05, abs=0.01
+        )
+    assert max(o.ttft_s for o in outcomes) > 0.9
+
+
+def test_a_stall_stays_a_stall() -> None:
+    behaviour = Behaviour(first=Gaps(mean_s=0.02), stall_every=20, stall_s=0.1)
+    _, outcomes = go(behaviour, open_loop(20, rate=20, tokens=41))
+    gaps = gaps_s(outcomes)
+    assert percentile(gaps, 0.5) == pytest.approx(0.010, rel=0.05)
+    assert percentile(gaps, 0.99) == pytest.approx(0.110, rel=0.05)
+
+
+def test_a_client_that_is_too_slow_is_found_out() -> None:
+    log, outcomes = go(QUICK, open_loop(300, rate=200, tokens=8), handicap_s=0.004)
+    found = certify(log, outcomes)
+    assert not found.valid
+    assert found.facts()["problems"]
+
+
+def test_a_closed_loop_keeps_its_places_taken() -> None:
+    workload = Workload(
+        calls=tuple(Call(number=n, prompt="hello", output_tokens=8) for n in range(200)), concurrency=8
+    )
+    log, outcomes = go(QUICK, workload)
+    assert counts(outcomes) == {"complete": 200}
+    found = certify(log, outcomes)
+    assert found.mean_concurrency is not None
+    assert 7.5 < found.mean_concurrency <= 8.0
+    together = sorted([(o.sent_s, 1) for o in outcomes] + [(o.ended_s, -1) for o in outcomes])
+    level = peak = 0
+    for _, step in together:
+        level += step
+        peak = max(peak, level)
+    assert peak == 8
+
+
+def test_two_processes_send_what_one_would() -> None:
+    workload = open_loop(200, rate=200)
+    _, one = go(QUICK, workload)
+    log, two = go(QUICK, workload, processes=2)
+    assert [o.due_s for o in one] == [o.due_s for o in two]
+    assert len(log.processes) == 2
+    assert counts(two) == {"complete": 200}
+
+
+def test_a_session_goes_on_with_what_was_answered() -> None:
+    calls = [Call(number=0, prompt=(7, 8), output_tokens=3, at_s=0.0)]
+    calls += [
+        Call(number=n, prompt=(9,), output_tokens=2, after=(n - 1,), pause_s=0.05, carries=True)
+        for n in (1, 2)
+    ]
+    log, outcomes = go(QUICK, Workload(calls=tuple(calls)))
+    assert counts(outcomes) == {"complete": 3}
+    for before, after in itertools.pairwise(outcomes):
+        assert after.due_s == pytest.approx((before.ended_s or 0) + 0.05, abs=1e-6)
+    # ids 7 8, answered by 0 1 2, then 9; and so on: the mock counts the prompt's tokens
+    assert [o.prompt_tokens for o in outcomes] == [2, 6, 9]
+    assert log.entries[2].sent_bytes > log.entries[0].sent_bytes
+
+
+EXPECTED = {
+    "status_429": "status",
+    "status_500": "status",
+    "malformed_event": "malformed",
+    "malformed_http": "malformed",
+    "schema": "malformed",
+    "error_event": "error_event",
+    "disconnect": "disconnected",
+    "stall": "stalled",
+    "content_type": "content_type",
+    "endless": "timed_out",
+    "huge_token": "too_long",
+    "no_end": "unended",
+    "truncated": "truncated",
+}
+
+
+def test_everything_that_can_go_wrong_is_counted_with_its_reason_and_the_rest_goes_on() -> None:
+    kinds = [*EXPECTED, *["" for _ in range(12)]]
+    random.Random(0).shuffle(kinds)
+    calls = tuple(
+        Call(number=n, prompt="x", output_tokens=6, at_s=0.02 * n, tenant=f"fault:{kind}" if kind else "")
+        for n, kind in enumerate(kinds)
+    )
+    log, outcomes = go(QUICK, Workload(calls=calls), limits=PATIENCE)
+    assert set(EXPECTED) | {"killed"} == set(FAULTS)
+    for kind, outcome in zip(kinds, outcomes, strict=True):
+        assert outcome.kind == (EXPECTED[kind] if kind else "complete"), (kind, outcome.detail)
+        assert outcome.ok or outcome.detail
+    assert max(p.wall_s for p in log.processes) < 8
+
+
+def test_a_server_that_dies_leaves_a_complete_log() -> None:
+    calls = tuple(
+        Call(number=n, prompt="x", output_tokens=6, at_s=0.05 * n, tenant="fault:killed" if n == 5 else "")
+        for n in range(12)
+    )
+    _, outcomes = go(QUICK, Workload(calls=calls), limits=PATIENCE)
+    kinds = [o.kind for o in outcomes]
+    assert kinds[:4] == ["complete"] * 4
+    assert set(kinds[6:]) == {"refused"}
+    assert kinds[5] == "disconnected"
+
+
+def test_nobody_at_the_address_is_told() -> None:
+    log = run_load("http://127.0.0.1:9/v1", "none", open_loop(5), limits=PATIENCE)
+    assert counts(outcomes_of(log)) == {"refused": 5}
+
+
+def test_a_run_ends_on_time_whatever_is_left() -> None:
+    log, outcomes = go(Behaviour(first=Gaps(mean_s=30.0)), open_loop(8, rate=4), limits=Limits(run_s=1.0))
+    found = counts(outcomes)
+    assert found["cancelled"] + found["not_sent"] == 8
+    assert log.processes[0].wall_s < 4
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    subprocess.run(
+        [
+            *(
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-days",
+                "1",
+                "-subj",
+                "/CN=127.0.0.1",
+            ),
+            *("-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_a_certificate_that_nobody_vouches_for_is_told(tmp_path: Path) -> None:
+    with MockServer(QUICK, certificate=certificate(tmp_path)) as server:
+        log = run_load(server.url, "mock", open_loop(3), limits=PATIENCE)
+    outcomes = outcomes_of(log)
+    assert counts(outcomes) == {"tls": 3}
+    assert "certificate" in (outcomes[0].detail or "").lower()
