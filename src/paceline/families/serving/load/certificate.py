@@ -58,6 +58,8 @@ class Certificate:
     cpu_share: float
     """Of one core, of the busiest process."""
     cpu_per_call_s: float
+    urgent: bool
+    """Whether all its processes ran before ordinary ones."""
     asked_rate_per_s: float | None
     """None in a closed loop."""
     sent_rate_per_s: float | None
@@ -113,6 +115,7 @@ def certify(log: Log, outcomes: Sequence[Outcome]) -> Certificate:
         lag_max_s=max(lags),
         cpu_share=cpu_share,
         cpu_per_call_s=sum(p.cpu_s for p in log.processes) / max(len(due), 1) if wall_s else 0.0,
+        urgent=bool(log.processes) and all(p.urgent for p in log.processes),
         asked_rate_per_s=asked,
         sent_rate_per_s=sent,
         asked_concurrency=places,

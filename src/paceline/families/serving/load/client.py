@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import ssl
 import time
 from collections import deque
@@ -97,6 +98,7 @@ class Client:
         Args:
             origin_ns: The start, of ``time.monotonic_ns``; a little ahead, so that connections can be made.
         """
+        urgent = _hurry()
         loop = asyncio.get_running_loop()
         self._loop, self._origin_ns, self._alarms = loop, origin_ns, Alarms(loop)
         self._bell_ns = origin_ns
@@ -118,7 +120,8 @@ class Client:
                 gc.enable()
             gc.unfreeze()
             await self._close()
-        return ProcessFacts(part=self._part, cpu_s=cpu_s, wall_s=wall_s, lags_s=tuple(self._lags_s))
+        lags_s = tuple(self._lags_s)
+        return ProcessFacts(part=self._part, cpu_s=cpu_s, wall_s=wall_s, lags_s=lags_s, urgent=urgent)
 
     def _begin(self) -> None:
         if not self._left:
@@ -290,3 +293,12 @@ def _of_connecting(error: BaseException) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "refused"
     return "tls" if isinstance(error, ssl.SSLError) else "unreachable"
+
+
+def _hurry() -> bool:
+    """Ask to be scheduled before ordinary processes, for it is the clock; return whether that was granted."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
+    except (OSError, AttributeError):
+        return False
+    return True

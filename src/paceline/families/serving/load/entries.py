@@ -69,6 +69,8 @@ class ProcessFacts:
     wall_s: float
     lags_s: tuple[float, ...]
     """Lateness of a bell that rings every few milliseconds: how long the event loop was busy with something else."""
+    urgent: bool = False
+    """Whether the system runs it before ordinary processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,76 @@
+"""Deficit longest prefix match: locality decides among tenants who have credit, and credit is refilled in quanta.
+
+Cao, Wang, Mao, Hsu, Yin, Xia, Li, Liu, Zhang, Zhou, Sheng, Gonzalez and Stoica, 2025, "Locality-aware Fair Scheduling
+in LLM Serving" (arXiv:2501.14312), section 4.1 (deficit longest prefix match).
+
+Algorithm: the queue is sorted by cached tokens; a request is admitted if its tenant's credit is above zero, and the
+credit falls by the weighted tokens that have to be computed of its prompt, then by its answer's as they come. When
+nobody who waits has credit, everybody who waits and has none is given a quantum.
+Cost: that of longest prefix match, and a number a tenant.
+Differences: a tenant with nothing waiting keeps no credit above one quantum.
+Limits: two tenants' service differs by at most about a quantum and what is admitted at once; a small quantum takes
+turns as a fair queue does, a large one is longest prefix match.
+"""
+
+from __future__ import annotations
+
+from paceline import technique
+from paceline.families.serving.scheduling import Step, View, admit, begin_chunked
+
+
+@technique(
+    name="dlpm",
+    family="serving",
+    implements=("serve",),
+    summary="the longest cached beginning first, of tenants that have credit left",
+    options={"quantum": 512.0, "prompt_weight": 1.0, "output_weight": 2.0},
+)
+class DeficitLongestPrefixMatch:
+    """Admits those with the longest cached beginning first, if their tenant has credit.
+
+    Args:
+        quantum: Weighted tokens of a refill.
+        prompt_weight: Of a prompt's computed token.
+        output_weight: Of an answer's token.
+    """
+
+    shares_prefixes = True
+
+    def __init__(
+        self, *, quantum: float = 512.0, prompt_weight: float = 1.0, output_weight: float = 2.0
+    ) -> None:
+        if not quantum > 0:
+            raise ValueError("a quantum is above 0")
+        self._quantum, self._prompt_weight, self._output_weight = quantum, prompt_weight, output_weight
+        self._credit: dict[str, float] = {}
+
+    def plan(self, view: View) -> Step:
+        """Decode, go on with prompts, admit by what is cached and by credit."""
+        room = begin_chunked(view)
+        waiting = list(view.waiting)
+        while waiting and room.tokens and room.places:
+            self._refill({r.tenant for r in waiting})
+            cached = view.cache.cached_tokens
+            order = sorted(waiting, key=lambda r: (-cached(r.number), r.arrived_s, r.number))
+            for request in order:
+                if self._credit[request.tenant] <= 0:
+                    continue
+                tokens = request.tokens - cached(request.number)
+                if not admit(room, view, request):
+                    return room.step
+                if not request.preempted:
+                    self._credit[request.tenant] -= self._prompt_weight * tokens
+                waiting.remove(request)
+        return room.step
+
+    def _refill(self, tenants: set[str]) -> None:
+        """Give quanta to those who wait until somebody has credit."""
+        for tenant in tenants:
+            self._credit[tenant] = min(self._credit.get(tenant, self._quantum), self._quantum)
+        while all(self._credit[t] <= 0 for t in tenants):
+            for tenant in tenants:
+                self._credit[tenant] += self._quantum
+
+    def served(self, tenant: str, prompt_tokens: int, output_tokens: int) -> None:
+        """Charge what was answered."""
+        self._credit[tenant] = self._credit.get(tenant, 0.0) - self._output_weight * output_tokens

@@ -1,0 +1,20 @@
+"""Fails in the middle."""
+
+from __future__ import annotations
+
+from paceline import technique
+from paceline.families.serving.scheduling import Step, View
+
+
+@technique(name="raises", family="serving", implements=("serve",), summary="known to be wrong")
+class Mutant:
+    """Known to be wrong."""
+
+    shares_prefixes = False
+
+    def plan(self, view: View) -> Step:
+        """Plan what it should not."""
+        raise RuntimeError("no idea")
+
+    def served(self, tenant: str, prompt_tokens: int, output_tokens: int) -> None:
+        """Take no account."""
