@@ -12,10 +12,21 @@ from typing import Any
 
 import pytest
 
+from paceline.machine.state import STATE_VARIABLE
+
 Mount = Callable[[Path, str], AbstractContextManager[Path]]
 
 MUST_RUN = frozenset(filter(None, os.environ.get("PACELINE_MUST_RUN", "").split(",")))
 """Markers whose tests fail instead of being skipped; ``all``: every test but those that need an accelerator."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give the tests a lease of their own: they neither wait for this machine's runs nor hold them up."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(STATE_VARIABLE, str(folder))
+        yield folder
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from paceline.content import checkout_root
+from paceline.machine.idleness import look
+from paceline.machine.lease import holder
+from paceline.machine.leftovers import find_leftovers
+from paceline.machine.quarantine import standings
 
 _TORCH_PROBE = """
 import json, torch
@@ -26,6 +30,9 @@ print(json.dumps({
 }))
 """
 PROBE_TIMEOUT_S = 60
+NETWORK_FIX = (
+    "apt-get install iproute2 iptables, and run as root (in a container: --cap-add NET_ADMIN,SYS_ADMIN)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +47,7 @@ class Capability:
 
 def examine() -> list[Capability]:
     """Look at everything that runners need."""
-    return [*_torch(), *_network(), *_tools()]
+    return [*_torch(), *_network(), *_tools(), *_extras(), *_machine()]
 
 
 def accelerator() -> str | None:
@@ -101,6 +108,7 @@ def _network() -> Iterator[Capability]:
             name="netns-cpu" if link.name == "rate" else "netns-cpu delay",
             ok=reason is None,
             detail=what if reason is None else reason,
+            fix=None if reason is None else NETWORK_FIX,
         )
 
 
@@ -121,12 +129,58 @@ def _tools() -> Iterator[Capability]:
         detail=chromium or "no Chromium: the site's tests cannot run",
         fix=None if chromium else "apt-get install chromium",
     )
-    cores = len(os.sched_getaffinity(0))
-    load = os.getloadavg()[0]
-    quiet = load < 0.5 * cores
+
+
+def _machine() -> Iterator[Capability]:
+    """Say whether a timed run could begin now."""
+    disturbances = look().disturbances
     yield Capability(
-        name="quiet machine",
-        ok=quiet,
-        detail=f"load {load:.1f} on {cores} cores",
-        fix=None if quiet else "stop other work: noise widens every interval",
+        name="idle machine",
+        ok=not disturbances,
+        detail="; ".join(disturbances) or "nobody else computes here",
+        fix="end other work: noise widens every interval" if disturbances else None,
     )
+    other = holder()
+    yield Capability(
+        name="lease",
+        ok=other is None,
+        detail=f"held by {other.text()}" if other else "free: nobody measures on this machine",
+        fix="wait for it, or paceline run … --share" if other else None,
+    )
+    for standing in standings().values():
+        if standing.quarantined:
+            yield Capability(
+                name=f"runner {standing.runner}",
+                ok=False,
+                detail=standing.text().partition(" (lift:")[0],
+                fix=f"paceline doctor --lift {standing.runner}",
+            )
+    leftovers = find_leftovers()
+    if leftovers:
+        yield Capability(
+            name="leftovers",
+            ok=False,
+            detail="; ".join(f"{x.kind} {x.name}" for x in leftovers),
+            fix="paceline doctor --clean",
+        )
+
+
+EXTRAS: Mapping[str, tuple[str, str]] = {
+    "nvidia": ("pynvml", "NVIDIA's management library in Python"),
+    "fast": ("duckdb", "SQL over many records"),
+    "hf": ("datasets", "models and data of the hub"),
+    "openai": ("openai", "models behind endpoints"),
+    "math": ("math_verify", "comparison of formulas in answers"),
+}
+"""Extra → the module that it brings, and what for."""
+
+
+def _extras() -> Iterator[Capability]:
+    for extra, (module, what) in EXTRAS.items():
+        there = importlib.util.find_spec(module) is not None
+        yield Capability(
+            name=f"extra {extra}",
+            ok=there,
+            detail=what if there else f"not installed: {what}",
+            fix=None if there else f"pip install 'paceline[{extra}]'",
+        )

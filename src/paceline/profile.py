@@ -57,6 +57,10 @@ class RunnerModel(FileModel):
     default_link: str = Field("loopback", description="The link of cases that do not name one.")
     env: dict[str, str] = Field(default_factory=dict, description="Environment of every rank.")
     limits: Limits = Field(default_factory=Limits)
+    idle: Literal["warn", "demand"] = Field(
+        "warn",
+        description="What a run does on a machine on which others compute: warn and note it, or refuse.",
+    )
     fake: dict[str, float] = Field(
         default_factory=dict,
         description="Noise model of the fake device (tests and calibration only).",
@@ -108,6 +112,7 @@ class RunnerProfile:
                 "run_s": parse_duration(limits.run_seconds) if limits.run_seconds is not None else None,
             },
             "fake": dict(sorted(model.fake.items())),
+            **({"idle": model.idle} if model.idle != "warn" else {}),
         }
 
 

@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("inspect:schema", "Print the JSON Schema of suites, runners or records."),
     "plan": ("run:plan_command", "Say what a run would measure, skip and cost, without measuring."),
     "run": ("run:run", "Measure suites and record the result."),
-    "doctor": ("inspect:doctor", "Say what this machine can run, and how to get the rest."),
+    "doctor": ("doctor:doctor", "Say what this machine can run, and how to get the rest."),
     "calibrate": (
         "calibrate:calibrate",
         "Measure the harness's own false alarms, power and overhead.",

@@ -22,8 +22,17 @@ from paceline.calibration import (
     torch_benchmark_figures,
     write_figures,
 )
-from paceline.cli.options import default_results, json_option, print_json, results_option
+from paceline.cli.options import (
+    default_results,
+    json_option,
+    machine_options,
+    print_json,
+    results_option,
+    warn,
+)
 from paceline.errors import EXIT_OK, EXIT_REGRESSION, UserError
+from paceline.machine.occupation import occupied
+from paceline.profile import load_runner
 from paceline.timeragreement import DEVICE_TIMERS, timer_figures
 from paceline.units import format_duration
 
@@ -69,6 +78,7 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     help="Where the figures go [default: results/calibration].",
 )
 @click.option("--quiet", is_flag=True, help="No progress bar.")
+@machine_options
 @results_option
 @json_option
 def calibrate(
@@ -78,6 +88,8 @@ def calibrate(
     launches: int | None,
     output: Path | None,
     quiet: bool,
+    wait_s: float,
+    share: bool,
     results: Path | None,
     as_json: bool,
 ) -> None:
@@ -96,16 +108,18 @@ def calibrate(
         )
     if not fake and trials is not None:
         raise UserError("on real ranks the suite names the trials", fix="--launches N, or --runner fake")
-    if fake:
-        with tempfile.TemporaryDirectory() as folder:
-            figures = fake_figures(trials or TRIALS, Path(folder), quiet=silent)
-        name = "fake"
-    elif against == "itself":
-        figures = real_figures(runner, store, launches=launches, quiet=silent)
-        name = runner
-    else:
-        figures = OTHERS[against](runner, store, launches=launches, quiet=silent)
-        name = f"{runner}-{against}"
+    profile = load_runner(content.find_runner(runner)).resolved()
+    with occupied(profile, wait_s=wait_s, share=share, say=warn):
+        if fake:
+            with tempfile.TemporaryDirectory() as folder:
+                figures = fake_figures(trials or TRIALS, Path(folder), quiet=silent)
+            name = "fake"
+        elif against == "itself":
+            figures = real_figures(runner, store, launches=launches, quiet=silent)
+            name = runner
+        else:
+            figures = OTHERS[against](runner, store, launches=launches, quiet=silent)
+            name = f"{runner}-{against}"
     target = output or (content.checkout_root() or Path.cwd()) / "results" / "calibration"
     path = write_figures(target, name, figures)
     if as_json:

@@ -261,21 +261,3 @@ def schema(what: str) -> None:
         from paceline.record import record_schema  # noqa: PLC0415 - only one of the three is asked for
 
         print_json(record_schema())
-
-
-@click.command("doctor")
-@json_option
-def doctor(as_json: bool) -> None:
-    """Say what this machine can run, one line a capability, with the command that enables it."""
-    from paceline.capabilities import examine  # noqa: PLC0415 - starts a process to look at torch
-
-    found = examine()
-    if as_json:
-        print_json([{"name": c.name, "ok": c.ok, "detail": c.detail, "fix": c.fix} for c in found])
-        return
-    width = max(len(c.name) for c in found)
-    for capability in found:
-        mark = "yes" if capability.ok else "no "
-        click.echo(f"{mark}  {capability.name:<{width}}  {capability.detail}")
-        if not capability.ok and capability.fix:
-            click.echo(f"     {'':<{width}}  enable: {capability.fix}")

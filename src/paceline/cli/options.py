@@ -14,6 +14,7 @@ import click
 from paceline import content
 from paceline.errors import UserError
 from paceline.suite import Suite, load_suite
+from paceline.units import parse_duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -76,6 +77,35 @@ def margin_option(text: str) -> Callable[[Command], Command]:
         return value
 
     return click.option("--margin", type=float, default=None, callback=check, help=text)
+
+
+def machine_options(command: Command) -> Command:
+    """Add ``--wait DURATION`` and ``--share``: what a run does when another one has the machine."""
+
+    def check(context: click.Context, parameter: click.Parameter, value: str) -> float:
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    wait = click.option(
+        "--wait",
+        "wait_s",
+        metavar="DURATION",
+        default="10min",
+        show_default=True,
+        callback=check,
+        help="How long to wait while another run measures on this machine; then exit code 3.",
+    )
+    share = click.option(
+        "--share", is_flag=True, help="Measure although another run does; the record says so."
+    )
+    return wait(share(command))
+
+
+def warn(text: str) -> None:
+    """Print a warning beside the output."""
+    click.echo(f"note: {text}", err=True)
 
 
 def expand_suites(names: Sequence[str], extra: Sequence[Path] = ()) -> list[Suite]:

@@ -18,6 +18,7 @@ from paceline.profile import runner_schema
 
 VARIABLES: Mapping[str, str] = {
     "PACELINE_RESULTS": "store of record files, instead of `results/local`",
+    "PACELINE_STATE": "the host's lease and quarantine, one folder for all users, instead of `/var/tmp/paceline`",
     "PACELINE_CONTENT": "further folders with `suites/`, `runners/`, `baselines/`, separated by `:`",
 }
 

@@ -15,10 +15,12 @@ from paceline.cli.options import (
     default_results,
     expand_suites,
     json_option,
+    machine_options,
     parse_filters,
     print_json,
     results_option,
     split_names,
+    warn,
 )
 from paceline.compare import compare_points, points_of
 from paceline.drivers.driver import open_driver
@@ -28,6 +30,8 @@ from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK, UserError
 from paceline.grammar import TIERS, TierName
+from paceline.machine.occupation import occupied
+from paceline.machine.quarantine import quarantined
 from paceline.plan import Plan, Selection, make_plan
 from paceline.profile import load_runner
 from paceline.report.tables import board_table
@@ -140,6 +144,7 @@ def _by_suite(plan: Plan) -> dict[str, list[Any]]:
 @click.option("--resume", metavar="RUN", default=None, help="Finish an interrupted run.")
 @click.option("--dry-run", is_flag=True, help="Plan only.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
+@machine_options
 @json_option
 def run(
     suites: tuple[str, ...],
@@ -147,6 +152,8 @@ def run(
     resume: str | None,
     dry_run: bool,
     quiet: bool,
+    wait_s: float,
+    share: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -169,13 +176,20 @@ def run(
             raise UserError(f"nothing to run\n{describe_plan(plan)}")
     if not as_json and not quiet:
         click.echo(describe_plan(plan), err=True)
+    if (standing := quarantined(plan.data["runner"]["name"])) is not None:
+        warn(standing.text())
     likely = plan.data["estimate"]["likely_s"]
-    with RunProgress(plan.num_results, likely, quiet=quiet or as_json) as progress:
+    runner = plan.data["runner"]
+    with (
+        occupied(runner, wait_s=wait_s, share=share, say=warn) as place,
+        RunProgress(plan.num_results, likely, quiet=quiet or as_json) as progress,
+    ):
         if resume is not None:
-            driver = open_driver(plan.data["runner"]["driver"])
+            place.announce(facts["run_id"])
+            driver = open_driver(runner["driver"])
             outcome = execute(job, plan, facts, store, driver, progress.event, resume=True)
         else:
-            outcome = measure(plan, loaded, store, on_event=progress.event)
+            outcome = measure(plan, loaded, store, place=place, on_event=progress.event)
     _report(outcome, store, as_json)
     sys.exit(exit_code(outcome))
 

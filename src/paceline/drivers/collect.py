@@ -227,9 +227,15 @@ def make_run(plan: Plan, facts: Mapping[str, Any], host: Mapping[str, Any] | Non
         host=found.get("host"),
         host_class=host_class(found["host"], found["device"]) if found else None,
         device=found.get("device"),
-        telemetry=found.get("telemetry"),
+        telemetry=_telemetry(found, facts),
         seeds={"seed": plan.data["seed"], "fixed": plan.data["fixed_seed"]},
         flags=found.get("flags") or {},
         environment=found.get("environment") or {},
         linked_run=facts.get("linked_run"),
     )
+
+
+def _telemetry(found: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the worker read of its device, with what the controller saw on the machine before."""
+    telemetry, machine = found.get("telemetry"), facts.get("machine")
+    return {**(telemetry or {}), "machine": machine} if machine else telemetry

@@ -11,6 +11,7 @@ from paceline import __version__
 from paceline.drivers.driver import open_driver
 from paceline.drivers.execute import JOBS, Outcome, execute
 from paceline.drivers.job import build_job
+from paceline.machine.occupation import Occupation
 from paceline.plan import Plan
 from paceline.provenance import code_state, suite_facts, technique_facts
 from paceline.record import new_run_id, utc
@@ -20,7 +21,12 @@ from paceline.suite import Suite
 
 
 def make_facts(
-    plan: Plan, suites: Sequence[Suite], *, reason: str = "manual", linked_run: str | None = None
+    plan: Plan,
+    suites: Sequence[Suite],
+    *,
+    reason: str = "manual",
+    linked_run: str | None = None,
+    machine: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return what the controller knows of a run before it begins.
 
@@ -29,6 +35,7 @@ def make_facts(
         suites: The plan's suites.
         reason: Why it runs: manual, calibrate, confirm, …
         linked_run: An earlier run that this one repeats or confirms.
+        machine: How idle the machine was, and whose; None where nobody looked.
     """
     return {
         "run_id": new_run_id(),
@@ -41,6 +48,7 @@ def make_facts(
         "techniques": technique_facts(suites, plan.blocks),
         "plan_sha256": plan.sha256,
         "linked_run": linked_run,
+        "machine": dict(machine) if machine else None,
     }
 
 
@@ -51,6 +59,7 @@ def measure(
     *,
     reason: str = "manual",
     linked_run: str | None = None,
+    place: Occupation | None = None,
     on_event: Callable[[Mapping[str, Any]], None] = lambda event: None,
 ) -> Outcome:
     """Build the job folder, run it through the runner's driver, and record it in a store.
@@ -60,7 +69,10 @@ def measure(
         InfrastructureError: The launcher failed before it could say anything, or the disk is full.
     """
     check_writable(store)
-    facts = make_facts(plan, suites, reason=reason, linked_run=linked_run)
+    machine = place.facts if place is not None else None
+    facts = make_facts(plan, suites, reason=reason, linked_run=linked_run, machine=machine)
+    if place is not None:
+        place.announce(facts["run_id"])
     job = (store / JOBS / facts["run_id"]).resolve()
     build_job(job, plan, suites, facts)
     return execute(job, plan, facts, store, open_driver(plan.data["runner"]["driver"]), on_event)
