@@ -32,6 +32,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "compare:gate",
         "Compare a run with the set baseline run; the exit code says how it went.",
     ),
+    "nightly": (
+        "nightly:nightly",
+        "Measure what is due night by night, alarm on what got worse, publish the site.",
+    ),
     "claims": ("claims:claims", "List the papers' claims with their verdicts, or check them."),
     "site": ("site:site", "Build or open the static leaderboard."),
     "export": ("exchange:export", "Write results in other tools' formats."),

@@ -16,6 +16,7 @@ from paceline.errors import UserError
 from paceline.family import family_names, load_family
 from paceline.papers import load_papers
 from paceline.provenance import suite_facts
+from paceline.store import Loaded
 from paceline.suite import load_suite
 from paceline.technique import TechniqueSource
 
@@ -52,9 +53,26 @@ def site() -> None:
 @json_option
 def build(output: Path | None, calibration: Path | None, results: Path | None, as_json: bool) -> None:
     """Write the site from all records; the same records give the same bytes."""
+    target = (output or default_output()).resolve()
+    count, loaded = build_site(target, calibration=calibration, results=results)
+    if as_json:
+        print_json({"site": str(target), "files": count, "runs": len(loaded.records)})
+    else:
+        click.echo(f"{count} files from {len(loaded.records)} records; open {target / 'index.html'}")
+        for problem in loaded.problems:
+            click.echo(f"not shown: {problem.path}: {problem.what}", err=True)
+
+
+def build_site(
+    target: Path, *, calibration: Path | None = None, results: Path | None = None
+) -> tuple[int, Loaded]:
+    """Write the site of all records into a folder.
+
+    Returns:
+        The number of files, and the records.
+    """
     from paceline.report.site import SiteInput, render_site, write_site  # noqa: PLC0415 - jinja only here
 
-    target = (output or default_output()).resolve()
     loaded = load_stores(results)
     suites = suite_facts(load_suite(path) for _, path in sorted(content.suite_files().items()))
     found = evaluate(loaded.records, suites)
@@ -66,13 +84,7 @@ def build(output: Path | None, calibration: Path | None, results: Path | None, a
         techniques=known_techniques(),
         calibration=calibration_files(calibration),
     )
-    count = write_site(render_site(given), target)
-    if as_json:
-        print_json({"site": str(target), "files": count, "runs": len(loaded.records)})
-    else:
-        click.echo(f"{count} files from {len(loaded.records)} records; open {target / 'index.html'}")
-        for problem in loaded.problems:
-            click.echo(f"not shown: {problem.path}: {problem.what}", err=True)
+    return write_site(render_site(given), target), loaded
 
 
 @site.command("open")

@@ -45,6 +45,7 @@ def occupied(
     wait_s: float = 0.0,
     share: bool = False,
     demand_idle: bool = False,
+    inspect: bool = True,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Occupation]:
     """Hold this machine for a run on a runner, and look at it.
@@ -54,6 +55,7 @@ def occupied(
         wait_s: How long to wait for another run, and for an idle machine where that is demanded.
         share: Go on although another run measures here.
         demand_idle: Refuse a machine on which others compute, as a profile with ``idle: demand`` does.
+        inspect: Look at the machine now; a night looks before each of its runs instead.
         say: Told what a person should know.
 
     Raises:
@@ -69,7 +71,7 @@ def occupied(
         lease = leases.take(what, wait_s=wait_s, say=say)
     try:
         demanded = demand_idle or runner.get("idle") == "demand"
-        facts = _looked_at(demand_idle=demanded, wait_s=wait_s, say=say)
+        facts = look_around(demand_idle=demanded, wait_s=wait_s, say=say) if inspect else {}
         facts["lease"] = "held" if beside is None else f"shared with {beside.text()}"
         yield Occupation(lease=lease, facts=facts)
     finally:
@@ -77,8 +79,12 @@ def occupied(
             lease.release()
 
 
-def _looked_at(*, demand_idle: bool, wait_s: float, say: Callable[[str], None]) -> dict[str, Any]:
-    """Look at the machine, and wait for an idle one where that is demanded."""
+def look_around(*, demand_idle: bool, wait_s: float, say: Callable[[str], None]) -> dict[str, Any]:
+    """Look at the machine, and wait for an idle one where that is demanded.
+
+    Raises:
+        InfrastructureError: It is demanded and did not come.
+    """
     deadline = time.monotonic() + wait_s
     found = look()
     while demand_idle and found.disturbances and time.monotonic() < deadline:

@@ -1,0 +1,242 @@
+"""Nightly files, what is due, what alarms, and where the site goes."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import record_factory as factory
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.errors import InfrastructureError, UserError
+from paceline.gate import Waiver
+from paceline.nightly.alarms import confirmed, leaves_spread, nights_before, points_to_repeat, suspects
+from paceline.nightly.config import load_nightly
+from paceline.nightly.publish import to_branch, to_folder
+from paceline.nightly.schedule import Due, age_s, fits, order
+from paceline.store import Loaded, RunRecord
+
+GOOD = """
+nightly: n
+measure:
+  - {suites: [collectives/all-reduce], runners: [local-cpu], tier: quick}
+"""
+MISTAKES = {
+    "measures: []": "n.yaml:3:measures",
+    "budget: soon": "n.yaml:3:budget",
+    "wait: 5 parsecs": "n.yaml:3:wait",
+    "measure: []": "n.yaml:3:measure",
+    "measure:\n - {suites: [collectives/all-reduse], runners: [local-cpu]}": "measure.0.suites.0",
+    "measure:\n - {suites: [kernels], runners: [local-cup]}": "measure.0.runners.0",
+    "measure:\n - {suites: [kernels], runners: [fake]}\n - {suites: [kernels], runners: [fake]}": "measure.1",
+    "publish: {}": "n.yaml:3:publish",
+    "publish: {folder: a, git: {repository: b}}": "n.yaml:3:publish",
+    "alarm: {margin: -1}": "alarm.margin",
+    "idle: maybe": "n.yaml:3:idle",
+    "retries: 99": "n.yaml:3:retries",
+}
+
+
+@pytest.mark.parametrize(("text", "where"), MISTAKES.items())
+def test_every_mistake_is_named_with_its_place(tmp_path: Path, text: str, where: str) -> None:
+    path = tmp_path / "n.yaml"
+    rest = "" if text.startswith("measure:") else "\nmeasure: [{suites: [kernels], runners: [fake]}]"
+    path.write_text(f"nightly: n\nwhy: x\n{text}{rest}\n")
+    with pytest.raises(UserError) as found:
+        load_nightly(path)
+    assert where in str(found.value)
+
+
+def test_suites_times_runners_are_units_and_omitted_tiers_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "n.yaml"
+    path.write_text(GOOD)
+    found = load_nightly(path)
+    assert [u.name for u in found.units] == ["collectives/all-reduce on local-cpu (quick)"]
+    assert (found.budget_s, found.wait_s) == (8 * 3600, 1800)
+    assert found.beside("x") == tmp_path / "x"
+
+
+def due(name: str, *, age: float, priority: float = 1.0, likely: float = 1.0) -> Due:
+    return Due(place=(name, "r", "quick"), priority=priority, age_s=age, likely_s=likely)
+
+
+def test_the_oldest_and_most_important_come_first_and_what_is_new_before_all() -> None:
+    units = [
+        due("young", age=86400),
+        due("old", age=3 * 86400),
+        due("important", age=2 * 86400, priority=2),
+        due("new and long", age=float("inf"), likely=9),
+        due("new and short", age=float("inf")),
+        due("new and important", age=float("inf"), priority=5, likely=99),
+    ]
+    names = [u.place[0] for u in order(units)]
+    assert names == ["new and important", "new and short", "new and long", "important", "old", "young"]
+
+
+@given(st.permutations(range(5)))
+def test_the_order_does_not_depend_on_the_file(positions: Sequence[int]) -> None:
+    units = [due(str(i), age=86400.0 * (i % 3)) for i in range(5)]
+    assert order([units[i] for i in positions]) == order(units)
+
+
+def test_nothing_begins_that_would_end_too_late() -> None:
+    unit = due("a", age=0, likely=10)
+    assert fits(unit, elapsed_s=90, budget_s=100)
+    assert not fits(unit, elapsed_s=91, budget_s=100)
+    assert age_s("2026-11-20T00:00:00.000Z", "2026-11-21T00:00:00.000Z") == 86400
+    assert age_s(None, "2026-11-21T00:00:00.000Z") == float("inf")
+
+
+STEADY = [1.00, 1.01, 0.99, 1.02, 1.00]
+
+
+def night(ring: float = 1.0, native: float = 1.0, failed: str = "", **changes: Any) -> RunRecord:
+    run = factory.make_run(reason="nightly", **changes)
+    run = run.model_copy(update={"suites": [run.suites[0] | {"metrics": {"latency": 0.05}}]})
+    lines = factory.launches(run, "native", [native * v for v in STEADY])
+    if failed:
+        lines += [factory.measurement(run, "ring", 0, [], status=failed, reason="why")]
+    else:
+        lines += factory.launches(run, "ring", [ring * v for v in STEADY])
+    return factory.in_memory(run, lines)
+
+
+def labels(record: RunRecord, base: RunRecord, **options: Any) -> list[str]:
+    return [s.series[2] for s in suspects(record, base, **options)[0]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, []),
+        ({"ring": 1.1}, ["ring"]),
+        ({"ring": 0.8}, []),
+        ({"ring": 1.04}, []),
+        ({"ring": 1.1, "native": 1.1}, ["native", "ring"]),
+        ({"failed": "crashed"}, ["ring"]),
+        ({"failed": "incorrect"}, ["ring"]),
+        ({"failed": "infrastructure"}, []),
+    ],
+)
+def test_only_what_got_worse_beyond_the_margin_is_suspect(
+    changes: dict[str, Any], expected: list[str]
+) -> None:
+    assert labels(night(**changes), night()) == expected
+
+
+def test_a_point_whose_baseline_moved_too_says_so() -> None:
+    found, _ = suspects(night(ring=1.1, native=1.1), night())
+    assert {s.series[2]: s.point_moved for s in found} == {"native": False, "ring": True}
+
+
+def test_a_wider_margin_and_a_waiver_silence() -> None:
+    waiver = Waiver(
+        suite="collectives/example",
+        technique="ring",
+        metric=None,
+        claim=None,
+        reason="known",
+        until="2099-01-01",
+    )
+    assert labels(night(ring=1.1), night(), margin=0.2) == []
+    assert labels(night(ring=1.1), night(), waivers=[waiver]) == []
+    assert labels(night(failed="crashed"), night(), waivers=[waiver]) == []
+    assert labels(night(failed="incorrect"), night(), waivers=[waiver]) == ["ring"], (
+        "nothing waives a wrong result"
+    )
+
+
+def test_nights_that_scatter_as_widely_explain_a_slow_one() -> None:
+    scattered = [night(ring=v) for v in (0.9, 1.1, 1.0, 1.12, 0.88, 1.05)]
+    steady = [night(ring=v) for v in (1.0, 1.01, 0.99, 1.0, 1.005, 1.0)]
+    assert labels(night(ring=1.1), night(), earlier=scattered) == []
+    assert labels(night(ring=1.1), night(), earlier=steady) == ["ring"]
+    assert labels(night(ring=1.1), night(), earlier=scattered[:4]) == ["ring"], "four nights say nothing"
+
+
+@given(st.floats(0.5, 2.0), st.lists(st.floats(0.9, 1.1), min_size=5, max_size=12))
+def test_a_night_leaves_the_spread_in_one_direction_only(value: float, earlier: list[float]) -> None:
+    slow = leaves_spread(value, earlier, better="lower", kind="ratio")
+    fast = leaves_spread(value, earlier, better="higher", kind="ratio")
+    assert not (slow and fast)
+
+
+def test_only_what_both_runs_found_is_confirmed() -> None:
+    first, _ = suspects(night(ring=1.1, native=1.2), night())
+    second, _ = suspects(night(ring=1.1), night())
+    alarms, open_ = confirmed(first, second)
+    assert [s.series[2] for s in alarms] == ["ring"]
+    assert [s.series[2] for s in open_] == ["native"]
+    repeated = points_to_repeat(night(ring=1.1), alarms)
+    assert {m.label for m in repeated} == {"ring", "native"}, "with all that shared its launches"
+
+
+def test_earlier_nights_are_those_of_the_same_place() -> None:
+    before = [
+        night(),
+        night(runner={"name": "other"}),
+        night(tier="full"),
+        night(host_class="other"),
+    ]
+    manual = replace(night(), run=factory.make_run())
+    tonight = night()
+    found = nights_before(Loaded(records=[*before, manual, tonight]), tonight, 9)
+    assert [r.run_id for r in found] == [before[0].run_id]
+    assert nights_before(Loaded(records=[*before, tonight]), tonight, 0) == []
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    folder = tmp_path / "site"
+    (folder / "runs").mkdir(parents=True)
+    (folder / "index.html").write_text("new")
+    (folder / "runs" / "a.html").write_text("a")
+    return folder
+
+
+def test_a_folder_is_replaced_as_a_whole_if_it_is_a_site(site: Path, tmp_path: Path) -> None:
+    target = tmp_path / "public"
+    to_folder(site, target)
+    (target / "stale.html").write_text("old")
+    to_folder(site, target)
+    assert sorted(p.name for p in target.rglob("*.html")) == ["a.html", "index.html"]
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").write_text("years of work")
+    with pytest.raises(UserError, match="something else than a site"):
+        to_folder(site, home)
+    assert (home / "thesis.tex").exists()
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@t", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_branch_holds_the_site_as_its_only_commit_and_the_checkout_is_untouched(
+    site: Path, tmp_path: Path
+) -> None:
+    origin, clone = tmp_path / "origin.git", tmp_path / "clone"
+    subprocess.run(["git", "init", "-q", "--bare", str(origin)], check=True)
+    subprocess.run(["git", "clone", "-q", str(origin), str(clone)], check=True, capture_output=True)
+    git(clone, "checkout", "-q", "-b", "main")
+    (clone / "kept.txt").write_text("kept")
+    git(clone, "add", ".")
+    git(clone, "commit", "-q", "-m", "first")
+    (clone / ".gitignore").write_text("*.html")
+    for _ in range(2):
+        to_branch(site, clone, "pages", message="site", push=True)
+    assert git(clone, "rev-list", "--count", "pages") == "1"
+    assert git(origin, "ls-tree", "-r", "--name-only", "pages").splitlines() == ["index.html", "runs/a.html"]
+    assert git(clone, "status", "--porcelain") == "?? .gitignore"
+    with pytest.raises(UserError, match="checked out"):
+        to_branch(site, clone, "main", message="site", push=False)
+    with pytest.raises(InfrastructureError, match="check-ref-format"):
+        to_branch(site, clone, "a..b", message="site", push=False)
+    with pytest.raises(UserError, match="no such repository"):
+        to_branch(site, tmp_path / "nowhere", "pages", message="site", push=False)
