@@ -19,12 +19,13 @@ EXIT_INCOMPARABLE = 6
 
 EXIT_CODES: dict[int, str] = {
     EXIT_OK: "ok",
-    EXIT_REGRESSION: "regression in `gate`, a refuted claim, or a promise that `calibrate` found broken",
+    EXIT_REGRESSION: "regression in `gate` or `nightly`, a refuted claim, a record that `reproduce` found different, "
+    "or a promise that `calibrate` found broken",
     EXIT_USAGE: "usage error or bad input",
     EXIT_INFRASTRUCTURE: "infrastructure failure: the same command may succeed later",
     EXIT_INCONCLUSIVE: "inconclusive (only with --strict)",
     EXIT_INCORRECT: "a technique gave a wrong result",
-    EXIT_INCOMPARABLE: "the two sides cannot be compared",
+    EXIT_INCOMPARABLE: "the two sides cannot be compared, or a record cannot be measured again",
 }
 """Every exit code of the command line and what it means (docs/cli.md lists the same table)."""
 

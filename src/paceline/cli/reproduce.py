@@ -6,24 +6,29 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from paceline import content
 from paceline.cli.compare import load_stores
-from paceline.cli.options import default_results, expand_suites, results_option
+from paceline.cli.earlier_code import Request, measure_as_it_was
+from paceline.cli.options import default_results, expand_suites, machine_options, results_option, warn
 from paceline.cli.run import describe_plan, exit_code
 from paceline.compare import compare_points, points_of
+from paceline.custody import append_event
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
-from paceline.errors import UserError
+from paceline.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION, UserError
 from paceline.family import load_family
 from paceline.grammar import TIERS, TierName
+from paceline.machine.occupation import occupied
 from paceline.plan import CaseKey, Plan, Selection, canonical, make_plan
 from paceline.profile import load_runner
 from paceline.provenance import code_state, technique_facts
-from paceline.record import Measurement
+from paceline.record import Event, Measurement, utc
 from paceline.report.tables import board_table, run_comparison_table
+from paceline.reproduction import Reproduction, cannot, judge_reproduction, same_code
 from paceline.runcompare import compare_runs, incomparable
 from paceline.store import Loaded, RunRecord, read_record
 from paceline.suite import Suite
@@ -48,53 +53,98 @@ class Target:
 @click.command("reproduce")
 @click.argument("name", metavar="RECORD")
 @click.option("--launches", type=click.IntRange(1), default=None, help="Default: as many as the record has.")
+@click.option(
+    "--code",
+    type=click.Choice(("record", "here")),
+    default="record",
+    show_default=True,
+    help="The record's code, in a git worktree where this checkout differs; or the code that is here.",
+)
 @click.option("--exact", is_flag=True, help="Refuse when code, suite or technique differ from the record's.")
 @click.option("--dry-run", is_flag=True, help="Say what differs and what would run.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
+@machine_options
 @results_option
 def reproduce(
-    name: str, launches: int | None, exact: bool, dry_run: bool, quiet: bool, results: Path | None
+    name: str,
+    launches: int | None,
+    code: str,
+    exact: bool,
+    dry_run: bool,
+    quiet: bool,
+    wait_s: float,
+    share: bool,
+    results: Path | None,
 ) -> None:
-    """Measure a record or a run again, with its seed, and compare.
+    """Measure a record or a run again, with its code and seed, and say whether it comes out the same.
 
-    RECORD is the id of a measurement (its point is measured, with all techniques that shared it) or of a run.
+    RECORD is the id of a measurement (its point is measured, with all techniques that shared it) or of a run. The
+    verdict is equivalent, different (exit code 1), inconclusive, or cannot (exit code 6) with what is missing.
     """
     target = find_target(load_stores(results), name)
-    plan, suites = plan_again(target, launches)
+    store = results or default_results()
+    elsewhere = code == "record" and not exact and not same_code(target.record.run.code, code_state())
+    if elsewhere and not dry_run and target.record.run.code.get("commit"):
+        request = Request(launches=launches, quiet=quiet, wait_s=wait_s, share=share)
+        again, answer = measure_as_it_was(target.record, name, store, request)
+        _conclude(again, target, answer, store)
+    try:
+        plan, suites = plan_again(target, launches)
+    except UserError as error:
+        _conclude(None, target, cannot(str(error)), store)
     changes = differences(target, suites, plan)
     for line in changes:
         click.echo(f"differs: {line}", err=True)
     if changes and exact:
         raise UserError("this is not what was measured", fix=checkout_command(target.record))
+    if elsewhere and dry_run:
+        click.echo("its code would be checked out into a worktree of its own", err=True)
+    if elsewhere and not dry_run and (changed := [c for c in changes if not c.startswith("code:")]):
+        _conclude(None, target, cannot("the record names no commit", *changed), store)
     click.echo(describe_plan(plan), err=True)
     if dry_run:
         return
-    store = results or default_results()
     likely = plan.data["estimate"]["likely_s"]
-    with RunProgress(plan.num_results, likely, quiet=quiet) as progress:
+    with (
+        occupied(plan.data["runner"], wait_s=wait_s, share=share, say=warn) as place,
+        RunProgress(plan.num_results, likely, quiet=quiet) as progress,
+    ):
         outcome = measure(
             plan,
             suites,
             store,
             reason="reproduce",
             linked_run=target.record.run.run_id,
+            place=place,
             on_event=progress.event,
         )
     if outcome.path is None:
         click.echo(f"interrupted; go on with: paceline run --resume {outcome.run_id}")
         sys.exit(exit_code(outcome))
     again = read_record(outcome.path)
-    points = points_of(again)
-    comparisons = compare_points(points)
-    for suite in dict.fromkeys(p.suite for p in points):
-        click.echo(board_table([p for p in points if p.suite == suite], comparisons).render())
-    reason = incomparable(again.run, target.record.run)
-    if reason is None:
-        click.echo(run_comparison_table(compare_runs(again, target.record), "now", "record").render())
-    else:
-        click.echo(f"times are not compared with the record's: {reason}")
-    click.echo(f"record {outcome.path}")
-    sys.exit(exit_code(outcome))
+    _conclude(again, target, judge_reproduction(again, target.record), store, code=exit_code(outcome))
+
+
+def _conclude(
+    again: RunRecord | None, target: Target, answer: Reproduction, store: Path, *, code: int = EXIT_OK
+) -> NoReturn:
+    """Show what was measured beside the record, note the verdict with the new run, and end."""
+    if again is not None:
+        points = points_of(again)
+        comparisons = compare_points(points)
+        for suite in dict.fromkeys(p.suite for p in points):
+            click.echo(board_table([p for p in points if p.suite == suite], comparisons).render())
+        if incomparable(again.run, target.record.run) is None:
+            shared = compare_runs(again, target.record)
+            click.echo(run_comparison_table(shared, "now", "record").render())
+        text = f"reproduction of run {target.record.run_id}: {answer.answer}"
+        why = f": {'; '.join(answer.reasons)}" if answer.reasons else ""
+        data = {"run_id": again.run_id, "text": text + why, "reproduction": answer.answer}
+        append_event(store, Event(kind="annotate", at=utc(), run_id=again.run_id, data=data))
+    click.echo(answer.text())
+    if again is not None:
+        click.echo(f"record {again.path}")
+    sys.exit(code or {"different": EXIT_REGRESSION, "cannot": EXIT_INCOMPARABLE}.get(answer.answer, EXIT_OK))
 
 
 def find_target(loaded: Loaded, name: str) -> Target:

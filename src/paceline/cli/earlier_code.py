@@ -1,0 +1,95 @@
+"""Measuring a record again with the code that it was made with, in a git worktree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from paceline import content
+from paceline.cli.options import warn
+from paceline.custody import merge
+from paceline.errors import PrerequisiteError
+from paceline.machine.occupation import occupied
+from paceline.machine.worktree import worktree
+from paceline.reproduction import Reproduction, cannot, judge_reproduction
+from paceline.store import RunRecord, load, read_record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a person asked for beside the record."""
+
+    launches: int | None
+    quiet: bool
+    wait_s: float
+    share: bool
+
+
+def measure_as_it_was(
+    record: RunRecord, name: str, store: Path, request: Request
+) -> tuple[RunRecord | None, Reproduction]:
+    """Measure a record again with its own code, which this very command of that commit does.
+
+    Args:
+        record: The run.
+        name: What is measured of it: its id, or that of a measurement.
+        store: Where the new record goes.
+        request: The options.
+    """
+    repository = content.checkout_root()
+    if repository is None:
+        return None, cannot("a git checkout: this package was installed without one")
+    try:
+        with worktree(repository, record.run.code) as tree, tempfile.TemporaryDirectory() as folder:
+            click.echo(f"measuring with commit {str(record.run.code['commit'])[:12]}, in {tree}", err=True)
+            again, said = _measure_in(tree, record, name, Path(folder), request)
+            if again is None:
+                return None, cannot(f"the record's own code does not measure it here: {said}")
+            merge(store, [again.path])
+            files = again.path.with_suffix("")
+            target = store / again.path.relative_to(folder)
+            if files.is_dir():
+                shutil.copytree(files, target.with_suffix(""), dirs_exist_ok=True)
+            kept = read_record(target)
+            return kept, judge_reproduction(kept, record)
+    except PrerequisiteError as error:
+        return None, cannot(str(error))
+
+
+def _measure_in(
+    tree: Path, record: RunRecord, name: str, folder: Path, request: Request
+) -> tuple[RunRecord | None, str]:
+    """Call the command of a checkout on a store that holds the record only; return the new record, or what it said."""
+    place = folder / record.run.started[:4] / record.run.started[5:7]
+    place.mkdir(parents=True)
+    shutil.copyfile(record.path, place / record.path.name)
+    known = (tree / "src" / "paceline" / "cli" / "reproduce.py").read_text(encoding="utf-8")
+    options = ["--results", str(folder)]
+    options += ["--quiet"] if request.quiet else []
+    options += ["--launches", str(request.launches)] if request.launches else []
+    knows_lease = "machine_options" in known
+    if knows_lease:
+        options += ["--code", "here", "--wait", f"{request.wait_s}s"]
+        options += ["--share"] if request.share else []
+    command = [sys.executable, "-m", "paceline", "reproduce", name, *options]
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+    hold = (
+        nullcontext()
+        if knows_lease
+        else occupied(record.run.runner, wait_s=request.wait_s, share=request.share, say=warn)
+    )
+    with hold:
+        ended = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, check=False
+        )
+    new = [r for r in load([folder]).records if r.run.reason == "reproduce"]
+    said = (ended.stderr.strip() or ended.stdout.strip()).splitlines()[-3:]
+    return (new[0] if new else None), " / ".join(said)
