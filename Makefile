@@ -9,6 +9,7 @@ SUITES ?= collectives kernels training serving reasoning
 TIER ?= quick
 RUNNER ?= local-cpu
 RUN ?= latest
+NIGHTLY ?= docs/examples/nightly-cpu.yaml
 TESTS ?=
 
 .PHONY: setup bench test check format docs reasoner smoke nightly site gate calibrate clean
@@ -58,9 +59,7 @@ smoke: setup
 	$(BIN)/paceline run collectives/all-reduce --tier quick --launches 1 --filter size_bytes=4KiB
 
 nightly: setup
-	$(BIN)/paceline run $(SUITES) --tier standard --runner local-cpu
-	$(BIN)/paceline run collectives training --tier standard --runner netns-cpu
-	$(BIN)/paceline site build
+	$(BIN)/paceline nightly --config $(NIGHTLY)
 
 site: setup
 	$(BIN)/paceline site build

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +61,7 @@ def commands(text: str) -> list[list[str]]:
     """Find what is called of the command line, one list of words a call."""
     joined = re.sub(r"\\\n|\n\s+(?=--)", " ", text)
     found = re.findall(r"\.venv/bin/paceline ([^\n|&>)']*)", joined)
-    return [shlex.split(call.rstrip("\"' ").replace("]", "")) for call in found]
+    return [[word.strip("\"'") for word in call.split()] for call in found]
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda p: p.name)
@@ -76,7 +75,7 @@ def test_every_command_in_them_exists_with_its_options(path: Path) -> None:
 
 def test_commands_are_found_over_lines() -> None:
     assert commands("x: >\n  .venv/bin/paceline nightly\n  --config a\n") == [["nightly", "--config", "a"]]
-    assert {words[0] for path in TEXTS for words in commands(path.read_text())} == {"run", "gate", "nightly"}
+    assert {words[0] for path in TEXTS for words in commands(path.read_text())} == {"gate", "nightly"}
 
 
 def test_workflows_name_profiles_that_have_a_nightly_file() -> None:

@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "inspect:validate",
         "Check suites, runners, techniques and the ledger, without torch.",
     ),
-    "schema": ("inspect:schema", "Print the JSON Schema of suites, runners or records."),
+    "schema": ("inspect:schema", "Print the JSON Schema of suites, runners, nightly files or records."),
     "plan": ("run:plan_command", "Say what a run would measure, skip and cost, without measuring."),
     "run": ("run:run", "Measure suites and record the result."),
     "doctor": ("doctor:doctor", "Say what this machine can run, and how to get the rest."),

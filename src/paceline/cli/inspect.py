@@ -222,6 +222,10 @@ def _kind_of(path: Path) -> Any:
         return _check_technique
     if path.name == "papers.yaml":
         return load_papers
+    if path.name.startswith("nightly"):
+        from paceline.nightly.config import load_nightly  # noqa: PLC0415 - only for such files
+
+        return load_nightly
     return load_runner if path.resolve().parent.name == "runners" else _check_suite
 
 
@@ -248,16 +252,20 @@ def _check_technique(path: Path) -> None:
 
 
 @click.command("schema")
-@click.argument("what", type=click.Choice(("suite", "runner", "record")))
+@click.argument("what", type=click.Choice(("suite", "runner", "nightly", "record")))
 def schema(what: str) -> None:
-    """Print the JSON Schema of suite files, runner profiles or record lines."""
+    """Print the JSON Schema of suite files, runner profiles, nightly files or record lines."""
     if what == "suite":
-        from paceline.grammar import suite_schema  # noqa: PLC0415 - only one of the three is asked for
+        from paceline.grammar import suite_schema  # noqa: PLC0415 - only one of them is asked for
 
         print_json(suite_schema())
     elif what == "runner":
         print_json(runner_schema())
+    elif what == "nightly":
+        from paceline.nightly.config import nightly_schema  # noqa: PLC0415 - only one of them is asked for
+
+        print_json(nightly_schema())
     else:
-        from paceline.record import record_schema  # noqa: PLC0415 - only one of the three is asked for
+        from paceline.record import record_schema  # noqa: PLC0415 - only one of them is asked for
 
         print_json(record_schema())

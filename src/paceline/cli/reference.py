@@ -14,6 +14,7 @@ import click
 from paceline.cli import COMMANDS
 from paceline.errors import EXIT_CODES
 from paceline.grammar import suite_schema
+from paceline.nightly.config import nightly_schema
 from paceline.profile import runner_schema
 
 VARIABLES: Mapping[str, str] = {
@@ -63,15 +64,19 @@ def _choices(option: click.Option) -> str:
 def grammar() -> str:
     """Return docs/suites.md: every key of suites and runner profiles."""
     lines = [
-        "# Suites and runners",
+        "# Suites, runners and nightly files",
         "",
-        "A suite says what is measured, a runner profile where.",
-        "`paceline schema suite` and `paceline schema runner` print JSON Schemas for editors;",
+        "A suite says what is measured, a runner profile where, a nightly file which of them every night.",
+        "`paceline schema suite`, `runner` and `nightly` print JSON Schemas for editors;",
         "`paceline validate` names the line and key of every mistake.",
         "Sizes, rates and durations are written with units: `4KiB`, `100mbit`, `5ms`.",
         "",
     ]
-    for title, schema in (("Suite", suite_schema()), ("Runner", runner_schema())):
+    for title, schema in (
+        ("Suite", suite_schema()),
+        ("Runner", runner_schema()),
+        ("Nightly file", nightly_schema()),
+    ):
         lines += _model(title, schema)
         for name, part in sorted(schema.get("$defs", {}).items()):
             lines += _model(f"{title} · {name}", part)
