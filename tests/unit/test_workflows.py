@@ -60,7 +60,7 @@ def test_nightly_examples_are_legal(path: Path) -> None:
 def commands(text: str) -> list[list[str]]:
     """Find what is called of the command line, one list of words a call."""
     joined = re.sub(r"\\\n|\n\s+(?=--)", " ", text)
-    found = re.findall(r"\.venv/bin/paceline ([^\n|&>)']*)", joined)
+    found = re.findall(r"(?:\.venv/bin/|-m )paceline ([^\n|&>)']*)", joined)
     return [[word.strip("\"'") for word in call.split()] for call in found]
 
 
@@ -75,7 +75,7 @@ def test_every_command_in_them_exists_with_its_options(path: Path) -> None:
 
 def test_commands_are_found_over_lines() -> None:
     assert commands("x: >\n  .venv/bin/paceline nightly\n  --config a\n") == [["nightly", "--config", "a"]]
-    assert {words[0] for path in TEXTS for words in commands(path.read_text())} == {"gate", "nightly"}
+    assert {words[0] for path in TEXTS for words in commands(path.read_text())} == {"run", "gate", "nightly"}
 
 
 def test_workflows_name_profiles_that_have_a_nightly_file() -> None:
