@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "nightly:nightly",
         "Measure what is due night by night, alarm on what got worse, publish the site.",
     ),
+    "trend": ("trend:trend", "Say which series changed over the nights, and since when."),
     "claims": ("claims:claims", "List the papers' claims with their verdicts, or check them."),
     "site": ("site:site", "Build or open the static leaderboard."),
     "export": ("exchange:export", "Write results in other tools' formats."),

@@ -33,6 +33,7 @@ from paceline.report import (
     sweeps,
     timelines,
     tradeoffs,
+    trendpages,
 )
 from paceline.report import boardpages as pages
 from paceline.report import runpages as runs
@@ -99,6 +100,8 @@ class _Site:
         self.run_hrefs = {r.run_id: f"../runs/{runs.run_slug(r.run_id)}.html" for r in self.runs}
         self.claims = [*(c for row in given.ledger for c in row.results), *given.bounds]
         self.pairs = list(comparepages.pairs(self.runs))
+        self.trends = [t for board in self.selection.boards for t in trendpages.trends_of(board)]
+        self.alerts = trendpages.recent(self.trends)
         self.portraits = techniques.portraits(self.selection.boards, given.techniques)
 
     def files(self) -> Iterator[tuple[str, str]]:
@@ -127,6 +130,9 @@ class _Site:
         }
         for record in self.runs:
             yield f"runs/{runs.run_slug(record.run_id)}.html", self.run_page(record, point_hrefs)
+        yield "trends.html", self.trends_page()
+        for trend in self.trends:
+            yield trend.href, self.trend_page(trend)
         for pair in self.pairs:
             yield pair.href, self.compare_page(pair)
 
@@ -329,6 +335,26 @@ class _Site:
     def compare_page(self, pair: comparepages.Pair) -> str:
         sides = [(record.run, self.run_hrefs[record.run_id]) for record in (pair.later, pair.earlier)]
         return self.render("compare.html", root="../", sides=sides, shown=comparepages.side_by_side(pair))
+
+    def trends_page(self) -> str:
+        return self.render(
+            "trends.html",
+            root="",
+            alerts=trendpages.alert_grid(self.alerts),
+            changes=trendpages.change_grid(self.trends),
+            series=trendpages.list_grid(self.trends),
+            num_series=sum(len(t.series) for t in self.trends),
+        )
+
+    def trend_page(self, trend: trendpages.Trend) -> str:
+        loaded = self.given.loaded
+        return self.render(
+            "trend.html",
+            root="../",
+            trend=trend,
+            charts=trendpages.trend_charts(trend, loaded),
+            nights=trendpages.night_grid(trend, loaded, self.run_hrefs),
+        )
 
     def claims_page(self) -> str:
         families = [

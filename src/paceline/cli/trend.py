@@ -1,0 +1,78 @@
+"""``paceline trend``: series over many runs, and since when they are others."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paceline.cli.compare import load_stores
+from paceline.cli.options import json_option, print_json, results_option
+from paceline.errors import UserError, expected_one_of
+
+
+@click.command("trend")
+@click.argument("suite", required=False)
+@click.option("--technique", default=None, help="Only the series of this label.")
+@click.option("--metric", default=None, help="Only the series of this metric.")
+@results_option
+@json_option
+def trend(
+    suite: str | None, technique: str | None, metric: str | None, results: Path | None, as_json: bool
+) -> None:
+    """Say which series changed over the nights, and since when; all suites, or one SUITE.
+
+    A night is a run that measured; checks of other runs (pr, confirm, reproduce) are none. Alerts are recent changes
+    larger than the metric's margin that hold after adjusting for all series (q ≤ 0.05).
+    """
+    from paceline.report import trendpages  # noqa: PLC0415 - jinja and scipy only when needed
+    from paceline.report.boards import select  # noqa: PLC0415
+
+    boards = select(load_stores(results).records).boards
+    if suite is not None and suite not in {b.suite for b in boards}:
+        raise UserError(
+            f"the store has no results of '{suite}'",
+            expected=expected_one_of(suite, {b.suite for b in boards}),
+        )
+    chosen = [b for b in boards if suite in (None, b.suite)]
+    found = trendpages.narrowed(
+        [t for b in chosen for t in trendpages.trends_of(b)], technique=technique, metric=metric
+    )
+    alerts = trendpages.recent(found)
+    if as_json:
+        print_json({"series": [_plain(t, h) for t in found for h in t.series], "alerts": len(alerts)})
+        return
+    for table in trendpages.tables(found, alerts):
+        click.echo(table.render())
+    changes = sum(len(h.changes) for t in found for h in t.series)
+    count = sum(len(t.series) for t in found)
+    click.echo(
+        f"{count} series of two nights or more: {_count(changes, 'change')}, {_count(len(alerts), 'alert')}"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _plain(found: Any, history: Any) -> dict[str, Any]:
+    board = found.board
+    changes = [
+        {
+            **asdict(c),
+            "since": history.nights[c.at].started,
+            "run_id": history.nights[c.at].run_id,
+            "size": history.size(c),
+            "matters": history.matters(c),
+        }
+        for c in history.changes
+    ]
+    place = {
+        "suite": board.suite,
+        "runner": board.runner,
+        "host_class": board.host_class,
+        "point": found.name,
+    }
+    return place | asdict(history) | {"changes": changes}
