@@ -9,21 +9,24 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from paceline import __version__
 from paceline.errors import UserError
 from paceline.family import load_family
-from paceline.record import Event, Measurement, Run, new_run_id, record_id, series_key, utc
+from paceline.record import Event, Measurement, Run, new_run_id, parse_line, record_id, series_key, utc
 from paceline.storage import storage_errors
 from paceline.store import (
     MAX_LINE_BYTES,
+    MAX_RECORD_BYTES,
+    MAX_RECORD_LINES,
+    MEASUREMENT_COLUMNS,
     Problem,
     RecordWriter,
     RunRecord,
     add_to_manifest,
-    load,
     measurement_rows,
     read_manifest,
     read_record,
@@ -143,9 +146,15 @@ def _merge_one(
     if path.is_symlink():
         return "a symbolic link"
     with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size > MAX_RECORD_BYTES:
+            return f"the file is larger than {MAX_RECORD_BYTES} bytes"
+        count = 0
         while line := file.readline(MAX_LINE_BYTES + 1):
+            count += 1
             if len(line) > MAX_LINE_BYTES:
                 return f"a line is longer than {MAX_LINE_BYTES} bytes"
+            if count > MAX_RECORD_LINES:
+                return f"the file has more than {MAX_RECORD_LINES} lines"
     try:
         record = read_record(path)
     except UserError as error:
@@ -202,16 +211,45 @@ def retract(root: Path, run_id: str, reason: str) -> Path:
     )
 
 
+def _retracted(root: Path) -> set[str]:
+    """Return the withdrawn runs; only lines that can be a retraction are read as one."""
+    found = set()
+    for path in record_paths(root):
+        with path.open("rb") as file:
+            for raw in file:
+                if b'"retract"' not in raw:
+                    continue
+                with suppress(ValueError):
+                    line = parse_line(raw.decode())
+                    if isinstance(line, Event) and line.kind == "retract":
+                        found.add(str(line.data.get("run_id")))
+    return found
+
+
 def compact(root: Path, target: Path) -> int:
-    """Write one Parquet row for each measurement (a cache for fast reading); return the number of rows."""
+    """Write one Parquet row for each measurement (a cache for fast reading); return the number of rows.
+
+    Records are read and written one after another, so that memory holds no more than one of them.
+    """
     import pyarrow as pa  # noqa: PLC0415 - heavy, and only needed here
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    rows = [row for record in load([root]).records for row in measurement_rows(record)]
-    table = pa.Table.from_pylist(rows)
+    types = {"launch": pa.int64(), "n": pa.int64(), "value": pa.float64(), "samples": pa.list_(pa.float64())}
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in MEASUREMENT_COLUMNS])
+    count = 0
+    retracted = _retracted(root)
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(target.name + ".tmp")
-        pq.write_table(table, temporary, compression="zstd")
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for path in record_paths(root):
+                try:
+                    record = read_record(path)
+                except UserError:
+                    continue
+                rows = list(measurement_rows(record)) if record.run_id not in retracted else []
+                if rows:
+                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                count += len(rows)
         temporary.replace(target)
-    return len(rows)
+    return count

@@ -28,6 +28,8 @@ MANIFEST = "MANIFEST.jsonl"
 PARTIAL = ".partial"
 MAX_LINE_BYTES = 16 << 20
 """A longer line is refused when merging: raw samples of one launch stay far below it."""
+MAX_RECORD_BYTES, MAX_RECORD_LINES = 1 << 30, 1_000_000
+"""So is a larger file: the largest run of all suites stays far below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,6 +313,33 @@ def load(roots: Sequence[Path], *, partial: bool = False) -> Loaded:
                 loaded.retracted[str(event.data["run_id"])] = reason
     loaded.records = [r for r in loaded.records if r.run_id not in loaded.retracted]
     return loaded
+
+
+MEASUREMENT_COLUMNS = (
+    "record_id",
+    "run_id",
+    "started",
+    "host_class",
+    "runner",
+    "suite",
+    "family",
+    "case_id",
+    "series_key",
+    "block",
+    "label",
+    "technique",
+    "role",
+    "launch",
+    "metric",
+    "unit",
+    "value",
+    "n",
+    "status",
+    "reason",
+    "params",
+    "samples",
+)
+"""Columns of the long table of measurements."""
 
 
 def measurement_rows(record: RunRecord) -> Iterator[dict[str, Any]]:

@@ -170,6 +170,7 @@ def test_the_content_is_there_and_reachable_by_keyboard_without_scripts(
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     assert page.url.endswith("#main")
+    page.get_by_role("link", name="collectives/all-reduce", exact=True).first.click()
     page.get_by_role("link", name="ring", exact=True).first.click()
     assert page.get_by_role("img").count() >= 1
     assert "Samples" in page.content()

@@ -12,6 +12,7 @@ import record_factory as factory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline import custody
 from paceline.custody import append_event, compact, merge, recompute, retract, verify
 from paceline.errors import UserError
 from paceline.record import Event, EventKind, dump_line, parse_line, utc
@@ -166,3 +167,24 @@ def test_the_compacted_table_holds_every_measurement_and_can_be_rebuilt(tmp_path
     assert pq.read_table(target).to_pylist() == first
     assert verify(tmp_path) == []
     assert compact(tmp_path / "empty", tmp_path / "empty.parquet") == 0
+
+
+def test_a_compacted_table_leaves_withdrawn_runs_out_whatever_the_order_of_files(tmp_path: Path) -> None:
+    paths = [factory.simple(tmp_path) for _ in range(2)]
+    retract(tmp_path, paths[0].stem, "broken machine")
+    assert compact(tmp_path, tmp_path / "all.parquet") == 4
+    found = {row["run_id"] for row in pq.read_table(tmp_path / "all.parquet").to_pylist()}
+    assert found == {paths[1].stem}
+
+
+@pytest.mark.parametrize(("limit", "what"), [("MAX_RECORD_LINES", "lines"), ("MAX_RECORD_BYTES", "larger")])
+def test_merging_refuses_files_beyond_the_bounds_before_it_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, what: str
+) -> None:
+    path = factory.simple(tmp_path / "theirs")
+    size = {"MAX_RECORD_LINES": len(path.read_bytes().splitlines()), "MAX_RECORD_BYTES": path.stat().st_size}
+    monkeypatch.setattr(custody, limit, size[limit] - 1)
+    added, (problem,) = merge(tmp_path / "ours", [path])
+    assert (added, what in problem.what) == (0, True)
+    monkeypatch.setattr(custody, limit, size[limit])
+    assert merge(tmp_path / "ours", [path]) == (1, [])

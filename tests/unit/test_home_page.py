@@ -99,3 +99,19 @@ def test_calibrations_are_no_coverage() -> None:
     assert texts(homepages.coverage_grid(select([given]).boards, [SUITE])) == [
         [["collectives", "all-reduce"]]
     ]
+
+
+def test_the_first_page_lists_boards_and_stays_small_however_many_rows_they_have() -> None:
+    few, many = (render(record(1, sizes=tuple(8 * 2**i for i in range(n)), launches=2)) for n in (2, 14))
+    (row,) = [r for r in Page(many["index.html"]).rows if "14" in r]
+    assert row[1:] == [
+        "collectives/all-reduce",
+        "local-cpu, Test CPU, 2 cores",
+        "latency",
+        "native",
+        "14",
+        "4",
+        "14 faster, 14 slower",
+        "2026-11-02",
+    ]
+    assert len(many["index.html"]) < len(few["index.html"]) + 200

@@ -199,3 +199,31 @@ def test_a_torn_event_waits_and_a_broken_one_is_reported(tmp_path: Path) -> None
         file.write(b', "x": 1.5}\n')
     assert read_events(path, offset) == ([{"event": "d", "x": 1.5}], path.stat().st_size)
     assert read_events(tmp_path / "none.jsonl") == ([], 0)
+
+
+ODD_NUMBERS = [
+    "1e999",
+    "-1e400",
+    "1E+309",
+    "1e0999",
+    "NaN",
+    "-Infinity",
+    "9" * 20,
+    "9" * 400,
+    f"{'9' * 400}.0",
+]
+
+
+@pytest.mark.parametrize("number", ODD_NUMBERS)
+def test_numbers_that_are_none_are_refused_wherever_they_stand(number: str) -> None:
+    line = json.loads(dump_line(factory.measurement(RUN, "ring", 0, [1.0])))
+    text = json.dumps({**line, "detail": {"deep": ["HERE"]}}).replace('"HERE"', number)
+    with pytest.raises(ValueError, match="number"):
+        parse_line(text)
+
+
+@given(st.one_of(st.integers(-(2**63), 2**64), st.floats(allow_nan=False, allow_infinity=False)))
+def test_numbers_that_are_some_are_read_as_they_are(number: float) -> None:
+    line = factory.measurement(RUN, "ring", 0, [1.0], detail=[number])
+    read = parse_line(dump_line(line)).detail[0]  # type: ignore[union-attr]
+    assert (read, type(read)) == (number, type(number))

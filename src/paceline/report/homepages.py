@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from paceline.compare import Comparison
 from paceline.record import Run
 from paceline.report.boards import Board
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.runpages import counts_text, run_counts, run_slug
-from paceline.report.tables import ABSENT
+from paceline.report.tables import ABSENT, format_counts, format_verdict, primary_metric
 from paceline.store import RunRecord
 
 NEWS, FEED = 5, 50
@@ -47,6 +49,48 @@ def _cell(board: Board | None) -> Cell:
     text = f"{count} {'point' if count == 1 else 'points'}"
     newest = max(p.run.started for p in board.points)[:10]
     return Cell(text=f"{text}, {newest}", href=f"boards/{board.slug}.html", kind="text")
+
+
+def board_list(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
+    """Return a line for each board, by family: where it was measured, by what it is ranked, how comparisons ended."""
+    families: dict[str, list[tuple[Cell, ...]]] = {}
+    for board, comparisons in sorted(found, key=lambda f: (f[0].family, f[0].suite, f[0].runner)):
+        metric = primary_metric(board.points)
+        names = Counter(format_verdict(c.verdict.name, c.unit) for c in comparisons if c.metric == metric)
+        place = ", ".join(part for part in (board.runner, board.host_class, board.image_class) if part)
+        labels = {name for p in board.points for name in (*p.labels, *p.failures)}
+        row = (
+            Cell(text=board.suite, href=f"boards/{board.slug}.html", kind="text technique"),
+            Cell(text=place, kind="text broken"),
+            Cell(text=metric, kind="text"),
+            Cell(text=board.points[0].baseline, kind="text"),
+            Cell(text=str(len(board.points)), kind="num"),
+            Cell(text=str(len(labels)), kind="num"),
+            Cell(text=format_counts(sorted(names.items())), kind="text broken"),
+            Cell(text=max(p.run.started for p in board.points)[:10], kind="text"),
+        )
+        families.setdefault(board.family, []).append(row)
+    groups = tuple(
+        tuple(
+            (*([Cell(text=family, kind="text key", header=True, rows=len(rows))] if i == 0 else []), *row)
+            for i, row in enumerate(rows)
+        )
+        for family, rows in families.items()
+    )
+    names_of = (
+        "family",
+        "suite",
+        "measured on",
+        "ranked by",
+        "baseline",
+        "points",
+        "techniques",
+        "verdicts",
+        "newest",
+    )
+    kinds = ("text", "text", "text", "text", "text", "num", "num", "text", "text")
+    headers = tuple(Cell(text=t, kind=k) for t, k in zip(names_of, kinds, strict=True))
+    return Grid(title="boards", headers=headers, groups=groups)
 
 
 def news_grid(records: Sequence[RunRecord]) -> Grid:

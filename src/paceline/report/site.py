@@ -164,7 +164,10 @@ class _Site:
         return self.render(
             "index.html",
             root="",
-            views=[self.view(board, "") for board in self.selection.boards],
+            num_boards=len(self.selection.boards),
+            boards=homepages.board_list([(b, self.of(b)) for b in self.selection.boards]),
+            alerts=trendpages.alert_grid(self.alerts),
+            num_trends=sum(len(t.series) for t in self.trends),
             empty=[s for s in self.given.suites if s["suite"] not in measured],
             problems=[*self.selection.problems, *self.problems()],
             grades=GRADES,
