@@ -52,6 +52,8 @@ class Cell:
     samples: dict[int, Sequence[float]] = field(default_factory=dict)
     flags: set[str] = field(default_factory=set)
     measurements: list[Measurement] = field(default_factory=list)
+    estimated: Estimate | None = field(default=None, repr=False, compare=False)
+    """The cell's estimate, once somebody asked for it."""
 
     @property
     def launches(self) -> Launches:
@@ -77,6 +79,27 @@ class Point:
     """Label → measurements without a number."""
     confirmed: set[tuple[str, str]] = field(default_factory=set)
     """(label, metric) of the numbers with which another run agrees."""
+    effects: dict[tuple[str, str, str], Estimate] = field(default_factory=dict, repr=False, compare=False)
+    """(label, other label, metric) → effects that somebody asked for."""
+    ranked: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict, repr=False, compare=False)
+    """Metric → rank intervals that somebody asked for."""
+
+    def estimate(self, label: str, metric: str) -> Estimate:
+        """Estimate a number over its launches, on the scale of its metric."""
+        cell = self.cells[(label, metric)]
+        if cell.estimated is None:
+            scale = load_family(self.family).metric(metric).scale
+            cell.estimated = estimate_value(cell.launches, scale=scale)
+        return cell.estimated
+
+    def effect(self, label: str, other: str, metric: str) -> Estimate:
+        """Estimate the ratio or difference of two techniques from the launches that they share."""
+        key = (label, other, metric)
+        if key not in self.effects:
+            sides = self.cells[(label, metric)].launches, self.cells[(other, metric)].launches
+            ratio = load_family(self.family).metric(metric).compared_by == "ratio"
+            self.effects[key] = compare_ratio(*sides) if ratio else compare_difference(*sides)
+        return self.effects[key]
 
     @property
     def labels(self) -> list[str]:
@@ -219,15 +242,11 @@ def compare_points(
                 if cell is None or base is None or label == point.baseline:
                     continue
                 limit = margin if margin is not None else margins.get(name, metric.margin)
-                if metric.compared_by == "ratio":
-                    effect = compare_ratio(cell.launches, base.launches)
-                else:
-                    effect = compare_difference(cell.launches, base.launches)
+                effect = point.effect(label, point.baseline, name)
                 drafts.append((point, cell, base, limit, effect, metric.compared_by))
     q_values = adjusted([d[4] for d in drafts])
     comparisons = []
     for (point, cell, base, limit, effect, kind), q_value in zip(drafts, q_values, strict=True):
-        scale = load_family(point.family).metric(cell.metric).scale
         verdict = judge(
             effect,
             margin=limit,
@@ -242,8 +261,8 @@ def compare_points(
                 metric=cell.metric,
                 unit=cell.unit,
                 better=cell.better,
-                value=estimate_value(cell.launches, scale=scale),
-                baseline_value=estimate_value(base.launches, scale=scale),
+                value=point.estimate(cell.label, cell.metric),
+                baseline_value=point.estimate(base.label, base.metric),
                 effect=effect,
                 kind=kind,
                 margin=limit,
@@ -297,13 +316,14 @@ def ranks(point: Point, metric: str) -> dict[str, tuple[int, int]]:
 
     All pairs are compared within their shared launches; the p-values of the point are adjusted together.
     """
+    if metric in point.ranked:
+        return point.ranked[metric]
     cells = {label: point.cells[(label, metric)] for label in point.labels if (label, metric) in point.cells}
     better = next(iter(cells.values())).better if cells else "lower"
     margin = compared(point.run, point.suite).get(metric, 0.0)
     kind = load_family(point.family).metric(metric).compared_by
     pairs = [(a, b) for a in cells for b in cells if a < b]
-    compare = compare_ratio if kind == "ratio" else compare_difference
-    estimates = [compare(cells[a].launches, cells[b].launches) for a, b in pairs]
+    estimates = [point.effect(a, b, metric) for a, b in pairs]
     better_than: dict[tuple[str, str], bool] = {}
     for (a, b), estimate, q_value in zip(pairs, estimates, adjusted(estimates), strict=True):
         verdict = judge(
@@ -315,4 +335,5 @@ def ranks(point: Point, metric: str) -> dict[str, tuple[int, int]]:
         )
         better_than[(a, b)] = verdict.name == "faster"
         better_than[(b, a)] = verdict.name == "slower"
-    return rank_intervals(list(cells), better_than)
+    point.ranked[metric] = rank_intervals(list(cells), better_than)
+    return point.ranked[metric]

@@ -12,6 +12,7 @@ import ast
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -191,6 +192,12 @@ def read_source(path: Path, *, module: str) -> list[TechniqueSource]:
         text = path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read the technique file: {error.strerror}", where=str(path)) from error
+    return list(_declared(text, path, module))
+
+
+@lru_cache(maxsize=4096)
+def _declared(text: bytes, path: Path, module: str) -> tuple[TechniqueSource, ...]:
+    """Parse a file once, however many suites of its family are read."""
     try:
         tree = ast.parse(text, filename=str(path))
     except SyntaxError as error:
@@ -216,7 +223,7 @@ def read_source(path: Path, *, module: str) -> list[TechniqueSource]:
                         card=card,
                     )
                 )
-    return found
+    return tuple(found)
 
 
 def _is_technique_call(node: ast.expr) -> bool:

@@ -23,7 +23,6 @@ from scipy.special import stdtr
 
 from paceline.compare import Point
 from paceline.family import load_family
-from paceline.stats import estimate_value
 from paceline.verdict import Kind, benjamini_hochberg
 
 CLIP = 3.0
@@ -136,15 +135,14 @@ def _history(points: Sequence[Point], label: str, metric: str) -> History:
     spec = load_family(points[0].family).metric(metric)
     nights = []
     for point in points:
-        launches = point.cells[(label, metric)].launches
-        estimate = estimate_value(launches, scale=spec.scale)
+        estimate = point.estimate(label, metric)
         night = Night(
             run_id=point.run.run_id,
             started=point.run.started,
             value=estimate.value,
             low=estimate.low,
             high=estimate.high,
-            launches=len(launches.values),
+            launches=len(point.cells[(label, metric)].values),
         )
         nights.append(night)
     values = [n.value for n in nights]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def build_site(
         techniques=known_techniques(),
         calibration=calibration_files(calibration),
     )
-    return write_site(render_site(given), target), loaded
+    return write_site(render_site(given, processes=len(os.sched_getaffinity(0))), target), loaded
 
 
 @site.command("open")

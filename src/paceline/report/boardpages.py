@@ -11,7 +11,6 @@ from typing import Any
 from markupsafe import Markup
 
 from paceline.compare import Comparison, Point
-from paceline.family import load_family
 from paceline.report import charts
 from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid, verdict_class
 from paceline.report.tables import (
@@ -20,7 +19,7 @@ from paceline.report.tables import (
     format_param,
     primary_metric,
 )
-from paceline.stats import Estimate, estimate_value
+from paceline.stats import Estimate
 
 MAX_SPAN = 32.0
 """The interval glyphs end at this ratio; what lies beyond is drawn at their edge."""
@@ -140,8 +139,7 @@ def point_name(point: Point, keys: Sequence[str]) -> str:
 
 def estimate(point: Point, label: str, metric: str) -> Estimate:
     """Estimate a cell as the tables do."""
-    scale = load_family(point.family).metric(metric).scale
-    return estimate_value(point.cells[(label, metric)].launches, scale=scale)
+    return point.estimate(label, metric)
 
 
 def failure_grid(points: Sequence[Point], keys: Sequence[str], title: str = "without a number") -> Grid:

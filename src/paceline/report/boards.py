@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,14 +84,22 @@ def image_class(run: Run) -> str | None:
     return None if found is None else str(found)
 
 
-def select(records: Iterable[RunRecord]) -> Selection:
-    """Group the points of all runs into boards; the work grows with the number of measurements."""
+Usable = Callable[[RunRecord], tuple[list[Point], list[str]]]
+
+
+def select(records: Iterable[RunRecord], usable: Usable | None = None) -> Selection:
+    """Group the points of all runs into boards; the work grows with the number of measurements.
+
+    Args:
+        records: All runs.
+        usable: Gives a record's points, as ``usable_points`` does.
+    """
     groups: dict[tuple[str, str, str, str | None], list[Point]] = {}
     problems: dict[str, None] = {}
     for record in sorted(records, key=lambda r: r.run_id):
         if record.run.reason in OFF_BOARD_REASONS:
             continue
-        points, found = usable_points(record)
+        points, found = (usable or usable_points)(record)
         problems |= {f"run {record.run_id}: {problem}": None for problem in found}
         for point in points:
             key = (*point.board, image_class(point.run))

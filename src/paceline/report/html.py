@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from paceline import __version__, content
 from paceline.report.tables import Table
@@ -66,7 +66,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["version"] = __version__
+    made.globals |= {"version": __version__, "table_rows": table_rows}
     return made
 
 
@@ -85,6 +85,36 @@ def page_of_tables(title: str, tables: Sequence[Table]) -> str:
     grids = [plain_grid(table) for table in tables]
     template = environment().get_template("tables.html")
     return template.render(title=title, grids=grids, style=Markup(style_sheet()))
+
+
+def table_rows(grid: Grid) -> Markup:
+    """Write the groups of a grid as table bodies: what a template would, in a fifth of the time."""
+    mixed = grid.headers[0].text != "technique"
+    parts: list[str] = []
+    for rows in grid.groups:
+        parts.append("<tbody>\n")
+        for row in rows:
+            more = ' class="more"' if mixed and row[0].kind.endswith("technique") else ""
+            parts.append(f"<tr{more}>{''.join(map(_cell_markup, row))}</tr>\n")
+        parts.append("</tbody>\n")
+    return Markup("".join(parts))
+
+
+def _cell_markup(c: Cell) -> str:
+    tag = "th" if c.header else "td"
+    attributes = f' class="{escape(c.kind)}"' if c.kind else ""
+    if c.header:
+        attributes += ' scope="rowgroup"'
+    if c.rows > 1:
+        attributes += f' rowspan="{c.rows}"'
+    if c.columns > 1:
+        attributes += f' colspan="{c.columns}"'
+    inner = ""
+    if c.href:
+        inner = f'<a href="{escape(c.href)}">{escape(c.text)}</a>'
+    elif c.text:
+        inner = f"<span>{escape(c.text)}</span>"
+    return f"<{tag}{attributes}>{inner}{escape(c.graphic or '')}</{tag}>"
 
 
 def plain_grid(table: Table) -> Grid:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from paceline.report import boardpages as pages
 from paceline.report import runpages as runs
 from paceline.report import techniquepages as techniques
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, usable_points
+from paceline.report.forks import Job, in_order
 from paceline.report.html import SCRIPT, STYLE, Grid, environment, script, style_sheet, verdict_class
 from paceline.report.tables import format_param, primary_metric, varying_params
 from paceline.store import Loaded, RunRecord
@@ -77,9 +79,9 @@ class BoardView:
     baseline: str
 
 
-def render_site(given: SiteInput) -> Iterator[tuple[str, str]]:
-    """Return every file of the site as (path, text)."""
-    return _Site(given).files()
+def render_site(given: SiteInput, *, processes: int = 1) -> Iterator[tuple[str, str]]:
+    """Return every file of the site as (path, text); several processes give the same ones in the same order."""
+    return _Site(given).files(processes if len(given.loaded.records) > 1 else 1)
 
 
 class _Site:
@@ -89,7 +91,10 @@ class _Site:
         self.given = given
         self.records = sorted(given.loaded.records, key=lambda r: r.run_id)
         self.runs = [r for r in self.records if r.run.reason != "correction"]
-        self.selection: Selection = select(self.records)
+        self.points = {
+            r.run_id: usable_points(r) for r in self.records if r.run.reason not in OFF_BOARD_REASONS
+        }
+        self.selection: Selection = select(self.records, lambda r: self.points[r.run_id])
         everything = [p for board in self.selection.boards for p in board.points]
         self.comparisons: dict[int, list[Comparison]] = {}
         for comparison in compare_points(everything):
@@ -104,7 +109,7 @@ class _Site:
         self.alerts = trendpages.recent(self.trends)
         self.portraits = techniques.portraits(self.selection.boards, given.techniques)
 
-    def files(self) -> Iterator[tuple[str, str]]:
+    def files(self, processes: int) -> Iterator[tuple[str, str]]:
         yield MARKER, "made by `paceline site build`; the next build replaces this folder\n"
         yield STYLE, style_sheet()
         yield SCRIPT, script()
@@ -116,25 +121,34 @@ class _Site:
         yield "metrics.html", self.metrics_page()
         yield "hardware.html", self.hardware_page()
         yield "reliability.html", self.reliability_page()
-        yield from self.data_files()
-        yield "techniques.html", self.techniques_page()
-        for one in self.portraits:
-            yield one.href, self.technique_page(one)
-        for board in self.selection.boards:
-            yield f"boards/{board.slug}.html", self.board_page(board)
-            for number in range(len(board.points)):
-                slug = board.point_slug(board.points[number])
-                yield f"cases/{slug}.html", self.point_page(board, number)
-        point_hrefs = {
-            id_: href for board in self.selection.boards for id_, href in self.places(board).items()
-        }
-        for record in self.runs:
-            yield f"runs/{runs.run_slug(record.run_id)}.html", self.run_page(record, point_hrefs)
         yield "trends.html", self.trends_page()
-        for trend in self.trends:
-            yield trend.href, self.trend_page(trend)
-        for pair in self.pairs:
-            yield pair.href, self.compare_page(pair)
+        yield "techniques.html", self.techniques_page()
+        yield from self.data_files()
+        yield from in_order(self.jobs(), processes)
+
+    def jobs(self) -> list[Job]:
+        """Return what is left to make, in parts that need nothing of each other."""
+        hrefs = {id_: href for board in self.selection.boards for id_, href in self.places(board).items()}
+        return [
+            *(partial(self.board_files, board) for board in self.selection.boards),
+            *(partial(self.one, p.href, self.technique_page, p) for p in self.portraits),
+            *(
+                partial(self.one, f"runs/{runs.run_slug(r.run_id)}.html", self.run_page, r, hrefs)
+                for r in self.runs
+            ),
+            *(partial(self.one, t.href, self.trend_page, t) for t in self.trends),
+            *(partial(self.one, pair.href, self.compare_page, pair) for pair in self.pairs),
+        ]
+
+    def one(self, path: str, page: Callable[..., str], *about: Any) -> list[tuple[str, str]]:
+        return [(path, page(*about))]
+
+    def board_files(self, board: Board) -> list[tuple[str, str]]:
+        cases = [
+            (f"cases/{board.point_slug(point)}.html", self.point_page(board, number))
+            for number, point in enumerate(board.points)
+        ]
+        return [(f"boards/{board.slug}.html", self.board_page(board)), *cases]
 
     def render(self, template: str, **values: Any) -> str:
         return self.environment.get_template(template).render(**values)
@@ -308,7 +322,7 @@ class _Site:
     def run_page(self, record: RunRecord, point_hrefs: Mapping[tuple[str, str, str], str]) -> str:
         grids, failures = [], []
         if record.run.reason not in OFF_BOARD_REASONS:
-            points, _ = usable_points(record)
+            points, _ = self.points[record.run_id]
             comparisons = compare_points(points)
             for suite in dict.fromkeys(p.suite for p in points):
                 own = [p for p in points if p.suite == suite]

@@ -14,7 +14,7 @@ from tabulate import tabulate
 from paceline.compare import GRADES, Cell, Comparison, Point, compared, grade_of, ranks
 from paceline.family import load_family
 from paceline.runcompare import RunComparison
-from paceline.stats import Estimate, estimate_value
+from paceline.stats import Estimate
 from paceline.units import format_quantity, format_size
 from paceline.verdict import MANY_LAUNCHES
 
@@ -236,8 +236,7 @@ def _row(
 def _cell_text(point: Point, cell: Cell | None) -> str:
     if cell is None:
         return ABSENT
-    scale = load_family(point.family).metric(cell.metric).scale
-    return format_estimate(estimate_value(cell.launches, scale=scale), cell.unit)
+    return format_estimate(point.estimate(cell.label, cell.metric), cell.unit)
 
 
 def _notes(points: Sequence[Point]) -> list[str]:
