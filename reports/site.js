@@ -1,4 +1,5 @@
-// Filters and orders tables, keeps their state in the address, and switches between light and dark.
+// Filters and orders tables, chooses their columns, sets pinned rows side by side, keeps all that in the address, and
+// switches between light and dark.
 // Everything is readable without it: rows, numbers and charts are in the pages.
 "use strict";
 (() => {
@@ -28,14 +29,21 @@
     return down ? -found : found;
   };
 
-  const read = () => new URLSearchParams(location.search);
+  // The state lies behind the # of the address: it works for files, and what is not a state (an anchor) stays one.
+  const read = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
   const keep = (key, value) => {
     const state = read();
     value ? state.set(key, value) : state.delete(key);
-    const query = state.toString();
+    const text = state.toString();
     try {
-      history.replaceState(null, "", location.pathname + (query ? "?" + query : "") + location.hash);
+      history.replaceState(null, "", location.pathname + location.search + (text ? "#" + text : ""));
     } catch { /* some browsers forbid it for files: the state is then lost on reload */ }
+  };
+
+  const make = (tag, facts = {}, ...children) => {
+    const made = Object.assign(document.createElement(tag), facts);
+    made.append(...children);
+    return made;
   };
 
   // Give every row its own copy of the cells that it shares with its group, so that rows can be moved and hidden.
@@ -48,7 +56,42 @@
     table.classList.add("flat");
   };
 
+  // Name every row by what tells it apart, so that pins outlive another order of the rows.
+  const nameRows = (table, technique) => {
+    for (const body of table.tBodies) {
+      const keys = [...(body.rows[0]?.cells ?? [])].filter(c => c.scope === "rowgroup").map(c => c.textContent.trim());
+      for (const row of body.rows) {
+        const cell = [...row.cells].find(c => c.classList.contains("technique"));
+        if (cell && technique >= 0) row.dataset.key = [...keys, cell.querySelector("a, span")?.textContent.trim()].join(" | ");
+      }
+    }
+  };
+
+  // Lay pinned rows side by side: columns become rows, and numbers are set against those of the first.
+  const beside = (heads, rows) => {
+    const names = rows.map(r => r.dataset.key);
+    const body = heads.map((head, i) => {
+      const texts = rows.map(r => r.cells[i]?.textContent.trim() ?? "");
+      const first = numberOf(texts[0]);
+      return make("tr", {}, make("th", { scope: "row", textContent: head }), ...texts.map((text, n) => {
+        const share = numberOf(text) / first;
+        const said = n && isFinite(share) && /[a-zµ%]/i.test(text) && !/launches\)/.test(text) ? ` (${share.toPrecision(3)} × first)` : "";
+        return make("td", { textContent: text + said });
+      }));
+    });
+    const top = make("tr", {}, make("th", { scope: "col", textContent: "pinned" }),
+      ...names.map(name => make("th", { scope: "col", textContent: name })));
+    return make("section", { className: "beside" },
+      make("h3", { textContent: "Side by side" }),
+      make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Side by side" },
+        make("table", {}, make("thead", {}, top), make("tbody", {}, ...body))),
+      make("p", { className: "note", textContent: "Quotients of the values shown, without an interval; what was paired by launch is the column against the baseline." }));
+  };
+
   const equip = (table, number) => {
+    const titles = [...(table.tHead?.rows[0].cells ?? [])].map(c => c.textContent.trim());
+    const pinnable = titles.includes("technique") && titles.some(t => t.endsWith(" baseline"));
+    if (pinnable) nameRows(table, titles.indexOf("technique"));
     const original = [...table.tBodies].map(b => b.cloneNode(true));
     const count = original.reduce((n, b) => n + b.rows.length, 0);
     if (count < LEAST_ROWS || !table.tHead) return;
@@ -57,26 +100,59 @@
     const saved = (read().get(`s${number}`) ?? "").match(/^(\d+)(d?)$/);
     if (saved && Number(saved[1]) < heads.length) [state.column, state.down] = [Number(saved[1]), saved[2] === "d"];
 
-    const tools = document.createElement("p");
-    tools.className = "tools";
-    const label = document.createElement("label");
-    label.textContent = "Rows with ";
-    const input = document.createElement("input");
-    input.type = "search";
-    input.value = state.words;
-    label.append(input);
-    const said = document.createElement("span");
-    said.className = "muted";
-    said.setAttribute("role", "status");
-    tools.append(label, said);
+    const hidden = new Set((read().get(`h${number}`) ?? "").split(".").filter(Boolean).map(Number));
+    const pins = new Set(pinnable ? read().getAll("pin") : []);
+
+    const input = make("input", { type: "search", value: state.words });
+    const said = make("span", { className: "muted", role: "status" });
+    const choices = titles.map((title, column) => {
+      const box = make("input", { type: "checkbox", checked: !hidden.has(column) });
+      box.addEventListener("change", () => {
+        box.checked ? hidden.delete(column) : hidden.add(column);
+        keep(`h${number}`, [...hidden].sort((a, b) => a - b).join("."));
+        show();
+      });
+      return make("label", {}, box, " " + title);
+    });
+    const chooser = make("details", { className: "chooser" }, make("summary", { textContent: "Columns" }), ...choices);
+    const tools = make("div", { className: "tools" }, make("label", {}, "Rows with ", input), said, chooser);
     table.closest(".scroll").before(tools);
+    let panel = null;
+
+    const pin = row => {
+      const box = make("input", { type: "checkbox", className: "pin", checked: pins.has(row.dataset.key), title: "Pin to set side by side" });
+      box.setAttribute("aria-label", `Pin ${row.dataset.key}`);
+      box.addEventListener("change", () => {
+        box.checked ? pins.add(row.dataset.key) : pins.delete(row.dataset.key);
+        const state = read();
+        state.delete("pin");
+        for (const name of pins) state.append("pin", name);
+        try { history.replaceState(null, "", location.pathname + location.search + "#" + state); } catch { /* as above */ }
+        compare();
+      });
+      row.querySelector(".technique")?.prepend(box);
+    };
+
+    const compare = () => {
+      panel?.remove();
+      panel = null;
+      const whole = table.cloneNode(false);
+      whole.append(...original.map(b => b.cloneNode(true)));
+      flatten(whole);
+      const rows = [...whole.tBodies].flatMap(b => [...b.rows]).filter(r => pins.has(r.dataset.key));
+      const order = [...pins];
+      rows.sort((a, b) => order.indexOf(a.dataset.key) - order.indexOf(b.dataset.key));
+      if (rows.length < 2) return;
+      panel = beside(titles, rows);
+      table.closest(".scroll").after(panel);
+    };
 
     const show = () => {
       for (const body of [...table.tBodies]) body.remove();
       table.append(...original.map(b => b.cloneNode(true)));
       table.classList.remove("flat");
       const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
-      if (words.length || state.column >= 0) {
+      if (words.length || state.column >= 0 || hidden.size) {
         flatten(table);
         let rows = [...table.tBodies].flatMap(b => [...b.rows]);
         rows = rows.filter(r => words.every(w => r.textContent.toLowerCase().includes(w)));
@@ -92,6 +168,14 @@
         table.append(body);
         said.textContent = rows.length === count ? "" : `${rows.length} of ${count}`;
       } else said.textContent = "";
+      for (const row of table.rows) {
+        let column = 0;
+        for (const cell of row.cells) {
+          cell.hidden = cell.colSpan === 1 && hidden.has(column);
+          column += cell.colSpan;
+        }
+        if (pinnable && row.dataset.key) pin(row);
+      }
       heads.forEach((h, i) => h.setAttribute(
         "aria-sort", i !== state.column ? "none" : state.down ? "descending" : "ascending"));
     };
@@ -114,7 +198,8 @@
       keep(`q${number}`, state.words.trim());
       show();
     });
-    if (state.words || state.column >= 0) show();
+    if (state.words || state.column >= 0 || hidden.size || pinnable) show();
+    if (pins.size) compare();
   };
 
   // Light, dark, or as the system has it.
@@ -143,4 +228,5 @@
 
   switcher();
   document.querySelectorAll(".scroll > table").forEach(equip);
+  addEventListener("hashchange", () => { if (location.hash.includes("=")) location.reload(); });
 })();

@@ -259,12 +259,58 @@ def test_an_address_keeps_filter_and_order(board: Any) -> None:
     board.get_by_role("button", name="latency").first.click()
     shown = rows_of(board)
     address = board.url
-    assert "?" in address
+    assert "#" in address
+    assert "?" not in address
     board.goto("about:blank")
     board.goto(address)
     assert rows_of(board) == shown
     assert len(shown) == 4
     assert board.get_by_role("searchbox").first.input_value() == "tree"
+
+
+def side_by_side(page: Any) -> list[list[str]]:
+    found = page.evaluate(
+        "[...document.querySelectorAll('.beside table tr')].map(r => [...r.cells].map(c => c.innerText.trim()))"
+    )
+    assert isinstance(found, list)
+    return found
+
+
+def test_pinned_rows_stand_side_by_side_and_the_address_keeps_them(board: Any) -> None:
+    whole = rows_of(board)
+    assert side_by_side(board) == []
+    board.get_by_label("Pin 4 KiB | native", exact=True).check()
+    assert side_by_side(board) == []
+    board.get_by_role("searchbox").first.fill("ring")
+    board.get_by_label("Pin 4 KiB | ring", exact=True).focus()
+    board.keyboard.press("Space")
+    shown = side_by_side(board)
+    assert shown[0] == ["pinned", "4 KiB | native", "4 KiB | ring"]
+    (latency,) = [row for row in shown if row[0] == "latency"]
+    assert latency[2].endswith("(1.33 × first)")
+    address = board.url
+    board.goto("about:blank")
+    board.goto(address)
+    assert side_by_side(board) == shown
+    board.get_by_role("searchbox").first.fill("")
+    assert rows_of(board) == whole
+    board.get_by_label("Pin 4 KiB | native", exact=True).uncheck()
+    assert side_by_side(board) == []
+
+
+def test_columns_are_hidden_shown_again_and_kept(board: Any) -> None:
+    whole = rows_of(board)
+    board.get_by_text("Columns", exact=True).first.click()
+    board.get_by_role("checkbox", name="verdict", exact=True).first.uncheck()
+    assert not any("slower" in row for row in rows_of(board))
+    assert any("slower" in row for row in whole)
+    address = board.url
+    board.goto("about:blank")
+    board.goto(address)
+    assert not any("slower" in row for row in rows_of(board))
+    board.get_by_text("Columns", exact=True).first.click()
+    board.get_by_role("checkbox", name="verdict", exact=True).first.check()
+    assert rows_of(board) == whole
 
 
 def test_the_keyboard_reaches_filter_and_order(board: Any) -> None:
