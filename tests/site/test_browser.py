@@ -56,7 +56,7 @@ CONTRAST = """() => {
 """Texts below the contrast that WCAG 2 AA asks of them (4.5:1)."""
 
 
-def write_run(store: Path) -> None:
+def write_run(store: Path, number: int = 0) -> None:
     suite = {
         "suite": "collectives/all-reduce",
         "version": 1,
@@ -66,8 +66,8 @@ def write_run(store: Path) -> None:
         "metrics": {"latency": 0.02},
     }
     run = Run(
-        run_id="01930000-0000-7000-8000-000000000000",
-        started="2026-11-01T10:00:00.000Z",
+        run_id=f"0193{number:04x}-0000-7000-8000-000000000000",
+        started=f"2026-11-0{1 + number}T10:00:00.000Z",
         reason="manual",
         argv=["paceline", "run", "--filter", "x" * 300],
         tool_version="0.1.0",
@@ -119,7 +119,8 @@ def measurement(
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("site")
-    write_run(folder / "res")
+    for number in range(2):
+        write_run(folder / "res", number)
     options = ["site", "build", "--results", str(folder / "res"), "--output", str(folder / "out")]
     result = CliRunner().invoke(application, options, catch_exceptions=False)
     assert result.exit_code == 0
@@ -137,11 +138,8 @@ def browser() -> Iterator[Any]:
         launched.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_every_page_is_quiet_offline_within_its_width_and_readable(
-    browser: Any, pages: list[Path], width: int, scheme: str
-) -> None:
+def visit(browser: Any, pages: list[Path], width: int, scheme: str, *, contrast: bool) -> None:
+    """Open pages, and check that they say nothing, ask for nothing from elsewhere, fit, and can be read."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
     page = context.new_page()
     said: list[str] = []
@@ -155,10 +153,33 @@ def test_every_page_is_quiet_offline_within_its_width_and_readable(
         page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
         over = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         assert over <= 0, f"{path.name} is {over} px too wide"
-        assert page.evaluate(CONTRAST) == [], path.name
+        assert not contrast or page.evaluate(CONTRAST) == [], path.name
     context.close()
     assert said == []
+    assert asked
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+def kinds(pages: list[Path]) -> list[Path]:
+    """Return one page of each kind: every page of the top folder, and one of each other folder."""
+    root = min(pages, key=lambda p: len(p.parts)).parent
+    return list({(p.name if p.parent == root else p.parent.name): p for p in pages}.values())
+
+
+def test_every_page_is_quiet_offline_and_within_the_width_of_a_telephone(
+    browser: Any, pages: list[Path]
+) -> None:
+    visit(browser, pages, min(WIDTHS), "light", contrast=False)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_kind_of_page_is_readable_in_both_themes_and_widths(
+    browser: Any, pages: list[Path], width: int, scheme: str
+) -> None:
+    chosen = kinds(pages)
+    assert {"trends", "compare", "cases", "boards", "runs", "techniques"} <= {p.parent.name for p in chosen}
+    visit(browser, chosen, width, scheme, contrast=True)
 
 
 def test_the_content_is_there_and_reachable_by_keyboard_without_scripts(
@@ -348,9 +369,33 @@ def test_themes_go_round_and_stay(board: Any, pages: list[Path]) -> None:
 def test_a_chosen_theme_is_readable_against_the_systems(browser: Any, pages: list[Path], theme: str) -> None:
     context = browser.new_context(color_scheme="dark" if theme == "light" else "light", offline=True)
     page = context.new_page()
-    for path in pages:
+    for path in kinds(pages):
         page.goto(path.as_uri())
         page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
         page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
         assert page.evaluate(CONTRAST) == [], path.name
     context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_barrier_on_any_kind_of_page(
+    browser: Any, pages: list[Path], scheme: str
+) -> None:
+    axe_core = pytest.importorskip("axe_playwright_python.base", reason="axe-playwright-python is missing")
+    context = browser.new_context(color_scheme=scheme, offline=True, bypass_csp=True)
+    page = context.new_page()
+    chosen = kinds(pages)
+    assert len(chosen) >= 12
+    for path in chosen:
+        page.goto(path.as_uri())
+        assert barriers(page, axe_core.AXE_SCRIPT) == [], path.name
+    page.set_content("<html lang=en><title>t</title><img src='data:,'><button></button>")
+    assert {name for name, _ in barriers(page, axe_core.AXE_SCRIPT)} == {"image-alt", "button-name"}
+    context.close()
+
+
+def barriers(page: Any, script: str) -> list[tuple[str, str]]:
+    """Return what axe-core calls serious or critical on a page: rule, and the first element."""
+    page.evaluate(script)
+    found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+    return [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
