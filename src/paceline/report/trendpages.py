@@ -204,7 +204,6 @@ def trend_chart(history: History, noted: Sequence[int] = ()) -> Markup:
             text(place + (-5 if side == "end" else 5), TOP + 8 + 14 * (number % 3), words, "tick", side)
         )
     parts += [text(x.at(i), BOTTOM - 6, "✎", "tick", "middle") for i in noted]
-    parts.append(text(LEFT, 16, f"{history.metric}, {history.label}", "axis-name"))
     return svg(f"{history.metric} of {history.label} over {len(nights)} nights", BOTTOM + 32, parts)
 
 
