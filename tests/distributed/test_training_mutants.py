@@ -24,6 +24,7 @@ SETS: dict[str, tuple[str, dict[str, Any], str]] = {
     "fine_tuning": ("fine_tune", {}, "just-one-byte"),
     "experts": ("expert_parallel", {}, "tutel"),
     "decoders": ("expert_inference", {}, "exflow"),
+    "checkpoints": ("checkpoint", {}, "datastates-lazy"),
 }
 """For each folder of known-wrong techniques their operation, what is told apart from its point, and an honest one."""
 FILES = {name: sorted((MUTANTS / name).glob("*.py")) for name in SETS}
@@ -118,6 +119,21 @@ EXPECTED = {
     "takes-the-wrong-expert": ("incorrect", r"pass 1: logits are .* of their norm beside one process's"),
     "delivers-twice": ("incorrect", r"pass 1: not every token was delivered once"),
     "reads-alone": ("refused", r"it owns shares of parameters that it holds in whole"),
+    "writes-nothing": (
+        "incorrect",
+        r"step \d was said to be on disk, and the newest checkpoint is of step None",
+    ),
+    "forgets-moments": ("incorrect", r"the checkpoint of step \d restores another state"),
+    "names-an-old-step": ("incorrect", r"the checkpoint of step \d restores another state"),
+    "waits-for-nothing": ("incorrect", r"the checkpoint of step \d restores another state"),
+    "tears-moments-off": ("incorrect", r"the checkpoint of step \d restores another state"),
+    "says-done-too-early": (
+        "incorrect",
+        r"step \d was said to be on disk, and the newest checkpoint is of step (None|\d)",
+    ),
+    "rounds-moments": ("incorrect", r"the checkpoint of step \d restores another state"),
+    "saves-once": ("incorrect", r"step 2 was said to be on disk, and the newest checkpoint is of step 1"),
+    "keeps-in-memory": ("incorrect", r"the checkpoint of step 6 has \d+ bytes on disk, and its state \d+"),
     "forgets-weights": ("incorrect", r"step 1: .* of the way beside one process"),
 }
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from paceline.families.training.checkpointing.course import Course
 from paceline.families.training.fine_tuning.ledger import Ledger
 from paceline.families.training.flops import attention_flops
 from paceline.families.training.memory import state_bytes
@@ -81,6 +82,7 @@ class Loop:
         extra_s: Seconds by which this rank's computation is longer, for a slow rank.
         ledger: Takes note of the codes that ranks share; None for techniques that share gradients or weights.
         owners: Looks after every step at who owns which weights, where a technique may change that.
+        course: Has checkpoints saved between steps; None where there are none.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class Loop:
         extra_s: float = 0.0,
         ledger: Ledger | None = None,
         owners: Owners | None = None,
+        course: Course | None = None,
     ) -> None:
         self.seat = seat
         self.session = seat.session
@@ -108,6 +111,7 @@ class Loop:
         self.ledger = ledger
         self.trained = Trained(pass_bytes=[0.0] * seat.session.world_size)
         self.owners = owners
+        self.course = course
         self._parts = [0] * len(PARTS)
         self._losses: list[Tensor] = []
         self._excluded_ns = 0
@@ -209,6 +213,8 @@ class Loop:
             exchanged = _clock_ns()
         if step in self.count_after:
             self._count_memory()
+        if self.course is not None:
+            self.course.before_update(step)
         with self.seat.watch():
             updating = _clock_ns()
             replica.update(step)
@@ -219,6 +225,8 @@ class Loop:
             said = self.seat.diagnosis()
             ended = _clock_ns()
         self._look(step)
+        if self.course is not None:
+            self._excluded_ns += self.course.after(step)
         spans = (computed - begin, exchanged - computed, updated - updating, ended - updated)
         for part, spent in enumerate(spans):
             self._parts[part] += spent

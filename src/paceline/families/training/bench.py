@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import gc
 import random
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from paceline.families.training import corpus, judging, oracle
 from paceline.families.training.arm import Loop
+from paceline.families.training.checkpointing import course as checkpointing
 from paceline.families.training.expert.probe import dispatch_seconds
 from paceline.families.training.expert.reading import crossings
 from paceline.families.training.expert.replica import ITEM, ExpertReplica
@@ -39,6 +42,7 @@ from paceline.families.training.setting import (
 )
 from paceline.families.training.sizes import size_of
 from paceline.families.training.spec import (
+    CHECKPOINT,
     EXPERT_INFERENCE,
     EXPERT_PARALLEL,
     FINE_TUNE,
@@ -95,6 +99,8 @@ def run_block(session: Session, block: Block) -> None:
             results.append((case, error))
         finally:
             gc.collect()
+    if setting.folder is not None:
+        checkpointing.clear(session, setting.folder)
     # told at the end: after a crash the whole block is drawn anew, so that all techniques share weights and data
     for case, ending in results:
         if isinstance(ending, CaseError):
@@ -152,6 +158,9 @@ def _setting(session: Session, block: Block, found: corpus.Corpus) -> Setting:
         data_seed=session.draw_seed("data", block.block),
         shared_seed=session.draw_seed("shared", block.block),
     )
+    if params["op"] == CHECKPOINT:
+        made = tempfile.mkdtemp(prefix="paceline-checkpoints-") if session.rank == 0 else ""
+        return replace(setting, folder=Path(session.control.gather_text(made)[0]))
     if params["op"] != FINE_TUNE:
         return setting
     setting = replace(
@@ -212,10 +221,10 @@ def _train(
         uncounted=judging.uncounted(session, seat, trained),
         bare=bare,
     )
-    metrics = figures.metrics(oracle.divergence(session, trained.weights[-1]))
     played = timeline.gather(session, trained.passes)
-    metrics |= played.metrics() if played else {}
-    metrics |= _fine_tuned(followed, figures, batches) | _of_experts(session, seat, setting, loop)
+    metrics = figures.metrics(oracle.divergence(session, trained.weights[-1]))
+    metrics |= (played.metrics() if played else {}) | _fine_tuned(followed, figures, batches)
+    metrics |= _of_experts(session, seat, setting, loop) | _saved(session, block, case, setting, loop)
     return {
         "status": "ok",
         "metrics": metrics,
@@ -241,6 +250,13 @@ def _fine_tuned(followed: joining.Followed | None, figures: Figures, batches: to
     found |= followed.metrics(figures.trained, batches) if followed else {}
     figures.absent |= {name: joining.NOT_PROBING for name in joining.FIGURES if name not in found}
     return found
+
+
+def _saved(session: Session, block: Block, case: Case, setting: Setting, loop: Loop) -> dict[str, Any]:
+    """Return what is measured where checkpoints are saved, and nothing elsewhere."""
+    if loop.course is None:
+        return {}
+    return checkpointing.judge(session, block, case, setting, loop.course, loop.trained.windows)
 
 
 def _of_experts(session: Session, seat: Seat, setting: Setting, loop: Loop) -> dict[str, Any]:
@@ -292,7 +308,14 @@ def _loop(
         extra_s=_extra_seconds(session, block, setting, batches),
         ledger=ledger,
         owners=Owners() if block.params["op"] == EXPERT_PARALLEL else None,
+        course=_course(block, seat),
     )
+
+
+def _course(block: Block, seat: Seat) -> checkpointing.Course | None:
+    if block.params["op"] != CHECKPOINT:
+        return None
+    return checkpointing.Course(seat, window=int(block.params["window"]), steps=int(block.params["steps"]))
 
 
 def _extra_seconds(session: Session, block: Block, setting: Setting, batches: torch.Tensor) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.families.training.sizes import GATED_LINEAR, SOFTMAX
 from paceline.families.training.spec import (
+    CHECKPOINT,
     EXPERT_INFERENCE,
     EXPERT_PARALLEL,
     FINE_TUNE,
@@ -55,6 +56,8 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
     if operation == FINE_TUNE:
         common |= {"optimizer": "sgd", "learning_rate": 1.0, "steps": 60, "shift": 2.0, "pretrain_steps": 40}
         common |= {"probes": 2}
+    if operation == CHECKPOINT:
+        common |= {"steps": 30, "window": 10}
     if operation == EXPERT_INFERENCE:
         common |= {"size": "deep", "context": 7, "steps": 12, "window": 6, "experts": 8}
     if operation == EXPERT_PARALLEL:

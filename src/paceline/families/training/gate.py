@@ -4,7 +4,7 @@ Always: an exact technique follows one process that trains on the whole batch, s
 and with plain SGD (Adam hides the scale of gradients). With ``proof: all`` (conformance) also: two runs from one seed
 end with the same bits; so does a run that was saved half way and taken up by a new replica; and with the options under
 which its paper makes it so it equals synchronous training. What a probing technique of ``fine_tune`` proves is in
-``fine_tuning.joining``.
+``fine_tuning.joining``, what a technique that checkpoints proves in ``checkpointing.proof``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import torch
 from torch import Tensor
 
 from paceline.families.training import oracle
+from paceline.families.training.checkpointing.proof import prove_checkpoints
 from paceline.families.training.expert.layer import expert_layers
 from paceline.families.training.expert.reading import prove_reading
 from paceline.families.training.fine_tuning import joining
 from paceline.families.training.replica import Replica
 from paceline.families.training.seat import Seat, make_seat
 from paceline.families.training.setting import Setting
-from paceline.families.training.spec import EXPERT_INFERENCE, FINE_TUNE
+from paceline.families.training.spec import CHECKPOINT, EXPERT_INFERENCE, FINE_TUNE
 from paceline.worker.session import Block, Case, CaseError, Session
 
 STEPS = 3
@@ -63,6 +64,8 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> int:
         _run(session, block, case, setting, steps=STEPS)
     if block.params["op"] == FINE_TUNE:
         compared += joining.prove(session, block, case, setting)
+    if block.params["op"] == CHECKPOINT:
+        compared += prove_checkpoints(session, block, case, setting)
     if info.properties.get("diagnoses"):
         compared += _diagnoses(session, block, case, setting)
     if block.params["proof"] == "brief":

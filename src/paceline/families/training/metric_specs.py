@@ -35,6 +35,11 @@ _LOG = {
     "log": "the codes that ranks sent in every step, copied from their messages by the communicator",
     "ranks": "the largest",
 }
+_CHECKPOINT = {
+    "timer": "the host's performance counter around the technique's calls in the family's loop",
+    "schedule": "in every second window a checkpoint after every step; the other windows have none",
+    "oracle": "what is restored has the bits of the copy that the harness made at that step",
+}
 _STATE = {
     "counted": "storages reachable from the technique after its gradient exchange, each once, by walking its objects",
     "when": "the last step and three others that a technique cannot know; the largest",
@@ -331,6 +336,49 @@ METRICS: tuple[Metric, ...] = (
         contract=_DIAGNOSED,
         statistic="mean",
         compared_by="difference",
+    ),
+    Metric(
+        name="blocking_s",
+        unit="s",
+        better="lower",
+        doc="Seconds for which one checkpoint holds training up.",
+        contract=_CHECKPOINT
+        | {
+            "sample": "seconds in save and before_update, over the checkpoints of a window, on the slowest rank"
+        }
+        | {"last": "no computation hides what before_update waits for after a window's last checkpoint"},
+        statistic="mean",
+        margin=0.05,
+    ),
+    Metric(
+        name="checkpoint_overhead",
+        unit="1",
+        better="lower",
+        doc="By what share of a step training takes longer with a checkpoint after every step.",
+        contract=_CHECKPOINT
+        | {
+            "value": "median seconds of a step in windows with checkpoints over those in windows without, less one"
+        }
+        | {"included": "waiting for the disk at a window's end"},
+        statistic="mean",
+        compared_by="difference",
+        margin=0.02,
+    ),
+    Metric(
+        name="checkpoint_bytes",
+        unit="B",
+        better="lower",
+        doc="Bytes of one checkpoint on disk, of all ranks.",
+        contract={"counted": "sizes of its files, manifests included, by the harness"},
+        statistic="mean",
+    ),
+    Metric(
+        name="restore_s",
+        unit="s",
+        better="lower",
+        doc="Seconds to find the newest sound checkpoint, digests included, and take it up on a new replica.",
+        contract=_CHECKPOINT | {"cache": "files are in the host's page cache", "ranks": "the slowest"},
+        statistic="mean",
     ),
     Metric(
         name="loss_fall",

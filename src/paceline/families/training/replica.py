@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.families.collectives.problem import Problem
+from paceline.families.training.checkpointing.storage import Storage
 from paceline.families.training.expert.traces import Router
 from paceline.families.training.flat import Flat
 from paceline.families.training.model import loss_and_gradients
@@ -86,6 +87,8 @@ class Task:
     """How far along a direction, of standard normal elements, the loss is measured."""
     router: Router | None = None
     """Where tokens go at inference, and routes to learn from; None where the model's gates decide."""
+    storage: Storage | None = None
+    """Where checkpoints are written to; None where there are none."""
 
     @property
     def num_parameters(self) -> int:

@@ -18,6 +18,8 @@ from paceline.families.training import (
     setting,
     unchanged,
 )
+from paceline.families.training.checkpointing import atoms, course, library, proof, storage
+from paceline.families.training.checkpointing import replica as checkpointing_replica
 from paceline.families.training.expert import (
     decoder,
     placement,
@@ -38,6 +40,7 @@ from paceline.worker import comm
 
 SEALED: tuple[ModuleType, ...] = (
     *(arm, figures, flops, gate, judging, model, oracle, owners, replica, seat, setting, unchanged),
+    *(atoms, course, library, proof, storage, checkpointing_replica),
     *(directions, joining, ledger, probing),
     *(deferred, executor, schedule, simulator, timeline),
     *(blocks, exchange, layout, states, sequence_replica, comm),

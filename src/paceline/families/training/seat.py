@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from paceline.families.training.checkpointing.storage import Storage
 from paceline.families.training.expert.decoder import ExpertDecoder
 from paceline.families.training.replica import Replica, Share
 from paceline.families.training.setting import Setting
 from paceline.families.training.torch_parallel import local_part
 from paceline.worker.session import Block, Case, ContractBreachError, Session
 
-LIBRARIES = frozenset({"paceline.baselines.training.ddp", "paceline.baselines.training.fsdp"})
+LIBRARIES = frozenset(f"paceline.baselines.training.{name}" for name in ("ddp", "fsdp", "dcp_async"))
 """Techniques that stand for PyTorch's own modules, which use the process group themselves."""
 DIAGNOSES = ("loss_dispersion", "gradient_norm_dispersion", "gradient_cosine")
 
@@ -162,16 +164,43 @@ def _bits(parameter: Tensor) -> Tensor:
     return part.contiguous().view(torch.uint8)
 
 
-def make_seat(session: Session, block: Block, case: Case, setting: Setting) -> Seat:
+def make_seat(
+    session: Session,
+    block: Block,
+    case: Case,
+    setting: Setting,
+    *,
+    folder: Path | None = None,
+    delay_s: float = 0.0,
+) -> Seat:
     """Make a technique, on all ranks or on none.
+
+    Args:
+        session: The rank.
+        block: The block.
+        case: The technique.
+        setting: The point's.
+        folder: Of its checkpoints, where the point has them; default: a new one.
+        delay_s: By how much its background work begins later.
 
     Raises:
         CaseError: It does not support the point, broke its contract, or failed, on some rank.
     """
     library = case.module in LIBRARIES
+    storage = None
+    if setting.folder is not None:
+        session.facts["folders"] = number = session.facts.get("folders", 0) + 1
+        storage = Storage(
+            folder or setting.folder / str(number),
+            rank=session.rank,
+            world_size=session.world_size,
+            outside=session.guard.outside,
+            delay_s=delay_s,
+        )
 
     def make() -> Seat:
         task = setting.task(rank=session.rank, world_size=session.world_size)
+        task = replace(task, storage=storage)
         loaded = session.loaded(case)
         with session.guard.watch(building=library, library=library):
             replica = loaded.factory(task, session.comm(), **case.options)

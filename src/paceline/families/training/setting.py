@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -63,6 +64,8 @@ class Setting:
     """Weights from which all techniques begin, in the model's order; None draws them."""
     probes: int = 1
     probe_distance: float = 0.0
+    folder: Path | None = None
+    """Where checkpoints are written to."""
 
     @property
     def by_share(self) -> bool:
@@ -96,6 +99,10 @@ class Setting:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(TUNED[self.tuned] in name)
         return model
+
+    def other_weights(self) -> Setting:
+        """Return the same with other initial weights: what a checkpoint does not bring is missed."""
+        return replace(self, model_seed=self.model_seed + 1, start=None)
 
     def _layer(self, size: Size) -> Layer:
         return ExpertLayer(size, num_experts=self.experts, top_k=self.top_k, capacity_factor=self.capacity)

@@ -9,8 +9,9 @@ from paceline.family import CurveSpec, Family, FrontierSpec, Parameter, Params, 
 DATA_PARALLEL, PIPELINE_PARALLEL = "data_parallel", "pipeline_parallel"
 SEQUENCE_PARALLEL, FINE_TUNE = "sequence_parallel", "fine_tune"
 EXPERT_PARALLEL, EXPERT_INFERENCE = "expert_parallel", "expert_inference"
+CHECKPOINT = "checkpoint"
 WITH_EXPERTS = (EXPERT_PARALLEL, EXPERT_INFERENCE)
-OPERATIONS = (DATA_PARALLEL, PIPELINE_PARALLEL, SEQUENCE_PARALLEL, *WITH_EXPERTS, FINE_TUNE)
+OPERATIONS = (DATA_PARALLEL, PIPELINE_PARALLEL, SEQUENCE_PARALLEL, *WITH_EXPERTS, FINE_TUNE, CHECKPOINT)
 WHOLE_BATCH = frozenset({PIPELINE_PARALLEL, SEQUENCE_PARALLEL, EXPERT_INFERENCE})
 """Operations in which every rank reads the whole batch: ranks share one model's work, and not the sequences."""
 FLOAT32, EAGER = "float32", "eager"
@@ -33,7 +34,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         doc="What ranks share: data_parallel, the sequences of a step; pipeline_parallel, the layers of a "
         "model; sequence_parallel, the positions of every sequence; expert_parallel, the experts of every layer; "
         "expert_inference, the same, symbol by symbol and forward alone; fine_tune, sequences again, of a language "
-        "that has changed since the model was trained.",
+        "that has changed since the model was trained; checkpoint, sequences again, and the state is saved meanwhile.",
         required=True,
         choices=OPERATIONS,
     ),
@@ -265,11 +266,7 @@ def check(params: Params) -> list[str]:
             problems.append(f"{rows} sequences of a rank cannot be split between {params['probes']} probes")
         if params["data"] != "markov":
             problems.append("fine_tune needs data that can change: markov")
-    problems += _check_experts(params)
-    if steps < 2 * _int(params, "window"):
-        problems.append(
-            f"steps {steps} holds fewer than two windows of {params['window']}: the first is warm-up"
-        )
+    problems += _check_experts(params) + _check_windows(params)
     if steps < _int(params, "evaluations"):
         problems.append(f"{params['evaluations']} evaluations do not fit into {steps} steps")
     alike = params["alike"]
@@ -285,6 +282,21 @@ def check(params: Params) -> list[str]:
         )
     if params["target_excess"] is not None and data != "markov":
         problems.append("target_excess needs data with a known entropy rate: markov")
+    return problems
+
+
+def _check_windows(params: Params) -> list[str]:
+    """Return what is illegal about the samples of throughput."""
+    problems: list[str] = []
+    steps = _int(params, "steps")
+    if steps < 2 * _int(params, "window"):
+        problems.append(
+            f"steps {steps} holds fewer than two windows of {params['window']}: the first is warm-up"
+        )
+    if params["op"] == CHECKPOINT and steps < 3 * _int(params, "window"):
+        problems.append(
+            f"steps {steps} holds fewer than three windows of {params['window']}: one of them saves"
+        )
     return problems
 
 

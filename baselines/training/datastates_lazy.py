@@ -1,0 +1,109 @@
+"""Lazy asynchronous checkpoints: the state is copied while the next step computes, and written after that.
+
+Maurya et al., "DataStates-LLM: Lazy Asynchronous Checkpointing for Large Language Models" (HPDC 2024), section 4.
+
+Algorithm:
+1. Host buffers for all shards are allocated once, before training.
+2. ``save`` only asks for a copy: forward and backward of the next step leave weights and optimiser state as they are.
+3. A thread copies the shards, one after another, into a free buffer meanwhile; the update waits if it has not ended.
+4. Another thread writes the buffer to disk, one file for all shards, and frees it.
+5. A checkpoint counts when the parts of all ranks are there.
+
+Cost of a checkpoint: what is left of copying 12P/n bytes (Adam) after forward and backward. Memory: ``buffers`` times
+12P/n. Communication: none.
+Differences: two buffers of the whole state instead of a ring that takes shards as room appears, so that a save waits
+for the last flush but one; ranks agree through the file system and not by messages.
+Limits: flushing shares the processor with training where there is no accelerator.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paceline import technique
+from paceline.families.training.checkpointing.replica import (
+    CheckpointingReplica,
+    Comm,
+    Cost,
+    Future,
+    Task,
+    training_cost,
+)
+
+
+@technique(
+    name="datastates-lazy",
+    family="training",
+    implements=("checkpoint",),
+    summary="copies state to held buffers during forward and backward, then flushes in the background",
+    paper="datastates-llm",
+    options={"buffers": 2},
+    properties={"exact": True, "replicas": "identical"},
+)
+class DatastatesLazy(CheckpointingReplica):
+    """Copy late, write later."""
+
+    def __init__(self, task: Task, comm: Comm, buffers: int = 2) -> None:
+        super().__init__(task, comm)
+        state = self.live_state()
+        pinned = task.device.type == "cuda"
+        self.buffers = [
+            {
+                n: torch.empty_like(t, device="cpu", memory_format=torch.contiguous_format, pin_memory=pinned)
+                for n, t in state.items()
+            }
+            for _ in range(buffers)
+        ]
+        self.flushes: list[Future[None] | None] = [None] * buffers
+        self.copying: Future[None] | None = None
+        self.begun = 0
+        self.saved: int | None = None
+
+    def save(self, step: int) -> None:
+        """Ask for a copy and a flush; wait only where all buffers are still being written."""
+        place = self.begun % len(self.buffers)
+        self.begun += 1
+        self._wait(place)
+        buffer, state = self.buffers[place], self.live_state()
+        copying = self.storage.copy_later(lambda: _copy(state, buffer))
+        self.copying = copying
+
+        def flush() -> None:
+            copying.result()
+            self.storage.write(step, buffer)
+            self.saved = step
+
+        self.flushes[place] = self.storage.flush_later(flush)
+
+    def before_update(self) -> None:
+        """Wait for the copy: the state is about to change."""
+        if self.copying is not None:
+            self.copying.result()
+            self.copying = None
+
+    def completed(self) -> int | None:
+        """Return the last step that was flushed."""
+        return self.saved
+
+    def drain(self) -> None:
+        """Wait for the flushes."""
+        for place in range(len(self.flushes)):
+            self._wait(place)
+
+    def _wait(self, place: int) -> None:
+        flush = self.flushes[place]
+        if flush is not None:
+            flush.result()
+            self.flushes[place] = None
+
+
+def _copy(state: dict[str, Tensor], buffer: dict[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, tensor in state.items():
+            buffer[name].copy_(tensor)
+
+
+def cost(task: Task, buffers: int = 2) -> Cost:
+    """Return what training sends."""
+    return training_cost(task)
