@@ -11,6 +11,7 @@ RUNNER ?= local-cpu
 RUN ?= latest
 NIGHTLY ?= docs/examples/nightly-cpu.yaml
 TESTS ?=
+JUNIT ?=
 
 .PHONY: setup bench test check format docs reasoner smoke nightly site gate calibrate clean
 
@@ -26,12 +27,16 @@ bench: setup
 	$(BIN)/paceline run $(SUITES) --tier $(TIER) --runner $(RUNNER)
 	$(BIN)/paceline site build
 
-# Unit tests share the cores; the others start ranks and measure, one after another.
+# Unit tests share the cores, and so do those that start ranks and ask what is right; the others measure, one after another.
+# JUNIT=FOLDER leaves a JUnit file of each part there.
+report = $(if $(JUNIT),--junitxml=$(JUNIT)/$(1).xml)
+SHARED := tests/conformance tests/distributed tests/nightly tests/site tests/slurm
 test: setup
 ifeq ($(TESTS),)
 	status=0; \
-	$(BIN)/python -m pytest tests/unit tests/docs --numprocesses auto || status=1; \
-	$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/docs || status=1; \
+	$(BIN)/python -m pytest tests/unit tests/docs --numprocesses auto $(call report,unit) || status=1; \
+	$(BIN)/python -m pytest $(SHARED) --numprocesses 2 --dist loadfile $(call report,shared) || status=1; \
+	$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/docs $(SHARED:%=--ignore=%) $(call report,alone) || status=1; \
 	exit $$status
 else
 	$(BIN)/python -m pytest $(TESTS)

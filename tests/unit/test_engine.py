@@ -6,6 +6,7 @@ import importlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,6 +76,11 @@ def engine_of(
         max_batch=max_batch,
         token_budget=token_budget,
     )
+
+
+def test_every_scheduler_is_tried() -> None:
+    files = Path(__file__).parents[2].joinpath("baselines", "serving").glob("*.py")
+    assert {path.stem for path in files} == set(SCHEDULERS)
 
 
 @pytest.mark.parametrize("name", sorted(SCHEDULERS))
