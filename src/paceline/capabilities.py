@@ -47,7 +47,7 @@ class Capability:
 
 def examine() -> list[Capability]:
     """Look at everything that runners need."""
-    return [*_torch(), *_network(), *_tools(), *_extras(), *_machine()]
+    return [*_torch(), *_network(), *_slurm(), *_tools(), *_extras(), *_machine()]
 
 
 def accelerator() -> str | None:
@@ -110,6 +110,24 @@ def _network() -> Iterator[Capability]:
             detail=what if reason is None else reason,
             fix=None if reason is None else NETWORK_FIX,
         )
+
+
+def _slurm() -> Iterator[Capability]:
+    detail, ok, fix = "no sbatch here", False, "run on a login node of the cluster"
+    if shutil.which("sbatch") and shutil.which("sinfo"):
+        try:
+            command = ["sinfo", "--noheader", "--format=%D"]
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
+            )
+            ok = done.returncode == 0
+            detail = (
+                f"nodes: {' + '.join(done.stdout.split())}" if ok else done.stderr.strip().splitlines()[-1]
+            )
+        except (subprocess.SubprocessError, OSError, IndexError):
+            detail = "the scheduler does not answer"
+        fix = "ask the cluster's administrators, or set SLURM_CONF"
+    yield Capability(name="slurm-cpu", ok=ok, detail=detail, fix=None if ok else fix)
 
 
 def _tools() -> Iterator[Capability]:

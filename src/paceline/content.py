@@ -89,6 +89,15 @@ def report_templates() -> Path:
     raise UserError("no content root has a 'reports' folder", fix="reinstall paceline")
 
 
+def batch_template() -> Path:
+    """Return the template of batch scripts; one in a content root of the user's own comes first."""
+    for root in content_roots():
+        path = root / "runners" / "templates" / "job.sbatch.j2"
+        if path.is_file():
+            return path
+    raise UserError("no content root has runners/templates/job.sbatch.j2", fix="reinstall paceline")
+
+
 def ledger_file() -> Path:
     """Return the claims ledger ``baselines/papers.yaml``."""
     for root in content_roots():

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from paceline.cluster import HostsModel, SlurmModel, resolved_slurm, slurm_problems
 from paceline.errors import UserError, expected_one_of
 from paceline.models import FileModel, validate
 from paceline.redaction import names_a_secret
@@ -16,7 +17,7 @@ from paceline.technique import valid_name
 from paceline.units import parse_duration, parse_rate, parse_size
 from paceline.yamlfile import Located, load
 
-DriverName = Literal["local", "debug"]
+DriverName = Literal["local", "debug", "slurm", "hosts"]
 
 
 class LinkModel(FileModel):
@@ -61,6 +62,8 @@ class RunnerModel(FileModel):
         "warn",
         description="What a run does on a machine on which others compute: warn and note it, or refuse.",
     )
+    slurm: SlurmModel | None = Field(None, description="What the driver slurm asks of the cluster.")
+    hosts: HostsModel | None = Field(None, description="The hosts of the driver hosts.")
     fake: dict[str, float] = Field(
         default_factory=dict,
         description="Noise model of the fake device (tests and calibration only).",
@@ -78,6 +81,12 @@ class RunnerProfile:
     def name(self) -> str:
         """The profile's name."""
         return self.model.runner
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes that a run gets."""
+        model = self.model
+        return model.slurm.nodes if model.slurm else len(model.hosts.names) if model.hosts else 1
 
     def link(self, name: str) -> Mapping[str, Any] | None:
         """Return a link in base units (``rate_bytes_per_s``, ``delay_s``), or None when it is not offered."""
@@ -113,6 +122,9 @@ class RunnerProfile:
             },
             "fake": dict(sorted(model.fake.items())),
             **({"idle": model.idle} if model.idle != "warn" else {}),
+            **({"slurm": resolved_slurm(model.slurm)} if model.slurm else {}),
+            **({"hosts": model.hosts.model_dump()} if model.hosts else {}),
+            **({"nodes": self.num_nodes} if self.num_nodes > 1 else {}),
         }
 
 
@@ -131,6 +143,7 @@ def load_runner(path: Path) -> RunnerProfile:
             expected="lower-case letters, digits and '-'",
         )
     _check_units(model, located)
+    _check_places(model, located)
     for name in model.links:
         if not valid_name(name) or "/" in name:
             raise UserError(
@@ -177,6 +190,32 @@ def _check_units(model: RunnerModel, located: Located) -> None:
             parser(value)
         except ValueError as error:
             raise UserError(str(error), where=located.where(key_path)) from None
+
+
+def _check_places(model: RunnerModel, located: Located) -> None:
+    """Refuse a section without its driver, a driver without its section, and what only one host can do."""
+    for name in ("slurm", "hosts"):
+        if (getattr(model, name) is not None) != (model.driver == name):
+            raise UserError(
+                f"the driver is '{model.driver}'"
+                + (f", but there is a section '{name}'" if model.driver != name else " without its section"),
+                where=located.where((name,) if model.driver != name else ("driver",)),
+                expected=f"driver: {name} together with {name}:",
+            )
+    if model.driver in ("slurm", "hosts") and model.network != "host":
+        raise UserError(
+            "namespaces join the ranks of one host only",
+            where=located.where(("network",)),
+            expected="network: host",
+        )
+    for key_path, problem in slurm_problems(model.slurm) if model.slurm else ():
+        raise UserError(problem, where=located.where(("slurm", *key_path)))
+    if model.hosts and not any("{host}" in part for part in model.hosts.connect):
+        raise UserError(
+            "the command never names the host",
+            where=located.where(("hosts", "connect")),
+            expected="{host} in one of its parts",
+        )
 
 
 def runner_schema() -> dict[str, Any]:

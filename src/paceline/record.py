@@ -67,6 +67,8 @@ EventKind = Literal[
     "resumed",
     "out_of_time",
     "unreadable",
+    "submitted",
+    "task_end",
     "seal",
 ]
 

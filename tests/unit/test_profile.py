@@ -89,3 +89,75 @@ def test_the_json_schema_rejects_what_the_grammar_rejects(old: str, new: str) ->
     jsonschema.validate(yaml.safe_load(LEGAL), runner_schema())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(yaml.safe_load(LEGAL.replace(old, new, 1)), runner_schema())
+
+
+SLURM = """\
+runner: example
+why: An example.
+driver: slurm
+max_ranks: 8
+slurm:
+  nodes: 2
+  time_limit: 90min
+  memory_per_node: 4GiB
+  container: {engine: pyxis, image: "registry.example/p@sha256:%s"}
+""" % ("ab" * 32)
+
+
+def load_slurm(folder: Path, *changes: tuple[str, str]) -> RunnerProfile:
+    text = SLURM
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    path = folder / "example.yaml"
+    path.write_text(text)
+    return load_runner(path)
+
+
+def test_what_is_asked_of_slurm_is_resolved_too(tmp_path: Path) -> None:
+    resolved = load_slurm(tmp_path).resolved()
+    assert resolved["nodes"] == 2
+    asked = resolved["slurm"]
+    assert (asked["time_limit_s"], asked["memory_per_node_bytes"]) == (5400, 4 << 30)
+    assert (asked["poll_s"], asked["unreachable_s"], asked["requeue"]) == (5, 600, False)
+    assert "slurm" not in load(tmp_path).resolved()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "said"),
+    [
+        ("driver: slurm", "driver: local", "5:slurm", "there is a section 'slurm'"),
+        ("slurm:\n", "hosts: {names: [a]}\nslurm:\n", "5:hosts", "there is a section 'hosts'"),
+        ("driver: slurm", "driver: hosts", "5:slurm", "there is a section 'slurm'"),
+        ("max_ranks: 8", "network: namespaces", "4:network", "one host only"),
+        ("nodes: 2", "nodes: 0", "6:slurm.nodes", "greater than or equal to 1"),
+        ("nodes: 2", "nods: 2", "6:slurm.nods", "nods"),
+        ("90min", "90x", "7:slurm.time_limit", "unknown unit"),
+        ("4GiB", "4GX", "8:slurm.memory_per_node", "unknown unit"),
+        ("nodes: 2", 'setup: ["a\\nb"]', "6:slurm.setup", "one line"),
+        ("nodes: 2", "setup: [export HF_TOKEN=x]", "6:slurm.setup", "looks like a secret"),
+        ("@sha256:", ":", "9:slurm.container.image", "is not pinned"),
+    ],
+)
+def test_a_mistake_in_a_cluster_is_named_with_its_key(
+    tmp_path: Path, old: str, new: str, place: str, said: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        load_slurm(tmp_path, (old, new))
+    errors = getattr(caught.value, "errors", (caught.value,))
+    assert [(e.where, said in e.what) for e in errors if said in e.what] == [
+        (f"{tmp_path / 'example.yaml'}:{place}", True)
+    ], str(caught.value)
+
+
+def test_a_driver_of_several_nodes_needs_its_section(tmp_path: Path) -> None:
+    for driver in ("slurm", "hosts"):
+        with pytest.raises(UserError, match="without its section"):
+            load(tmp_path, ("driver: local", f"driver: {driver}"), ("network: namespaces", "network: host"))
+
+
+def test_a_command_that_names_no_host_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    path.write_text("runner: example\nwhy: x\ndriver: hosts\nhosts: {names: [a, b], connect: [ssh, a]}\n")
+    with pytest.raises(UserError, match="never names the host"):
+        load_runner(path)

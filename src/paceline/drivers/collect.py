@@ -24,7 +24,16 @@ from paceline.record import (
 )
 from paceline.stats import launch_statistic
 
-KEPT_EVENTS = ("launch_begin", "launch_end", "raised", "out_of_time", "unreadable", "block_end")
+KEPT_EVENTS = (
+    "launch_begin",
+    "launch_end",
+    "raised",
+    "out_of_time",
+    "unreadable",
+    "block_end",
+    "submitted",
+    "task_end",
+)
 
 
 class Collector:
@@ -34,12 +43,15 @@ class Collector:
         self.plan = plan
         self.run_id = run_id
         self.host: Mapping[str, Any] | None = None
+        self._hosts: dict[int | None, Mapping[str, Any]] = {}
+        """What each share of a divided job said of its host; one that was not divided has no number."""
         self.statuses: dict[str, int] = {}
         """Number of cases by status."""
         self.done: set[tuple[int, str, str]] = set()
         """(launch, block, label) of every case that has ended."""
         self.artifacts: set[str] = set()
         """Names of files that go with the record."""
+        self._num_nodes = int(plan.data["runner"].get("nodes", 1))
         self._blocks = {b["block"]: b for b in plan.blocks}
         self._versions = {s["suite"]: s["version"] for s in plan.data["suites"]}
         self._families: dict[str, Family] = {}
@@ -50,6 +62,7 @@ class Collector:
         try:
             if kind == "host":
                 self.host = event
+                self._hosts[event.get("share")] = event
             elif kind in ("result", "case_failed"):
                 yield from self._case(event)
             elif kind in KEPT_EVENTS:
@@ -123,7 +136,7 @@ class Collector:
         ok = event["status"] == "ok"
         predicted = (event.get("predicted") or {}).get(name)
         correctness = event.get("correctness")
-        host = self._host_class()
+        host = self._host_class(event)
         return Measurement(
             record_id=record_id(self.run_id, block["block"], case["label"], event["launch"], name),
             run_id=self.run_id,
@@ -140,7 +153,7 @@ class Collector:
             label=case["label"],
             options=case["options"],
             role=case["role"],
-            scale={"nodes": 1, "ranks": block["ranks"]},
+            scale={"nodes": min(self._num_nodes, block["ranks"]), "ranks": block["ranks"]},
             metric=MetricId(
                 name=name,
                 unit=metric.unit,
@@ -182,10 +195,9 @@ class Collector:
         self.artifacts |= set(found.values())
         return {name: f"{self.run_id}/{file}" for name, file in found.items()} or None
 
-    def _host_class(self) -> str | None:
-        if self.host is None:
-            return None
-        return host_class(self.host["host"], self.host["device"])
+    def _host_class(self, event: Mapping[str, Any]) -> str | None:
+        found = self._hosts.get(event.get("share"), self.host)
+        return None if found is None else host_class(found["host"], found["device"])
 
     def _family(self, name: str) -> Family:
         if name not in self._families:

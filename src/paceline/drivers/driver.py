@@ -35,9 +35,16 @@ class Driver(Protocol):
 def open_driver(name: str) -> Driver:
     """Return the driver that a runner profile names."""
     from paceline.drivers.debug import DebugDriver  # noqa: PLC0415 - only the chosen driver's needs
+    from paceline.drivers.hosts import HostsDriver  # noqa: PLC0415
     from paceline.drivers.local import LocalDriver  # noqa: PLC0415
+    from paceline.drivers.slurm import SlurmDriver  # noqa: PLC0415
 
-    drivers: dict[str, type[Driver]] = {"local": LocalDriver, "debug": DebugDriver}
+    drivers: dict[str, type[Driver]] = {
+        "local": LocalDriver,
+        "debug": DebugDriver,
+        "slurm": SlurmDriver,
+        "hosts": HostsDriver,
+    }
     if name not in drivers:
         raise UserError(f"unknown driver '{name}'", expected=expected_one_of(name, drivers))
     return drivers[name]()

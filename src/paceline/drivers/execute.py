@@ -14,6 +14,7 @@ from typing import Any
 
 from paceline.drivers.collect import Collector, make_run
 from paceline.drivers.driver import Driver
+from paceline.drivers.shares import share_folders
 from paceline.errors import InfrastructureError, UserError
 from paceline.eventfile import read_events
 from paceline.plan import Plan
@@ -25,7 +26,7 @@ POLL_S = 0.1
 JOBS = "jobs"
 ARTIFACTS = "artifacts"
 """Folder of a job in which ranks leave files that go with the record."""
-DISPOSABLE = ("engine", "baselines", "user", "attempts", ARTIFACTS)
+DISPOSABLE = ("engine", "baselines", "user", "attempts", "nodes", ARTIFACTS)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,9 +55,11 @@ class EventTail:
     def read(self) -> list[dict[str, Any]]:
         """Return new complete events of all files, oldest first."""
         events: list[dict[str, Any]] = []
-        for path in sorted(self._job.glob("events-*.jsonl")):
-            found, self._offsets[path] = read_events(path, self._offsets.get(path, 0))
-            events += found
+        for folder in (self._job, *share_folders(self._job)):
+            share = {} if folder == self._job else {"share": int(folder.name)}
+            for path in sorted(folder.glob("events-*.jsonl")):
+                found, self._offsets[path] = read_events(path, self._offsets.get(path, 0))
+                events += [{**event, **share} for event in found]
         return sorted(events, key=lambda e: e.get("time_s") or 0.0)
 
 
@@ -103,7 +106,8 @@ class Recorder:
         writer = self._open()
         beside = writer.final.with_suffix("")
         for name in sorted(self.collector.artifacts):
-            source = job / ARTIFACTS / name
+            places = (folder / ARTIFACTS / name for folder in (job, *share_folders(job)))
+            source = next((p for p in places if p.is_file()), job / ARTIFACTS / name)
             if source.is_symlink() or not source.is_file():
                 self.note("unreadable", {"why": f"the job has no file {ARTIFACTS}/{name}"})
                 continue
@@ -211,11 +215,14 @@ def execute(
 
 def tidy(job: Path) -> None:
     """Remove what a sealed run no longer needs from its job folder; plan and logs stay."""
-    for name in DISPOSABLE:
-        shutil.rmtree(job / name, ignore_errors=True)
-    for pattern in ("events-*.jsonl", "trace-*.bin"):
-        for path in job.glob(pattern):
-            path.unlink(missing_ok=True)
+    for folder in (*share_folders(job), job):
+        for name in DISPOSABLE:
+            if (folder / name).is_symlink():
+                (folder / name).unlink()
+            shutil.rmtree(folder / name, ignore_errors=True)
+        for pattern in ("events-*.jsonl", "trace-*.bin"):
+            for path in folder.glob(pattern):
+                path.unlink(missing_ok=True)
 
 
 def collect_job(

@@ -1,8 +1,10 @@
-"""The launcher of one host: starts a fresh process group for every launch of a job and survives what happens to it.
+"""The launcher: starts a fresh process group for every launch of a job and survives what happens to it.
 
 ``python -m paceline.worker.launch JOB`` runs everything that the job's event files do not hold yet, so running it again
 after any interruption finishes the job. Process groups are started by torch's elastic agent. A technique that raises,
-hangs, dies or runs out of memory costs its own case; the rest of its block is run again without it.
+hangs, dies or runs out of memory costs its own case; the rest of its block is run again without it. Where a job has
+several nodes, one launcher runs on each (``PACELINE_NODE``, ``PACELINE_NODES``, ``PACELINE_SESSION``); the first keeps
+the books.
 """
 
 from __future__ import annotations
@@ -15,19 +17,21 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from paceline.errors import InfrastructureError
 from paceline.eventfile import read_events
 from paceline.worker import process
+from paceline.worker.attempt import Ending, merge, run_ranks
 from paceline.worker.events import EventLog, require_room
-from paceline.worker.watchdog import RankReport, Watchdog, describe, guilty, inspect
+from paceline.worker.nodes import Lifeline, Meeting, Place, place_from_environment
+from paceline.worker.watchdog import describe, guilty
 
-_now_ns = time.monotonic_ns
 MAX_START_FAILURES = 2
 KILLED = -signal.SIGKILL
+NODE_LIMIT_S = 30.0
+"""Longest wait for other nodes to say how their ranks ended once the head's have."""
 NO_RESULT = "the ranks ended well without giving a result"
 
 
@@ -89,10 +93,16 @@ class Job:
 
 
 class Launcher:
-    """Runs a job's launches one after another on this host."""
+    """Runs a job's launches one after another, on this host or as the head of several nodes.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: The job folder.
+        meeting: Where the nodes of the job talk; None when this host is alone.
+    """
+
+    def __init__(self, folder: Path, meeting: Meeting | None = None) -> None:
         self.job = Job(folder)
+        self.meeting = meeting
         self.events = EventLog(folder / "events-launcher.jsonl", launch=-1, attempt=-1, rank=-1)
 
     def run(self) -> None:
@@ -132,50 +142,38 @@ class Launcher:
         work = folder / "attempts" / f"{group['group']}-{launch}-{attempt}.json"
         work.write_text(json.dumps({"blocks": blocks}))
         self.events.emit("launch_begin", group=group["group"], launch=launch, attempt=attempt)
-        started_ns = _now_ns()
-        out_of_memory = _oom_kills()
-        watchdog = Watchdog(folder, range(group["ranks"]), self.job.limit_s)
-        watchdog.start()
-        dead: dict[int, int] = {}
-        trouble: str | None = None
-        try:
-            dead = start_group(self.job.plan, group, folder, launch, attempt)
-        except (RuntimeError, InfrastructureError) as error:
-            trouble = str(error)
-        finally:
-            watchdog.stop()
+        started = time.monotonic()
+        ending = self._on_all_nodes(group, launch, attempt)
         new = self.job.refresh()
-        elapsed = (_now_ns() - started_ns) * 1e-9
-        self.events.emit("launch_end", group=group["group"], launch=launch, elapsed_s=elapsed)
-        if not dead and trouble is None and watchdog.hang is None:
+        self.events.emit(
+            "launch_end", group=group["group"], launch=launch, elapsed_s=time.monotonic() - started
+        )
+        if ending.well:
             return None
         require_room(folder)
-        reports = inspect(folder, range(group["ranks"]), since_ns=started_ns)
-        killed_for_memory = _oom_kills() > out_of_memory
-        return self._blame(launch, new, watchdog, reports, dead, trouble, killed_for_memory)
+        return self._blame(launch, new, ending)
 
-    def _blame(
-        self,
-        launch: int,
-        new: list[dict[str, Any]],
-        watchdog: Watchdog,
-        reports: list[RankReport],
-        dead: dict[int, int],
-        trouble: str | None,
-        killed_for_memory: bool,
-    ) -> str:
+    def _on_all_nodes(self, group: dict[str, Any], launch: int, attempt: int) -> Ending:
+        """Run the ranks of an attempt, here and on other nodes where there are any."""
+        if self.meeting is None:
+            return run_ranks(self.job, group, launch, attempt)
+        call = self.meeting.call(group["group"], group["ranks"], launch, attempt)
+        ending = run_ranks(self.job, group, launch, attempt, self.meeting, call)
+        others = self.meeting.wait_for_all(call, NODE_LIMIT_S)
+        return merge(ending, others, call.num_nodes)
+
+    def _blame(self, launch: int, new: list[dict[str, Any]], ending: Ending) -> str:
         """Turn a failed attempt into the failure of the case that caused it; return the reason."""
         raised = [e for e in new if e["event"] == "raised"]
+        reports, dead = ending.reports, ending.dead
         detail: Any = describe(reports)
-        if watchdog.hang is not None:
-            reports = watchdog.hang.reports
-            detail = describe(reports)
+        if ending.hang_limit_s is not None:
             culprit = guilty(reports)
             status = "timeout"
             what = culprit.sentence() if culprit else "no rank answered"
             context = culprit.context if culprit else "-|-|start"
             stage = context.rpartition("|")[2]
-            reason = f"a call in stage '{stage}' did not end within {watchdog.hang.limit_s:g} s: {what}"
+            reason = f"a call in stage '{stage}' did not end within {ending.hang_limit_s:g} s: {what}"
         elif raised and not killed_by_signal(dead, {e["rank"] for e in raised}):
             first = min(raised, key=lambda e: e["time_s"])
             status, context = first["status"], first["context"]
@@ -189,14 +187,12 @@ class Launcher:
             culprit = guilty(reports, own)
             context = culprit.context if culprit else "-|-|start"
             code = own.get(culprit.rank, 0) if culprit else 0
-            ending = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            status = "out_of_memory" if killed_for_memory and code == KILLED else "crashed"
-            if killed_for_memory and code == KILLED:
-                ending += " for lack of memory"
-            where = (
-                f"rank {culprit.rank} {ending}; last operation: {culprit.last_operation}" if culprit else ""
-            )
-            reason = where or trouble or "the process group could not be started"
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            status = "out_of_memory" if ending.killed_for_memory and code == KILLED else "crashed"
+            if ending.killed_for_memory and code == KILLED:
+                how += " for lack of memory"
+            where = f"rank {culprit.rank} {how}; last operation: {culprit.last_operation}" if culprit else ""
+            reason = where or ending.trouble or "the process group could not be started"
         block, label, stage = [*context.split("|"), "-", "-", "-"][:3]
         if block not in self.job.blocks:
             return reason
@@ -254,88 +250,51 @@ def killed_by_signal(dead: dict[int, int], raised: set[int]) -> dict[int, int]:
     return {r: c for r, c in dead.items() if c < 0 and c not in echoes and r not in raised}
 
 
-def start_group(
-    plan: dict[str, Any], group: dict[str, Any], folder: Path, launch: int, attempt: int
-) -> dict[int, int]:
-    """Run one process group to its end through torch's elastic agent.
+def follow(folder: Path, meeting: Meeting) -> None:
+    """Start this node's ranks whenever the head calls for them, until it has finished."""
+    meeting.join()
+    job = Job(folder)
+    groups = {group["group"]: group for group in job.plan["groups"]}
+    known: set[str] = set()
+    while (call := meeting.next_call(known)) is not None:
+        known.add(call.name)
+        if call.node < call.num_nodes:
+            run_ranks(job, groups[call.group], call.launch, call.attempt, meeting, call)
 
-    Returns:
-        The exit codes of ranks that failed; empty when all ended well.
+
+def run_job(folder: Path, place: Place) -> None:
+    """Execute a job folder from this place.
 
     Raises:
-        RuntimeError: The group could not be started.
+        InfrastructureError: The disk is full, or nodes are missing.
     """
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs  # noqa: PLC0415
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
-    from torch.distributed.elastic.rendezvous.api import RendezvousError  # noqa: PLC0415
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # noqa: PLC0415
-
-    arguments = ["-m", "paceline.worker", str(folder), group["group"], str(launch), str(attempt)]
-    with _network(plan, group) as settings:
-        config = LaunchConfig(
-            min_nodes=1,
-            max_nodes=1,
-            nproc_per_node=group["ranks"],
-            run_id=f"{group['group']}-{launch}-{attempt}",
-            rdzv_backend="c10d",
-            rdzv_endpoint=f"{settings['host']}:0",
-            rdzv_configs={"is_host": True},
-            local_addr=settings["host"],
-            max_restarts=0,
-            monitor_interval=0.05,
-            shutdown_timeout=5,
-            logs_specs=DefaultLogsSpecs(log_dir=str(folder / "logs" / "agent")),
-        )
-        for name, value in settings["environment"].items():
-            os.environ[name] = value
-        try:
-            elastic_launch(config, sys.executable)(*arguments)
-        except ChildFailedError as error:
-            return {rank: failure.exitcode for rank, failure in error.failures.items()}
-        except RendezvousError as error:
-            raise RuntimeError(f"the ranks found no rendezvous at {settings['host']}: {error}") from error
-        finally:
-            for name in settings["environment"]:
-                os.environ.pop(name, None)
-    return {}
-
-
-def _network(plan: dict[str, Any], group: dict[str, Any]) -> AbstractContextManager[dict[str, Any]]:
-    """Return a context that sets up the ranks' network and gives the rendezvous host and the ranks' environment."""
-    runner = plan["runner"]
-    environment = {"OMP_NUM_THREADS": "1", **runner["env"]}
-    memory = runner["limits"]["rank_memory_bytes"]
-    if memory:
-        environment["PACELINE_RANK_MEMORY"] = str(memory)
-    if runner["network"] == "namespaces":
-        from paceline.worker.namespaces import shaped_network  # noqa: PLC0415
-
-        return shaped_network(group["ranks"], group["link"], environment)
-    if runner["device"] in ("cpu", "fake"):
-        environment.setdefault("PACELINE_DATA_INTERFACE", "lo")
-        environment.setdefault("PACELINE_CONTROL_INTERFACE", "lo")
-    return nullcontext({"host": "127.0.0.1", "environment": environment})
-
-
-def _oom_kills() -> int:
-    """Return how many processes the kernel has killed for lack of memory since it started."""
+    if place.num_nodes == 1:
+        if place.session:
+            Lifeline(Meeting(folder, place)).start()
+        Launcher(folder).run()
+        return
+    meeting = Meeting(folder, place)
+    Lifeline(meeting).start()
+    if place.node:
+        follow(folder, meeting)
+        return
+    runner = json.loads((folder / "plan.json").read_text())["runner"]
     try:
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    except OSError:
-        return 0
-    return 0
+        meeting.gather(runner["limits"]["launch_s"], runner["env"].get("PACELINE_CONTROL_INTERFACE"))
+        Launcher(folder, meeting).run()
+    finally:
+        meeting.end()
 
 
 def main(arguments: list[str]) -> int:
     """Run a job folder; exit 0 when every case has a result or a reason."""
     if os.environ.get("PACELINE_DIE_WITH_PARENT"):
         process.die_with_parent()
+    place = place_from_environment(os.environ)
     process.scrub_environment()
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     try:
-        Launcher(Path(arguments[0]).resolve()).run()
+        run_job(Path(arguments[0]).resolve(), place)
     except InfrastructureError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -95,7 +95,7 @@ class Watchdog(threading.Thread):
                 self.hang = Hang(limit_s=limit)
                 self._dump_stacks()
                 self.hang.reports = inspect(self._job, self._ranks, since_ns=self._started_ns)
-                self._kill()
+                self.kill()
                 return
 
     def stop(self) -> None:
@@ -125,7 +125,8 @@ class Watchdog(threading.Thread):
                 _signal(view.pid, signal.SIGUSR1)
         time.sleep(STACK_WAIT_S)
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """End the ranks."""
         for view in self._views():
             _signal(view.pid, signal.SIGKILL)
 

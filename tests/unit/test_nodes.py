@@ -1,0 +1,107 @@
+"""Jobs of several nodes: where ranks live, how nodes talk, how endings join, and shares of a job."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.drivers.shares import divide, make_shares, missing_cases, share_folders
+from paceline.errors import InfrastructureError
+from paceline.worker.attempt import Ending, merge
+from paceline.worker.nodes import Meeting, Place, interface_towards, place_from_environment
+
+PLAN = {
+    "seed": 1,
+    "blocks": [
+        {"block": f"b{i}", "protocol": {"launches": 2}, "cases": [{"label": "x"}, {"label": "y"}]}
+        for i in range(5)
+    ],
+    "groups": [{"group": "g", "blocks": ["b0", "b1", "b2"]}, {"group": "h", "blocks": ["b3", "b4"]}],
+}
+
+
+@given(num_ranks=st.integers(1, 40), num_nodes=st.integers(1, 9))
+def test_ranks_are_spread_evenly_and_completely(num_ranks: int, num_nodes: int) -> None:
+    shares = [Place(node=n, num_nodes=num_nodes).ranks(num_ranks) for n in range(num_nodes)]
+    assert [rank for share in shares for rank in share] == list(range(num_ranks))
+    used = [len(share) for share in shares if share]
+    assert max(used) - min(used) <= 1
+    assert len(used) == min(num_ranks, num_nodes)
+
+
+def test_a_launcher_that_was_started_alone_is_the_only_node() -> None:
+    assert place_from_environment({}) == Place()
+    found = place_from_environment({"PACELINE_NODE": "1", "PACELINE_NODES": "3", "PACELINE_SESSION": "7-0"})
+    assert found == Place(node=1, num_nodes=3, session="7-0")
+
+
+def test_nodes_of_one_host_meet_at_the_loopback_and_hear_each_other(tmp_path: Path) -> None:
+    (tmp_path / "attempts").mkdir()
+    head, other = (Meeting(tmp_path, Place(node=n, num_nodes=2, session="s")) for n in range(2))
+    heard: list[object] = []
+
+    def follow() -> None:
+        other.join()
+        call = other.next_call(set())
+        assert call is not None
+        heard.append(call)
+        other.tell(call, {"dead": {1: -9}})
+        heard.append(other.next_call({call.name}))
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    head.gather(20, None)
+    (tmp_path / "attempts" / "g-2-0-0.json").write_text("{}")
+    call = head.call("g-2", 4, 0, 0)
+    assert head.wait_for_all(call, 20) == {1: {"dead": {"1": -9}}}
+    head.end()
+    follower.join(20)
+    assert call.address == "127.0.0.1"
+    assert interface_towards(call.address) == "lo"
+    assert [getattr(c, "port", None) for c in heard] == [call.port, None]
+
+
+def test_a_node_that_does_not_come_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InfrastructureError, match=r"node 1 did not come within 0\.2 s"):
+        Meeting(tmp_path, Place(num_nodes=3, session="s")).gather(0.2, None)
+
+
+def test_endings_of_nodes_join_and_silence_is_trouble() -> None:
+    own = Ending(dead={0: -15})
+    told = {"dead": {"1": -9}, "trouble": None, "hang_limit_s": 2.0, "reports": [], "killed_for_memory": True}
+    joined = merge(own, {1: told}, 3)
+    assert joined.dead == {0: -15, 1: -9}
+    assert joined.hang_limit_s == 2.0
+    assert joined.killed_for_memory
+    assert joined.trouble == "node 2 fell silent"
+    assert merge(Ending(), {}, 1).well
+
+
+@given(num_shares=st.integers(1, 9))
+def test_shares_hold_every_block_once_and_none_is_empty(num_shares: int) -> None:
+    plans = divide(PLAN, num_shares)
+    assert len(plans) == min(num_shares, 5)
+    assert sorted(b["block"] for p in plans for b in p["blocks"]) == [f"b{i}" for i in range(5)]
+    for plan in plans:
+        named = [b for g in plan["groups"] for b in g["blocks"]]
+        assert sorted(named) == sorted(b["block"] for b in plan["blocks"]) != []
+
+
+def test_a_share_knows_what_it_lacks_and_shares_are_made_once(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(PLAN))
+    (tmp_path / "run.sh").write_text("exit 0\n")
+    (tmp_path / "engine").mkdir()
+    first, second = make_shares(tmp_path, 2)
+    assert (first / "engine").resolve() == tmp_path / "engine"
+    assert len(missing_cases(first)) == 3 * 2 * 2
+    done = {"event": "result", "launch": 1, "block": "b2", "label": "y"}
+    (first / "events-0.jsonl").write_text(json.dumps(done) + "\n" + '{"event": "resu')
+    assert make_shares(tmp_path, 4) == [first, second] == share_folders(tmp_path)
+    left = missing_cases(first)
+    assert len(left) == 11
+    assert (1, "b2", {"label": "y"}) not in left
