@@ -1,4 +1,4 @@
-"""Ranks on two hosts without a scheduler, joined over a real ssh to this machine."""
+"""Ranks on several hosts without a scheduler, joined over a real ssh to this machine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 import yaml
 from cluster import free_port
-from conftest import POINT, lines_of
+from conftest import lines_of
 
 pytestmark = pytest.mark.slurm
+FAULTY = Path(__file__).parents[1] / "distributed" / "faulty"
+"""Techniques that fail on rank 1."""
 
 
 def reaches(port: int) -> bool:
@@ -68,21 +70,28 @@ def ssh() -> Iterator[list[str]]:
             Path("/run/sshd").rmdir()
 
 
-def test_two_hosts_measure_together_over_ssh(ssh: list[str], tmp_path: Path) -> None:
+def test_hosts_measure_together_over_ssh_and_a_rank_that_dies_is_named_by_its_own_host(
+    ssh: list[str], tmp_path: Path
+) -> None:
     profile = {
-        "runner": "two-hosts",
-        "why": "Two hosts that are both this machine.",
+        "runner": "three-hosts",
+        "why": "Three hosts that are all this machine.",
         "driver": "hosts",
         "backend": "gloo",
-        "max_ranks": 2,
-        "hosts": {"names": ["node-a", "node-b"], "connect": ssh},
+        "max_ranks": 3,
+        "hosts": {"names": ["node-a", "node-b", "node-c"], "connect": ssh},
     }
-    path = tmp_path / "two-hosts.yaml"
+    path = tmp_path / "three-hosts.yaml"
     path.write_text(yaml.safe_dump(profile))
-    command = [sys.executable, "-m", "paceline", "run", *POINT, "--techniques", "native"]
+    command = [sys.executable, "-m", "paceline", "run", "collectives/faulty", "--techniques", "kills-itself"]
     command += ["--runner", str(path), "--results", str(tmp_path / "results")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    environment = {**os.environ, "PACELINE_CONTENT": str(FAULTY)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stdout + done.stderr
     measured = [m for m in lines_of(tmp_path / "results") if m["line"] == "measurement"]
-    assert {m["status"] for m in measured} == {"ok"}
-    assert {(m["scale"]["nodes"], m["scale"]["ranks"]) for m in measured} == {(2, 2)}
+    assert {(m["scale"]["nodes"], m["scale"]["ranks"]) for m in measured} == {(3, 3)}
+    assert {m["status"] for m in measured if m["label"] == "native"} == {"ok"}
+    (died,) = [m for m in measured if m["label"] == "kills-itself"]
+    assert died["status"] == "crashed"
+    assert died["reason"].startswith("rank 1 was killed by signal 9; last operation: ")
+    assert sorted(report["rank"] for report in died["detail"]) == [0, 1, 2]
