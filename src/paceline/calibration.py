@@ -49,7 +49,7 @@ class Figure:
     value: float
     low: float | None
     high: float | None
-    unit: Literal["ratio", "s"]
+    unit: Literal["ratio", "s", "1/s"]
     limit: float
     reached: bool
     trials: int

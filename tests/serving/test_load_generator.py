@@ -18,6 +18,7 @@ from paceline.families.serving.load.entries import Log
 from paceline.families.serving.load.outcomes import Outcome, counts, gaps_s, outcomes_of, percentile
 from paceline.families.serving.load.processes import run_load
 from paceline.families.serving.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
+from paceline.loadcalibration import frozen_truth
 
 QUICK = Behaviour(first=Gaps(mean_s=0.02), gap=Gaps(mean_s=0.002))
 PATIENCE = Limits(call_s=1.5, silence_s=0.5, run_s=20)
@@ -65,19 +66,6 @@ def test_several_tokens_in_an_event_have_the_pace_of_one(told: bool) -> None:
 def test_a_role_that_comes_first_is_no_first_token() -> None:
     _, outcomes = go(Behaviour(role_first=True), open_loop(20, rate=20, tokens=2))
     assert percentile([o.ttft_s for o in outcomes], 0.5) == pytest.approx(0.050, abs=0.006)
-
-
-def frozen_truth(behaviour: Behaviour, instants: list[float], cap: int, tokens: int) -> list[float]:
-    """Return the times to first token of calls that a cap of places lets through in turn."""
-    free = [0.0] * cap
-    found = []
-    for at in instants:
-        place = min(range(cap), key=free.__getitem__)
-        sent = max(at, free[place])
-        written = list(behaviour.tokens(behaviour.thawed_s(sent), tokens, random.Random(0)))
-        free[place] = written[-1]
-        found.append(written[0] - at)
-    return found
 
 
 def test_a_frozen_server_is_as_slow_as_it_is_though_the_client_may_send_few_calls_at_once() -> None:

@@ -21,6 +21,7 @@ from paceline.families.serving.load.outcomes import Outcome, outcomes_of
 from paceline.families.serving.mock import Behaviour, Freeze, Gaps
 from paceline.families.serving.spec import FAMILY
 from paceline.families.serving.workloads import draw_workload
+from paceline.loadcalibration import erlang_capacity
 from paceline.stats import wilson as wilson_of_the_reports
 
 
@@ -102,24 +103,6 @@ def exponential_queue(
         free[place] = begun + rng.expovariate(1 / service_s)
         met.append(begun - at <= limit_s)
     return met[200:]
-
-
-def erlang_capacity(places: int, service_s: float, limit_s: float, target: float) -> float:
-    """Return the rate at which a share of an M/M/k queue's requests waits at most a limit (Erlang C)."""
-
-    def share(rate: float) -> float:
-        load = rate * service_s
-        if load >= places:
-            return 0.0
-        top = load**places / math.factorial(places) * places / (places - load)
-        waits = top / (sum(load**k / math.factorial(k) for k in range(places)) + top)
-        return 1.0 - waits * math.exp(-(places / service_s - rate) * limit_s)
-
-    low, high = 0.0, places / service_s
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if share(middle) >= target else (low, middle)
-    return low
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])

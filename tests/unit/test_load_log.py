@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paceline.families.serving.load.definitions import as_others_print
 from paceline.families.serving.load.entries import Entry, Log, ProcessFacts, read_log, write_log
 from paceline.families.serving.load.events import read_stream
 from paceline.families.serving.load.outcomes import (
@@ -192,3 +193,27 @@ def test_a_line_that_is_none_of_a_log_is_named(tmp_path: Path) -> None:
         lines.write('{"run": {}}\n{"call": {"surprise": 1, "chunks": []}}\n')
     with pytest.raises(ValueError, match=r"log\.gz:2: no line of a load log"):
         read_log(tmp_path / "log.gz")
+
+
+def test_other_clients_print_other_figures_of_the_same_run() -> None:
+    chunks = [(ms * 1_000_000, token(" t" * n, list(range(n)))) for ms, n in ((80, 1), (120, 4), (160, 4))]
+    entry = answered([0], asked=9)
+    entry.sent_ns = 30_000_000
+    entry.chunks = [*chunks, (160_000_000, DONE)]
+    printed = {p.client: p for p in as_others_print(Log(header={}, entries=(entry,), processes=()))}
+    assert {n: round(p.ttft_p50_s, 6) for n, p in printed.items()} == {
+        **dict.fromkeys(("paceline", "mlperf"), 0.08),
+        **dict.fromkeys(("vllm", "sglang", "aiperf", "guidellm", "inference-perf"), 0.05),
+    }
+    assert {n: round(p.itl_mean_s or 0, 6) for n, p in printed.items()} == {
+        **dict.fromkeys(("paceline", "mlperf", "vllm"), 0.04),
+        **dict.fromkeys(("sglang", "inference-perf", "aiperf", "guidellm"), 0.01),
+    }
+    assert printed["guidellm"].tpot_mean_s == pytest.approx(0.130 / 9)
+    assert printed["vllm"].tpot_mean_s == pytest.approx(0.080 / 8)
+
+
+def test_a_log_without_a_whole_answer_has_nothing_to_print() -> None:
+    log = Log(header={}, entries=(answered([10], tail=b""),), processes=())
+    with pytest.raises(ValueError, match="no call of this log"):
+        as_others_print(log)

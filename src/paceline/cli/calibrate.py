@@ -31,12 +31,14 @@ from paceline.cli.options import (
     warn,
 )
 from paceline.errors import EXIT_OK, EXIT_REGRESSION, UserError
+from paceline.loadcalibration import load_figures
 from paceline.machine.occupation import occupied
 from paceline.profile import load_runner
 from paceline.timeragreement import DEVICE_TIMERS, timer_figures
 from paceline.units import format_duration
 
 TRIALS = 4000
+FAMILIES = ("serving",)
 OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     "bare-loop": bare_loop_figures,
     "bare-script": bare_script_figures,
@@ -77,6 +79,12 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     default=None,
     help="Where the figures go [default: results/calibration].",
 )
+@click.option(
+    "--family",
+    type=click.Choice(FAMILIES),
+    default=None,
+    help="serving: the load generator instead, against servers whose truth is known; three to four minutes.",
+)
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @machine_options
 @results_option
@@ -87,6 +95,7 @@ def calibrate(
     against: str,
     launches: int | None,
     output: Path | None,
+    family: str | None,
     quiet: bool,
     wait_s: float,
     share: bool,
@@ -100,7 +109,11 @@ def calibrate(
     """
     store = results or default_results()
     silent = quiet or as_json
-    runner = runner or _usual_runner(against)
+    if family is not None and (runner or trials or launches or against != "itself"):
+        raise UserError(
+            "--family has its own servers, calls and runs", fix=f"paceline calibrate --family {family}"
+        )
+    runner = runner or ("local-cpu" if family else _usual_runner(against))
     fake = runner == "fake" and against == "itself"
     if fake and launches is not None:
         raise UserError(
@@ -110,7 +123,9 @@ def calibrate(
         raise UserError("on real ranks the suite names the trials", fix="--launches N, or --runner fake")
     profile = load_runner(content.find_runner(runner)).resolved()
     with occupied(profile, wait_s=wait_s, share=share, say=warn):
-        if fake:
+        if family is not None:
+            name, figures = family, load_figures(lambda part: None if silent else click.echo(part, err=True))
+        elif fake:
             with tempfile.TemporaryDirectory() as folder:
                 figures = fake_figures(trials or TRIALS, Path(folder), quiet=silent)
             name = "fake"
@@ -161,4 +176,6 @@ def _number(figure: Figure, value: float | None) -> str:
         return "–"
     if figure.unit == "s":
         return format_duration(value)
+    if figure.unit == "1/s":
+        return f"{value:.4g}/s"
     return f"{value:.2%}" if figure.hits is not None else f"{value:.3f}"

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from paceline import content
+from paceline.cli.loadlogs import show_definitions
 from paceline.cli.options import default_results, json_option, print_json, published_results, results_option
 from paceline.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, expected_one_of
 from paceline.family import family_names, load_family
@@ -83,10 +84,18 @@ def _papers() -> list[tuple[str, str]]:
 
 @click.command("show")
 @click.argument("name")
+@click.option(
+    "--definitions",
+    is_flag=True,
+    help="Of a run of serving, or a raw log: what other clients would print of it.",
+)
 @results_option
 @json_option
-def show(name: str, results: Path | None, as_json: bool) -> None:
+def show(name: str, definitions: bool, results: Path | None, as_json: bool) -> None:
     """Show one thing by its NAME: a suite, technique, runner, paper, metric, run or record."""
+    if definitions:
+        show_definitions(name, results, as_json=as_json)
+        return
     data = _find(name, results)
     if as_json:
         print_json(data)

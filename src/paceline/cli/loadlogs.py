@@ -1,0 +1,76 @@
+"""``paceline show --definitions``: raw logs of serving as other clients would print them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from tabulate import tabulate
+
+from paceline.cli.compare import load_stores
+from paceline.cli.options import print_json
+from paceline.errors import UserError
+from paceline.families.serving.load.definitions import Printed, as_others_print
+from paceline.families.serving.load.entries import read_log
+from paceline.units import format_duration
+
+ENDING = ".jsonl.gz"
+
+
+def show_definitions(name: str, results: Path | None, *, as_json: bool) -> None:
+    """Print what other clients would say of a raw log, or of those of a run."""
+    read = {title: _read(path) for title, path in _logs(name, results)}
+    if as_json:
+        print_json({title: [asdict(p) for p in printed] for title, printed in read.items()})
+        return
+    for title, printed in read.items():
+        click.echo(title)
+        click.echo(_table(printed))
+        click.echo()
+    for one in next(iter(read.values())):
+        click.echo(f"{one.client}: {one.note}")
+
+
+def _logs(name: str, results: Path | None) -> Iterator[tuple[str, Path]]:
+    if name.endswith(ENDING):
+        yield name, Path(name)
+        return
+    record = load_stores(results).find(name)
+    seen: set[str] = set()
+    for m in record.measurements:
+        file = (m.artifacts or {}).get("load")
+        if file is not None and file not in seen:
+            seen.add(file)
+            yield f"{m.suite} {m.label} launch {m.launch}", record.path.parent / file
+    if not seen:
+        raise UserError(
+            f"run {name} has no raw logs of serving",
+            expected="a run of the serving family, or a file *.jsonl.gz",
+        )
+
+
+def _read(path: Path) -> list[Printed]:
+    try:
+        return as_others_print(read_log(path))
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(str(error), where=str(path), expected="a raw log of the load generator") from error
+
+
+def _table(printed: list[Printed]) -> str:
+    headers = ["client", "TTFT p50", "p99", "ITL mean", "p99", "TPOT mean", "p99"]
+    rows = [
+        [
+            p.client,
+            *(
+                "–" if value is None else format_duration(value)
+                for value in (
+                    *(p.ttft_p50_s, p.ttft_p99_s, p.itl_mean_s),
+                    *(p.itl_p99_s, p.tpot_mean_s, p.tpot_p99_s),
+                )
+            ),
+        ]
+        for p in printed
+    ]
+    return tabulate(rows, headers=headers, disable_numparse=True)
