@@ -48,7 +48,7 @@ class Server(ThreadingHTTPServer):
         self.requests: list[Request] = []
         self.words: Callable[[dict[str, Any]], list[str]] = words_of
         self.pause_s = 0.0
-        """Before each token."""
+        """Before each token, unless a request's behaviour is ``slow:SECONDS``."""
         self.with_logprobs = True
         self.names_end = True
         """Whether the end of a text is a token of the last message."""
@@ -140,16 +140,17 @@ class _Handler(BaseHTTPRequestHandler):
                     request,
                     cut=int(value) if kind == "cut" else None,
                     wrong=int(value or 0) if kind == "miscount" else 0,
+                    pause_s=float(value) if kind == "slow" else self.server.pause_s,
                 )
 
-    def _stream(self, request: Request, cut: int | None, wrong: int) -> None:
+    def _stream(self, request: Request, cut: int | None, wrong: int, pause_s: float) -> None:
         body = request.body
         words = self.server.words(body)
         chosen = words[: body["max_tokens"]]
         for place, word in enumerate(chosen):
             if place == cut:
                 return
-            time.sleep(self.server.pause_s)
+            time.sleep(pause_s)
             request.generated += 1
             self._message(body, word, [word], None)
         ends = len(words) < body["max_tokens"]

@@ -297,13 +297,10 @@ def test_a_server_that_is_silent_for_too_long_is_an_error(server: Server) -> Non
 
 def test_a_stream_that_falls_silent_goes_on(server: Server) -> None:
     server.words = lambda body: [" a", " b"]
-    with made(server, timeout_s=0.3) as model:
-        server.pause_s = 1.0
+    server.behaviours.append("slow:3")
+    with made(server, timeout_s=1) as model:
         handle = model.begin(model.encode("Q"), draw(0))
         model.advance(handle, 2)
-        while not server.requests:
-            time.sleep(0.01)
-        server.pause_s = 0.0
         assert model.decode(finish(model, [handle])[handle].tokens) == " a b"
         assert model.num_interrupted == 1
 
