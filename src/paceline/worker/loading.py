@@ -20,9 +20,13 @@ def load_techniques(blocks: list[dict[str, Any]], job: Path, guard: Guard) -> di
     """Import every technique of an attempt, each judged by its source first; what judges them is sealed before."""
     loaded: dict[str, Loaded] = {}
     wanted = {(c["module"], c["technique"], b["family"]) for b in blocks for c in b["cases"]}
-    for family in sorted({family for _, _, family in wanted if not load_family(family).isolated}):
-        bench = importlib.import_module(f"paceline.families.{family}.bench")
-        guard.seal(getattr(bench, "SEALED", ()))
+    for name in sorted({b["family"] for b in blocks}):
+        family = load_family(name)
+        if not family.isolated:
+            operations = {b["params"].get(family.operation_key) for b in blocks if b["family"] == name}
+            bench = importlib.import_module(f"paceline.families.{name}.bench")
+            if hasattr(bench, "sealed"):
+                guard.seal(bench.sealed(operations))
     for module, name, family in sorted(wanted):
         isolated = load_family(family).isolated
         loaded[f"{module}:{name}"] = (

@@ -5,6 +5,7 @@ All of it can be reached by somebody who looks for it by computed names, so it i
 
 from __future__ import annotations
 
+import operator
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -51,7 +52,7 @@ OWN_CLASS_NAMES = frozenset({"__annotations__", "__abstractmethods__"})
 _table = torch._C._dispatch_dump_table
 _function_modes = torch._C._len_torch_function_stack
 _dispatch_modes = torch._C._len_torch_dispatch_stack
-_setattr, _delattr = setattr, delattr
+_setattr, _delattr, _all, _map, _is = setattr, delattr, all, map, operator.is_
 
 
 class Seal:
@@ -65,7 +66,7 @@ class Seal:
     def __init__(self, modules: Sequence[ModuleType] = (), *, moving: Sequence[str] = ()) -> None:
         self._moving = frozenset(moving)
         self._functions = [(owner, name, getattr(owner, name)) for owner, name in FUNCTIONS]
-        self._namespaces: list[tuple[str, Any, dict[str, Any]]] = []
+        self._namespaces: list[_Namespace] = []
         self._modules: set[str] = set()
         self.add(modules)
         self._operators = {name: _table(name) for name in OPERATORS}
@@ -76,10 +77,10 @@ class Seal:
             if module.__name__ in self._modules:
                 continue
             self._modules.add(module.__name__)
-            self._namespaces.append((module.__name__, module, dict(vars(module))))
+            self._namespaces.append(_Namespace(module.__name__, module))
             for value in vars(module).values():
                 if isinstance(value, type) and value.__module__ == module.__name__ != "builtins":
-                    self._namespaces.append((f"{module.__name__}.{value.__name__}", value, dict(vars(value))))
+                    self._namespaces.append(_Namespace(f"{module.__name__}.{value.__name__}", value))
 
     def restore(self) -> list[str]:
         """Put back what was replaced, lest the next technique be blamed; return its names."""
@@ -88,15 +89,17 @@ class Seal:
             if getattr(owner, name) is not original:
                 _setattr(owner, name, original)
                 replaced.append(f"{getattr(owner, '__name__', owner)}.{name}")
-        for label, owner, names in self._namespaces:
-            for name in _different(owner, names):
+        for namespace in self._namespaces:
+            if namespace.is_as_before():
+                continue
+            for name in namespace.different():
                 if name in self._moving:
                     continue
-                if name in names:
-                    _setattr(owner, name, names[name])
+                if name in namespace.names:
+                    _setattr(namespace.owner, name, namespace.names[name])
                 else:
-                    _delattr(owner, name)
-                replaced.append(f"{label}.{name}")
+                    _delattr(namespace.owner, name)
+                replaced.append(f"{namespace.label}.{name}")
         return replaced
 
     def replaced_operator(self) -> str | None:
@@ -104,14 +107,28 @@ class Seal:
         return next((name for name, table in self._operators.items() if _table(name) != table), None)
 
 
-def _different(owner: Any, names: Mapping[str, Any]) -> list[str]:
-    present = vars(owner)
-    if len(present) == len(names) and all(present.get(name) is value for name, value in names.items()):
-        return []
-    changed = [name for name, value in names.items() if present.get(name) is not value]
-    if isinstance(owner, type):
-        return changed + [name for name in present if name not in names and name not in OWN_CLASS_NAMES]
-    return changed + [name for name in present if name not in names and not name.startswith("__")]
+class _Namespace:
+    """The names of a module or a class, and the objects behind them, which it keeps alive."""
+
+    def __init__(self, label: str, owner: Any) -> None:
+        self.label = label
+        self.owner = owner
+        self.names: dict[str, Any] = dict(vars(owner))
+        self._keys = [*self.names]
+        self._values = [*self.names.values()]
+
+    def is_as_before(self) -> bool:
+        """Say yes when every name, in the old order, stands for the old object: this runs after every call."""
+        present = vars(self.owner)
+        return [*present] == self._keys and _all(_map(_is, present.values(), self._values))
+
+    def different(self) -> list[str]:
+        """Return the names that stand for something else, are gone or are new, but for Python's own."""
+        present, before = vars(self.owner), self.names
+        changed = [name for name, value in before.items() if present.get(name) is not value]
+        if isinstance(self.owner, type):
+            return changed + [name for name in present if name not in before and name not in OWN_CLASS_NAMES]
+        return changed + [name for name in present if name not in before and not name.startswith("__")]
 
 
 def settings() -> dict[str, Any]:

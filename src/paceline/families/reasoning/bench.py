@@ -20,7 +20,7 @@ from paceline.families.reasoning import judging, recorded
 from paceline.families.reasoning.pool import Pool, draw_pool
 from paceline.families.reasoning.replay import MissingTraceError
 from paceline.families.reasoning.requests import Finished, Method, OptionError, Story
-from paceline.families.reasoning.sealed import SEALED
+from paceline.families.reasoning.sealed import sealed
 from paceline.families.reasoning.seat import PlanError
 from paceline.families.reasoning.setting import Archives, Setting
 from paceline.families.reasoning.sources import block_setting
@@ -31,7 +31,7 @@ from paceline.worker.loading import renewed
 from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
 from paceline.worker.telemetry import Watch
 
-__all__ = ["SEALED", "run_block"]
+__all__ = ["run_block", "sealed"]
 
 _clock = time.perf_counter
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import ModuleType
 
 from paceline.families.reasoning import (
@@ -52,7 +53,7 @@ from paceline.families.reasoning.reasoner import (
 )
 from paceline.families.reasoning.tools import actions, runtime, world
 
-SEALED: tuple[ModuleType, ...] = (
+_SEALED: tuple[ModuleType, ...] = (
     *(archive, estimates, executor, judging, lineage, models, outside, pairs),
     *(pool, problems, reading, replay, requests, seat, service, setting, sources, textual, votes),
     *(answer_text, grading, grading_service, language, problem_files, problem_rows, recorded, trace_files),
@@ -60,3 +61,9 @@ SEALED: tuple[ModuleType, ...] = (
     *(cache, decoder, engine, network, sampling, scoring, sharing),
     *(actions, runtime, world),
 )
+
+
+def sealed(operations: Collection[str]) -> tuple[ModuleType, ...]:
+    """Return what techniques may build on, the same for all operations."""
+    del operations
+    return _SEALED

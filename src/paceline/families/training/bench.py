@@ -31,7 +31,7 @@ from paceline.families.training.fine_tuning.pretraining import pretrained
 from paceline.families.training.gate import STEPS, prove
 from paceline.families.training.owners import Owners
 from paceline.families.training.pipeline import timeline
-from paceline.families.training.sealed import SEALED
+from paceline.families.training.sealed import sealed
 from paceline.families.training.seat import Seat, make_seat
 from paceline.families.training.setting import (
     Setting,
@@ -56,7 +56,7 @@ from paceline.worker.telemetry import Watch
 if TYPE_CHECKING:
     from paceline.families.training.bare_script import BareScript
 
-__all__ = ["SEALED", "run_block"]
+__all__ = ["run_block", "sealed"]
 
 MEMORY_COUNTS = 3
 """Steps beside the last one after which memory is counted."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Collection
 from types import ModuleType
 
 from paceline.families.training import (
@@ -18,7 +20,7 @@ from paceline.families.training import (
     setting,
     unchanged,
 )
-from paceline.families.training.checkpointing import atoms, course, library, proof, storage
+from paceline.families.training.checkpointing import atoms, course, proof, storage
 from paceline.families.training.checkpointing import replica as checkpointing_replica
 from paceline.families.training.expert import (
     decoder,
@@ -38,11 +40,20 @@ from paceline.families.training.sequence import blocks, exchange, layout, states
 from paceline.families.training.sequence import replica as sequence_replica
 from paceline.worker import comm
 
-SEALED: tuple[ModuleType, ...] = (
+_ALWAYS: tuple[ModuleType, ...] = (
     *(arm, figures, flops, gate, judging, model, oracle, owners, replica, seat, setting, unchanged),
-    *(atoms, course, library, proof, storage, checkpointing_replica),
+    *(atoms, course, proof, storage, checkpointing_replica),
     *(directions, joining, ledger, probing),
     *(deferred, executor, schedule, simulator, timeline),
     *(blocks, exchange, layout, states, sequence_replica, comm),
     *(decoder, placement, probe, reading, routes_cost, routing, rows, traces, expert_layer, expert_replica),
 )
+
+_FOR_OPERATIONS = {"checkpoint": "paceline.families.training.checkpointing.library"}
+"""What takes long to import, PyTorch's distributed checkpoints with DTensor, and serves one operation only."""
+
+
+def sealed(operations: Collection[str]) -> tuple[ModuleType, ...]:
+    """Import and return what techniques of these operations may build on."""
+    wanted = sorted(_FOR_OPERATIONS.keys() & set(operations))
+    return (*_ALWAYS, *(importlib.import_module(_FOR_OPERATIONS[operation]) for operation in wanted))
