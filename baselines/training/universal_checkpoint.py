@@ -12,7 +12,9 @@ Algorithm:
 Cost of a checkpoint: to write 12P/n bytes (Adam), synchronously. Conversion: each byte is read and written once.
 Differences: one pattern, shares of one vector, where the paper has a language of patterns (padding, fused and
 replicated parameters); one process converts.
-Limits: layouts that split matrices must cut atoms themselves.
+Layouts: atoms know of none. A mesh of ranks that share matrices and layers reads the atoms of its layers and keeps its
+part of each (``checkpointing.meshes``).
+Limits: fused matrices are one atom, which a mesh cuts in several places.
 """
 
 from __future__ import annotations

@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 import torch
 from paceline.baselines.training.datastates_lazy import DatastatesLazy
+from paceline.baselines.training.megatron_3d import Megatron3d
 from paceline.baselines.training.universal_checkpoint import UniversalCheckpoint
-from training_task import make_task, on_ranks
+from training_task import make_model, make_task, on_ranks
 
 from paceline.families.training.checkpointing import atoms
+from paceline.families.training.checkpointing.meshes import take_up_atoms
 from paceline.families.training.checkpointing.replica import CheckpointingReplica
 from paceline.families.training.checkpointing.storage import Storage
+from paceline.families.training.flat import Flat
 from paceline.families.training.replica import Comm, Replica, Task
 
 SEQUENCES_SBT = torch.randint(64, (9, 8, 17), generator=torch.Generator().manual_seed(5))
@@ -68,6 +71,50 @@ def test_killed_at_any_of_twenty_moments_training_leaves_what_it_said_bit_by_bit
         assert ending["same"], (seed, ending)
         assert ending["said"] <= ending["found"] <= ending["steps"], (seed, ending)
     assert any(ending["found"] > 1 for ending in endings), endings
+
+
+def train_in_mesh(replica: Replica, first: int, last: int) -> list[float]:
+    """Train steps on whole batches and return the losses that this rank sees."""
+    losses = []
+    for step in range(first, last):
+        loss = replica.forward_backward(SEQUENCES_SBT[step])
+        replica.exchange_gradients(step)
+        replica.update(step)
+        replica.exchange_parameters(step)
+        losses += [] if loss is None else [float(loss)]
+    return losses
+
+
+@pytest.mark.parametrize(("ranks", "tensor", "pipeline"), [(2, 2, 1), (4, 2, 2)])
+def test_shares_of_four_ranks_go_on_where_matrices_and_layers_are_shared(
+    ranks: int, tensor: int, pipeline: int, tmp_path: Path
+) -> None:
+    whole = curve(on_ranks(in_folder(UniversalCheckpoint, tmp_path / "whole"), 4, lambda r: train(r, 0, 9)))
+
+    def save(replica: Replica) -> list[float]:
+        losses = train(replica, 0, 4)
+        assert isinstance(replica, UniversalCheckpoint)
+        replica.save(4)
+        return losses
+
+    first = curve(on_ranks(in_folder(UniversalCheckpoint, tmp_path / "shares"), 4, save))
+    bounds = Flat(make_task().model).bounds
+    stored = atoms.convert(Storage(tmp_path / "shares", rank=0, world_size=4), 4, bounds)
+
+    def other(task: Task, comm: Comm) -> Replica:
+        model = make_model(seed=2)  # what atoms do not bring is missed
+        task = replace(task, model=model, tokens=8 * task.context, microbatches=2)
+        return Megatron3d(task, comm, tensor=tensor, pipeline=pipeline)
+
+    def go_on(replica: Replica) -> list[float]:
+        assert isinstance(replica, Megatron3d)
+        take_up_atoms(replica, stored, 4)
+        return train_in_mesh(replica, 4, 9)
+
+    seen = [pair for pair in on_ranks(other, ranks, go_on) if pair[1]]
+    found = first + curve(seen)
+    assert max(abs(a - b) for a, b in zip(whole, found, strict=True)) <= CURVE_TOLERANCE
+    assert len(seen) == ranks // pipeline
 
 
 def test_four_two_and_one_ranks_go_on_along_the_uninterrupted_curve(tmp_path: Path) -> None:

@@ -70,40 +70,44 @@ class Seat:
         """Return whole weights from what each rank owns of them, gathered by the harness.
 
         Args:
-            shares: This rank's.
+            shares: This rank's. What several ranks hold is the same on all of them.
             common: Numbers of the parameters that every rank holds in whole: this rank's own are taken.
 
         Raises:
-            CaseError: Some element has no owner, or several: their sum would be an exchange. Or a rank holds
-                parameters in whole, which shares would hide from the comparison of replicas.
+            ContractBreachError: Some element has no owner, or ranks hold different copies of it: their mean would be an
+                exchange. Or a rank holds parameters in whole, which shares would hide from the comparison of replicas.
         """
         parameters = list(self.replica.model.parameters())
 
         def make() -> tuple[Tensor, Tensor]:
-            whole = [torch.zeros(p.numel(), dtype=p.dtype) for p in parameters]
+            whole = [torch.zeros(p.numel(), dtype=torch.float64) for p in parameters]
             owners = [torch.full((p.numel(),), float(i in common)) for i, p in enumerate(parameters)]
             for number, start, values in shares:
-                whole[number][start : start + values.numel()] = values.detach().cpu()
+                whole[number][start : start + values.numel()] += values.detach().cpu()
                 owners[number][start : start + values.numel()] += 1
             return torch.cat(whole), torch.cat(owners)
 
         vector, owned = self.session.on_all_ranks(make)
-        is_common = torch.cat(
-            [torch.full((p.numel(),), float(i in common)) for i, p in enumerate(parameters)]
-        )
         self.session.control.sum_in_place(owned)
-        owned -= (self.session.world_size - 1) * is_common
-        if not bool((owned == 1).all()):
-            raise ContractBreachError("its ranks' shares overlap, or leave gaps")
+        if not bool((owned >= 1).all()):
+            raise ContractBreachError("its ranks' shares leave gaps")
         own = {number for number, _, values in shares if values.numel() == parameters[number].numel()}
         if any(p.untyped_storage().nbytes() for i, p in enumerate(parameters) if i not in own | common):
             raise ContractBreachError("it owns shares of parameters that it holds in whole")
         self.session.control.sum_in_place(vector)
+        vector /= owned  # exact: float64 has room for the sum of as many equal float32 as there can be ranks
         ends = list(accumulate(p.numel() for p in parameters))
-        return [
-            p.detach() if i in common else vector[e - p.numel() : e].view(p.shape).to(p.device)
+        found = [
+            p.detach() if i in common else vector[e - p.numel() : e].view(p.shape).to(p)
             for i, (e, p) in enumerate(zip(ends, parameters, strict=True))
         ]
+        alike = all(
+            _alike(found[number].reshape(-1)[start : start + values.numel()], values.detach())
+            for number, start, values in shares
+        )
+        if self.session.control.first_problem(None if alike else "other") is not None:
+            raise ContractBreachError("its ranks hold different copies of what they share")
+        return found
 
     def step(self, sequences_BS: Tensor, step: int) -> None:
         """Run one step without a clock."""
@@ -162,6 +166,11 @@ def _bits(parameter: Tensor) -> Tensor:
     if part.numel() and not part.untyped_storage().nbytes():
         return torch.empty(0, dtype=torch.uint8)
     return part.contiguous().view(torch.uint8)
+
+
+def _alike(left: Tensor, right: Tensor) -> bool:
+    """Tell whether values are equal; NaN, which a run that diverged has, is like itself."""
+    return bool(((left == right) | (left.isnan() & right.isnan())).all())
 
 
 def make_seat(

@@ -10,7 +10,9 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -48,39 +50,43 @@ class PipelineReplica(Replica):
         task: The rank's task.
         comm: The communicator.
         chunks: Stages on each rank.
+        line: The ranks of this rank's pipeline, in the order of their stages; default: all ranks.
 
     Raises:
         UnsupportedError: The layers cannot be dealt out evenly, the schedule has no such size, or the carrier runs
             transfers in the order of their start, in which neighbours that send to each other would wait for ever.
     """
 
-    def __init__(self, task: Task, comm: Comm, chunks: int = 1) -> None:
+    def __init__(self, task: Task, comm: Comm, chunks: int = 1, line: Sequence[int] | None = None) -> None:
         if task.world_size > 1 and not comm.posts_ahead:
             raise UnsupportedError("needs a carrier that matches messages in any order, such as gloo")
         layers = list(task.model.get_submodule("layers").children())
-        self.num_stages = task.world_size * chunks
+        self.line = tuple(range(task.world_size) if line is None else line)
+        self.place = self.line.index(task.rank)
+        length = len(self.line)
+        self.num_stages = length * chunks
         if len(layers) % self.num_stages:
             raise UnsupportedError(
                 f"{len(layers)} layers cannot be dealt out evenly to {self.num_stages} stages"
             )
         deal = len(layers) // self.num_stages
-        self.table = self.schedule(task.world_size, task.microbatches)
+        self.table = self.schedule(length, task.microbatches)
         check(self.table, num_stages=self.num_stages, microbatches=task.microbatches)
-        self.row = self.table[task.rank]
-        self.stages = {
-            s: layers[s * deal : (s + 1) * deal] for s in range(task.rank, self.num_stages, task.world_size)
-        }
+        self.row = self.table[self.place]
+        cut = {s: layers[s * deal : (s + 1) * deal] for s in range(self.place, self.num_stages, length)}
+        self.stages = {s: [self.lay(layer) for layer in part] for s, part in cut.items()}
         self.has_first, self.has_last = 0 in self.stages, self.num_stages - 1 in self.stages
-        self.last_rank = (self.num_stages - 1) % task.world_size
+        self.last_place = (self.num_stages - 1) % length
         self.gradients = WeightGradients()
-        self.gradients.attach(task.model)
-        self.own = self._own_parameters(task.model)
+        for layer in chain.from_iterable(self.stages.values()):
+            self.gradients.attach(layer)
+        self.own = self._own_parameters(task.model, chain.from_iterable(cut.values()))
         head = self._embedding(task.model).detach().clone() if self.has_last and not self.has_first else None
         self._free_others(task.model)
         super().__init__(task, comm)
         self.head = None if head is None else nn.Parameter(self.keep("head", head))
         self._inbox: dict[Message, Tensor] = {}
-        self._expected = {p: self._from(p) for p in range(task.world_size) if p != task.rank}
+        self._expected = {p: self._from(p) for p in range(length) if p != self.place}
         self._left: dict[int, deque[Message]] = {}
         self._coming: dict[int, deque[tuple[Message, Tensor, Transfer]]] = {
             p: deque() for p in self._expected
@@ -104,6 +110,18 @@ class PipelineReplica(Replica):
             UnsupportedError: There is no such schedule.
         """
 
+    def lay(self, layer: nn.Module) -> nn.Module:
+        """Return what stands for one of this rank's layers: itself."""
+        return layer
+
+    def held(self, parameter: nn.Parameter) -> nn.Parameter:
+        """Return what this rank keeps of a parameter of its layers: itself."""
+        return parameter
+
+    def part(self, sequences_BS: Tensor) -> Tensor:
+        """Return the sequences that this rank's pipeline works through: all."""
+        return sequences_BS
+
     # The parts of a step
 
     def make_optimizer(self) -> Optimizer:
@@ -115,7 +133,7 @@ class PipelineReplica(Replica):
         self.optimizer.zero_grad(set_to_none=True)
         if self.head is not None:
             self.head.grad = None
-        micro = sequences_BS.chunk(self.task.microbatches)
+        micro = self.part(sequences_BS).chunk(self.task.microbatches)
         self._shape = (len(micro[0]), sequences_BS.shape[1] - 1, self._embedding(self.model).shape[1])
         self._left = {peer: deque(queue) for peer, queue in self._expected.items()}
         for peer in self._left:
@@ -149,20 +167,20 @@ class PipelineReplica(Replica):
         """Send the gradient of the head's copy to the embedding."""
         if self.head is not None:
             assert self.head.grad is not None
-            self.comm.send(self.head.grad, 0)
-        elif self.has_first and self.last_rank != 0:
+            self.comm.send(self.head.grad, self.line[0])
+        elif self.has_first and self.last_place != 0:
             embedding = self._embedding(self.model)
             assert embedding.grad is not None
             arrived = torch.empty_like(embedding)
-            self.comm.receive(arrived, self.last_rank)
+            self.comm.receive(arrived, self.line[self.last_place])
             embedding.grad.add_(arrived)
 
     def exchange_parameters(self, step: int) -> None:
         """Send the embedding's new values to the head."""
         if self.head is not None:
-            self.comm.receive(self.head.data, 0)
-        elif self.has_first and self.last_rank != 0:
-            self.comm.send(self._embedding(self.model).detach(), self.last_rank)
+            self.comm.receive(self.head.data, self.line[0])
+        elif self.has_first and self.last_place != 0:
+            self.comm.send(self._embedding(self.model).detach(), self.line[self.last_place])
 
     # Around steps
 
@@ -236,12 +254,12 @@ class PipelineReplica(Replica):
     # Messages
 
     def _send(self, message: Message, tensor: Tensor) -> None:
-        peer = message.stage % self.comm.world_size
-        if peer == self.comm.rank:
+        peer = message.stage % len(self.line)
+        if peer == self.place:
             self._inbox[message] = tensor
         else:
             tensor = tensor.contiguous()
-            self._sent[message] = self.comm.start(sends=[(tensor, peer)]), tensor
+            self._sent[message] = self.comm.start(sends=[(tensor, self.line[peer])]), tensor
 
     def _drop_sent(self, arrived: Message) -> None:
         """Forget the activation whose gradient has come back: it has left. Gradients are kept to the step's end."""
@@ -254,12 +272,13 @@ class PipelineReplica(Replica):
         coming, left = self._coming[peer], self._left[peer]
         while left and len(coming) < ahead:
             buffer = torch.empty(self._shape, dtype=torch.float32, device=self.task.device)
-            coming.append((left.popleft(), buffer, self.comm.start(receives=[(buffer, peer)])))
+            transfer = self.comm.start(receives=[(buffer, self.line[peer])])
+            coming.append((left.popleft(), buffer, transfer))
 
     def _receive(self, message: Message) -> Tensor:
         """Return a message; those that its sender sent before are kept for later."""
         step = 1 if message.kind == "F" else -1
-        peer = (message.stage - step) % self.comm.world_size
+        peer = (message.stage - step) % len(self.line)
         while message not in self._inbox:
             self._post(peer, 1)
             arrived, buffer, transfer = self._coming[peer].popleft()
@@ -271,13 +290,13 @@ class PipelineReplica(Replica):
 
     def _from(self, peer: int) -> list[Message]:
         """Return what a peer sends to this rank in a step, in its order."""
-        size, found = self.comm.world_size, []
+        found = []
         for action in self.table[peer]:
             if action.kind == "F" and action.stage + 1 < self.num_stages:
                 found.append(Message("F", action.stage + 1, action.microbatch))
             elif action.kind in ("B", "I") and action.stage > 0:
                 found.append(Message("B", action.stage - 1, action.microbatch))
-        return [m for m in found if m.stage % size == self.comm.rank]
+        return [m for m in found if m.stage % len(self.line) == self.place]
 
     # What lies where
 
@@ -285,14 +304,14 @@ class PipelineReplica(Replica):
     def _embedding(model: nn.Module) -> nn.Parameter:
         return model.get_parameter("embedding.weight")
 
-    def _own_parameters(self, model: nn.Module) -> dict[int, nn.Parameter]:
-        """Return this rank's parameters by their number in the model's order."""
-        mine = {id(p) for layers in self.stages.values() for layer in layers for p in layer.parameters()}
+    def _own_parameters(self, model: nn.Module, layers: Iterable[nn.Module]) -> dict[int, nn.Parameter]:
+        """Return what this rank keeps of the model's parameters, by their number in the model's order."""
+        mine = {id(p) for layer in layers for p in layer.parameters()}
         if self.has_first:
             mine.add(id(self._embedding(model)))
         if self.has_last:
             mine.add(id(model.get_parameter("norm.gain")))
-        return {number: p for number, p in enumerate(model.parameters()) if id(p) in mine}
+        return {number: self.held(p) for number, p in enumerate(model.parameters()) if id(p) in mine}
 
     def _free_others(self, model: nn.Module) -> None:
         mine = set(map(id, self.own.values()))

@@ -1,0 +1,1 @@
+"""Ranks in a mesh: some share matrices, some layers, some sequences."""
