@@ -269,3 +269,23 @@ def test_doctor_lifts_and_cleans(state: Path) -> None:
     assert "removed worktree" in doctor("--clean").stdout
     assert "is used again" in doctor("--lift", "local-cpu").stdout
     assert doctor("--lift", "local-cpu").returncode == 2
+
+
+def test_checkpoints_of_a_killed_rank_are_left_over_and_those_of_a_living_one_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers.tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    dead = tmp_path / f"paceline-checkpoints-{ended.pid}-x1_y"
+    others = [
+        tmp_path / f"paceline-checkpoints-{os.getpid()}-x1_y",
+        tmp_path / "paceline-checkpoints-of-mine",
+    ]
+    for folder in (dead, *others):
+        (folder / "1" / "step-00000001").mkdir(parents=True)
+    found = leftovers.orphaned_checkpoints()
+    assert [x.name for x in found] == [str(dead)]
+    found[0].remove()
+    assert not dead.exists()
+    assert all(folder.is_dir() for folder in others)

@@ -8,7 +8,9 @@ driver with things of its own adds a cleaner to ``CLEANERS``.
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +26,9 @@ MARK = "PACELINE_DIE_WITH_PARENT"
 """The local driver gives this variable to launchers; a job that ``run.sh`` executes by hand does not have it."""
 WORKTREES = "worktrees"
 """Folder of the state folder; the name of what lies there ends in the process id of its owner."""
+CHECKPOINTS = re.compile(r"paceline-checkpoints-(\d+)-\w+")
+"""Where training saves its state while checkpoints are measured, below the folder of temporary files: the number is the
+process id of rank 0, which removes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +105,31 @@ def orphaned_worktrees() -> list[Leftover]:
 
 
 def _remove_folder(path: Path) -> None:
-    """Remove a checkout; the repository forgets it at its next ``git worktree prune``."""
+    """Remove a folder; a repository forgets its checkout at its next ``git worktree prune``."""
     shutil.rmtree(path, ignore_errors=True)
+
+
+def orphaned_checkpoints() -> list[Leftover]:
+    """Find the checkpoints of training that was killed while it measured them: gigabytes, for large models."""
+    found = []
+    for path in sorted(Path(tempfile.gettempdir()).glob("paceline-checkpoints-*")):
+        named = CHECKPOINTS.fullmatch(path.name)
+        if named is not None and not psutil.pid_exists(int(named[1])):
+            found.append(
+                Leftover(
+                    kind="checkpoints",
+                    name=str(path),
+                    why=f"process {named[1]}, which wrote them, is gone",
+                    remove=lambda path=path: _remove_folder(path),  # type: ignore[misc]
+                )
+            )
+    return found
 
 
 CLEANERS: Mapping[str, Cleaner] = {
     "processes": orphaned_processes,
     "worktrees": orphaned_worktrees,
+    "checkpoints": orphaned_checkpoints,
 }
 
 

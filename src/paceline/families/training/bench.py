@@ -8,6 +8,7 @@ draws of weights and data, so that a launch is also a seed.
 from __future__ import annotations
 
 import gc
+import os
 import random
 import tempfile
 from collections.abc import Mapping
@@ -159,7 +160,8 @@ def _setting(session: Session, block: Block, found: corpus.Corpus) -> Setting:
         shared_seed=session.draw_seed("shared", block.block),
     )
     if params["op"] == CHECKPOINT:
-        made = tempfile.mkdtemp(prefix="paceline-checkpoints-") if session.rank == 0 else ""
+        # the name holds the owner for doctor --clean, which finds what a killed rank leaves
+        made = tempfile.mkdtemp(prefix=f"paceline-checkpoints-{os.getpid()}-") if session.rank == 0 else ""
         return replace(setting, folder=Path(session.control.gather_text(made)[0]))
     if params["op"] != FINE_TUNE:
         return setting
