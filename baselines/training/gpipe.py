@@ -5,11 +5,13 @@ Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline
 Algorithm (n ranks with one stage each, M microbatches):
 1. Every rank does F for microbatches 0 … M − 1, as they arrive.
 2. Then B for M − 1 … 0. Gradients add up; weights change once a step.
+3. With ``recompute`` (section 2.3) F keeps what comes into the stage alone, and B goes forward again first.
 
 Cost of a step: 4·d bytes for each token and each boundary, forward and again back, in M messages each way; the tied
 embedding's gradient and its new values, 4·V·d bytes each. Bubble: (n − 1)/(M + n − 1) of the step. Activations of M
-microbatches.
-Differences: no recomputation of activations, with which the paper keeps one boundary a microbatch.
+microbatches; with ``recompute`` M boundaries and the activations of one microbatch, for one forward more.
+Differences: ``recompute`` is off by default, since the other schedules are compared without it; the paper's figures
+are with it.
 Limits: memory grows with M, which the bubble wants large (``1f1b`` keeps at most n).
 """
 
@@ -18,7 +20,7 @@ from __future__ import annotations
 from paceline import technique
 from paceline.families.training.pipeline.executor import PipelineReplica, pipeline_cost
 from paceline.families.training.pipeline.schedule import Action, Table
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.replica import Comm, Cost, Task
 
 
 @technique(
@@ -27,10 +29,14 @@ from paceline.families.training.replica import Cost, Task
     implements=("pipeline_parallel",),
     summary="all microbatches forward, then all of them back",
     paper="gpipe",
+    options={"recompute": False},
     properties={"exact": True, "replicas": "identical"},
 )
 class GPipe(PipelineReplica):
     """All forwards before all backwards."""
+
+    def __init__(self, task: Task, comm: Comm, recompute: bool = False) -> None:
+        super().__init__(task, comm, recompute=recompute)
 
     def schedule(self, ranks: int, microbatches: int) -> Table:
         """Return the header's table."""
@@ -46,6 +52,6 @@ def table(ranks: int, microbatches: int) -> Table:
     ]
 
 
-def cost(task: Task) -> Cost:
-    """Return the header's formula."""
+def cost(task: Task, recompute: bool = False) -> Cost:
+    """Return the header's formula: what is computed again is not sent again."""
     return pipeline_cost(task)

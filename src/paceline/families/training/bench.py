@@ -29,7 +29,7 @@ from paceline.families.training.figures import Figures
 from paceline.families.training.fine_tuning import joining
 from paceline.families.training.fine_tuning.ledger import Ledger
 from paceline.families.training.fine_tuning.pretraining import pretrained
-from paceline.families.training.gate import STEPS, prove
+from paceline.families.training.gate import STEPS, Proved, prove
 from paceline.families.training.owners import Owners
 from paceline.families.training.pipeline import timeline
 from paceline.families.training.sealed import sealed
@@ -175,6 +175,16 @@ def _setting(session: Session, block: Block, found: corpus.Corpus) -> Setting:
     return replace(setting, start=pretrained(session, setting, steps=steps, data_seed=data_seed))
 
 
+def _for_proofs(session: Session, block: Block, case: Case, setting: Setting) -> Setting:
+    """Return the point's setting with weights and data that are drawn for one technique's proofs alone."""
+    return replace(
+        setting,
+        model_seed=session.draw_seed("model of proofs", block.block, case.label),
+        data_seed=session.draw_seed("data of proofs", block.block, case.label),
+        start=None,
+    )
+
+
 def _train(
     session: Session,
     block: Block,
@@ -188,13 +198,7 @@ def _train(
     Raises:
         CaseError: It was refused, wrong, or did not learn.
     """
-    proofs = replace(
-        setting,
-        model_seed=session.draw_seed("model of proofs", block.block, case.label),
-        data_seed=session.draw_seed("data of proofs", block.block, case.label),
-        start=None,
-    )
-    proved = prove(session, block, case, proofs)
+    proved = prove(session, block, case, _for_proofs(session, block, case, setting))
     seat = make_seat(session, block, case, setting)
     followed = joining.followed(session, block, case, setting, seat)
     session.begin(block, case.label, "train")
@@ -225,15 +229,16 @@ def _train(
     )
     played = timeline.gather(session, trained.passes)
     metrics = figures.metrics(oracle.divergence(session, trained.weights[-1]))
-    metrics |= (played.metrics() if played else {}) | _fine_tuned(followed, figures, batches)
-    metrics |= _of_experts(session, seat, setting, loop) | _saved(session, block, case, setting, loop)
+    metrics |= _transient(setting, proved, figures) | (played.metrics() if played else {})
+    metrics |= _fine_tuned(followed, figures, batches) | _of_experts(session, seat, setting, loop)
+    metrics |= _saved(session, block, case, setting, loop)
     return {
         "status": "ok",
         "metrics": metrics,
         "absent": figures.absent,
         "ceilings": _ceilings(setting),
         "predicted": judging.predicted(seat, case, setting, metrics),
-        "correctness": _correctness(setting, proved, equal),
+        "correctness": _correctness(setting, proved.compared, equal),
         "accounting": _accounting(len(batches), figures, played),
         "telemetry": watch.facts(),
         "clock": {"offset_ns": session.control.clock_offset_ns, "error_ns": session.control.clock_error_ns},
@@ -252,6 +257,16 @@ def _fine_tuned(followed: joining.Followed | None, figures: Figures, batches: to
     found |= followed.metrics(figures.trained, batches) if followed else {}
     figures.absent |= {name: joining.NOT_PROBING for name in joining.FIGURES if name not in found}
     return found
+
+
+def _transient(setting: Setting, proved: Proved, figures: Figures) -> dict[str, Any]:
+    """Return what a step of the proofs had made at most; where nothing could be counted it is noted as absent."""
+    if proved.transient_bytes is not None:
+        return {"transient_bytes": {"samples": [proved.transient_bytes]}}
+    if setting.router is None:
+        what = "a compiler" if setting.compiled else "PyTorch's own modules"
+        figures.absent["transient_bytes"] = f"{what} may make what no operation shows"
+    return {}
 
 
 def _saved(session: Session, block: Block, case: Case, setting: Setting, loop: Loop) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,9 +23,10 @@ from paceline.families.training.expert.layer import expert_layers
 from paceline.families.training.expert.reading import prove_reading
 from paceline.families.training.fine_tuning import joining
 from paceline.families.training.replica import Replica
-from paceline.families.training.seat import Seat, make_seat
+from paceline.families.training.seat import LIBRARIES, Seat, make_seat
 from paceline.families.training.setting import Setting
 from paceline.families.training.spec import CHECKPOINT, EXPERT_INFERENCE, FINE_TUNE
+from paceline.families.training.transients import Transients
 from paceline.worker.session import Block, Case, CaseError, Session
 
 STEPS = 3
@@ -39,8 +40,18 @@ PROOF_OPTIONS: Mapping[str, Any] = {"sync_every": 3, "warmup_share": 0.5}
 of so few steps would freeze a variance that is nothing yet (1-bit Adam then diverges on one draw in ten)."""
 
 
-def prove(session: Session, block: Block, case: Case, setting: Setting) -> int:
-    """Prove a technique, which also warms it up; return the number of steps compared with the serial reference.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proved:
+    """What a technique's proofs have shown."""
+
+    compared: int
+    """Steps, passes or states that were held against the harness's own."""
+    transient_bytes: float | None
+    """Most that one step had made and not yet freed, on the worst rank; None where it cannot be counted."""
+
+
+def prove(session: Session, block: Block, case: Case, setting: Setting) -> Proved:
+    """Prove a technique, which also warms it up.
 
     Args:
         session: The rank.
@@ -55,13 +66,33 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> int:
     info = session.loaded(case).info
     assert info is not None
     if block.params["op"] == EXPERT_INFERENCE:
-        return prove_reading(session, block, case, setting)
-    compared = 0
+        return Proved(compared=prove_reading(session, block, case, setting), transient_bytes=None)
+    counted = Transients() if counts_transients(case, setting) else None
     if info.properties.get("exact"):
-        compared = _equals_serial(session, block, case, setting, "")
+        compared = _equals_serial(session, block, case, setting, "", counted=counted)
         compared += _equals_serial(session, block, case, _plain(setting), " with plain SGD")
     else:
-        _run(session, block, case, setting, steps=STEPS)
+        compared = 0
+        _run(session, block, case, setting, steps=STEPS, counted=counted)
+    transient = None if counted is None else _worst(session, counted.peak_bytes)
+    compared += _prove_more(session, block, case, setting)
+    return Proved(compared=compared, transient_bytes=transient)
+
+
+def counts_transients(case: Case, setting: Setting) -> bool:
+    """Tell whether what a step makes can be seen: compilers and libraries make things that nobody else is told of."""
+    return not setting.compiled and case.module not in LIBRARIES
+
+
+def _worst(session: Session, number: float) -> float:
+    return max(rank[0][0] for rank in session.control.gather([[float(number)]]))
+
+
+def _prove_more(session: Session, block: Block, case: Case, setting: Setting) -> int:
+    """Prove what an operation or a technique adds, and with ``proof: all`` everything; return the number compared."""
+    info = session.loaded(case).info
+    assert info is not None
+    compared = 0
     if block.params["op"] == FINE_TUNE:
         compared += joining.prove(session, block, case, setting)
     if block.params["op"] == CHECKPOINT:
@@ -95,8 +126,16 @@ def _with_options(case: Case, options: Mapping[str, Any], *, known: Mapping[str,
     return replace(case, options={**case.options, **{k: v for k, v in options.items() if k in known}})
 
 
-def _equals_serial(session: Session, block: Block, case: Case, setting: Setting, when: str) -> int:
-    """Compare a few steps with one process on the whole batch; return their number.
+def _equals_serial(
+    session: Session,
+    block: Block,
+    case: Case,
+    setting: Setting,
+    when: str,
+    *,
+    counted: Transients | None = None,
+) -> int:
+    """Compare a few steps with one process on the whole batch; return their number. The last may be counted.
 
     Every step begins from the technique's own weights, so that what rounding moved in one does not grow in the next.
     """
@@ -105,7 +144,8 @@ def _equals_serial(session: Session, block: Block, case: Case, setting: Setting,
     serial = Replica(task, session.comm())
     for step in range(STEPS):
         whole = _decided_batch(session, setting, serial, step)
-        seat.step(whole[list(setting.rows(session.rank, session.world_size))], step)
+        rows = list(setting.rows(session.rank, session.world_size))
+        seat.step(whole[rows], step, counted=counted if step + 1 == STEPS else None)
         begin = [w.clone() for w in serial.weights()]
         serial.set_rate(task.rate(step))
         _serial_gradients(serial, setting, whole, session.world_size)
@@ -202,12 +242,14 @@ def _run(
     *,
     steps: int | None = None,
     saved_after: int | None = None,
+    counted: Transients | None = None,
 ) -> list[Tensor]:
     """Train some or all steps of a setting, in two replicas when a step is given after which the first is saved."""
+    last = (steps or setting.steps) - 1
     seat = make_seat(session, block, case, setting)
     rows = setting.rows(session.rank, session.world_size)
     for step in range(steps or setting.steps):
-        seat.step(setting.batch(step, rows), step)
+        seat.step(setting.batch(step, rows), step, counted=counted if step == last else None)
         if step == saved_after:
             seat = _taken_up(session, block, case, setting, seat)
     seat.finish()

@@ -290,6 +290,19 @@ METRICS: tuple[Metric, ...] = (
     ),
     _state("scratch_bytes", "Buffers that a rank holds beside all state."),
     Metric(
+        name="transient_bytes",
+        unit="B",
+        better="lower",
+        doc="Most that one step had made and not yet freed at one time: activations, gradients and buffers beside what "
+        "is held between steps.",
+        contract={
+            "counter": "storages that torch's operations return, from the first to the last reference",
+            "when": "the last of the first proof's steps, which has the point's model and batch",
+            "ranks": "the rank that needs most",
+        },
+        statistic="max",
+    ),
+    Metric(
         name="device_peak_bytes",
         unit="B",
         better="lower",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -17,6 +17,7 @@ from paceline.families.training.expert.decoder import ExpertDecoder
 from paceline.families.training.replica import Replica, Share
 from paceline.families.training.setting import Setting
 from paceline.families.training.torch_parallel import local_part
+from paceline.families.training.transients import Transients
 from paceline.worker.session import Block, Case, ContractBreachError, Session
 
 LIBRARIES = frozenset(f"paceline.baselines.training.{name}" for name in ("ddp", "fsdp", "dcp_async"))
@@ -109,10 +110,10 @@ class Seat:
             raise ContractBreachError("its ranks hold different copies of what they share")
         return found
 
-    def step(self, sequences_BS: Tensor, step: int) -> None:
-        """Run one step without a clock."""
+    def step(self, sequences_BS: Tensor, step: int, *, counted: Transients | None = None) -> None:
+        """Run one step without a clock; count what it makes where that is asked for."""
         replica = self.replica
-        with self.watch(proving=True):
+        with self.watch(proving=True), counted or nullcontext():
             replica.comm.begin_call()
             replica.set_rate(replica.task.rate(step))
             replica.forward_backward(sequences_BS.to(replica.task.device).long())

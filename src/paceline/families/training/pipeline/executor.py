@@ -30,6 +30,8 @@ _processor_ns = time.thread_time_ns
 
 Pass = tuple[Action, int, int, int]
 """An action, when it began and ended (ns, host clock), and the processor's time of the thread in between (ns)."""
+Kept = tuple[Tensor, Tensor | None, Tensor | None]
+"""The sequences, the activation that came into a stage, and what came out; None without one, or to be recomputed."""
 POSTED_AHEAD = 2
 """Messages of each peer that may come in while this rank computes."""
 
@@ -50,6 +52,7 @@ class PipelineReplica(Replica):
         task: The rank's task.
         comm: The communicator.
         chunks: Stages on each rank.
+        recompute: Keep what comes into a stage alone, and go forward again before going back.
         line: The ranks of this rank's pipeline, in the order of their stages; default: all ranks.
 
     Raises:
@@ -57,10 +60,19 @@ class PipelineReplica(Replica):
             transfers in the order of their start, in which neighbours that send to each other would wait for ever.
     """
 
-    def __init__(self, task: Task, comm: Comm, chunks: int = 1, line: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        comm: Comm,
+        chunks: int = 1,
+        *,
+        recompute: bool = False,
+        line: Sequence[int] | None = None,
+    ) -> None:
         if task.world_size > 1 and not comm.posts_ahead:
             raise UnsupportedError("needs a carrier that matches messages in any order, such as gloo")
         layers = list(task.model.get_submodule("layers").children())
+        self.recompute = recompute
         self.line = tuple(range(task.world_size) if line is None else line)
         self.place = self.line.index(task.rank)
         length = len(self.line)
@@ -95,7 +107,7 @@ class PipelineReplica(Replica):
         self._shape = (0, 0, 0)
         self._sent: dict[Message, tuple[Transfer, Tensor]] = {}
         """What was sent in this step: it must not change before it has left."""
-        self._live: dict[tuple[int, int], tuple[Tensor | None, Tensor]] = {}
+        self._live: dict[tuple[int, int], Kept] = {}
         self._weights_later: dict[tuple[int, int], list[Pending]] = {}
         self.passes: list[Pass] = []
         """The actions of the step just done."""
@@ -147,7 +159,7 @@ class PipelineReplica(Replica):
             begin, processor = _clock_ns(), _processor_ns()
             if action.kind == "F":
                 self.gradients.defer = split
-                losses += self._forward(*key, micro[action.microbatch], arrived)
+                losses += self._go_forward(*key, micro[action.microbatch], arrived)
             elif action.kind == "W":
                 accumulate(self._weights_later.pop(key))
             else:
@@ -222,30 +234,37 @@ class PipelineReplica(Replica):
             return self._receive(Message("B", action.stage, action.microbatch))
         return None
 
-    def _forward(
+    def _go_forward(
         self, stage: int, microbatch: int, sequences_bS: Tensor, arrived: Tensor | None
     ) -> list[Tensor]:
-        model, x = self.model, None
-        if arrived is None:
-            y = functional.embedding(sequences_bS[:, :-1], self._embedding(model))
-        else:
-            y = x = arrived.requires_grad_()
+        """Work through a stage, send on what comes out, and keep what its backward needs; return the loss if any."""
+        x = None if arrived is None else arrived.requires_grad_()
+        with torch.set_grad_enabled(not self.recompute):
+            y = self._stage(stage, sequences_bS, x)
+        self._live[stage, microbatch] = sequences_bS, x, None if self.recompute else y
+        if stage + 1 == self.num_stages:
+            return [y.detach()]
+        self._send(Message("F", stage + 1, microbatch), y.detach())
+        return []
+
+    def _stage(self, stage: int, sequences_bS: Tensor, x: Tensor | None) -> Tensor:
+        """Return what comes out of a stage: an activation, or the loss."""
+        model = self.model
+        y = functional.embedding(sequences_bS[:, :-1], self._embedding(model)) if x is None else x
         cos_TK, sin_TK = (model.get_buffer(name)[: y.shape[1]] for name in ("cos_TK", "sin_TK"))
         for layer in self.stages[stage]:
             y = layer(y, cos_TK, sin_TK)
         if stage + 1 < self.num_stages:
-            self._live[stage, microbatch] = x, y
-            self._send(Message("F", stage + 1, microbatch), y.detach())
-            return []
+            return y
         head = self._embedding(model) if self.head is None else self.head
         logits = self.gradients.linear(model.get_submodule("norm")(y), head)
         loss = functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), sequences_bS[:, 1:].reshape(-1))
-        loss = loss / self.task.microbatches
-        self._live[stage, microbatch] = x, loss
-        return [loss.detach()]
+        return loss / self.task.microbatches
 
     def _backward(self, stage: int, microbatch: int, gradient: Tensor | None) -> None:
-        x, y = self._live.pop((stage, microbatch))
+        sequences_bS, x, y = self._live.pop((stage, microbatch))
+        if y is None:
+            y = self._stage(stage, sequences_bS, x)
         torch.autograd.backward(y, gradient)
         if x is not None:
             assert x.grad is not None
