@@ -4,16 +4,20 @@ The textbook method (ring all-reduce: Patarasuk and Yuan, 2009), through the byt
 for every statement about bytes, since backends' own collectives move what only the kernel can tell.
 
 Algorithm: backward leaves all gradients in one vector; the ring averages it; every rank takes the same step.
-Cost of a step: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages for each rank. Memory: scratch of 2/n · 4P.
+Cost of a step: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages for each rank; to a rank that comes back, weights and
+the optimiser's state, 12P with Adam. Memory: scratch of 2/n · 4P.
 Differences: one bucket, no overlap with backward (``ddp`` has both). Limits: the slowest rank sets the pace.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from paceline import technique
-from paceline.families.training.exchange import RingAverage, ring_cost
+from paceline.families.training.absence import ring_bytes, welcome
+from paceline.families.training.exchange import RingAverage
 from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
 
 
@@ -22,22 +26,42 @@ from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
     family="training",
     implements=("data_parallel", "fine_tune"),
     summary="one ring all-reduce of all gradients after backward",
-    properties={"exact": True, "replicas": "identical"},
+    properties={"exact": True, "replicas": "identical", "elastic": True},
 )
 class DdpRing(FlatReplica):
     """Average the gradient vector over ranks."""
 
     def __init__(self, task: Task, comm: Comm) -> None:
         super().__init__(task, comm)
-        count = self.flat.values.numel()
-        self.ring = RingAverage(comm, count, dtype=torch.float32, device=task.device)
+        self.ring = self._ring(self.members)
+
+    def _ring(self, members: Sequence[int]) -> RingAverage:
+        count, device = self.flat.values.numel(), self.task.device
+        return RingAverage(self.comm, count, dtype=torch.float32, device=device, members=members)
 
     def exchange_gradients(self, step: int) -> None:
         """Average the gradients."""
         self.ring.run(self.flat.gradients)
 
+    def change_members(self, step: int, members: tuple[int, ...]) -> None:
+        """Average over those who are there; who comes back takes up all that training has become."""
+        before, self.members = self.members, members
+        if self.comm.rank in members:
+            state = self.optimizer.state[self.flat.parameter]
+            welcome(self.comm, before, members, [self.flat.values, *(state[name] for name in sorted(state))])
+            self.ring = self._ring(members)
+
 
 def cost(task: Task) -> Cost:
     """Return the header's formula."""
-    sent, messages = ring_cost(task.num_parameters, task.world_size)
-    return Cost(sent_bytes=task.steps * sent, peak_bytes=sent, messages=task.steps * messages)
+    adam = task.optimizer_name == "adamw"
+    sent, peak, messages = ring_bytes(
+        world_size=task.world_size,
+        steps=task.steps,
+        exchanges=range(task.steps),
+        count=task.num_parameters,
+        absence=task.absence,
+        welcome_bytes=4 * (3 * task.num_parameters + 1) if adam else 4 * task.num_parameters,
+        welcome_messages=4 if adam else 1,
+    )
+    return Cost(sent_bytes=sent, peak_bytes=peak, messages=messages)

@@ -9,20 +9,23 @@ Algorithm (φ: global weights, equal everywhere; θ: a replica's):
 3. m ← μ·m + Δ; φ ← φ − η·(Δ + μ·m), Nesterov's step. Inner optimisers keep their moments.
 
 Cost of a round: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages, 1/H of synchronous training's. Memory: φ and m, 8P, and
-scratch of 2/n · 4P for the ring.
+scratch of 2/n · 4P for the ring. A rank that comes back is sent φ and m, and begins at φ.
 Differences: none in the algorithm. A last, shorter round is synchronised like the others.
 Limits: the round's end blocks; nothing is overlapped (``streaming-diloco`` does).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.exchange import RingAverage, ring_cost
+from paceline.families.training.absence import ring_bytes, welcome
+from paceline.families.training.exchange import RingAverage
 from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
-from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
+from paceline.families.training.rounds import ends_round, nesterov_, round_ends
 
 
 @technique(
@@ -39,6 +42,7 @@ from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
             "optimizer": "sgd",
             "options": {"sync_every": 1, "outer_rate": 1.0, "outer_momentum": 0.0},
         },
+        "elastic": True,
     },
 )
 class DiLoCo(FlatReplica):
@@ -56,8 +60,11 @@ class DiLoCo(FlatReplica):
         self.sync_every, self.outer_rate, self.outer_momentum = sync_every, outer_rate, outer_momentum
         self.slow = self.keep("slow", self.flat.values.clone())
         self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
-        count = self.slow.numel()
-        self.ring = RingAverage(comm, count, dtype=torch.float32, device=task.device)
+        self.ring = self._ring(self.members)
+
+    def _ring(self, members: Sequence[int]) -> RingAverage:
+        count, device = self.slow.numel(), self.task.device
+        return RingAverage(self.comm, count, dtype=torch.float32, device=device, members=members)
 
     def exchange_parameters(self, step: int) -> None:
         """Take the outer step when a round ends."""
@@ -69,6 +76,15 @@ class DiLoCo(FlatReplica):
         nesterov_(self.slow, self.momentum, outer, rate=self.outer_rate, momentum_share=self.outer_momentum)
         self.flat.values.copy_(self.slow)
 
+    def change_members(self, step: int, members: tuple[int, ...]) -> None:
+        """Average over those who are there; who comes back takes up the global weights and their momentum."""
+        before, self.members = self.members, members
+        if self.comm.rank in members:
+            welcome(self.comm, before, members, [self.slow, self.momentum])
+            self.ring = self._ring(members)
+            if self.comm.rank not in before:
+                self.flat.values.copy_(self.slow)
+
     def weights(self) -> list[Tensor]:
         """Return the global weights, which a round leaves untouched until it ends."""
         return self.flat.pieces(self.slow)
@@ -76,6 +92,13 @@ class DiLoCo(FlatReplica):
 
 def cost(task: Task, sync_every: int = 20, outer_rate: float = 0.7, outer_momentum: float = 0.9) -> Cost:
     """Return the header's formula for all rounds."""
-    sent, messages = ring_cost(task.num_parameters, task.world_size)
-    rounds = num_rounds(sync_every, task.steps)
-    return Cost(sent_bytes=rounds * sent, peak_bytes=sent, messages=rounds * messages)
+    sent, peak, messages = ring_bytes(
+        world_size=task.world_size,
+        steps=task.steps,
+        exchanges=round_ends(sync_every, task.steps),
+        count=task.num_parameters,
+        absence=task.absence,
+        welcome_bytes=2 * 4 * task.num_parameters,
+        welcome_messages=2,
+    )
+    return Cost(sent_bytes=sent, peak_bytes=peak, messages=messages)

@@ -4,19 +4,22 @@ Stich, "Local SGD Converges Fast and Communicates Little" (ICLR 2019), algorithm
 
 Algorithm: every rank takes H steps of the inner optimiser on its own batches; then θ ← mean over ranks of θ.
 Cost of a synchronisation: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages; 1/H of synchronous training's.
-Memory: scratch of 2/n · 4P.
+Memory: scratch of 2/n · 4P. To a rank that comes back, 4P.
 Differences: the inner optimiser is the point's (AdamW unless told otherwise); its moments are not averaged.
 Limits: with H = 1 and plain SGD it equals synchronous training; with Adam it does not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from paceline import technique
-from paceline.families.training.exchange import RingAverage, ring_cost
+from paceline.families.training.absence import ring_bytes, welcome
+from paceline.families.training.exchange import RingAverage
 from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
-from paceline.families.training.rounds import ends_round, num_rounds
+from paceline.families.training.rounds import ends_round, round_ends
 
 
 @technique(
@@ -29,6 +32,7 @@ from paceline.families.training.rounds import ends_round, num_rounds
         "exact": False,
         "replicas": "apart",
         "equals_ddp": {"optimizer": "sgd", "options": {"sync_every": 1}},
+        "elastic": True,
     },
 )
 class LocalSgd(FlatReplica):
@@ -37,17 +41,34 @@ class LocalSgd(FlatReplica):
     def __init__(self, task: Task, comm: Comm, sync_every: int = 20) -> None:
         super().__init__(task, comm)
         self.sync_every = sync_every
-        count = self.flat.values.numel()
-        self.ring = RingAverage(comm, count, dtype=torch.float32, device=task.device)
+        self.ring = self._ring(self.members)
+
+    def _ring(self, members: Sequence[int]) -> RingAverage:
+        count, device = self.flat.values.numel(), self.task.device
+        return RingAverage(self.comm, count, dtype=torch.float32, device=device, members=members)
 
     def exchange_parameters(self, step: int) -> None:
         """Average the parameters when a round ends."""
         if ends_round(step, self.sync_every, self.task.steps):
             self.ring.run(self.flat.values)
 
+    def change_members(self, step: int, members: tuple[int, ...]) -> None:
+        """Average over those who are there; who comes back begins with the parameters of one of them."""
+        before, self.members = self.members, members
+        if self.comm.rank in members:
+            welcome(self.comm, before, members, [self.flat.values])
+            self.ring = self._ring(members)
+
 
 def cost(task: Task, sync_every: int = 20) -> Cost:
     """Return the header's formula for all rounds."""
-    sent, messages = ring_cost(task.num_parameters, task.world_size)
-    rounds = num_rounds(sync_every, task.steps)
-    return Cost(sent_bytes=rounds * sent, peak_bytes=sent, messages=rounds * messages)
+    sent, peak, messages = ring_bytes(
+        world_size=task.world_size,
+        steps=task.steps,
+        exchanges=round_ends(sync_every, task.steps),
+        count=task.num_parameters,
+        absence=task.absence,
+        welcome_bytes=4 * task.num_parameters,
+        welcome_messages=1,
+    )
+    return Cost(sent_bytes=sent, peak_bytes=peak, messages=messages)

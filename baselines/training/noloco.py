@@ -9,7 +9,8 @@ Algorithm (for each replica φ: slow weights, θ: fast ones, δ: momentum; ⟨·
 3. δ ← α·δ + β·⟨Δ⟩ − γ·(φ − ⟨φ⟩); φ ← φ + δ. The last term pulls partners together, so that replicas cannot drift apart
    without bound although no step involves all of them.
 
-Cost of a round: 2 · 4P bytes in 2 messages for each paired rank, whatever n is; with an odd n one rank sits out.
+Cost of a round: 2 · 4P bytes in 2 messages for each paired rank, whatever n is; with an odd n one rank sits out. A rank
+that comes back is sent nothing: its partners pull it along.
 Memory: φ, δ and two buffers of the partner's, 16P.
 Differences: the paper also routes activations between pipelines at random, which needs a pipeline. γ must lie between
 α and 2 + α for pairs; 1 is our choice.
@@ -19,13 +20,14 @@ Limits: replicas differ; what is shipped is one of them, and the reported loss i
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from paceline import technique
 from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
-from paceline.families.training.rounds import ends_round, num_rounds
+from paceline.families.training.rounds import ends_round, round_ends
 
 
 @technique(
@@ -35,7 +37,7 @@ from paceline.families.training.rounds import ends_round, num_rounds
     summary="H local steps, then an outer step with one random partner",
     paper="noloco",
     options={"sync_every": 20, "alpha": 0.5, "beta": 0.7, "gamma": 1.0},
-    properties={"exact": False, "replicas": "apart"},
+    properties={"exact": False, "replicas": "apart", "elastic": True},
 )
 class NoLoCo(FlatReplica):
     """Exchange slow weights and displacement with one partner at the end of each round."""
@@ -75,33 +77,36 @@ class NoLoCo(FlatReplica):
         self.slow.add_(self.momentum)
         self.flat.values.copy_(self.slow)
 
+    def change_members(self, step: int, members: tuple[int, ...]) -> None:
+        """Draw pairs among those who are there; who comes back goes on from its own slow weights."""
+        if self.comm.rank in members and self.comm.rank not in self.members:
+            self.flat.values.copy_(self.slow)
+        self.members = members
+
     def weights(self) -> list[Tensor]:
         """Return this replica's slow weights."""
         return self.flat.pieces(self.slow)
 
     def _partner(self, number: int) -> int | None:
         """Return this rank's partner of a round; every rank draws the same pairs."""
-        ranks = list(range(self.task.world_size))
-        random.Random(f"{self.task.seed}/{number}").shuffle(ranks)
-        place = ranks.index(self.task.rank) ^ 1
-        return ranks[place] if place < len(ranks) else None
+        return _partners(self.task.seed, number, self.members).get(self.task.rank)
+
+
+def _partners(seed: int, number: int, members: Sequence[int]) -> dict[int, int]:
+    """Return every paired rank's partner in a round."""
+    ranks = list(members)
+    random.Random(f"{seed}/{number}").shuffle(ranks)
+    pairs = list(zip(ranks[::2], ranks[1::2], strict=False))
+    return dict(pairs) | {b: a for a, b in pairs}
 
 
 def cost(task: Task, sync_every: int = 20, alpha: float = 0.5, beta: float = 0.7, gamma: float = 1.0) -> Cost:
     """Return the header's formula for all rounds; with an odd number of ranks the busiest may never sit out."""
-    if task.world_size == 1:
-        return Cost(sent_bytes=0, peak_bytes=0, messages=0)
-    sent = 2 * 4 * task.num_parameters
-    rounds = _busiest(task, num_rounds(sync_every, task.steps))
-    return Cost(sent_bytes=rounds * sent, peak_bytes=sent, messages=2 * rounds)
-
-
-def _busiest(task: Task, rounds: int) -> int:
-    """Return the rounds in which the rank that sits out least has a partner."""
-    out = dict.fromkeys(range(task.world_size), 0)
-    for number in range(rounds):
-        ranks = list(range(task.world_size))
-        random.Random(f"{task.seed}/{number}").shuffle(ranks)
-        if task.world_size % 2:
-            out[ranks[-1]] += 1
-    return rounds - min(out.values())
+    sent, everyone = 2 * 4 * task.num_parameters, range(task.world_size)
+    rounds = dict.fromkeys(everyone, 0)
+    for step in round_ends(sync_every, task.steps):
+        members = task.absence.members(step, task.world_size) if task.absence else everyone
+        for rank in _partners(task.seed, step // sync_every, members):
+            rounds[rank] += 1
+    busiest = max(rounds.values())
+    return Cost(sent_bytes=busiest * sent, peak_bytes=sent if busiest else 0, messages=2 * busiest)

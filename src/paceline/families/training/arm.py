@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from paceline.families.training.absence import Absence
 from paceline.families.training.checkpointing.course import Course
 from paceline.families.training.fine_tuning.ledger import Ledger
 from paceline.families.training.flops import attention_flops
 from paceline.families.training.memory import state_bytes
 from paceline.families.training.owners import Owners
 from paceline.families.training.pipeline.executor import Pass
+from paceline.families.training.returning import Return
 from paceline.families.training.seat import Seat
 from paceline.families.training.unchanged import passes_of, shares_sequences
 from paceline.worker.namespace import read_counters
@@ -83,6 +85,7 @@ class Loop:
         ledger: Takes note of the codes that ranks share; None for techniques that share gradients or weights.
         owners: Looks after every step at who owns which weights, where a technique may change that.
         course: Has checkpoints saved between steps; None where there are none.
+        absence: Who leaves and comes back; None where all stay.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class Loop:
         ledger: Ledger | None = None,
         owners: Owners | None = None,
         course: Course | None = None,
+        absence: Absence | None = None,
     ) -> None:
         self.seat = seat
         self.session = seat.session
@@ -112,6 +116,8 @@ class Loop:
         self.trained = Trained(pass_bytes=[0.0] * seat.session.world_size)
         self.owners = owners
         self.course = course
+        self.absence = absence
+        self.back = Return(seat.session, absence, seat.weights) if absence else None
         self._parts = [0] * len(PARTS)
         self._losses: list[Tensor] = []
         self._excluded_ns = 0
@@ -195,6 +201,10 @@ class Loop:
 
     def _step(self, step: int, *, last: bool) -> None:
         replica = self.replica
+        if self._is_away(step):
+            self._losses.append(torch.tensor(math.nan))
+            self._look(step)
+            return
         sequences_BS = self.batches[step].to(replica.task.device).long()
         keeping = nullcontext() if self.ledger is None else self.ledger.watch()
         with self.seat.watch(), keeping:
@@ -235,6 +245,18 @@ class Loop:
         for name, value in said.items():
             self.trained.diagnoses.setdefault(name, []).append(value)
 
+    def _is_away(self, step: int) -> bool:
+        """Tell the technique where the members change with a step, and return whether this rank takes no part in it."""
+        if self.absence is None:
+            return False
+        if self.absence.changes(step):
+            with self.seat.watch():
+                self.replica.change_members(step, self.absence.members(step, self.session.world_size))
+        return self._away(step)
+
+    def _away(self, step: int) -> bool:
+        return self.absence is not None and self.absence.away(self.session.rank, step)
+
     def _count_memory(self) -> None:
         counting = _clock_ns()
         for kind, size in state_bytes(self.replica).items():
@@ -250,14 +272,21 @@ class Loop:
             with self.seat.watch():
                 shares = self.replica.shares()
             self.owners.look(shares)
+        if self.back is not None and step is not None:
+            self.back.look(step)
         self._excluded_ns += _clock_ns() - looking
 
     def _close_window(self, elapsed_ns: int, split: dict[str, float]) -> None:
         losses = torch.stack([x.reshape(()) for x in self._losses]).double()
         self.trained.losses += losses.tolist()
+        first = len(self.trained.losses) - len(losses)
+        steps = range(first, first + len(losses))
+        present = self.absence.present(self.session.rank, steps) if self.absence else len(losses)
+        if present < len(losses):
+            losses = losses[[not self._away(step) for step in steps]]
         communicate = split.get("communicate", 0.0)
         row = [elapsed_ns * 1e-9, *(p * 1e-9 for p in self._parts), communicate, float(losses.mean())]
-        self.trained.windows.append([*row, float(len(self._losses))])
+        self.trained.windows.append([*row, float(present), float(len(self._losses))])
         self._parts = [0] * len(PARTS)
         self._losses = []
 

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from paceline.families.training import corpus, judging, oracle
+from paceline.families.training.absence import Absence
 from paceline.families.training.arm import Loop
 from paceline.families.training.checkpointing import course as checkpointing
 from paceline.families.training.expert.probe import dispatch_seconds
 from paceline.families.training.expert.reading import crossings
 from paceline.families.training.expert.replica import ITEM, ExpertReplica
-from paceline.families.training.expert.traces import make_router
+from paceline.families.training.expert.traces import Router, make_router
 from paceline.families.training.figures import Figures
 from paceline.families.training.fine_tuning import joining
 from paceline.families.training.fine_tuning.ledger import Ledger
@@ -125,21 +126,9 @@ def _corpus(session: Session, params: Mapping[str, Any]) -> corpus.Corpus:
 
 def _setting(session: Session, block: Block, found: corpus.Corpus) -> Setting:
     params = block.params
-    router = None
-    if params["op"] == EXPERT_INFERENCE:
-        router = make_router(
-            str(params["routes"]),
-            layers=size_of(params).layers,
-            experts=int(params["experts"]),
-            affinity=float(params["affinity"]),
-            passes=int(params["steps"]),
-            sequences=int(params["batch"]),
-            context=int(params["context"]),
-            seed=session.draw_seed("routes", block.block),
-        )
     setting = Setting(
         corpus=found,
-        router=router,
+        router=_router(session, block),
         whole_batch=params["op"] in WHOLE_BATCH,
         microbatches=int(params["microbatches"]),
         experts=int(params.get("experts", 0)),
@@ -159,6 +148,8 @@ def _setting(session: Session, block: Block, found: corpus.Corpus) -> Setting:
         data_seed=session.draw_seed("data", block.block),
         shared_seed=session.draw_seed("shared", block.block),
     )
+    if params["away"] != "nothing":
+        return replace(setting, absence=Absence.of_last(session.world_size, setting.steps))
     if params["op"] == CHECKPOINT:
         # the name holds the owner for doctor --clean, which finds what a killed rank leaves
         made = tempfile.mkdtemp(prefix=f"paceline-checkpoints-{os.getpid()}-") if session.rank == 0 else ""
@@ -173,6 +164,23 @@ def _setting(session: Session, block: Block, found: corpus.Corpus) -> Setting:
     )
     steps, data_seed = int(params["pretrain_steps"]), session.draw_seed("data before", block.block)
     return replace(setting, start=pretrained(session, setting, steps=steps, data_seed=data_seed))
+
+
+def _router(session: Session, block: Block) -> Router | None:
+    """Draw where tokens go at inference; elsewhere the model's gates decide."""
+    params = block.params
+    if params["op"] != EXPERT_INFERENCE:
+        return None
+    return make_router(
+        str(params["routes"]),
+        layers=size_of(params).layers,
+        experts=int(params["experts"]),
+        affinity=float(params["affinity"]),
+        passes=int(params["steps"]),
+        sequences=int(params["batch"]),
+        context=int(params["context"]),
+        seed=session.draw_seed("routes", block.block),
+    )
 
 
 def _for_proofs(session: Session, block: Block, case: Case, setting: Setting) -> Setting:
@@ -198,6 +206,9 @@ def _train(
     Raises:
         CaseError: It was refused, wrong, or did not learn.
     """
+    info = session.loaded(case).info
+    if setting.absence is not None and info is not None and not info.properties.get("elastic"):
+        raise CaseError("unsupported", "its ranks cannot leave or join")
     proved = prove(session, block, case, _for_proofs(session, block, case, setting))
     seat = make_seat(session, block, case, setting)
     followed = joining.followed(session, block, case, setting, seat)
@@ -231,7 +242,7 @@ def _train(
     metrics = figures.metrics(oracle.divergence(session, trained.weights[-1]))
     metrics |= _transient(setting, proved, figures) | (played.metrics() if played else {})
     metrics |= _fine_tuned(followed, figures, batches) | _of_experts(session, seat, setting, loop)
-    metrics |= _saved(session, block, case, setting, loop)
+    metrics |= _saved(session, block, case, setting, loop) | _returned(loop, figures)
     return {
         "status": "ok",
         "metrics": metrics,
@@ -266,6 +277,16 @@ def _transient(setting: Setting, proved: Proved, figures: Figures) -> dict[str, 
     if setting.router is None:
         what = "a compiler" if setting.compiled else "PyTorch's own modules"
         figures.absent["transient_bytes"] = f"{what} may make what no operation shows"
+    return {}
+
+
+def _returned(loop: Loop, figures: Figures) -> dict[str, Any]:
+    """Return how long a rank that was away took to catch up; where it did not, that is noted."""
+    if loop.back is None:
+        return {}
+    if loop.back.steps is not None:
+        return {"recovery_steps": {"samples": [float(loop.back.steps)]}}
+    figures.absent["recovery_steps"] = "the rank that came back did not catch up"
     return {}
 
 
@@ -326,6 +347,7 @@ def _loop(
         ledger=ledger,
         owners=Owners() if block.params["op"] == EXPERT_PARALLEL else None,
         course=_course(block, seat),
+        absence=setting.absence,
     )
 
 

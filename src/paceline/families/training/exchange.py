@@ -23,11 +23,21 @@ class RingAverage:
         count: Elements of the vector.
         dtype: Their type.
         device: Where they are.
+        members: Ranks over which the average goes, this one among them; default: all.
     """
 
-    def __init__(self, comm: Comm, count: int, *, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        comm: Comm,
+        count: int,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        members: Sequence[int] | None = None,
+    ) -> None:
         self.comm = comm
-        self.size = comm.world_size
+        self.members = tuple(range(comm.world_size) if members is None else members)
+        self.size = len(self.members)
         self.bounds = chunk_bounds(count, self.size)
         largest = max(stop - start for start, stop in self.bounds)
         self.scratch = torch.empty(2 * largest if self.size > 1 else 0, dtype=dtype, device=device)
@@ -63,7 +73,7 @@ class RingAverage:
     def _run(self, vector: Tensor) -> Iterator[None]:
         if self.size == 1:
             return
-        members, place = range(self.size), self.comm.rank
+        members, place = self.members, self.members.index(self.comm.rank)
         chunks = [vector[start:stop] for start, stop in self.bounds]
         yield from rings.reduce_scatter(self.comm, chunks, members, place, self.scratch)
         chunks[place].div_(self.size)

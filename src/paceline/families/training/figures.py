@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import accumulate
 from statistics import fmean, pstdev
 from typing import Any
@@ -16,7 +17,7 @@ from paceline.families.training.setting import Setting
 from paceline.families.training.spec import DATA_PARALLEL
 from paceline.worker.session import Block, CaseError, Session
 
-ROW = ("seconds", *PARTS, "communicate_s", "loss", "steps")
+ROW = ("seconds", *PARTS, "communicate_s", "loss", "present", "steps")
 """What a window holds."""
 NO_PASSES = "only where the family's own code runs forward and backward: pipelines and shared sequences"
 COUNTED = ("wire_bytes", "peak_bytes", "messages", "pass_bytes", "pass_link_bytes")
@@ -70,7 +71,7 @@ class Figures:
         rate = setting.corpus.entropy_rate
         found: dict[str, Any] = {
             "steps": trained.evaluated,
-            "tokens": [s * setting.batch_size * setting.context for s in trained.evaluated],
+            "tokens": [self._tokens_until(s) for s in trained.evaluated],
             "seconds": self.seconds,
         }
         if self.uncounted is None:
@@ -83,10 +84,8 @@ class Figures:
 
     def metrics(self, divergence: float) -> dict[str, Any]:
         """Return all metrics; what could not be measured goes to ``absent``."""
-        tokens = self.setting.batch_size * self.setting.context
-        seconds = [
-            s / (steps * tokens) for s, steps in zip(self._worst("seconds"), self._steps(), strict=True)
-        ]
+        read = self._tokens()
+        seconds = [s / tokens for s, tokens in zip(self._worst("seconds"), read, strict=True)]
         metrics: dict[str, Any] = {
             "token_s": {"samples": seconds},
             "train_loss": {"samples": self._mean("loss")},
@@ -104,7 +103,7 @@ class Figures:
         if self.bare is not None:
             rows = self.session.control.gather([self.bare])
             slowest = [max(rank[0][i] for rank in rows) for i in range(len(self.bare))]
-            theirs = [s / (n * tokens) for s, n in zip(slowest, self._steps(), strict=True)]
+            theirs = [s / tokens for s, tokens in zip(slowest, read, strict=True)]
             metrics["bare_token_s"] = {"samples": theirs}
         metrics.update(self._utilisation([1 / (s * self.session.world_size) for s in seconds]))
         metrics.update(self._drift())
@@ -137,6 +136,15 @@ class Figures:
             )
         return {"mfu": {"samples": shares}}
 
+    def _tokens_until(self, step: int) -> int:
+        """Return the tokens of the steps before one."""
+        setting, size = self.setting, self.session.world_size
+        whole = step * setting.batch_size * setting.context
+        if setting.absence is None:
+            return whole
+        missed = step - setting.absence.present(setting.absence.rank, range(step))
+        return whole - missed * setting.batch_size * setting.context // size
+
     def _idle(self) -> list[float]:
         inside, whole = ROW.index("communicate_s"), ROW.index("seconds")
         count = range(len(self.windows[0]))
@@ -158,8 +166,16 @@ class Figures:
         ]
 
     def _mean(self, name: str) -> list[float]:
-        column, seeing = ROW.index(name), [self.windows[rank] for rank in self.seeing]
-        return [fmean(rank[i][column] for rank in seeing) for i in range(len(self.windows[0]))]
+        column, present = ROW.index(name), ROW.index("present")
+        seeing = [self.windows[rank] for rank in self.seeing]
+        count = range(len(self.windows[0]))
+        return [fmean(rank[i][column] for rank in seeing if rank[i][present]) for i in count]
+
+    def _tokens(self) -> list[float]:
+        """Return the tokens of each window: those of ranks that were away were not read."""
+        whole, present = self.setting.batch_size * self.setting.context, ROW.index("present")
+        count = range(len(self.windows[0]))
+        return [whole * fmean(rank[i][present] for rank in self.windows) for i in count]
 
     def _drift(self) -> dict[str, Any]:
         """Return how far ranks' losses lie apart, and what the technique found out beside.
@@ -172,7 +188,10 @@ class Figures:
         found: dict[str, list[float]] = {}
         if self.block.params["op"] == DATA_PARALLEL and self.session.world_size > 1:
             everyone = control.gather([trained.losses])
-            found["loss_dispersion"] = [pstdev(rank[0][i] for rank in everyone) for i in range(sum(steps))]
+            found["loss_dispersion"] = [
+                pstdev(rank[0][i] for rank in everyone if not math.isnan(rank[0][i]))
+                for i in range(sum(steps))
+            ]
             said = trained.diagnoses.get("loss_dispersion", found["loss_dispersion"])
             for step, (own, true) in enumerate(zip(said, found["loss_dispersion"], strict=True)):
                 if not oracle.agrees(own, true):

@@ -17,6 +17,7 @@ from paceline.families.training.arm import Trained
 from paceline.families.training.expert.reading import judge_losses
 from paceline.families.training.figures import ROW
 from paceline.families.training.replica import Cost
+from paceline.families.training.returning import lend
 from paceline.families.training.seat import Seat
 from paceline.families.training.setting import Setting
 from paceline.family import off_formula
@@ -43,9 +44,10 @@ def seeing(session: Session, trained: Trained, *, some_may_not: bool) -> list[in
 
 
 def check_finite(windows: list[list[list[float]]], seeing: list[int]) -> None:
+    """Raise where a rank's loss is not finite in a window in which it took part."""
     for rank in seeing:
         for number, row in enumerate(windows[rank]):
-            if not math.isfinite(row[ROW.index("loss")]):
+            if row[ROW.index("present")] and not math.isfinite(row[ROW.index("loss")]):
                 raise CaseError(
                     "incorrect", f"diverged: rank {rank}'s loss is not finite in window {number + 1}"
                 )
@@ -66,6 +68,8 @@ def losses(
         return [], True
     info = session.loaded(case).info
     assert info is not None
+    if setting.absence is not None:
+        lend(session, setting.absence, trained.evaluated, trained.weights)
     initial = setting.judge()
     begun = all(
         torch.equal(a, b.detach()) for a, b in zip(trained.weights[0], initial.parameters(), strict=True)
@@ -115,7 +119,9 @@ def predicted(seat: Seat, case: Case, setting: Setting, metrics: dict[str, Any])
     if function is None:
         raise CaseError("refused", "the technique's module defines no cost(task, **options)")
     with seat.watch():
-        found = function(replace(seat.replica.task, router=setting.router), **case.options)
+        found = function(
+            replace(seat.replica.task, router=setting.router, absence=setting.absence), **case.options
+        )
     if found is None:
         return None
     if not isinstance(found, Cost):

@@ -324,6 +324,17 @@ METRICS: tuple[Metric, ...] = (
         compared_by="difference",
     ),
     Metric(
+        name="recovery_steps",
+        unit="steps",
+        better="lower",
+        doc="Steps from the return of a rank that was away until its weights are no farther from the mean of all "
+        "ranks' than in the last 25 steps before it left.",
+        contract={
+            "distance": "Euclidean over all parameters, over the mean's norm, from the weights it would ship"
+        },
+        statistic="max",
+    ),
+    Metric(
         name="loss_dispersion",
         unit="nat",
         better="lower",

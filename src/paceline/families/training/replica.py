@@ -14,7 +14,8 @@ Its module may define ``cost(task, **options) -> Cost | None``: the closed form 
 Properties in ``@technique``: ``exact`` (every step equals one process that trains on the whole batch), ``replicas``
 (``identical``: equal shipped weights on all ranks; ``apart``: they may differ), ``bitwise`` (False: a run taken up from
 a checkpoint is only close to one that was not interrupted), ``equals_ddp`` (optimiser and options under which it equals
-synchronous training), ``diagnoses`` (``diagnosis`` returns figures, which are proved).
+synchronous training), ``diagnoses`` (``diagnosis`` returns figures, which are proved), ``elastic`` (ranks may leave and
+come back).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.families.collectives.problem import Problem
+from paceline.families.training.absence import Absence
 from paceline.families.training.checkpointing.storage import Storage
 from paceline.families.training.expert.traces import Router
 from paceline.families.training.flat import Flat
@@ -89,6 +91,8 @@ class Task:
     """Where tokens go at inference, and routes to learn from; None where the model's gates decide."""
     storage: Storage | None = None
     """Where checkpoints are written to; None where there are none."""
+    absence: Absence | None = None
+    """Who is away when, for closed forms alone: who trains is told when it happens (``change_members``)."""
 
     @property
     def num_parameters(self) -> int:
@@ -135,6 +139,8 @@ class Replica:
         self.task = task
         self.comm = comm
         self.model = task.model
+        self.members: Sequence[int] = tuple(range(task.world_size))
+        """Ranks that take part."""
         self.kept: dict[str, Tensor] = {}
         self.kept_as: dict[str, str] = {}
         self.generators: dict[str, torch.Generator] = {}
@@ -170,6 +176,13 @@ class Replica:
 
     def exchange_parameters(self, step: int) -> None:
         """Exchange or replace parameters after the update; nothing by default."""
+
+    def change_members(self, step: int, members: tuple[int, ...]) -> None:
+        """Go on with other ranks from a step on; it is called on all, also on those that leave or come back.
+
+        Techniques with ``elastic`` override it.
+        """
+        raise UnsupportedError("its ranks cannot leave or join")
 
     # Around steps
 

@@ -10,6 +10,11 @@ def ends_round(step: int, sync_every: int, steps: int) -> bool:
     return (step + 1) % sync_every == 0 or step + 1 == steps
 
 
+def round_ends(sync_every: int, steps: int) -> list[int]:
+    """Return the steps with which a round of a run ends."""
+    return [step for step in range(steps) if ends_round(step, sync_every, steps)]
+
+
 def num_rounds(sync_every: int, steps: int) -> int:
     """Return the number of rounds in a run."""
     return -(-steps // sync_every)

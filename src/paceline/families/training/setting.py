@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from paceline.families.training.absence import Absence
 from paceline.families.training.corpus import Corpus
 from paceline.families.training.expert.layer import ExpertLayer
 from paceline.families.training.expert.traces import Router
@@ -66,6 +67,8 @@ class Setting:
     probe_distance: float = 0.0
     folder: Path | None = None
     """Where checkpoints are written to."""
+    absence: Absence | None = None
+    """Who leaves training and comes back."""
 
     @property
     def by_share(self) -> bool:

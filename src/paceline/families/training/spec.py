@@ -19,6 +19,7 @@ DATA_PARALLEL_ALONE = {
     "corrupt": "nothing",
     "alike": 0.0,
     "slow_factor": 1.0,
+    "away": "nothing",
     "dtype": FLOAT32,
     "mode": EAGER,
 }
@@ -179,6 +180,13 @@ PARAMETERS: tuple[Parameter, ...] = (
         choices=("nothing", "last-rank"),
     ),
     Parameter(
+        name="away",
+        kind="choice",
+        doc="Who leaves and comes back: the last rank is away from a third of the run to two thirds.",
+        default="nothing",
+        choices=("nothing", "last-rank"),
+    ),
+    Parameter(
         name="alike",
         kind="number",
         doc="Share of a step's sequences in which all ranks read the same: 1 is one order for all, 0 one each.",
@@ -245,6 +253,8 @@ def check(params: Params) -> list[str]:
             problems.append(f"batch {batch} cannot be split into {microbatches} microbatches")
     elif microbatches > 1:
         problems.append(f"microbatches are for {PIPELINE_PARALLEL}")
+    if params["away"] != "nothing" and ranks < 2:
+        problems.append("away needs at least two ranks: somebody must go on")
     if params["op"] != DATA_PARALLEL:
         problems += [
             f"{name} {params[name]} is for {DATA_PARALLEL}, and not for {params['op']}"
