@@ -184,6 +184,7 @@ def _machine() -> Iterator[Capability]:
 
 
 EXTRAS: Mapping[str, tuple[str, str]] = {
+    "docker": ("docker", "containers through the Docker Engine"),
     "nvidia": ("pynvml", "NVIDIA's management library in Python"),
     "fast": ("duckdb", "SQL over many records"),
     "hf": ("datasets", "models and data of the hub"),

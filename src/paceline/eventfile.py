@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
 from pathlib import Path
 from typing import Any
+
+MOST_BYTES = 256 << 20
+"""Events that are read at once; no rank writes as many between two looks."""
 
 
 def read_events(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
@@ -18,11 +23,20 @@ def read_events(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]
     not JSON becomes an ``unreadable`` event, so that nothing disappears silently.
     """
     try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            data = file.read()
+        # What writes here may be hostile: a link leads elsewhere, and a pipe would keep its reader waiting.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return [], offset
+    except OSError as error:
+        return [_refused(path, error.strerror or str(error))], offset
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return [_refused(path, "not a plain file")], offset
+        if status.st_size - offset > MOST_BYTES:
+            return [_refused(path, f"more than {MOST_BYTES} B at once")], status.st_size
+        file.seek(offset)
+        data = file.read(MOST_BYTES)
     end = data.rfind(b"\n") + 1
     events: list[dict[str, Any]] = []
     for line in data[:end].splitlines():
@@ -33,6 +47,10 @@ def read_events(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]
         if isinstance(event, dict):
             events.append(event)
     return events, offset + end
+
+
+def _refused(path: Path, why: str) -> dict[str, Any]:
+    return {"event": "unreadable", "text": f"{path.name}: {why}"}
 
 
 def _number(text: str) -> float:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from paceline.cluster import HostsModel, SlurmModel, resolved_slurm, slurm_problems
+from paceline.container import DockerModel, docker_problems, resolved_docker
 from paceline.errors import UserError, expected_one_of
 from paceline.models import FileModel, validate
 from paceline.redaction import names_a_secret
@@ -17,7 +18,7 @@ from paceline.technique import valid_name
 from paceline.units import parse_duration, parse_rate, parse_size
 from paceline.yamlfile import Located, load
 
-DriverName = Literal["local", "debug", "slurm", "hosts"]
+DriverName = Literal["local", "debug", "docker", "slurm", "hosts"]
 
 
 class LinkModel(FileModel):
@@ -62,6 +63,7 @@ class RunnerModel(FileModel):
         "warn",
         description="What a run does on a machine on which others compute: warn and note it, or refuse.",
     )
+    docker: DockerModel | None = Field(None, description="What the driver docker asks of the engine.")
     slurm: SlurmModel | None = Field(None, description="What the driver slurm asks of the cluster.")
     hosts: HostsModel | None = Field(None, description="The hosts of the driver hosts.")
     fake: dict[str, float] = Field(
@@ -122,6 +124,7 @@ class RunnerProfile:
             },
             "fake": dict(sorted(model.fake.items())),
             **({"idle": model.idle} if model.idle != "warn" else {}),
+            **({"docker": resolved_docker(model.docker)} if model.docker else {}),
             **({"slurm": resolved_slurm(model.slurm)} if model.slurm else {}),
             **({"hosts": model.hosts.model_dump()} if model.hosts else {}),
             **({"nodes": self.num_nodes} if self.num_nodes > 1 else {}),
@@ -194,7 +197,7 @@ def _check_units(model: RunnerModel, located: Located) -> None:
 
 def _check_places(model: RunnerModel, located: Located) -> None:
     """Refuse a section without its driver, a driver without its section, and what only one host can do."""
-    for name in ("slurm", "hosts"):
+    for name in ("docker", "slurm", "hosts"):
         if (getattr(model, name) is not None) != (model.driver == name):
             raise UserError(
                 f"the driver is '{model.driver}'"
@@ -202,12 +205,18 @@ def _check_places(model: RunnerModel, located: Located) -> None:
                 where=located.where((name,) if model.driver != name else ("driver",)),
                 expected=f"driver: {name} together with {name}:",
             )
-    if model.driver in ("slurm", "hosts") and model.network != "host":
+    if model.driver in ("docker", "slurm", "hosts") and model.network != "host":
         raise UserError(
-            "namespaces join the ranks of one host only",
+            "containers may not make namespaces"
+            if model.driver == "docker"
+            else "namespaces join the ranks of one host only",
             where=located.where(("network",)),
             expected="network: host",
         )
+    for key_path, problem in (
+        docker_problems(model.docker, model.device, model.max_ranks) if model.docker else ()
+    ):
+        raise UserError(problem, where=located.where(("docker", *key_path)))
     for key_path, problem in slurm_problems(model.slurm) if model.slurm else ():
         raise UserError(problem, where=located.where(("slurm", *key_path)))
     if model.hosts and not any("{host}" in part for part in model.hosts.connect):

@@ -51,10 +51,22 @@ class Collector:
         """(launch, block, label) of every case that has ended."""
         self.artifacts: set[str] = set()
         """Names of files that go with the record."""
+        self.digests: dict[str, str] = {}
+        """What the controller knows of such files, by their names."""
+        self.container: Mapping[str, Any] | None = None
+        """What the run was asked to run in: ``container`` for the record, and ``request``."""
         self._num_nodes = int(plan.data["runner"].get("nodes", 1))
         self._blocks = {b["block"]: b for b in plan.blocks}
         self._versions = {s["suite"]: s["version"] for s in plan.data["suites"]}
         self._families: dict[str, Family] = {}
+
+    def enclose(self, event: Mapping[str, Any]) -> None:
+        """Note the container of the run; the first that is told of counts, for ranks could tell of others."""
+        if self.container is None:
+            self.container = event
+            name = event["container"]["sbom"]
+            self.artifacts.add(name)
+            self.digests[name] = event["container"]["sbom_sha256"]
 
     def lines(self, event: Mapping[str, Any]) -> Iterator[Line]:
         """Yield the record lines of one event; an event that is not legal becomes an ``unreadable`` event."""
@@ -65,6 +77,9 @@ class Collector:
                 self._hosts[event.get("share")] = event
             elif kind in ("result", "case_failed"):
                 yield from self._case(event)
+            elif kind == "container":
+                data = {"image_id": event["container"]["image_id"], "session": event["session"]}
+                yield Event(kind="submitted", at=utc(event["time_s"]), run_id=self.run_id, data=data)
             elif kind in KEPT_EVENTS:
                 data = {k: v for k, v in event.items() if k not in ("event", "time_s")}
                 yield Event(kind=kind, at=utc(event.get("time_s")), run_id=self.run_id, data=data)
@@ -213,9 +228,17 @@ def _accounting(event: Mapping[str, Any]) -> dict[str, Any] | None:
     return accounting or None
 
 
-def make_run(plan: Plan, facts: Mapping[str, Any], host: Mapping[str, Any] | None) -> Run:
-    """Make the run line from the controller's facts and what the worker said about its host."""
+def make_run(
+    plan: Plan,
+    facts: Mapping[str, Any],
+    host: Mapping[str, Any] | None,
+    enclosure: Mapping[str, Any] | None = None,
+) -> Run:
+    """Make the run line from the controller's facts, what the worker said about its host, and what it runs in."""
     found = host or {}
+    container = None
+    if enclosure is not None:
+        container = {**enclosure["container"], "sbom": f"{facts['run_id']}/{enclosure['container']['sbom']}"}
     return Run(
         run_id=facts["run_id"],
         started=facts["started"],
@@ -233,6 +256,8 @@ def make_run(plan: Plan, facts: Mapping[str, Any], host: Mapping[str, Any] | Non
             "protocols": {b["suite"]: b["protocol"] for b in plan.blocks},
         },
         runner=plan.data["runner"],
+        request=enclosure["request"] if enclosure else None,
+        container=container,
         code=facts["code"],
         techniques=facts["techniques"],
         packages=found.get("packages"),

@@ -35,6 +35,7 @@ class Driver(Protocol):
 def open_driver(name: str) -> Driver:
     """Return the driver that a runner profile names."""
     from paceline.drivers.debug import DebugDriver  # noqa: PLC0415 - only the chosen driver's needs
+    from paceline.drivers.docker import DockerDriver  # noqa: PLC0415
     from paceline.drivers.hosts import HostsDriver  # noqa: PLC0415
     from paceline.drivers.local import LocalDriver  # noqa: PLC0415
     from paceline.drivers.slurm import SlurmDriver  # noqa: PLC0415
@@ -44,6 +45,7 @@ def open_driver(name: str) -> Driver:
         "debug": DebugDriver,
         "slurm": SlurmDriver,
         "hosts": HostsDriver,
+        "docker": DockerDriver,
     }
     if name not in drivers:
         raise UserError(f"unknown driver '{name}'", expected=expected_one_of(name, drivers))

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from paceline.content import sha256_file
 from paceline.drivers.collect import Collector, make_run
 from paceline.drivers.driver import Driver
 from paceline.drivers.shares import share_folders
@@ -77,6 +78,8 @@ class Recorder:
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Record one event; events from before the host is known wait for it."""
+        if event.get("event") == "container":
+            self.collector.enclose(event)
         if self.writer is None and event.get("event") != "host":
             self._waiting.append(event)
             return
@@ -87,7 +90,7 @@ class Recorder:
 
     def _open(self) -> RecordWriter:
         if self.writer is None:
-            run = make_run(self._plan, self._facts, self.collector.host)
+            run = make_run(self._plan, self._facts, self.collector.host, self.collector.container)
             partial = self._results / run.started[:4] / run.started[5:7] / f"{run.run_id}.jsonl{PARTIAL}"
             self.writer = RecordWriter(self._results, run, resume=self._resume and partial.exists())
             waiting, self._waiting = self._waiting, []
@@ -108,8 +111,13 @@ class Recorder:
         for name in sorted(self.collector.artifacts):
             places = (folder / ARTIFACTS / name for folder in (job, *share_folders(job)))
             source = next((p for p in places if p.is_file()), job / ARTIFACTS / name)
-            if source.is_symlink() or not source.is_file():
+            if source.is_symlink() or source.parent.is_symlink() or not source.is_file():
                 self.note("unreadable", {"why": f"the job has no file {ARTIFACTS}/{name}"})
+                continue
+            if sha256_file(source) != (expected := self.collector.digests.get(name, sha256_file(source))):
+                self.note(
+                    "unreadable", {"why": f"{ARTIFACTS}/{name} was changed: expected sha256 {expected}"}
+                )
                 continue
             with storage_errors(beside / name, run_id=self._facts["run_id"]):
                 beside.mkdir(exist_ok=True)

@@ -18,9 +18,21 @@ from typing import Protocol
 
 import psutil
 
+from paceline.errors import InfrastructureError
+from paceline.machine.engine import (
+    CONTROLLER_LABEL,
+    RUN_LABEL,
+    NotThereError,
+    controller_lives,
+    engine_errors,
+    may_be_there,
+    open_engine,
+)
 from paceline.machine.state import state_folder
 
 STOP_S = 3.0
+LOOK_S = 3.0
+"""Longest wait for an answer of the Docker Engine."""
 WORKER = "paceline.worker"
 MARK = "PACELINE_DIE_WITH_PARENT"
 """The local driver gives this variable to launchers; a job that ``run.sh`` executes by hand does not have it."""
@@ -126,10 +138,49 @@ def orphaned_checkpoints() -> list[Leftover]:
     return found
 
 
+def orphaned_containers() -> list[Leftover]:
+    """Find containers and networks whose controller on this host is gone."""
+    if not may_be_there():
+        return []
+    try:
+        engine = open_engine(LOOK_S)
+        with engine_errors():
+            containers = engine.containers(all=True, filters={"label": RUN_LABEL})
+            networks = engine.networks(filters={"label": RUN_LABEL})
+    except InfrastructureError:
+        return []
+    found = []
+    # A network goes only after the containers in it.
+    for kind, item, remove in [
+        *(("container", c, lambda i: engine.remove_container(i, force=True, v=True)) for c in containers),
+        *(("network", n, engine.remove_network) for n in networks),
+    ]:
+        controller = (item.get("Labels") or {}).get(CONTROLLER_LABEL, "")
+        if not controller_lives(controller):
+            name = item.get("Name") or (item.get("Names") or [item["Id"][:12]])[0].lstrip("/")
+            why = "the controller that started it is gone"
+            found.append(Leftover(kind=kind, name=name, why=why, remove=_remover(remove, item["Id"])))
+    return found
+
+
+def _remover(remove: Callable[[str], None], identity: str) -> Callable[[], None]:
+    def end() -> None:
+        try:
+            with engine_errors():
+                remove(identity)
+        except NotThereError:
+            return
+        except InfrastructureError as error:
+            raise OSError(str(error)) from error
+
+    return end
+
+
 CLEANERS: Mapping[str, Cleaner] = {
     "processes": orphaned_processes,
     "worktrees": orphaned_worktrees,
     "checkpoints": orphaned_checkpoints,
+    "containers": orphaned_containers,
 }
 
 

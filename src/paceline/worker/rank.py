@@ -44,6 +44,7 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
     control_group = Control(control)
     control_group.synchronise_clocks()
     interface = os.environ.get("PACELINE_DATA_INTERFACE") or None
+    control_interface = os.environ.get("PACELINE_CONTROL_INTERFACE") or None
     secrets = take_secrets()
     session = Session(
         rank=rank,
@@ -59,8 +60,8 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
         guard=guard,
         techniques=load_techniques(work["blocks"], job, guard),
         interface=interface,
-        interface_shared=interface == "lo",
-        control_interface=os.environ.get("PACELINE_CONTROL_INTERFACE") or None,
+        interface_shared=not _has_own_network(runner),
+        control_interface=None if control_interface == interface else control_interface,
         secrets=secrets,
     )
     if rank == 0 and launch == 0:
@@ -73,6 +74,12 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
         dist.destroy_process_group()
     events.close()
     return code
+
+
+def _has_own_network(runner: dict[str, Any]) -> bool:
+    """Tell whether every rank has a network namespace for itself, so that nobody else's bytes are in its counters."""
+    alone = (runner.get("docker") or {}).get("containers") == "one-a-rank"
+    return alone or runner["network"] == "namespaces"
 
 
 def run_blocks(session: Session, blocks: list[dict[str, Any]]) -> int:

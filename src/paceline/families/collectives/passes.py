@@ -16,6 +16,7 @@ from paceline.worker.session import CaseError, Session
 
 SPLIT_CALLS = 5
 KERNEL_REPEATS = 3
+LOOPBACK = "lo"
 _malloc_trim = find_malloc_trim()
 HELD_CALLS = 3
 MIX_CALLS = 16
@@ -166,6 +167,11 @@ def kernel_bytes(session: Session, arm: Arm, figures: dict[str, list[float]]) ->
     """
     if session.interface is None or session.world_size == 1:
         arm.absent["kernel_bytes"] = "no network interface carries the ranks' traffic"
+        return {}
+    if session.interface_shared and session.interface != LOOPBACK:
+        arm.absent["kernel_bytes"] = (
+            f"{session.interface} carries everything of its host, not the ranks' traffic only"
+        )
         return {}
     num_calls = int(arm.block.protocol["kernel_calls"])
     if num_calls == 0:

@@ -295,7 +295,7 @@ class Loop:
         data, around = self._counts()
         weights = self.seat.weights()
         data_after, around_after = self._counts()
-        if self.seat.library:
+        if self.seat.library or self.session.control_interface is None:
             self._kernel_excluded += data_after - data
         self._around_excluded += around_after - around
         trained.weights.append([w.clone() for w in weights])

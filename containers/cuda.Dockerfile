@@ -1,0 +1,24 @@
+# What a rank on NVIDIA GPUs needs. Not run: needs a registry and NVIDIA GPUs.
+#   make image DEVICE=cuda BASE=REGISTRY/NAME@sha256:…      BASE: PyTorch's image for CUDA, which brings torch and the vendor's libraries
+ARG BASE
+FROM ${BASE} AS check
+COPY locks/accelerator.txt /tmp/lock.txt
+COPY wheels/ /tmp/wheels/
+# The vendor's torch stays as it is; numpy is only added where it is missing. A base for another device fails here.
+RUN set -eu; \
+    mkdir -p /opt/paceline; \
+    python3 -c "import numpy" 2>/dev/null || python3 -m pip install --quiet --no-index --find-links /tmp/wheels --require-hashes \
+        --no-deps --no-compile --target /opt/paceline --requirement /tmp/lock.txt; \
+    PYTHONPATH=/opt/paceline python3 -c "import numpy, torch; assert torch.version.cuda, 'this torch was not built for CUDA'"
+
+FROM ${BASE}
+COPY --from=check /opt/paceline /opt/paceline
+# A folder of the path list, not PYTHONPATH: jobs set that for themselves.
+RUN python3 -c "import pathlib, sysconfig; pathlib.Path(sysconfig.get_path('purelib'), 'paceline.pth').write_text('/opt/paceline\n')"
+ARG GIT_SHA=unknown
+LABEL org.opencontainers.image.title="Paceline ranks on NVIDIA GPUs" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.revision="${GIT_SHA}" \
+      io.paceline.image-class="cuda"
+ENTRYPOINT []
+USER 10001:10001
