@@ -1,4 +1,4 @@
-"""Builds images on this host's Docker Engine, through its socket: no client program, no registry, nothing fetched inside.
+"""Builds images on this host's Docker Engine through its socket: no client program, no registry, no network inside.
 
 python containers/build.py base                       Debian with python3, by mmdebstrap
 python containers/build.py image cpu                  torch and numpy from containers/locks on that base

@@ -92,7 +92,9 @@ class Stream(threading.Thread):
             self.join(JOIN_S)
         with contextlib.suppress(OSError):
             self._attached.close()
+        if self._file >= 0:
             os.close(self._file)
+            self._file = -1
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """The Docker driver: a run's ranks in one container, or in one each, from an image whose contents are noted.
 
 Containers end with their controller, because the engine then closes their input; they and their network are removed
-when a run ends, whatever happened, by ``--resume``, and by ``paceline doctor --clean``. An ending that is nobody's fault
-becomes an ``infrastructure`` failure of every case that it left without a result.
+when a run ends, whatever happened, by ``--resume``, and by ``paceline doctor --clean``. What an ending that is nobody's
+fault left without a result fails as ``infrastructure``.
 """
 
 from __future__ import annotations

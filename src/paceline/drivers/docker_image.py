@@ -120,7 +120,7 @@ def survey(engine: Any, request: Request) -> dict[str, Any]:
         raise translated(error, f"image '{request.settings['image']}' does not start") from error
     text = errors.decode("utf-8", "replace").strip()
     if code:
-        if "exec format error" in text:
+        if "exec format error" in text.lower():
             raise InfrastructureError(
                 f"{WRONG_ARCHITECTURE}: the image's programs are for another machine: {text}"
             )

@@ -122,6 +122,9 @@ def container_body(request: Request, node: int) -> dict[str, Any]:
     host: dict[str, Any] = {
         **_fence(request.settings),
         "NetworkMode": network,
+        # Names of peers are known to the engine; what it does not know, it must not ask the host's name servers.
+        "Dns": ["127.0.0.1"] if several else [],
+        "DnsOptions": ["timeout:1", "attempts:1"] if several else [],
         "ShmSize": request.settings["shm_bytes"],
         "Mounts": _mounts(request),
     }
