@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.content import checkout_root
+from paceline.errors import PacelineError
+from paceline.machine.engine import engine_errors, open_engine
 from paceline.machine.idleness import look
 from paceline.machine.lease import holder
 from paceline.machine.leftovers import find_leftovers
@@ -30,6 +32,7 @@ print(json.dumps({
 }))
 """
 PROBE_TIMEOUT_S = 60
+LOOK_S = 3.0
 NETWORK_FIX = (
     "apt-get install iproute2 iptables, and run as root (in a container: --cap-add NET_ADMIN,SYS_ADMIN)"
 )
@@ -47,7 +50,7 @@ class Capability:
 
 def examine() -> list[Capability]:
     """Look at everything that runners need."""
-    return [*_torch(), *_network(), *_slurm(), *_tools(), *_extras(), *_machine()]
+    return [*_torch(), *_network(), *_docker(), *_slurm(), *_tools(), *_extras(), *_machine()]
 
 
 def accelerator() -> str | None:
@@ -110,6 +113,21 @@ def _network() -> Iterator[Capability]:
             detail=what if reason is None else reason,
             fix=None if reason is None else NETWORK_FIX,
         )
+
+
+def _docker() -> Iterator[Capability]:
+    detail, fix = "no image of ours: paceline/cpu:local", "make image-base image"
+    ok = False
+    try:
+        engine = open_engine(LOOK_S)
+        with engine_errors():
+            ok = bool(engine.images("paceline/cpu", quiet=True))
+            version = engine.version()["Version"]
+        detail = f"Docker Engine {version}, image paceline/cpu" if ok else detail
+    except PacelineError as error:
+        lines = str(error).splitlines()
+        detail, fix = lines[0], lines[-1].removeprefix("  fix: ")
+    yield Capability(name="docker-cpu", ok=ok, detail=detail, fix=None if ok else fix)
 
 
 def _slurm() -> Iterator[Capability]:

@@ -93,17 +93,13 @@ def test_a_container_for_each_rank_measures_on_a_network_whose_bytes_are_the_ran
     assert (container["network"], container["containers"]) == ("internal", 2)
 
 
-def test_ranks_that_die_or_take_all_memory_in_a_container_cost_their_own_case(runs: Runs) -> None:
-    names = "kills-itself,devours-memory,ring"
+def test_ranks_that_die_hang_or_take_all_memory_in_a_container_cost_their_own_case(runs: Runs) -> None:
+    names = "kills-itself,hangs,devours-memory,ring"
     done = runs("collectives/faulty", "--techniques", names, content=FAULTY, memory="2GiB")
     assert done.code == 3, done.output
     status = {m["label"]: m["status"] for m in done.measured()}
-    assert status == {
-        "native": "ok",
-        "kills-itself": "crashed",
-        "devours-memory": "out_of_memory",
-        "ring": "ok",
-    }
+    expected = {"kills-itself": "crashed", "hangs": "timeout", "devours-memory": "out_of_memory"}
+    assert status == {"native": "ok", **expected, "ring": "ok"}
     reasons = {m["label"]: m["reason"] for m in done.measured() if m["status"] != "ok"}
     assert reasons["kills-itself"].startswith("rank 1 was killed by signal 9; last operation: ")
 
@@ -379,6 +375,25 @@ def test_an_engine_that_stays_away_ends_the_run_with_what_to_do(script: MakeScri
             one.end()
     finally:
         engine.start()
+
+
+def test_an_engine_that_is_restarted_in_the_middle_of_a_run_is_no_techniques_fault(
+    runs: Runs, engine: Engine
+) -> None:
+    process, store = runs.start("collectives/slow", content=FAULTY)
+    while not any('"event":"result"' in p.read_text() for p in store.glob("jobs/*/events-*.jsonl")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    engine.stop()
+    engine.start()
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 3, output
+    (path,) = store.glob("20*/*/*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    failed = [m for m in lines if m["line"] == "measurement" and m["status"] != "ok"]
+    assert {m["status"] for m in failed} == {"infrastructure"}
+    assert all(m["reason"].startswith("ENGINE_RESTARTED: ") for m in failed)
+    assert [m for m in lines if m["line"] == "measurement" and m["status"] == "ok"]
 
 
 CONTROLLER = """
