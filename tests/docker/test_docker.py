@@ -26,8 +26,10 @@ from paceline.errors import InfrastructureError
 from paceline.machine.engine import open_engine
 
 pytestmark = pytest.mark.docker
-FAULTY = Path(__file__).parents[1] / "distributed" / "faulty"
+FAILING = Path(__file__).parent / "failing"
 """Techniques that fail on rank 1."""
+SLOW = Path(__file__).parents[1] / "distributed" / "faulty"
+"""A suite that lasts long enough to be interrupted."""
 USER = 10001
 POINT = ["collectives/all-reduce", "--tier", "quick", "--launches", "1", "--techniques", "native,ring"]
 ROOM = 4.0
@@ -56,7 +58,8 @@ def processes_of_the_container() -> list[psutil.Process]:
 def test_ranks_in_one_container_measure_what_ranks_outside_measure_and_the_record_says_in_what(
     runs: Runs,
 ) -> None:
-    inside, outside = runs(*POINT), runs(*POINT, runner="local-cpu")
+    large = [*POINT, "--filter", "size_bytes=1MiB"]
+    inside, outside = runs(*large), runs(*large, runner="local-cpu")
     assert (inside.code, outside.code) == (0, 0), inside.output + outside.output
     assert {m["status"] for m in inside.measured()} == {"ok"}
     for label in ("native", "ring"):
@@ -94,14 +97,17 @@ def test_a_container_for_each_rank_measures_on_a_network_whose_bytes_are_the_ran
 
 
 def test_ranks_that_die_hang_or_take_all_memory_in_a_container_cost_their_own_case(runs: Runs) -> None:
-    names = "kills-itself,hangs,devours-memory,ring"
-    done = runs("collectives/faulty", "--techniques", names, content=FAULTY, memory="2GiB")
+    done = runs("collectives/failing", content=FAILING, memory="1GiB")
     assert done.code == 3, done.output
-    status = {m["label"]: m["status"] for m in done.measured()}
-    expected = {"kills-itself": "crashed", "hangs": "timeout", "devours-memory": "out_of_memory"}
-    assert status == {"native": "ok", **expected, "ring": "ok"}
-    reasons = {m["label"]: m["reason"] for m in done.measured() if m["status"] != "ok"}
-    assert reasons["kills-itself"].startswith("rank 1 was killed by signal 9; last operation: ")
+    found = {m["label"]: (m["status"], m.get("reason", "")) for m in done.measured()}
+    assert {label: status for label, (status, _) in found.items()} == {
+        "native": "ok",
+        "dies": "crashed",
+        "hangs": "timeout",
+        "touches-memory": "out_of_memory",
+    }
+    assert "rank 1 was killed by signal 9; last operation: " in found["dies"][1]
+    assert "killed by signal 9 for lack of memory" in found["touches-memory"][1]
 
 
 def test_a_disk_that_fills_up_under_a_container_keeps_what_was_measured(
@@ -380,7 +386,7 @@ def test_an_engine_that_stays_away_ends_the_run_with_what_to_do(script: MakeScri
 def test_an_engine_that_is_restarted_in_the_middle_of_a_run_is_no_techniques_fault(
     runs: Runs, engine: Engine
 ) -> None:
-    process, store = runs.start("collectives/slow", content=FAULTY)
+    process, store = runs.start("collectives/slow", content=SLOW)
     while not any('"event":"result"' in p.read_text() for p in store.glob("jobs/*/events-*.jsonl")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
