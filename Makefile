@@ -10,10 +10,12 @@ TIER ?= quick
 RUNNER ?= local-cpu
 RUN ?= latest
 NIGHTLY ?= docs/examples/nightly-cpu.yaml
+DEVICE ?= cpu
+BASE ?=
 TESTS ?=
 JUNIT ?=
 
-.PHONY: setup bench test check format docs reasoner smoke nightly site gate calibrate clean
+.PHONY: setup bench test check format docs image-base image locks reasoner smoke nightly site gate calibrate clean
 
 setup: $(READY)
 
@@ -30,7 +32,7 @@ bench: setup
 # Unit tests share the cores, and so do those that start ranks and ask what is right; the others measure, one after another.
 # JUNIT=FOLDER leaves a JUnit file of each part there.
 report = $(if $(JUNIT),--junitxml=$(JUNIT)/$(1).xml)
-SHARED := tests/conformance tests/distributed tests/nightly tests/site tests/slurm
+SHARED := tests/conformance tests/distributed tests/docker tests/nightly tests/site tests/slurm
 test: setup
 ifeq ($(TESTS),)
 	status=0; \
@@ -52,6 +54,18 @@ check: setup
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Container images, built on this host's Docker Engine without a registry. For accelerators, on the vendor's image:
+#   make image DEVICE=cuda BASE=REGISTRY/NAME@sha256:...
+image-base: setup
+	$(BIN)/python containers/build.py base
+
+image: setup
+	$(BIN)/python containers/build.py image $(DEVICE) --base '$(BASE)'
+
+locks: setup
+	$(BIN)/python containers/build.py lock cpu
+	$(BIN)/python containers/build.py lock accelerator
 
 reasoner: setup
 	$(BIN)/python -m paceline.families.reasoning.reasoner train weak
