@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -176,6 +176,13 @@ def load_runner(path: Path) -> RunnerProfile:
             expected=expected_one_of(model.default_link, model.links),
         )
     return RunnerProfile(model=model, path=path)
+
+
+def in_image(profile: RunnerProfile, image: str) -> RunnerProfile:
+    """Return a profile of containers with another image: the one that a record was measured in."""
+    assert profile.model.docker is not None
+    docker = profile.model.docker.model_copy(update={"image": image, "pull": "never"})
+    return replace(profile, model=profile.model.model_copy(update={"docker": docker}))
 
 
 def _check_units(model: RunnerModel, located: Located) -> None:

@@ -24,7 +24,7 @@ from paceline.drivers.docker_states import REASONS, ending, refusal
 from paceline.drivers.sbom import bill_of_materials, dpkg_packages
 from paceline.errors import UserError
 from paceline.eventfile import MOST_BYTES, read_events
-from paceline.profile import load_runner
+from paceline.profile import in_image, load_runner
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = Path(__file__).parent / "goldens"
@@ -279,6 +279,13 @@ def test_the_shipped_profiles_name_images_that_this_checkout_builds() -> None:
         image = yaml.safe_load(path.read_text())["docker"]["image"]
         device = image.removeprefix("paceline/").removesuffix(":local")
         assert (ROOT / "containers" / f"{device}.Dockerfile").is_file(), path
+
+
+def test_a_record_is_measured_again_in_its_own_image() -> None:
+    profile = load_runner(ROOT / "runners" / "docker-cpu.yaml")
+    pinned = in_image(profile, IMAGE_ID).resolved()
+    assert (pinned["docker"]["image"], pinned["docker"]["pull"]) == (IMAGE_ID, "never")
+    assert {**pinned, "docker": None} == {**profile.resolved(), "docker": None}
 
 
 def test_events_are_read_from_plain_files_only_and_not_without_end(tmp_path: Path) -> None:

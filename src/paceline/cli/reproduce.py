@@ -17,14 +17,15 @@ from paceline.cli.options import default_results, expand_suites, machine_options
 from paceline.cli.run import describe_plan, exit_code
 from paceline.compare import compare_points, points_of
 from paceline.custody import append_event
+from paceline.drivers.docker_states import IMAGE_MISSING
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
-from paceline.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION, UserError
+from paceline.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION, InfrastructureError, UserError
 from paceline.family import load_family
 from paceline.grammar import TIERS, TierName
 from paceline.machine.occupation import occupied
 from paceline.plan import CaseKey, Plan, Selection, canonical, make_plan
-from paceline.profile import load_runner
+from paceline.profile import in_image, load_runner
 from paceline.provenance import code_state, technique_facts
 from paceline.record import Event, Measurement, utc
 from paceline.report.tables import board_table, run_comparison_table
@@ -109,15 +110,20 @@ def reproduce(
         occupied(plan.data["runner"], wait_s=wait_s, share=share, say=warn) as place,
         RunProgress(plan.num_results, likely, quiet=quiet) as progress,
     ):
-        outcome = measure(
-            plan,
-            suites,
-            store,
-            reason="reproduce",
-            linked_run=target.record.run.run_id,
-            place=place,
-            on_event=progress.event,
-        )
+        try:
+            outcome = measure(
+                plan,
+                suites,
+                store,
+                reason="reproduce",
+                linked_run=target.record.run.run_id,
+                place=place,
+                on_event=progress.event,
+            )
+        except InfrastructureError as error:
+            if not str(error).startswith(IMAGE_MISSING):
+                raise
+            _conclude(None, target, cannot(str(error).partition("\n")[0]), store)
     if outcome.path is None:
         click.echo(f"interrupted; go on with: paceline run --resume {outcome.run_id}")
         sys.exit(exit_code(outcome))
@@ -187,7 +193,10 @@ def plan_again(target: Target, launches: int | None) -> tuple[Plan, list[Suite]]
         seed=run.seeds.get("seed"),
         only=frozenset(case_key(m) for m in target.measurements),
     )
-    plan = make_plan(suites, load_runner(content.find_runner(str(run.runner["name"]))), selection)
+    runner = load_runner(content.find_runner(str(run.runner["name"])))
+    if run.container is not None and runner.model.docker is not None:
+        runner = in_image(runner, str(run.container["image_id"]))
+    plan = make_plan(suites, runner, selection)
     if not plan.num_cases:
         raise UserError("the suite no longer has this point", fix=checkout_command(target.record))
     return plan, suites
