@@ -52,7 +52,15 @@ def make_base() -> None:
         raise PrerequisiteError("a base image needs mmdebstrap", fix="apt-get install mmdebstrap")
     with tempfile.TemporaryDirectory() as folder:
         tar = Path(folder, "base.tar")
-        command = ["mmdebstrap", "--quiet", "--variant=essential", f"--include={PACKAGES}", SUITE, str(tar)]
+        command = [
+            "mmdebstrap",
+            "--quiet",
+            "--variant=essential",
+            '--aptopt=Acquire::Retries "3"',
+            f"--include={PACKAGES}",
+            SUITE,
+            str(tar),
+        ]
         done = subprocess.run(command, env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH}, check=False)
         if done.returncode:
             raise InfrastructureError(f"mmdebstrap ended with exit code {done.returncode}")

@@ -57,8 +57,8 @@ LOOK_S = 1.0
 """Time between two looks at the job folder's size and at containers that are ending."""
 GRACE_S = 5.0
 """Time between the first container that failed and the end of the others."""
-SETTLE_S = 3.0
-"""Time in which an engine that ends takes its containers along before it stops answering."""
+SETTLE_S = 1.0
+"""Time in which an engine that is going away may still answer for containers that it has ended."""
 
 
 class DockerDriver:
