@@ -79,8 +79,12 @@ def make_image(device: str, base: str | None) -> None:
             expected="REGISTRY/NAME@sha256:…",
             fix=f"make image DEVICE={device} BASE=REGISTRY/NAME@sha256:…",
         )
-    if base is not None and not re.search(r"@sha256:[0-9a-f]{64}$", base):
-        raise UserError(f"'{base}' is not pinned", where="--base", expected="REGISTRY/NAME@sha256:…")
+    if base is not None and not re.search(r"(^|@)sha256:[0-9a-f]{64}$", base):
+        raise UserError(
+            f"'{base}' is not pinned",
+            where="--base",
+            expected="REGISTRY/NAME@sha256:…, or the id of an image",
+        )
     lock = HERE / "locks" / ("cpu.txt" if device == "cpu" else "accelerator.txt")
     with tempfile.TemporaryDirectory() as folder:
         context = Path(folder)

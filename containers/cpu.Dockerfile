@@ -12,8 +12,8 @@ RUN set -eu; \
     set -- /tmp/wheels/pip-*.whl; \
     python3 "$1/pip" install --quiet --no-index --find-links /tmp/wheels --require-hashes --no-deps \
         --no-compile --break-system-packages --root-user-action ignore --requirement /tmp/lock.txt; \
-    cd /usr/local/lib/python3*/dist-packages; \
-    rm -rf torch/include torch/share torch/test torch/bin/protoc* /usr/local/bin/*; \
+    cd "$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"; \
+    rm -rf torch/include torch/share torch/test torch/bin/protoc*; \
     find . -name tests -path './sympy/*' -prune -exec rm -rf {} +; \
     python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash . || true; \
     python3 -c "import numpy, torch; assert torch.distributed.is_gloo_available()"; \

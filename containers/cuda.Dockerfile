@@ -2,6 +2,7 @@
 #   make image DEVICE=cuda BASE=REGISTRY/NAME@sha256:…      BASE: PyTorch's image for CUDA, which brings torch and the vendor's libraries
 ARG BASE
 FROM ${BASE} AS check
+USER 0:0
 COPY locks/accelerator.txt /tmp/lock.txt
 COPY wheels/ /tmp/wheels/
 # The vendor's torch stays as it is; numpy is only added where it is missing. A base for another device fails here.
@@ -12,6 +13,7 @@ RUN set -eu; \
     PYTHONPATH=/opt/paceline python3 -c "import numpy, torch; assert torch.version.cuda, 'this torch was not built for CUDA'"
 
 FROM ${BASE}
+USER 0:0
 COPY --from=check /opt/paceline /opt/paceline
 # A folder of the path list, not PYTHONPATH: jobs set that for themselves.
 RUN python3 -c "import pathlib, sysconfig; pathlib.Path(sysconfig.get_path('purelib'), 'paceline.pth').write_text('/opt/paceline\n')"
