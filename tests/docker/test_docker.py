@@ -519,18 +519,14 @@ def test_an_image_that_cannot_run_here_is_refused_before_anything_is_measured(
     assert "Traceback" not in done.output
 
 
-@pytest.mark.parametrize(
-    ("device", "said"),
-    [("cuda", "this torch was not built for CUDA"), ("rocm", "this torch was not built for ROCm")],
-)
 def test_the_image_of_an_accelerator_is_not_built_on_a_torch_for_another_device(
-    engine: Engine, image: str, device: str, said: str
+    engine: Engine, image: str
 ) -> None:
     base = engine.client().inspect_image(image)["Id"]
-    command = [sys.executable, str(ROOT / "containers" / "build.py"), "image", device, "--base", base]
+    command = [sys.executable, str(ROOT / "containers" / "build.py"), "image", "cuda", "--base", base]
     done = subprocess.run(command, env=engine.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stdout
-    assert said in done.stderr
+    assert "this torch was not built for CUDA" in done.stderr
 
 
 def test_an_engine_that_does_not_let_this_user_in_says_so(engine: Engine) -> None:
