@@ -10,17 +10,18 @@ COPY wheels/ /tmp/wheels/
 # compiled files are checked by nobody's clock, so that the same input gives the same bytes.
 RUN set -eu; \
     set -- /tmp/wheels/pip-*.whl; \
-    python3 "$1/pip" install --quiet --no-index --find-links /tmp/wheels --require-hashes --no-deps \
-        --no-compile --break-system-packages --root-user-action ignore --requirement /tmp/lock.txt; \
-    cd "$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"; \
+    python3 "$1/pip" install --quiet --no-index --find-links /tmp/wheels --require-hashes --no-deps --no-compile \
+        --root /out --break-system-packages --root-user-action ignore --requirement /tmp/lock.txt; \
+    cd "/out$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"; \
     rm -rf torch/include torch/share torch/test torch/bin/protoc*; \
     find . -name tests -path './sympy/*' -prune -exec rm -rf {} +; \
-    python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash . || true; \
-    python3 -c "import numpy, torch; assert torch.distributed.is_gloo_available()"; \
-    find /usr/local -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
+    python3 -m compileall -q -j 0 -s /out --invalidation-mode unchecked-hash . || true; \
+    PYTHONPATH="$PWD" python3 -c "import numpy, torch; assert torch.distributed.is_gloo_available()"; \
+    find /out -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
 
+# Copied to the root, whose own time is in no layer: a folder that is copied to gets the time of the copy.
 FROM ${BASE}
-COPY --from=build /usr/local /usr/local
+COPY --from=build /out/ /
 ARG GIT_SHA=unknown
 LABEL org.opencontainers.image.title="Paceline ranks on processors" \
       org.opencontainers.image.licenses="Apache-2.0" \
