@@ -32,17 +32,21 @@ SLOW = Path(__file__).parents[1] / "distributed" / "faulty"
 """A suite that lasts long enough to be interrupted."""
 USER = 10001
 POINT = ["collectives/all-reduce", "--tier", "quick", "--launches", "1", "--techniques", "native,ring"]
-ROOM = 4.0
-"""How far the best of many samples may be apart inside and outside a container, on a machine that does other things."""
+ROOM = 10.0
+"""How far the best of many samples may be apart inside and outside a container. The scheduler treats a container as one
+among all other work, and small messages on a loopback have two modes: a smaller room would test the machine."""
 
 
 def best(measured: list[dict[str, Any]], label: str) -> float:
-    """Return the shortest latency of a technique at 1 MiB."""
-    return min(
-        min(m["samples"])
-        for m in measured
-        if m["label"] == label and m["metric"]["name"] == "latency" and m["params"]["size_bytes"] == 1 << 20
-    )
+    """Return the shortest latency of a technique."""
+    found = [m for m in measured if m["label"] == label and m["metric"]["name"] == "latency"]
+    return min(min(m["samples"]) for m in found)
+
+
+def counts(measured: list[dict[str, Any]]) -> set[tuple[str, str, float]]:
+    """Return what was counted and not timed."""
+    names = ("wire_bytes", "messages")
+    return {(m["label"], m["metric"]["name"], m["value"]) for m in measured if m["metric"]["name"] in names}
 
 
 def processes_of(container: str) -> list[int]:
@@ -58,10 +62,11 @@ def processes_of(container: str) -> list[int]:
 def test_ranks_in_one_container_measure_what_ranks_outside_measure_and_the_record_says_in_what(
     runs: Runs,
 ) -> None:
-    large = [*POINT, "--filter", "size_bytes=1MiB"]
-    inside, outside = runs(*large), runs(*large, runner="local-cpu")
+    small = [*POINT, "--launches", "2", "--filter", "size_bytes=4KiB"]
+    inside, outside = runs(*small), runs(*small, runner="local-cpu")
     assert (inside.code, outside.code) == (0, 0), inside.output + outside.output
     assert {m["status"] for m in inside.measured()} == {"ok"}
+    assert counts(inside.measured()) == counts(outside.measured()) != set()
     for label in ("native", "ring"):
         ratio = best(inside.measured(), label) / best(outside.measured(), label)
         assert 1 / ROOM < ratio < ROOM, label
