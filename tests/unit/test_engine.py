@@ -369,7 +369,7 @@ def test_room_counts_what_it_has_given_out() -> None:
     engine = engine_of(scheduler("orca"), num_blocks=4, max_batch=2)
     for _ in range(3):
         engine.submit([5] * 7, 1)
-    view = engine._view(0.0)
+    view = engine._view(0.0, {}, engine._waiting)
     room = Room(view)
     assert room.take(view.waiting[0], 7)
     assert room.blocks == 2

@@ -42,6 +42,9 @@ class Cache(Protocol):
     def cached_tokens(self, number: int) -> int:
         """Return tokens at the begin of a waiting request that are in the cache; 0 where prefixes are not shared."""
 
+    def beginning(self, number: int) -> tuple[int, ...]:
+        """Return what the full blocks of a request's prompt hold, a number each: equal ones mean equal beginnings."""
+
     def blocks_needed(self, number: int, tokens: int) -> int:
         """Return free blocks that are used up when so many further tokens of a request are computed.
 

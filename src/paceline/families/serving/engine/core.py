@@ -1,16 +1,22 @@
 """The engine's loop: shows a scheduler what there is, checks its step, computes it, and keeps all counts.
 
-It needs torch and nothing else; whoever drives it calls ``submit``, ``cancel`` and ``step``. With ``compute`` replaced
-by a function that draws tokens it is a simulator's bookkeeping, and no line of it is repeated there.
+Whoever drives it calls ``submit``, ``cancel`` and ``step``. A simulator calls ``begin`` and, when a step's virtual time
+is over, ``end``: it is the bookkeeping of both, and no line of it is repeated there. Between the two a step's requests
+are seen by nobody else, so that several workers can share one memory, each with a scheduler and a phase of its own; a
+request may also leave for another engine, and keeps its memory here until it has arrived there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from paceline.families.serving.engine.blocks import ROOT, Blocks
 from paceline.families.serving.scheduling import Request, Scheduler, Step, View
+
+Phase = Literal["both", "prefill", "decode"]
+"""Which requests a worker sees: who decodes has answered, and has all but its last token computed."""
 
 PATIENCE = 1000
 """Empty steps in a row, with something to do, after which a scheduler is said to do nothing."""
@@ -38,11 +44,18 @@ class Held:
     """Its blocks."""
     filled: int = 0
     """Of these, full ones that can be found by their tokens."""
+    chain: tuple[int, ...] | None = None
+    """What ``Cache.beginning`` tells, once somebody has asked."""
 
     @property
     def answered(self) -> int:
         """Return tokens of its answer so far."""
         return len(self.tokens) - self.prompt_tokens
+
+    @property
+    def decodes(self) -> bool:
+        """Return whether its next token needs one token computed, and is not its first."""
+        return len(self.tokens) - self.computed == 1 and self.answered > 0
 
     def seen(self) -> Request:
         """Return what schedulers see."""
@@ -132,6 +145,8 @@ class Engine:
         self._next = 0
         self._idle_steps = 0
         self._lookups: dict[int, tuple[int, list[int]]] = {}
+        self._computing: set[int] = set()
+        self._leaving: dict[int, Held] = {}
         self.counters = Counters()
 
     @property
@@ -167,6 +182,16 @@ class Engine:
         """Return tokens at the begin of a waiting request that are in the cache."""
         return len(self._found(self._waiting[number])) * self.blocks.block_size
 
+    def beginning(self, number: int) -> tuple[int, ...]:
+        """Return what a request's full blocks are, one number each; equal numbers mean equal beginnings."""
+        sequence = self._waiting.get(number) or self._running[number]
+        if sequence.chain is None:
+            size, chain = self.blocks.block_size, [0]
+            for begin in range(0, (sequence.prompt_tokens - 1) // size * size, size):
+                chain.append(hash((chain[-1], *sequence.tokens[begin : begin + size])))
+            sequence.chain = tuple(chain[1:])
+        return sequence.chain
+
     def blocks_needed(self, number: int, tokens: int) -> int:
         """Return free blocks that computing so many further tokens of a request uses up."""
         size = self.blocks.block_size
@@ -186,8 +211,28 @@ class Engine:
         Raises:
             RefusedStepError: The scheduler asked for what there is not, or does nothing though there is work.
         """
-        plan = self._scheduler.plan(self._view(now_s))
-        self._check(plan)
+        work = self.begin(now_s)
+        return self.end(work, self._compute(work)) if work else []
+
+    def has_work(self, phase: Phase = "both") -> bool:
+        """Return whether a worker of a phase would see a request."""
+        return bool(self._visible(phase) or (self._waiting and phase != "decode"))
+
+    def begin(self, now_s: float, scheduler: Scheduler | None = None, phase: Phase = "both") -> list[Work]:
+        """Let a scheduler plan a step and give it its memory; whoever computes it calls ``end``.
+
+        Args:
+            now_s: On the engine's clock.
+            scheduler: Of one of several workers; the engine's own where it has one worker.
+            phase: What that worker sees.
+
+        Raises:
+            RefusedStepError: The scheduler asked for what there is not, or does nothing though there is work.
+        """
+        visible = self._visible(phase)
+        waiting = {} if phase == "decode" else self._waiting
+        plan = (scheduler or self._scheduler).plan(self._view(now_s, visible, waiting))
+        self._check(plan, visible, waiting)
         for number in plan.preempt:
             self._preempt(number)
         for number in plan.tokens:  # before any block is taken, lest what one has found goes to another
@@ -199,14 +244,58 @@ class Engine:
         counters.peak_blocks = max(counters.peak_blocks, self.blocks.num_blocks - self.blocks.num_free)
         counters.peak_running = max(counters.peak_running, len(self._running))
         if not work:
-            self._rest(plan)
+            self._rest(plan, phase)
             return []
         self._idle_steps = 0
-        tokens = iter(self._compute(work))
-        return [o for piece in work if (o := self._advance(piece, tokens)) is not None]
+        self._computing.update(plan.tokens)
+        return work
 
-    def _rest(self, plan: Step) -> None:
+    def end(
+        self, work: Sequence[Work], drawn: Sequence[int], scheduler: Scheduler | None = None
+    ) -> list[Output]:
+        """Take in what a step has computed; return the tokens that came."""
+        tokens = iter(drawn)
+        self._computing.difference_update(piece.sequence.number for piece in work)
+        planner = scheduler or self._scheduler
+        return [o for piece in work if (o := self._advance(piece, tokens, planner)) is not None]
+
+    def _visible(self, phase: Phase) -> dict[int, Held]:
+        """Return the running requests that a worker of a phase sees: none that is being computed."""
+        if phase == "both" and not self._computing:
+            return self._running
+        return {
+            number: sequence
+            for number, sequence in self._running.items()
+            if number not in self._computing and (phase == "both" or sequence.decodes == (phase == "decode"))
+        }
+
+    def leave(self, number: int) -> Held:
+        """Take a running request out; its blocks stay taken until ``left``."""
+        sequence = self._running.pop(number)
+        self._leaving[number] = sequence
+        return sequence
+
+    def left(self, number: int) -> None:
+        """Give up the blocks of a request that is elsewhere by now."""
+        self.blocks.release(self._leaving.pop(number).table)
+
+    def arrive(self, came: Held) -> int | None:
+        """Let a request of another engine run with a copy of its computed tokens; None while there is no room."""
+        needed = -(-came.computed // self.blocks.block_size)
+        if needed > self.blocks.num_free or len(self._running) >= self._max_batch:
+            return None
+        number = self._next
+        self._next += 1
+        table = [self.blocks.take() for _ in range(needed)]
+        sequence = replace(came, number=number, tokens=list(came.tokens), table=table, filled=0)
+        self._running[number] = sequence
+        self._fill(sequence)
+        return number
+
+    def _rest(self, plan: Step, phase: Phase) -> None:
         self.counters.empty_steps += 1
+        if phase != "both" or self._computing:
+            return
         self._idle_steps += 1
         if self.busy and (self._idle_steps > PATIENCE or (not self._running and not plan.preempt)):
             raise RefusedStepError(
@@ -214,22 +303,22 @@ class Engine:
                 f"{self.blocks.num_free} of {self.blocks.num_blocks} blocks are free"
             )
 
-    def _view(self, now_s: float) -> View:
+    def _view(self, now_s: float, visible: Mapping[int, Held], waiting: Mapping[int, Held]) -> View:
         return View(
             now_s=now_s,
-            waiting=tuple(s.seen() for s in sorted(self._waiting.values(), key=lambda s: s.number)),
-            running=tuple(s.seen() for s in self._running.values()),
+            waiting=tuple(s.seen() for s in sorted(waiting.values(), key=lambda s: s.number)),
+            running=tuple(s.seen() for s in visible.values()),
             cache=self,
             free_blocks=self.blocks.num_free,
             num_blocks=self.blocks.num_blocks,
             block_size=self.blocks.block_size,
             token_budget=self._token_budget,
-            max_batch=self._max_batch,
+            max_batch=self._max_batch - (len(self._running) - len(visible)),
         )
 
-    def _check(self, plan: Step) -> None:
+    def _check(self, plan: Step, visible: Mapping[int, Held], waiting: Mapping[int, Held]) -> None:
         """Refuse a step that names what there is not, or is too large; memory is checked as it is taken."""
-        if len(set(plan.preempt)) != len(plan.preempt) or not set(plan.preempt) <= set(self._running):
+        if len(set(plan.preempt)) != len(plan.preempt) or not set(plan.preempt) <= set(visible):
             raise RefusedStepError(f"the step preempts {plan.preempt}, of which not all run")
         total = 0
         for number, count in plan.tokens.items():
@@ -238,18 +327,20 @@ class Engine:
             if number in plan.preempt:
                 raise RefusedStepError(f"the step preempts request {number} and computes it")
             total += count
-            self._check_one(number, count)
+            self._check_one(number, count, visible, waiting)
         if total > self._token_budget:
             raise RefusedStepError(f"the step has {total} tokens; {self._token_budget} are allowed")
         num_running = len(set(self._running) - set(plan.preempt) | set(plan.tokens))
         if num_running > self._max_batch:
             raise RefusedStepError(f"{num_running} requests would run; {self._max_batch} are allowed")
 
-    def _check_one(self, number: int, count: int) -> None:
-        running = self._running.get(number)
+    def _check_one(
+        self, number: int, count: int, visible: Mapping[int, Held], waiting: Mapping[int, Held]
+    ) -> None:
+        running = visible.get(number)
         if running is not None:
             missing = len(running.tokens) - running.computed
-        elif number in self._waiting:
+        elif number in waiting:
             missing = len(self._waiting[number].tokens) - self.cached_tokens(number)
         else:
             raise RefusedStepError(f"the step computes request {number}, which is not there")
@@ -301,7 +392,7 @@ class Engine:
         sequence.table.extend(self.blocks.take() for _ in range(needed))
         return Work(sequence, sequence.computed, count)
 
-    def _advance(self, piece: Work, tokens: Iterator[int]) -> Output | None:
+    def _advance(self, piece: Work, tokens: Iterator[int], scheduler: Scheduler) -> Output | None:
         """Take in what a step has computed of one request; return its next token if that came."""
         sequence, counters = piece.sequence, self.counters
         ends = piece.ends
@@ -312,12 +403,12 @@ class Engine:
             counters.recomputed_tokens += max(piece.count - 1, 0)
         counters.computed_prompt_tokens += prompt
         if not ends:
-            self._scheduler.served(sequence.tenant, prompt, 0)
+            scheduler.served(sequence.tenant, prompt, 0)
             return None
         token = next(tokens)
         sequence.tokens.append(token)
         counters.output_tokens += 1
-        self._scheduler.served(sequence.tenant, prompt, 1)
+        scheduler.served(sequence.tenant, prompt, 1)
         last = sequence.answered == sequence.wanted
         if last:
             del self._running[sequence.number]
@@ -339,7 +430,7 @@ class Engine:
 
     def check(self) -> None:
         """Assert that no block is lost or miscounted."""
-        self.blocks.check([s.table for s in self._running.values()])
+        self.blocks.check([s.table for s in (*self._running.values(), *self._leaving.values())])
 
 
 def facts(counters: Counters) -> Mapping[str, float]:
