@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import PacelineError, PrerequisiteError
+from paceline.errors import PacelineError, PrerequisiteError, UserError
 from paceline.families.serving.gate import check_answers
 from paceline.families.serving.load.calls import Call, Workload
 from paceline.families.serving.load.certificate import certify
@@ -22,14 +22,17 @@ from paceline.families.serving.load.outcomes import outcomes_of
 from paceline.families.serving.load.processes import run_load
 from paceline.families.serving.measured import accounting, figures
 from paceline.families.serving.model_sizes import FIRST_TOKEN, SIZES
+from paceline.families.serving.prefixes import most_hits
 from paceline.families.serving.served import EngineProcess
-from paceline.families.serving.workloads import CLOSED, draw_workload
+from paceline.families.serving.virtual_bench import run_virtual_block
+from paceline.families.serving.workloads import CLOSED, draw_workload, trace_facts
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
 
 WARM_CALLS = 4
 WARM_CONNECTIONS = 16
 MODEL_NAME = "paceline"
+SERVE = "serve"
 ORACLE = "every token of every answer against a plain forward computation without a cache, in float64"
 SLACK_S = 120.0
 """Beyond the schedule's end, for a technique that is slow."""
@@ -39,9 +42,17 @@ def run_block(session: Session, block: Block) -> None:
     """Measure all techniques of a block and emit one ``result`` event for each."""
     if session.rank != 0:
         return
+    if block.params["op"] != SERVE:
+        run_virtual_block(session, block)
+        return
     seed = session.draw_seed("calls", block.block)
     model = {**SIZES[str(block.params["model"])], "dtype": block.params["dtype"], "seed": seed % 2**31}
-    workload = draw_workload(block.params, int(model["vocab"]), seed)
+    try:
+        workload = draw_workload(block.params, int(model["vocab"]), seed)
+    except UserError as error:  # of a trace
+        for case in block.cases:
+            session.emit_failure(block, case, CaseError("unsupported", str(error)))
+        return
     order = list(block.cases)
     random.Random(session.draw_seed("order", block.block)).shuffle(order)
     for position, case in enumerate(order):
@@ -94,6 +105,11 @@ def _serve(
     if not certificate.valid:
         raise CaseError("invalid", "the client was too slow: " + "; ".join(certificate.problems))
     metrics, absent = figures(outcomes, {n: len(p) for n, p in prompts.items()}, params, counters)
+    most = most_hits(prompts.values(), int(params["block_size"]))
+    if most:
+        metrics["prefix_reuse"] = {"samples": [counters["prefix_hit_tokens"] / most]}
+    else:
+        absent["prefix_reuse"] = "no two prompts begin alike"
     kept = _keep(log, session, block, case)
     return {
         "status": "ok",
@@ -105,7 +121,9 @@ def _serve(
             "gate_checks": sum(o.ok for o in outcomes),
             **rounding,
         },
-        "accounting": accounting(outcomes, counters) | {"client": certificate.facts()},
+        "accounting": accounting(outcomes, counters)
+        | {"client": certificate.facts()}
+        | trace_facts(params),
         "artifacts": {"load": kept},
         "telemetry": watch.facts(),
     }

@@ -60,6 +60,29 @@ def _share(name: str, doc: str, better: Literal["lower", "higher"], contract: Ma
     )
 
 
+_VIRTUAL = {
+    "clock": "virtual time from measured costs: each step takes what a table says that was fitted to steps of the real "
+    "engine, measured in the same launch",
+    "bookkeeping": "the engine's own: requests, memory, steps",
+}
+_EXECUTED = {
+    "executed": "all calls there at the start, on the real engine; of each step the least of five executions' times",
+    "clock": "processor time of the engine's thread on a CPU, the monotonic clock on an accelerator",
+    "value": "|predicted / executed - 1|, the largest over configurations",
+}
+
+
+def _virtual(name: str, doc: str, value: str) -> Metric:
+    return Metric(
+        name=name,
+        unit="s",
+        better="lower",
+        doc=f"{doc} Virtual time from measured costs.",
+        contract=_VIRTUAL | {"value": value},
+        margin=0.02,
+    )
+
+
 METRICS: tuple[Metric, ...] = (
     _time("ttft_p50", "Time to first token, median over calls.", _FIRST | _QUANTILE),
     _time("ttft_p90", "Time to first token, 90th percentile over calls.", _FIRST | _QUANTILE),
@@ -136,5 +159,58 @@ METRICS: tuple[Metric, ...] = (
         "Jain's index of tenants' service, each divided by what it asked for: 1 when all got the same share.",
         "higher",
         {"service": _SERVICE["service"], "over": "the steady part of a launch"},
+    ),
+    _share(
+        "prefix_reuse",
+        "Prompt tokens found in the cache, of the most that could be found.",
+        "higher",
+        _CACHE | {"most": "every full block of a beginning computed once, whatever the memory"},
+    ),
+    _virtual("virtual_ttft_mean", "Time to first token, mean over calls.", "first token - instant of the call"),
+    _virtual("virtual_ttft_p90", "Time to first token, 90th percentile.", "first token - instant of the call"),
+    _virtual("virtual_tpot_p90", "Time per output token, 90th percentile.", "(last - first) / (tokens - 1)"),
+    _virtual("virtual_e2e_mean", "Time to the last token, mean over calls.", "last token - instant of the call"),
+    _virtual("virtual_makespan", "From the first call to the last token.", "last token - first instant"),
+    Metric(
+        name="virtual_tokens_per_s",
+        unit="token/s",
+        better="higher",
+        doc="Output tokens a second. Virtual time from measured costs.",
+        contract=_VIRTUAL | {"value": "all output tokens over the makespan"},
+        margin=0.02,
+    ),
+    _share(
+        "virtual_attainment",
+        "Share of calls that met their objectives. Virtual time from measured costs.",
+        "higher",
+        _VIRTUAL | _OBJECTIVE,
+    ),
+    Metric(
+        name="kv_moved",
+        unit="B",
+        better="lower",
+        doc="Keys and values that moved from one memory to another.",
+        contract={"counted": "by the simulator: tokens moved times bytes of a token's keys and values"},
+        statistic="mean",
+        compared_by="difference",
+        margin=0.0,
+    ),
+    Metric(
+        name="weight_copies",
+        unit="count",
+        better="lower",
+        doc="Copies of the weights on one request's way through a deployment.",
+        contract={"counted": "memories that transfers join, the most of any group; a memory has a copy of its own"},
+        statistic="mean",
+        compared_by="difference",
+        margin=0.0,
+    ),
+    _share("makespan_error", "How far off a predicted makespan is.", "lower", _EXECUTED),
+    _share("ttft_error", "How far off a predicted mean time to first token is.", "lower", _EXECUTED),
+    _share(
+        "plan_regret",
+        "How much longer the plan that was predicted to be best takes than the best one.",
+        "lower",
+        _EXECUTED | {"value": "executed makespan of the chosen plan / least executed makespan - 1"},
     ),
 )

@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import math
 
+from paceline.errors import UserError
+from paceline.families.serving import traces
 from paceline.families.serving.load import arrivals
 from paceline.families.serving.metric_specs import METRICS
 from paceline.families.serving.model_sizes import SIZES
-from paceline.families.serving.workloads import AT_ONCE, CLOSED, INDEPENDENT, SESSIONS, SHARED
+from paceline.families.serving.workloads import (
+    AT_ONCE,
+    CLOSED,
+    INDEPENDENT,
+    SESSIONS,
+    SHARED,
+    TRACED,
+    draw_workload,
+)
 from paceline.family import CurveSpec, Family, FrontierSpec, Parameter, Params
 
-SERVE = "serve"
+SERVE, SIMULATE, PREDICT = "serve", "simulate", "predict"
 TOKENS_PER_S = 1500.0
 """Of the tiny model on two slow cores, for estimates alone."""
 ENGINE_START_S = 6.0
+VIRTUAL_S = 4.0
+MOST_PLANS = 6
+LEAST_SHARE = 0.15
+"""Of the point's blocks, what the smallest of the plans has."""
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="op",
         kind="choice",
-        doc="serve: calls go to the reference engine over HTTP, and the technique schedules it.",
+        doc="serve: calls go to the reference engine over HTTP, and the technique schedules it. simulate: the technique "
+        "deploys workers on devices, in virtual time from measured costs. predict: it says what configurations of the "
+        "engine would take, which then are executed.",
         required=True,
-        choices=(SERVE,),
+        choices=(SERVE, SIMULATE, PREDICT),
     ),
     Parameter(
         name="model",
@@ -40,17 +56,33 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="workload",
         kind="choice",
-        doc="independent calls; sessions, whose turns carry all that was said before; calls with shared prefixes.",
+        doc="independent calls; sessions, whose turns carry all that was said before; calls with shared prefixes; "
+        "trace: lengths (and shared blocks) of a file of somebody's own.",
         default=INDEPENDENT,
-        choices=(INDEPENDENT, SESSIONS, SHARED),
+        choices=(INDEPENDENT, SESSIONS, SHARED, TRACED),
+    ),
+    Parameter(name="trace", kind="text", doc="Absolute path of the trace's file."),
+    Parameter(
+        name="trace_format",
+        kind="choice",
+        doc="Mooncake (JSON lines), Azure's LLM inference traces (CSV) or BurstGPT (CSV).",
+        default=traces.MOONCAKE,
+        choices=traces.FORMATS,
+    ),
+    Parameter(
+        name="trace_scale",
+        kind="number",
+        doc="Factor on all lengths of a trace, for models that know less than the trace's did.",
+        default=1.0,
+        minimum=1e-6,
     ),
     Parameter(
         name="arrivals",
         kind="choice",
         doc="When calls (or sessions) are due: constant, poisson or gamma gaps of an open loop; closed: when a "
-        "place is free; at-once: all at the start.",
+        "place is free; at-once: all at the start; trace: the trace's own pattern, stretched to the rate.",
         default=arrivals.POISSON,
-        choices=(arrivals.CONSTANT, arrivals.POISSON, arrivals.GAMMA, CLOSED, AT_ONCE),
+        choices=(arrivals.CONSTANT, arrivals.POISSON, arrivals.GAMMA, CLOSED, AT_ONCE, TRACED),
     ),
     Parameter(
         name="rate_per_s",
@@ -112,6 +144,40 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="token_budget", kind="count", doc="Most tokens that a step computes.", default=256, minimum=1
     ),
+    Parameter(
+        name="devices", kind="count", doc="That a deployment gets.", default=1, minimum=1, only_for=(SIMULATE,)
+    ),
+    Parameter(
+        name="load",
+        kind="number",
+        doc="Calls a second over those that whole devices serve when all calls are there at the start; the pattern of "
+        "arrivals is stretched to it, since what a machine carries is not known before its costs are.",
+        default=0.8,
+        minimum=0.01,
+        only_for=(SIMULATE,),
+    ),
+    Parameter(
+        name="kv_link",
+        kind="rate",
+        doc="Between two memories, one way; keys and values go over it.",
+        default="10gbit",
+        only_for=(SIMULATE,),
+    ),
+    Parameter(
+        name="kv_link_delay",
+        kind="duration",
+        doc="Of such a link.",
+        default="100us",
+        only_for=(SIMULATE,),
+    ),
+    Parameter(
+        name="plans",
+        kind="count",
+        doc="Configurations that are predicted and executed, 6 at most.",
+        default=4,
+        minimum=1,
+        only_for=(PREDICT,),
+    ),
     Parameter(name="slo_ttft", kind="duration", doc="Objective of the time to first token.", default=0.5),
     Parameter(name="slo_tpot", kind="duration", doc="Objective of the time per output token.", default=0.05),
 )
@@ -134,7 +200,9 @@ def longest_context(params: Params) -> int:
 
 def check(params: Params) -> list[str]:
     """Return what is wrong with a fully resolved point, in words."""
-    wrong: list[str] = []
+    wrong = _check_trace(params) + _check_virtual(params)
+    if params["workload"] == TRACED:
+        return wrong
     longest = longest_context(params)
     context = SIZES[str(params["model"])]["max_context"]
     if longest > context:
@@ -149,7 +217,42 @@ def check(params: Params) -> list[str]:
     return wrong
 
 
+def _check_trace(params: Params) -> list[str]:
+    traced = params["workload"] == TRACED
+    if params["arrivals"] == TRACED and not traced:
+        return ["arrivals of a trace need workload: trace"]
+    if not traced:
+        return []
+    if not params["trace"]:
+        return ["workload: trace needs the file's absolute path as 'trace'"]
+    try:
+        draw_workload(params, SIZES[str(params["model"])]["vocab"], 0)
+    except UserError as error:
+        return [str(error)]
+    return []
+
+
+def _check_virtual(params: Params) -> list[str]:
+    """Return what virtual time cannot do."""
+    if params["op"] == SERVE:
+        return []
+    wrong: list[str] = []
+    if params["workload"] == SESSIONS:
+        wrong.append("in virtual time nobody answers, so sessions have no next turn: take independent calls")
+    if params["arrivals"] == CLOSED:
+        wrong.append("virtual time has open loops: take poisson, constant, gamma, at-once or trace")
+    if params["op"] == PREDICT and _count(params, "plans") > MOST_PLANS:
+        wrong.append(f"there are {MOST_PLANS} plans")
+    if params["op"] == PREDICT and params["workload"] != TRACED:
+        room = _count(params, "block_size") * _count(params, "num_blocks") * LEAST_SHARE
+        if longest_context(params) > room:
+            wrong.append(f"the smallest plan's cache has room for {room:.0f} tokens, fewer than a call can have")
+    return wrong
+
+
 def _estimate_s(params: Params) -> float:
+    if params["op"] != SERVE:
+        return VIRTUAL_S
     requests = _count(params, "requests")
     tokens = requests * (_count(params, "prompt_tokens") / 8 + _count(params, "output_tokens"))
     if params["workload"] == SHARED:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+from paceline.errors import UserError
 from paceline.families.serving.load.arrivals import draw_arrivals
 from paceline.families.serving.load.calls import Call, Workload
-from paceline.families.serving.model_sizes import FIRST_TOKEN
+from paceline.families.serving.model_sizes import FIRST_TOKEN, SIZES
+from paceline.families.serving.traces import Trace, calls_of, read_trace
 from paceline.family import Params
 
 CLOSED, AT_ONCE = "closed", "at-once"
-INDEPENDENT, SESSIONS, SHARED = "independent", "sessions", "shared-prefixes"
+INDEPENDENT, SESSIONS, SHARED, TRACED = "independent", "sessions", "shared-prefixes", "trace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,8 @@ def draw_workload(params: Params, vocabulary: int, seed: int) -> Workload:
     match params["workload"]:
         case "sessions":
             calls = _sessions(params, vocabulary, rng, instants)
+        case "trace":
+            calls = _traced(params, vocabulary, seed, instants)
         case "shared-prefixes":
             calls = _shared(params, vocabulary, rng, instants)
         case _:
@@ -76,6 +82,8 @@ def _instants(params: Params, seed: int) -> list[float | None]:
         return [None] * count
     if kind == AT_ONCE:
         return [0.0] * count
+    if kind == TRACED:
+        return [0.0] * count  # the trace's own are taken
     rate = float(str(params["rate_per_s"]))
     burstiness = float(str(params.get("burstiness") or 1.0))
     drawn = draw_arrivals(kind, rate_per_s=rate, count=count, seed=seed, burstiness=burstiness)
@@ -130,6 +138,49 @@ def _shared(params: Params, vocabulary: int, rng: random.Random, instants: list[
             )
         )
     return calls
+
+
+def trace_of(params: Params) -> Trace:
+    """Read a point's trace.
+
+    Raises:
+        UserError: It cannot be read.
+    """
+    return read_trace(Path(str(params["trace"])), str(params["trace_format"]))
+
+
+def trace_facts(params: Params) -> dict[str, Any]:
+    """Return what a record keeps of a point's trace: nothing where it has none."""
+    if params["workload"] != TRACED:
+        return {}
+    trace = trace_of(params)
+    facts = {"sha256": trace.sha256, "requests": len(trace.requests), "left_out": trace.left_out}
+    return {"trace": {"format": params["trace_format"], **facts}}
+
+
+def _traced(params: Params, vocabulary: int, seed: int, instants: list[float | None]) -> list[Call]:
+    """Take the first requests of a trace; its own instants, stretched to the rate, where arrivals are its own."""
+    trace = trace_of(params)
+    wanted = trace.requests[: len(instants)]
+    if len(wanted) < len(instants):
+        raise UserError(
+            f"the trace has {len(wanted)} requests that can be served",
+            where=str(params["trace"]),
+            expected=f"{len(instants)}, as 'requests' says",
+            fix=f"requests: {len(wanted)}",
+        )
+    calls = calls_of(
+        wanted,
+        vocabulary,
+        seed=seed,
+        scale=float(str(params["trace_scale"])),
+        context=SIZES[str(params["model"])]["max_context"],
+    )
+    if params["arrivals"] != TRACED:
+        return [replace(c, at_s=at_s) for c, at_s in zip(calls, instants, strict=True)]
+    last_s = max(c.at_s or 0.0 for c in calls)
+    stretched = len(calls) / float(str(params["rate_per_s"])) / last_s if last_s else 0.0
+    return [replace(c, at_s=(c.at_s or 0.0) * stretched) for c in calls]
 
 
 def _sessions(

@@ -154,6 +154,11 @@ class Engine:
         """Return whether a request is there."""
         return bool(self._waiting or self._running)
 
+    @property
+    def submitted(self) -> int:
+        """Return how many requests have come."""
+        return self._next
+
     def submit(self, prompt: Sequence[int], wanted: int, *, tenant: str = "", now_s: float = 0.0) -> int:
         """Add a request and return its number.
 
@@ -214,9 +219,19 @@ class Engine:
         work = self.begin(now_s)
         return self.end(work, self._compute(work)) if work else []
 
-    def has_work(self, phase: Phase = "both") -> bool:
-        """Return whether a worker of a phase would see a request."""
-        return bool(self._visible(phase) or (self._waiting and phase != "decode"))
+    def totals(self) -> tuple[int, int, int]:
+        """Return requests that wait, requests that run, and tokens to be computed before all have their next one."""
+        everybody = (*self._waiting.values(), *self._running.values())
+        missing = sum(len(s.tokens) - s.computed for s in everybody)
+        return len(self._waiting), len(self._running), missing
+
+    def seen(self, number: int) -> Request:
+        """Return what schedulers see of a running request."""
+        return self._running[number].seen()
+
+    def num_seen(self, phase: Phase = "both") -> int:
+        """Return how many requests a worker of a phase would see."""
+        return len(self._visible(phase)) + (len(self._waiting) if phase != "decode" else 0)
 
     def begin(self, now_s: float, scheduler: Scheduler | None = None, phase: Phase = "both") -> list[Work]:
         """Let a scheduler plan a step and give it its memory; whoever computes it calls ``end``.
@@ -275,6 +290,10 @@ class Engine:
         self._leaving[number] = sequence
         return sequence
 
+    def leaving(self, number: int) -> Held:
+        """Return a request that is on its way."""
+        return self._leaving[number]
+
     def left(self, number: int) -> None:
         """Give up the blocks of a request that is elsewhere by now."""
         self.blocks.release(self._leaving.pop(number).table)
@@ -294,7 +313,7 @@ class Engine:
 
     def _rest(self, plan: Step, phase: Phase) -> None:
         self.counters.empty_steps += 1
-        if phase != "both" or self._computing:
+        if phase != "both" or self._computing or self._leaving:
             return
         self._idle_steps += 1
         if self.busy and (self._idle_steps > PATIENCE or (not self._running and not plan.preempt)):

@@ -1,0 +1,138 @@
+"""APEX: what a configuration would take, from a simulation of every iteration over measured costs.
+
+Lin, Kwon, Pineda and Paravecino, 2024, "APEX: An Extensible and Dynamism-Aware Simulator for Automated Parallel Execution in
+LLM Serving" (arXiv:2411.17651), sections 3.2 (batching) and 3.4 (profiles of operators).
+
+Algorithm: keep a queue, the requests that run with their tokens and blocks, and a clock; in each iteration give every
+request that decodes a token, taking memory away from the latest admitted where it ends; fill the rest of the budget with
+parts of prompts, running ones first; admit from the queue while places, memory and budget are left; add to the clock
+what the table says of such a step. Do so for every configuration and take the one with the least makespan.
+Cost: O(iterations · requests) operations and no device.
+Differences: the paper composes operators' times into those of parallel plans over several devices; here the engine has
+one device, its plans are its batch, budget and memory, and the table is of whole steps. Energy is not predicted.
+Limits: lengths of answers are known, as in the paper's traces; what a step costs beyond the table's names is not there.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline import technique
+from paceline.families.serving.predicting import Asked, Configuration, Counts, Predicted, StepCosts
+
+
+@dataclass(slots=True, kw_only=True)
+class _Simulated:
+    """A request in the simulation."""
+
+    number: int
+    wanted: int
+    tokens: int
+    """Of its prompt and its answer so far."""
+    answered: int = 0
+    computed: int = 0
+    blocks: int = 0
+
+
+@technique(
+    name="apex-sim",
+    family="serving",
+    implements=("predict",),
+    paper="apex-sim",
+    summary="every iteration is simulated over measured costs",
+)
+class Apex:
+    """Simulates iterations."""
+
+    def predict(self, trace: Sequence[Asked], configuration: Configuration, costs: StepCosts) -> Predicted:
+        """Return what serving the trace would take."""
+        run = _Run(trace, configuration)
+        now_s, first = 0.0, [0.0] * len(trace)
+        steps = computed = 0
+        while run.waiting or run.running:
+            seen = len(run.waiting) + len(run.running)
+            work = run.iteration()
+            pieces = [(r.computed, n, r.computed + n == r.tokens) for r, n in work]
+            now_s += costs.seconds(pieces, seen)
+            steps += 1
+            computed += sum(n for _, n in work)
+            for request, count in work:
+                if run.advance(request, count) and request.answered == 1:
+                    first[request.number] = now_s
+        return Predicted(
+            makespan_s=now_s,
+            ttft_s=sum(first) / len(first),
+            counts=Counts(steps=steps, computed_tokens=computed, preemptions=run.preemptions),
+        )
+
+
+class _Run:
+    """The queue, the memory and the requests of one simulation."""
+
+    def __init__(self, trace: Sequence[Asked], configuration: Configuration) -> None:
+        self._set = configuration
+        self.waiting = [
+            _Simulated(number=n, wanted=a.output_tokens, tokens=a.prompt_tokens) for n, a in enumerate(trace)
+        ]
+        self.running: list[_Simulated] = []
+        self._free = configuration.num_blocks
+        self._budget = 0
+        self.preemptions = 0
+
+    def iteration(self) -> list[tuple[_Simulated, int]]:
+        """Compose a step and take its memory."""
+        self._budget, queue = self._set.token_budget, list(self.waiting)
+        work: list[tuple[_Simulated, int]] = []
+        for request in [r for r in self.running if r.tokens - r.computed == 1]:
+            while request in self.running and not self._take(request, 1, work):
+                if not self._make_room(work):
+                    return work
+        for request in self.running:
+            if request.tokens - request.computed > 1:
+                self._take(request, min(request.tokens - request.computed, self._budget), work)
+        for request in queue:  # who lost its memory in this step waits for the next one
+            full = len(self.running) >= self._set.max_batch
+            if full or not self._take(request, min(request.tokens, self._budget), work):
+                break
+            self.waiting.remove(request)
+            self.running.append(request)
+        return work
+
+    def _take(self, request: _Simulated, count: int, work: list[tuple[_Simulated, int]]) -> bool:
+        """Put tokens into the step if budget and memory allow."""
+        needed = -(-(request.computed + count) // self._set.block_size) - request.blocks
+        if not 0 < count <= self._budget or needed > self._free:
+            return False
+        self._budget -= count
+        self._free -= needed
+        request.blocks += needed
+        work.append((request, count))
+        return True
+
+    def _make_room(self, work: Sequence[tuple[_Simulated, int]]) -> bool:
+        """Take the memory of the latest admitted away that is not in the step; it waits again, in order of arrival."""
+        there = {id(r) for r, _ in work}
+        for victim in reversed(self.running):
+            if id(victim) in there:
+                continue
+            self.running.remove(victim)
+            self._free += victim.blocks
+            victim.blocks = victim.computed = 0
+            self.preemptions += 1
+            insort(self.waiting, victim, key=lambda r: r.number)
+            return True
+        return False
+
+    def advance(self, request: _Simulated, count: int) -> bool:
+        """Take in what a step has computed; return whether a token of the answer came."""
+        request.computed += count
+        if request.computed < request.tokens:
+            return False
+        request.tokens += 1
+        request.answered += 1
+        if request.answered == request.wanted:
+            self.running.remove(request)
+            self._free += request.blocks
+        return True

@@ -1,0 +1,79 @@
+"""Semi-PD: prompts and answers are computed by two workers of one device, over one memory and one copy of the weights.
+
+Hong, Chen, Wu, Lu, Tao, Xu, Wang, Qiao, Wang, Zhang, Yang, Zhang and Wang, 2025, "semi-PD: Towards Efficient LLM Serving
+via Phase-Wise Disaggregated Computation and Unified Storage" (arXiv:2504.19867), sections 4.1 (unified memory) and 4.2
+(controller of shares).
+
+Algorithm: a worker for prompts and one for answers step at their own pace on a share x and 1 − x of their device; a
+request that has its first token is simply seen by the other worker. While one of them has nothing to do the other has
+the whole device. x grows by a step while more prompts wait than ``patience``, and shrinks while none does.
+Cost: no keys and values move, one copy of the weights. A prompt takes 1/x of its time beside decodes, a decode 1/(1 − x).
+Differences: the paper's controller moves the border by which objective is violated, over a window; here by how many
+prompts wait at a change, since objectives are the client's. Changing shares costs nothing (the paper hides it behind
+a second process). A step at share x takes 1/x of its time: on a device where decodes are bound by memory they lose less.
+Limits: two workers of one device disturb each other's caches and bandwidth, which no table of single steps shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from paceline import technique
+from paceline.families.serving.deploying import Busy, Given, InParts, Layout, Load, Memory, Worker, least_loaded
+from paceline.families.serving.scheduling import Request
+
+
+@technique(
+    name="semi-pd",
+    family="serving",
+    implements=("simulate",),
+    paper="semi-pd",
+    summary="a worker for prompts and one for answers over one memory, on moving shares of one device",
+    options={"prefill_share": 0.5, "step": 0.1, "patience": 2, "most": 0.9},
+)
+class SemiDisaggregated:
+    """Two workers a device, one for prompts and one for answers.
+
+    Args:
+        prefill_share: Of a device, at first.
+        step: By which it moves.
+        patience: Prompts that may wait before it grows.
+        most: Bound of either share.
+    """
+
+    def __init__(
+        self, *, prefill_share: float = 0.5, step: float = 0.1, patience: int = 2, most: float = 0.9
+    ) -> None:
+        self._first, self._step, self._patience, self._most = prefill_share, step, patience, most
+        self._share: dict[int, float] = {}
+
+    def layout(self, given: Given) -> Layout:
+        """Give each device one memory and two workers: even ones for prompts, odd ones for answers."""
+        devices = range(given.devices)
+        self._share = dict.fromkeys(devices, self._first)
+        workers: list[Worker] = []
+        for device in devices:
+            workers.append(Worker(memory=device, scheduler=InParts(), phase="prefill"))
+            workers.append(Worker(memory=device, scheduler=InParts(), phase="decode"))
+        return Layout(
+            memories=tuple(Memory(device=d, blocks=given.blocks_per_device) for d in devices),
+            workers=tuple(workers),
+        )
+
+    def route(self, tenant: str, prompt_tokens: int, loads: Sequence[Load]) -> int:
+        """Take the device with the fewest tokens to compute."""
+        return least_loaded(loads, range(len(loads)))
+
+    def go_on(self, request: Request, memory: int, loads: Sequence[Load]) -> int:
+        """Stay: the other worker sees it from now on."""
+        return memory
+
+    def shares(self, device: int, workers: Sequence[Busy]) -> Mapping[int, float]:
+        """Divide the device between those who compute."""
+        prefill, decode = workers
+        if not (prefill.computing and decode.computing):
+            return {prefill.worker: float(prefill.computing), decode.worker: float(decode.computing)}
+        moved = self._step if prefill.wants > self._patience else -self._step if not prefill.wants else 0.0
+        share = min(self._most, max(1.0 - self._most, self._share[device] + moved))
+        self._share[device] = share
+        return {prefill.worker: share, decode.worker: 1.0 - share}
