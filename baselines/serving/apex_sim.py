@@ -1,12 +1,12 @@
 """APEX: what a configuration would take, from a simulation of every iteration over measured costs.
 
-Lin, Kwon, Pineda and Paravecino, 2024, "APEX: An Extensible and Dynamism-Aware Simulator for Automated Parallel Execution in
-LLM Serving" (arXiv:2411.17651), sections 3.2 (batching) and 3.4 (profiles of operators).
+Lin, Kwon, Pineda and Paravecino, 2024, "APEX: An Extensible and Dynamism-Aware Simulator for Automated Parallel
+Execution in LLM Serving" (arXiv:2411.17651): its iteration-level batching and its profiles of operators.
 
 Algorithm: keep a queue, the requests that run with their tokens and blocks, and a clock; in each iteration give every
-request that decodes a token, taking memory away from the latest admitted where it ends; fill the rest of the budget with
-parts of prompts, running ones first; admit from the queue while places, memory and budget are left; add to the clock
-what the table says of such a step. Do so for every configuration and take the one with the least makespan.
+request that decodes a token, taking memory away from the latest admitted where it ends; fill the rest of the budget
+with parts of prompts, running ones first; admit from the queue while places, memory and budget are left; add to the
+clock what the table says of such a step. Do so for every configuration and take the one with the least makespan.
 Cost: O(iterations · requests) operations and no device.
 Differences: the paper composes operators' times into those of parallel plans over several devices; here the engine has
 one device, its plans are its batch, budget and memory, and the table is of whole steps. Energy is not predicted.
@@ -83,7 +83,7 @@ class _Run:
 
     def iteration(self) -> list[tuple[_Simulated, int]]:
         """Compose a step and take its memory."""
-        self._budget, queue = self._set.token_budget, list(self.waiting)
+        self._budget, queue, before = self._set.token_budget, list(self.waiting), self.preemptions
         work: list[tuple[_Simulated, int]] = []
         for request in [r for r in self.running if r.tokens - r.computed == 1]:
             while request in self.running and not self._take(request, 1, work):
@@ -92,8 +92,8 @@ class _Run:
         for request in self.running:
             if request.tokens - request.computed > 1:
                 self._take(request, min(request.tokens - request.computed, self._budget), work)
-        for request in queue:  # who lost its memory in this step waits for the next one
-            full = len(self.running) >= self._set.max_batch
+        for request in queue:  # nobody, in a step that has taken memory away
+            full = len(self.running) >= self._set.max_batch or self.preemptions > before
             if full or not self._take(request, min(request.tokens, self._budget), work):
                 break
             self.waiting.remove(request)

@@ -1,14 +1,14 @@
 """BatchLLM: requests that begin alike run together, and what they share is computed once.
 
-Zheng, Ji, Fang, Zhou, Liu and Peng, 2024, "BatchLLM: Optimizing Large Batched LLM Inference with Global Prefix Sharing and
-Throughput-oriented Token Batching" (arXiv:2412.03594), sections 4.1 (global prefixes) and 4.2 (order and batches).
+Zheng, Ji, Fang, Zhou, Liu and Peng, 2024, "BatchLLM: Optimizing Large Batched LLM Inference with Global Prefix Sharing
+and Throughput-oriented Token Batching" (arXiv:2412.03594): its tree of prefixes, groups, order and batches.
 
-Algorithm: a tree of the beginnings of all that wait; its first-level groups are run one after the other, those with most
-requests for the tokens that they have to compute first, so that their decodes fill the steps of later prompts; inside a
-group the walk is depth first. Who would compute a block that somebody else is computing is held back until it is there.
-Steps are filled up to their budget of tokens and to the end of memory.
+Algorithm: a tree of the beginnings of all that wait; its first-level groups are run one after the other, those with
+most requests for the tokens that they have to compute first, so that their decodes fill the steps of later prompts;
+inside a group the walk is depth first. Who would compute a block that somebody else is computing is held back until it
+is there. Steps are filled up to their budget of tokens and to the end of memory.
 Cost: distinct blocks instead of all blocks of prompts; a sort of the queue whenever somebody new waits.
-Differences: the engine's cache shares every level of the tree, so that no dynamic programme has to enlarge the first one;
+Differences: the engine's cache shares every level of the tree, so no dynamic programme has to enlarge the first one;
 answers are of unknown length, so a group's decoding is counted in requests; no kernel attends to shared blocks at once.
 Limits: who comes later than its group's turn waits for a new sort; nobody is fair to single requests.
 """

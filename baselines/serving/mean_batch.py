@@ -1,7 +1,6 @@
 """A mean batch: what a configuration would take if every step were the mean one. The foil of simulations.
 
-The rule of thumb of capacity planning (Pope et al., 2023, "Efficiently Scaling Transformer Inference", MLSys 2023, section
-2.2: a step's time at a batch and a context, times the number of steps).
+The rule of thumb of capacity planning: the time of a step at a batch and a context, times the number of steps.
 
 Algorithm: the batch is the largest that places and memory allow for requests of mean length; prompts are computed in
 full budgets, answers in steps of that batch at their mean context, one after the other.

@@ -1,11 +1,11 @@
 """Disaggregation: some devices compute prompts, others answers; keys and values move from the ones to the others.
 
-Zhong, Liu, Chen, Hu, Zhu, Liu, Jin and Zhang, 2024, "DistServe: Disaggregating Prefill and Decoding for Goodput-optimized
-Large Language Model Serving" (OSDI 2024), sections 3 and 4.3.
+Zhong, Liu, Chen, Hu, Zhu, Liu, Jin and Zhang, 2024, "DistServe: Disaggregating Prefill and Decoding for
+Goodput-optimized Large Language Model Serving" (OSDI 2024).
 
 Algorithm: a request's prompt is computed on the device for prompts with the fewest tokens to compute; with its first
 token its keys and values go over a link to the device for answers that has most room, where it gets the others. Bytes
-wait in the sender until the receiver has room (the paper's pull, section 4.3).
+wait in the sender until the receiver has room (the paper's pull).
 Cost: n · b bytes of a prompt of n tokens with b bytes of keys and values a token; an instance of p and d devices holds
 p + d copies of the weights. A device for prompts keeps them until they are gone.
 Differences: the numbers of devices are an option; the paper finds them by simulation. What the receiver has to preempt
@@ -19,7 +19,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from paceline import technique
-from paceline.families.serving.deploying import Busy, Given, InParts, Layout, Load, Memory, Worker, least_loaded
+from paceline.families.serving.deploying import (
+    Busy,
+    Given,
+    InParts,
+    Layout,
+    Load,
+    Memory,
+    Worker,
+    least_loaded,
+)
 from paceline.families.serving.scheduling import Request
 
 
@@ -48,11 +57,12 @@ class Disaggregated:
         if given.devices == 1:
             room = given.blocks_per_device - given.weight_blocks
             first = round(room * self._share)
-            memories = (Memory(device=0, blocks=first), Memory(device=0, blocks=room - first))
-        else:
-            memories = tuple(
-                Memory(device=d, blocks=given.blocks_per_device) for d in range(given.devices)
+            memories: tuple[Memory, ...] = (
+                Memory(device=0, blocks=first),
+                Memory(device=0, blocks=room - first),
             )
+        else:
+            memories = tuple(Memory(device=d, blocks=given.blocks_per_device) for d in range(given.devices))
         cut = 1 if given.devices == 1 else min(max(1, self._prefill_devices), given.devices - 1)
         self._prefill, self._decode = tuple(range(cut)), tuple(range(cut, len(memories)))
         workers = tuple(Worker(memory=m, scheduler=InParts()) for m in range(len(memories)))
@@ -64,7 +74,9 @@ class Disaggregated:
 
     def go_on(self, request: Request, memory: int, loads: Sequence[Load]) -> int:
         """Send it to the device for answers with most room."""
-        return min(self._decode, key=lambda m: (loads[m].running + loads[m].waiting, -loads[m].free_blocks, m))
+        return min(
+            self._decode, key=lambda m: (loads[m].running + loads[m].waiting, -loads[m].free_blocks, m)
+        )
 
     def shares(self, device: int, workers: Sequence[Busy]) -> Mapping[int, float]:
         """Give a device to its worker, or divide the only one."""

@@ -1,16 +1,17 @@
 """Semi-PD: prompts and answers are computed by two workers of one device, over one memory and one copy of the weights.
 
-Hong, Chen, Wu, Lu, Tao, Xu, Wang, Qiao, Wang, Zhang, Yang, Zhang and Wang, 2025, "semi-PD: Towards Efficient LLM Serving
-via Phase-Wise Disaggregated Computation and Unified Storage" (arXiv:2504.19867), sections 4.1 (unified memory) and 4.2
-(controller of shares).
+Hong, Chen, Wang, Li, Mao, Ma, Xiong, Wu, Han, Dai, Liang and Wang, 2025, "semi-PD: Towards Efficient LLM Serving via
+Phase-Wise Disaggregated Computation and Unified Storage" (arXiv:2504.19867): its computation controller, its unified
+memory manager and its partitioning by objectives.
 
 Algorithm: a worker for prompts and one for answers step at their own pace on a share x and 1 − x of their device; a
 request that has its first token is simply seen by the other worker. While one of them has nothing to do the other has
 the whole device. x grows by a step while more prompts wait than ``patience``, and shrinks while none does.
-Cost: no keys and values move, one copy of the weights. A prompt takes 1/x of its time beside decodes, a decode 1/(1 − x).
+Cost: no keys and values move, one copy of the weights. A prompt takes 1/x of its time beside decodes, a decode 1/(1 −
+x).
 Differences: the paper's controller moves the border by which objective is violated, over a window; here by how many
-prompts wait at a change, since objectives are the client's. Changing shares costs nothing (the paper hides it behind
-a second process). A step at share x takes 1/x of its time: on a device where decodes are bound by memory they lose less.
+prompts wait at a change, since objectives are the client's. Changing shares costs nothing (the paper hides it behind a
+second process). A step at share x takes 1/x of its time: where decodes are bound by memory they lose less.
 Limits: two workers of one device disturb each other's caches and bandwidth, which no table of single steps shows.
 """
 
@@ -19,7 +20,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from paceline import technique
-from paceline.families.serving.deploying import Busy, Given, InParts, Layout, Load, Memory, Worker, least_loaded
+from paceline.families.serving.deploying import (
+    Busy,
+    Given,
+    InParts,
+    Layout,
+    Load,
+    Memory,
+    Worker,
+    least_loaded,
+)
 from paceline.families.serving.scheduling import Request
 
 

@@ -1,7 +1,7 @@
 """Unified serving: every device serves whole requests, prompts in parts beside decodes.
 
-The foil of disaggregation: Agrawal et al., 2024, "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve"
-(OSDI 2024), section 4.1, on each of several devices.
+The foil of disaggregation: Agrawal et al., 2024, "Taming Throughput-Latency Tradeoff in LLM Inference with
+Sarathi-Serve" (OSDI 2024), section 4.1, on each of several devices.
 
 Algorithm: a request goes to the device with the fewest tokens to compute and stays there; each step gives everybody who
 decodes a token and fills its budget with parts of prompts.
@@ -16,7 +16,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from paceline import technique
-from paceline.families.serving.deploying import Busy, Given, InParts, Layout, Load, Memory, Worker, least_loaded
+from paceline.families.serving.deploying import (
+    Busy,
+    Given,
+    InParts,
+    Layout,
+    Load,
+    Memory,
+    Worker,
+    least_loaded,
+)
 from paceline.families.serving.scheduling import Request
 
 

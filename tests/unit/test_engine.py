@@ -6,7 +6,6 @@ import importlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paceline import content
 from paceline.families.serving.engine.blocks import Blocks, OutOfBlocksError
 from paceline.families.serving.engine.core import Engine, Output, RefusedStepError, Work
 from paceline.families.serving.engine.front import BadRequestError, read_request, read_tokens
@@ -30,6 +30,7 @@ SCHEDULERS = {
     "lpm": "LongestPrefixMatch",
     "vtc": "VirtualTokenCounter",
     "dlpm": "DeficitLongestPrefixMatch",
+    "batchllm": "BatchLlm",
 }
 MODEL = {"layers": 2, "hidden": 32, "heads": 4, "kv_heads": 2, "vocab": 64, "max_context": 256, "seed": 5}
 
@@ -79,8 +80,8 @@ def engine_of(
 
 
 def test_every_scheduler_is_tried() -> None:
-    files = Path(__file__).parents[2].joinpath("baselines", "serving").glob("*.py")
-    assert {path.stem for path in files} == set(SCHEDULERS)
+    found = content.techniques("serving").values()
+    assert {s.path.stem for s in found if "serve" in s.info.implements} == set(SCHEDULERS)
 
 
 @pytest.mark.parametrize("name", sorted(SCHEDULERS))

@@ -121,9 +121,7 @@ def _serve(
             "gate_checks": sum(o.ok for o in outcomes),
             **rounding,
         },
-        "accounting": accounting(outcomes, counters)
-        | {"client": certificate.facts()}
-        | trace_facts(params),
+        "accounting": accounting(outcomes, counters) | {"client": certificate.facts()} | trace_facts(params),
         "artifacts": {"load": kept},
         "telemetry": watch.facts(),
     }

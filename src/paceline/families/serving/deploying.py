@@ -100,7 +100,8 @@ class Deployment(Protocol):
 def least_loaded(loads: Sequence[Load], among: Sequence[int]) -> int:
     """Return the memory with the fewest tokens to compute; of equals the one with fewest requests."""
     return min(
-        among, key=lambda m: (loads[m].missing_tokens + loads[m].running, loads[m].waiting + loads[m].running, m)
+        among,
+        key=lambda m: (loads[m].missing_tokens + loads[m].running, loads[m].waiting + loads[m].running, m),
     )
 
 

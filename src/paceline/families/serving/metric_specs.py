@@ -66,7 +66,7 @@ _VIRTUAL = {
     "bookkeeping": "the engine's own: requests, memory, steps",
 }
 _EXECUTED = {
-    "executed": "all calls there at the start, on the real engine; of each step the least of five executions' times",
+    "executed": "all calls there at the start, on the real engine; of each step the least of several executions' times",
     "clock": "processor time of the engine's thread on a CPU, the monotonic clock on an accelerator",
     "value": "|predicted / executed - 1|, the largest over configurations",
 }
@@ -166,10 +166,16 @@ METRICS: tuple[Metric, ...] = (
         "higher",
         _CACHE | {"most": "every full block of a beginning computed once, whatever the memory"},
     ),
-    _virtual("virtual_ttft_mean", "Time to first token, mean over calls.", "first token - instant of the call"),
-    _virtual("virtual_ttft_p90", "Time to first token, 90th percentile.", "first token - instant of the call"),
+    _virtual(
+        "virtual_ttft_mean", "Time to first token, mean over calls.", "first token - instant of the call"
+    ),
+    _virtual(
+        "virtual_ttft_p90", "Time to first token, 90th percentile.", "first token - instant of the call"
+    ),
     _virtual("virtual_tpot_p90", "Time per output token, 90th percentile.", "(last - first) / (tokens - 1)"),
-    _virtual("virtual_e2e_mean", "Time to the last token, mean over calls.", "last token - instant of the call"),
+    _virtual(
+        "virtual_e2e_mean", "Time to the last token, mean over calls.", "last token - instant of the call"
+    ),
     _virtual("virtual_makespan", "From the first call to the last token.", "last token - first instant"),
     Metric(
         name="virtual_tokens_per_s",
@@ -200,7 +206,9 @@ METRICS: tuple[Metric, ...] = (
         unit="count",
         better="lower",
         doc="Copies of the weights on one request's way through a deployment.",
-        contract={"counted": "memories that transfers join, the most of any group; a memory has a copy of its own"},
+        contract={
+            "counted": "memories that transfers join, the most of any group; a memory has a copy of its own"
+        },
         statistic="mean",
         compared_by="difference",
         margin=0.0,

@@ -119,8 +119,8 @@ class Room:
         """Tell whether so many further tokens of a request fit; for waiting ones a place has to be free."""
         if tokens < 1 or tokens > self.tokens or request.number in self._preempted:
             return False
-        if request.computed == 0 and self.places < 1:
-            return False
+        if request.computed == 0 and (self.places < 1 or self._preempted):
+            return False  # what a step has just freed may be the very blocks that a new request has found
         return self._view.cache.blocks_needed(request.number, tokens) <= self.blocks
 
     def take(self, request: Request, tokens: int) -> bool:

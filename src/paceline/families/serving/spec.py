@@ -33,9 +33,9 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="op",
         kind="choice",
-        doc="serve: calls go to the reference engine over HTTP, and the technique schedules it. simulate: the technique "
-        "deploys workers on devices, in virtual time from measured costs. predict: it says what configurations of the "
-        "engine would take, which then are executed.",
+        doc="serve: calls go to the reference engine over HTTP, and the technique schedules it. "
+        "simulate: the technique deploys workers on devices, in virtual time from measured costs. "
+        "predict: it says what configurations of the engine would take, which then are executed.",
         required=True,
         choices=(SERVE, SIMULATE, PREDICT),
     ),
@@ -145,7 +145,12 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="token_budget", kind="count", doc="Most tokens that a step computes.", default=256, minimum=1
     ),
     Parameter(
-        name="devices", kind="count", doc="That a deployment gets.", default=1, minimum=1, only_for=(SIMULATE,)
+        name="devices",
+        kind="count",
+        doc="That a deployment gets.",
+        default=1,
+        minimum=1,
+        only_for=(SIMULATE,),
     ),
     Parameter(
         name="load",
@@ -160,14 +165,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="kv_link",
         kind="rate",
         doc="Between two memories, one way; keys and values go over it.",
-        default="10gbit",
+        default=1.25e9,
         only_for=(SIMULATE,),
     ),
     Parameter(
         name="kv_link_delay",
         kind="duration",
         doc="Of such a link.",
-        default="100us",
+        default=1e-4,
         only_for=(SIMULATE,),
     ),
     Parameter(
@@ -246,7 +251,9 @@ def _check_virtual(params: Params) -> list[str]:
     if params["op"] == PREDICT and params["workload"] != TRACED:
         room = _count(params, "block_size") * _count(params, "num_blocks") * LEAST_SHARE
         if longest_context(params) > room:
-            wrong.append(f"the smallest plan's cache has room for {room:.0f} tokens, fewer than a call can have")
+            wrong.append(
+                f"the smallest plan's cache has room for {room:.0f} tokens, fewer than a call can have"
+            )
     return wrong
 
 

@@ -24,7 +24,7 @@ from paceline.families.serving.model_sizes import FIRST_TOKEN
 MOONCAKE, AZURE, BURSTGPT = "mooncake", "azure", "burstgpt"
 FORMATS = (MOONCAKE, AZURE, BURSTGPT)
 MOONCAKE_BLOCK = 512
-"""Tokens of a block of ``hash_ids`` (Qin et al., Mooncake, FAST 2025, section 4.1; the last one may be shorter)."""
+"""Tokens of a block of ``hash_ids`` (Mooncake's published traces; the last one may be shorter)."""
 COLUMNS = {
     AZURE: ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
     BURSTGPT: ("Timestamp", "Model", "Request tokens", "Response tokens", "Total tokens", "Log Type"),
@@ -71,9 +71,7 @@ def read_trace(path: Path, form: str) -> Trace:
     rows = list(_mooncake(path, text) if form == MOONCAKE else _table(path, text, form))
     if not rows:
         raise UserError("the trace has no requests", where=str(path), expected=f"lines of the format {form}")
-    kept = sorted(
-        (r for r in rows if r.prompt_tokens > 0 and r.output_tokens > 0), key=lambda r: r.at_s
-    )
+    kept = sorted((r for r in rows if r.prompt_tokens > 0 and r.output_tokens > 0), key=lambda r: r.at_s)
     if not kept:
         raise UserError("no request of the trace has a prompt and an answer", where=str(path))
     first = kept[0].at_s
@@ -83,9 +81,7 @@ def read_trace(path: Path, form: str) -> Trace:
         )
         for r in kept
     )
-    return Trace(
-        requests=requests, sha256=hashlib.sha256(data).hexdigest(), left_out=len(rows) - len(kept)
-    )
+    return Trace(requests=requests, sha256=hashlib.sha256(data).hexdigest(), left_out=len(rows) - len(kept))
 
 
 def _mooncake(path: Path, text: str) -> Iterator[Traced]:
@@ -174,9 +170,9 @@ def _instant(told: str, where: str) -> float:
         raise UserError(
             f"TIMESTAMP is {told!r}", where=where, expected="2023-11-16 18:15:46.6805900"
         ) from error
-    since = moment.replace(tzinfo=None) - datetime(2000, 1, 1)  # noqa: DTZ001 - differences alone count
+    since = moment.replace(tzinfo=None) - datetime(2000, 1, 1)  # differences alone count
     offset = moment.utcoffset()
-    return since.total_seconds() - (offset.total_seconds() if offset else 0.0) + float(f"0{dot}{digits}" or 0)
+    return since.total_seconds() - (offset.total_seconds() if offset else 0.0) + float(f"0{dot}{digits}")
 
 
 def calls_of(

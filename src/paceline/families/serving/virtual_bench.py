@@ -239,7 +239,7 @@ def _predicted(session: Session, block: Block, case: Case, point: _Point) -> dic
         metrics,
         checks=len(table),
         oracle="the engine's own steps, computed tokens and preemptions under every configuration",
-        accounting=trace_facts(params)
+        accounting=trace_facts(block.params)
         | {
             "label": LABEL,
             "costs": point.costs.facts(),

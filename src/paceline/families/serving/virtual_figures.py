@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from paceline.families.serving.load.calls import Call
@@ -24,7 +25,7 @@ def virtual_figures(
     first = [own[0] - due[n] for n, own in instants.items()]
     whole = [own[-1] - due[n] for n, own in instants.items()]
     pace = {n: (own[-1] - own[0]) / (len(own) - 1) for n, own in instants.items() if len(own) > 1}
-    gaps = [b - a for own in instants.values() for a, b in zip(own, own[1:], strict=False)]
+    gaps = [b - a for own in instants.values() for a, b in pairwise(own)]
     ttft_s, tpot_s = float(params["slo_ttft"]), float(params["slo_tpot"])
     met = sum(f <= ttft_s and pace.get(n, 0.0) <= tpot_s for n, f in zip(instants, first, strict=True))
     makespan_s = max(own[-1] for own in instants.values()) - min(due.values())

@@ -1,1 +1,1 @@
-"""Serving in virtual time: the engine's own bookkeeping, with the costs of steps that were measured on a real engine."""
+"""Serving in virtual time: the engine's own bookkeeping, with costs of steps measured on a real engine."""

@@ -127,7 +127,10 @@ def _played(made: Deployment, guard: Guard, asked: Mapping[str, Any]) -> dict[st
         for n, (prompt, tokens, tenant, at_s) in enumerate(asked["calls"])
     ]
     playing = Cluster(
-        FencedDeployment(made, guard), Given(**asked["given"]), Costs.of(asked["costs"]), Link(**asked["link"])
+        FencedDeployment(made, guard),
+        Given(**asked["given"]),
+        Costs.of(asked["costs"]),
+        Link(**asked["link"]),
     )
     return {"log": asdict(playing.play(calls))}
 
@@ -140,6 +143,8 @@ def _predicted(made: Predictor, guard: Guard, asked: Mapping[str, Any]) -> dict[
         with guard.watch():
             predicted = made.predict(trace, Configuration(**configuration), table)
         if not isinstance(predicted, Predicted):
-            raise RefusedStepError(f"the predictor returned {type(predicted).__name__} instead of a Predicted")
+            raise RefusedStepError(
+                f"the predictor returned {type(predicted).__name__} instead of a Predicted"
+            )
         found.append(asdict(predicted))
     return {"predicted": found}

@@ -122,7 +122,9 @@ class Cluster:
             self._divide()
             if not unserved:
                 break
-            ahead = [s.ends_s for s in self._seats] + [m.sent_s for m in self._moving if m.sent_s > self.now_s]
+            ahead = [s.ends_s for s in self._seats] + [
+                m.sent_s for m in self._moving if m.sent_s > self.now_s
+            ]
             next_s = min([*ahead, *((c.at_s or 0.0) for c in coming[-1:])])
             if math.isinf(next_s):
                 raise RefusedStepError(f"the deployment computes nothing though {unserved} requests wait")
@@ -132,7 +134,7 @@ class Cluster:
                     unserved -= self._end(seat)
         else:
             raise RefusedStepError(f"{unserved} requests are unserved after {MOST_STEPS} events")
-        self.log.counters = [facts(e.counters) for e in self._engines]
+        self.log.counters = [dict(facts(e.counters)) for e in self._engines]
         for engine in self._engines:
             engine.check()
         return self.log
@@ -147,7 +149,9 @@ class Cluster:
                 call.prompt, call.output_tokens, tenant=call.tenant, now_s=call.at_s or 0.0
             )
         except ValueError as error:
-            raise RefusedStepError(f"call {call.number} cannot be served in memory {memory}: {error}") from error
+            raise RefusedStepError(
+                f"call {call.number} cannot be served in memory {memory}: {error}"
+            ) from error
         self._calls[memory][number] = call.number
 
     def _known(self, memory: object, what: str) -> None:

@@ -3,7 +3,7 @@
 A step is described by what its computation is made of (``NAMES``): every name is a sum over the step's pieces of work,
 and a step's time is a sum over names with coefficients that are not negative. Relative errors count, so that short
 steps are told as well as long ones. Operators' times as functions of tokens and contexts, measured once and composed by
-iteration, are Vidur's and APEX's way (Agrawal et al., MLSys 2024, section 4; Lin et al., 2024, section 3).
+iteration, are Vidur's and APEX's way (Agrawal et al., MLSys 2024; Lin et al., arXiv:2411.17651).
 """
 
 from __future__ import annotations

@@ -13,7 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.families.serving.deploying import Busy, Given, InParts, Layout, Load, Memory, Worker, least_loaded
+from paceline.families.serving.deploying import (
+    Busy,
+    Given,
+    InParts,
+    Layout,
+    Load,
+    Memory,
+    Worker,
+    least_loaded,
+)
 from paceline.families.serving.engine.core import Engine
 from paceline.families.serving.engine.model import Model, Shape
 from paceline.families.serving.engine.stepper import Stepper
@@ -30,7 +39,7 @@ from paceline.families.serving.simulation.profiling import (
     undisturbed,
 )
 
-REPEATS = 5
+REPEATS = 4
 PROFILE_STEPS = 160
 SAME = 1e-9
 LINK = Link(bytes_per_s=1e9)
@@ -80,7 +89,9 @@ class Executed:
 class _Trace:
     """A trace and the model that executes it under one configuration."""
 
-    def __init__(self, calls: Sequence[Call], configuration: Configuration, model: Model, device: str) -> None:
+    def __init__(
+        self, calls: Sequence[Call], configuration: Configuration, model: Model, device: str
+    ) -> None:
         self._calls, self._configuration = calls, configuration
         self._stepper = Stepper(model, configuration.block_size)
         self._clock, _ = clock_of(device)
@@ -210,12 +221,12 @@ def simulate(
 
 def at_start(call: Call) -> Call:
     """Return a call that is there at the start."""
-    return Call(number=call.number, prompt=call.prompt, output_tokens=call.output_tokens, tenant=call.tenant, at_s=0.0)
+    return Call(
+        number=call.number, prompt=call.prompt, output_tokens=call.output_tokens, tenant=call.tenant, at_s=0.0
+    )
 
 
-def replay_problem(
-    calls: Sequence[Call], executed: Executed, cluster: type[Cluster] = Cluster
-) -> str | None:
+def replay_problem(calls: Sequence[Call], executed: Executed, cluster: type[Cluster] = Cluster) -> str | None:
     """Say in what a simulation with the very times of the executed steps differs from these, or None."""
     try:
         makespan_s, ttft_s = simulate(calls, executed.configuration, ReplayedCosts(executed.steps), cluster)

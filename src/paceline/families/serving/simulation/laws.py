@@ -1,9 +1,9 @@
 """What no simulation may break, read from its log alone: the judge of a simulator, which shares none of its code.
 
 Every call is served once and gets the tokens it wants; no token comes before all of its request's tokens are computed,
-nor a step before a call's instant; nothing is computed twice at a time; a step takes what the table of costs says at the
-shares it had, and no device gives more than itself; bytes moved are those of the tokens moved; and no memory holds more
-than it has. Memory is bounded from below, by what each call is known to need, where memories do not share.
+nor a step before a call's instant; nothing is computed twice at a time; a step takes what the table of costs says at
+the shares it had, and no device gives more than itself; bytes moved are those of the tokens moved; and no memory holds
+more than it has. Memory is bounded from below, by what each call is known to need, where memories do not share.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ MOST = 5
 """Problems that are told."""
 
 
-def broken_laws(
-    log: Log, calls: Sequence[Call], costs: Costs, link: Link, *, block_size: int
-) -> list[str]:
+def broken_laws(log: Log, calls: Sequence[Call], costs: Costs, link: Link, *, block_size: int) -> list[str]:
     """Return what a log breaks, in words; none where it keeps all laws."""
     problems = _served_once(log, calls)
     problems += _in_order(log, calls)
@@ -39,7 +37,9 @@ def _served_once(log: Log, calls: Sequence[Call]) -> list[str]:
     got: dict[int, int] = defaultdict(int)
     for token in log.tokens:
         got[token.call] += 1
-    problems = [f"call {n}, which nobody made, has tokens" for n in sorted(set(got) - {c.number for c in calls})]
+    problems = [
+        f"call {n}, which nobody made, has tokens" for n in sorted(set(got) - {c.number for c in calls})
+    ]
     for call in calls:
         if got[call.number] != call.output_tokens:
             problems.append(f"call {call.number} got {got[call.number]} tokens of {call.output_tokens}")
@@ -47,7 +47,7 @@ def _served_once(log: Log, calls: Sequence[Call]) -> list[str]:
 
 
 def _in_order(log: Log, calls: Sequence[Call]) -> list[str]:
-    """Follow each call through its steps: what is computed is there before the next, and tokens come from steps' ends."""
+    """Follow each call through its steps: what is computed is there before the next; tokens come from steps' ends."""
     parts: dict[int, list[tuple[DoneStep, Part]]] = defaultdict(list)
     for step in log.steps:
         for part in step.parts:
@@ -157,7 +157,9 @@ def _moved(log: Log, costs: Costs, link: Link) -> list[str]:
     for move in sorted(log.transfers, key=lambda t: t.begin_s):
         expected = move.tokens * costs.kv_bytes_per_token
         if move.size_bytes != expected:
-            problems.append(f"call {move.call} moved {move.size_bytes} bytes; {move.tokens} tokens have {expected}")
+            problems.append(
+                f"call {move.call} moved {move.size_bytes} bytes; {move.tokens} tokens have {expected}"
+            )
         needed_s = link.delay_s + expected / link.bytes_per_s
         if move.sent_s - move.begin_s < needed_s * (1 - CLOSE) or move.end_s < move.sent_s - CLOSE:
             problems.append(f"the bytes of call {move.call} arrive faster than the link carries them")
@@ -184,13 +186,12 @@ def _memory(log: Log, block_size: int) -> list[str]:
         memory = log.workers[step.worker][0]
         for part in step.parts:
             blocks = -(-(part.begin + part.count) // block_size)
-            events[memory].append((step.end_s, 1, part.call, blocks))
-            events[memory].append((step.begin_s, 1, part.call, blocks))
+            events[memory].append((step.begin_s, 2, part.call, blocks))
             last[part.call] = max(last.get(part.call, (0.0, 0)), (step.end_s, memory))
     for move in log.transfers:
-        events[move.source].append((move.end_s, 0, move.call, 0))
+        events[move.source].append((move.end_s, 1, move.call, 0))
     for call, (at_s, memory) in last.items():
-        events[memory].append((at_s, 2, call, 0))
+        events[memory].append((at_s, 1, call, 0))  # before what begins at that instant
     preempted = [bool(counted["preemptions"] or counted["prefix_hit_tokens"]) for counted in log.counters]
     for memory, found in sorted(events.items()):
         if preempted[memory]:  # when a call lost its memory, and who shares, the steps do not tell

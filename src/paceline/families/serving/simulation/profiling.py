@@ -150,9 +150,7 @@ class Profile:
     def run(self, num_steps: int) -> list[Measured]:
         """Measure so many steps, beginning anew."""
         rng = random.Random(self._seed)
-        timed = TimedEngine(
-            Engine(Wander(rng), self._stepper, **self._settings), self._stepper, self._clock
-        )
+        timed = TimedEngine(Engine(Wander(rng), self._stepper, **self._settings), self._stepper, self._clock)
         wanted = 1
         while len(timed.steps) < num_steps:
             if rng.random() < CHANGE:
