@@ -1,0 +1,61 @@
+"""Whole runs in virtual time: honest techniques are measured, a known-wrong one beside them refused, a trace served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from measured import record_of
+
+from paceline.store import RunRecord
+from paceline.suite import load_suite
+from paceline.testing import results_of
+
+MUTANTS = Path(__file__).parents[1] / "mutants" / "deployments"
+WHY = "why: Known-wrong techniques must be refused."
+COMMON = f"version: 1\nfamily: serving\n{WHY}\nprotocol: {{launches: 1, timeout: 300s}}\n"
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    folder = tmp_path_factory.mktemp("virtual")
+    trace = folder / "trace.csv"
+    rows = [f"2024-01-01 00:00:{n:02d}.5000000,{20 + 3 * n},{4 + n}" for n in range(12)]
+    trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows) + "\n")
+    simulated, predicted = folder / "simulated.yaml", folder / "predicted.yaml"
+    simulated.write_text(
+        f"suite: serving/simulated\n{COMMON}"
+        f"workload: {{op: simulate, workload: trace, trace: {trace}, trace_format: azure, arrivals: trace}}\n"
+        "baseline: unified\ntechniques: [unified, takes-two-devices]\nmatrix: {requests: [12]}\n"
+    )
+    predicted.write_text(
+        f"suite: serving/predicted\n{COMMON}"
+        "workload: {op: predict, prompt_tokens: 32, output_tokens: 16, num_blocks: 40}\n"
+        "baseline: apex-sim\ntechniques: [apex-sim]\nmatrix: {requests: [14], plans: [3]}\n"
+    )
+    extra = sorted(MUTANTS.glob("*.py"))
+    return record_of([load_suite(p, extra=extra) for p in (simulated, predicted)], folder)
+
+
+def test_a_wrong_deployment_gets_no_number(record: RunRecord) -> None:
+    (result,) = [r for r in results_of(record, "serving") if r.technique == "takes-two-devices"]
+    assert result.status == "refused", result.reason
+    assert "more than there is" in (result.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"), [("unified", "virtual_e2e_mean"), ("apex-sim", "makespan_error")]
+)
+def test_an_honest_technique_beside_it_is_measured(name: str, metric: str, record: RunRecord) -> None:
+    found = {m.metric.name: m for m in record.measurements if m.technique == name and m.metric is not None}
+    assert metric in found, {m.reason for m in record.measurements if m.technique == name}
+    (value,) = found[metric].samples or ()
+    assert value >= 0
+
+
+def test_a_record_says_that_time_was_virtual_and_how_it_was_measured(record: RunRecord) -> None:
+    (facts, *_) = [m.accounting for m in record.measurements if m.technique == "unified" and m.accounting]
+    assert facts["label"] == facts["costs"]["label"] == "virtual time from measured costs"
+    assert facts["simulator"]["replayed"] == 1
+    assert facts["trace"]["requests"] == 12
+    assert len(facts["trace"]["sha256"]) == 64
