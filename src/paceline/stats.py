@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -159,8 +160,7 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
             )
     if count < 2:
         return Estimate(value=centre, low=None, high=None, method="one launch", num_launches=count)
-    low, high, spread = _t_interval(logs)
-    p_value = _t_test(logs)
+    low, high, spread, p_value = _t_interval_and_test(logs)
     method = "t on paired log-ratios"
     enough_samples = all(len(technique.samples.get(k, ())) > 1 for k in shared)
     enough_samples = enough_samples and technique.statistic in RESAMPLED
@@ -225,14 +225,14 @@ def compare_difference(technique: Launches, baseline: Launches) -> Estimate:
             p_value=1.0 if centre == 0 else 0.0,
             spread=0.0,
         )
-    low, high, spread = _t_interval(deltas)
+    low, high, spread, p_value = _t_interval_and_test(deltas)
     return Estimate(
         value=centre,
         low=low,
         high=high,
         method="t on paired differences",
         num_launches=int(deltas.size),
-        p_value=_t_test(deltas),
+        p_value=p_value,
         spread=spread,
     )
 
@@ -302,16 +302,23 @@ def _welch(a: np.ndarray, b: np.ndarray, what: str = "launch statistics") -> Est
 
 
 def _t_interval(values: np.ndarray) -> tuple[float, float, float]:
-    spread = float(values.std(ddof=1))
-    half = float(stdtrit(values.size - 1, 0.5 + CONFIDENCE / 2)) * spread / math.sqrt(values.size)
-    return float(values.mean()) - half, float(values.mean()) + half, spread
+    low, high, spread, _ = _t_interval_and_test(values)
+    return low, high, spread
 
 
-def _t_test(values: np.ndarray) -> float:
-    error = float(values.std(ddof=1)) / math.sqrt(values.size)
-    if error == 0:
-        return 1.0 if values.mean() == 0 else 0.0
-    return float(2 * stdtr(values.size - 1, -abs(float(values.mean()) / error)))
+def _t_interval_and_test(values: np.ndarray) -> tuple[float, float, float, float]:
+    """Return the ends of the mean's interval, the standard deviation, and the p-value of a mean of 0."""
+    mean, spread = float(values.mean()), float(values.std(ddof=1))
+    error = spread / math.sqrt(values.size)
+    half = _t_quantile(values.size - 1) * spread / math.sqrt(values.size)
+    never_varied = 1.0 if mean == 0 else 0.0
+    p_value = float(2 * stdtr(values.size - 1, -abs(mean / error))) if error else never_varied
+    return mean - half, mean + half, spread, p_value
+
+
+@lru_cache(maxsize=1 << 12)
+def _t_quantile(freedom: int) -> float:
+    return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
 
 
 def _bootstrap_log_ratios(

@@ -109,8 +109,10 @@ def csv_text(rows: Sequence[Row]) -> str:
 
 
 def json_text(rows: Sequence[Row], **facts: Any) -> str:
-    """Return facts and rows as one JSON document."""
-    return json.dumps({**facts, "rows": list(rows)}, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    """Return facts and rows as one JSON document, a line for each row."""
+    head = json.dumps(facts, sort_keys=True, allow_nan=False)[:-1] + (", " if facts else "")
+    lines = ",\n".join(json.dumps(row, sort_keys=True, allow_nan=False) for row in rows)
+    return f'{head}"rows": [\n{lines}\n]}}\n' if rows else f'{head}"rows": []}}\n'
 
 
 def file_grid(found: Sequence[tuple[str, str, Mapping[str, str], int]]) -> Grid:

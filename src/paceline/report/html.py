@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -102,7 +103,7 @@ def table_rows(grid: Grid) -> Markup:
 
 def _cell_markup(c: Cell) -> str:
     tag = "th" if c.header else "td"
-    attributes = f' class="{escape(c.kind)}"' if c.kind else ""
+    attributes = f' class="{_escaped(c.kind)}"' if c.kind else ""
     if c.header:
         attributes += ' scope="rowgroup"'
     if c.rows > 1:
@@ -111,10 +112,17 @@ def _cell_markup(c: Cell) -> str:
         attributes += f' colspan="{c.columns}"'
     inner = ""
     if c.href:
-        inner = f'<a href="{escape(c.href)}">{escape(c.text)}</a>'
+        inner = f'<a href="{_escaped(c.href)}">{_escaped(c.text)}</a>'
     elif c.text:
-        inner = f"<span>{escape(c.text)}</span>"
-    return f"<{tag}{attributes}>{inner}{escape(c.graphic or '')}</{tag}>"
+        inner = f"<span>{_escaped(c.text)}</span>"
+    graphic = escape(c.graphic) if c.graphic else ""
+    return f"<{tag}{attributes}>{inner}{graphic}</{tag}>"
+
+
+@lru_cache(maxsize=1 << 14)
+def _escaped(text: str) -> str:
+    """Escape a text; cells repeat the same few ones. What is markup already would be escaped again."""
+    return str(escape(str(text)))
 
 
 def plain_grid(table: Table) -> Grid:

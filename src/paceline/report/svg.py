@@ -34,8 +34,10 @@ class Axis:
 
     def at(self, value: float) -> float:
         """Return the pixel of a value."""
-        low, high, v = (math.log(x) if self.log else x for x in (self.low, self.high, value))
-        share = (v - low) / (high - low) if high > low else 0.5
+        low, high = self.low, self.high
+        if self.log:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        share = (value - low) / (high - low) if high > low else 0.5
         return self.begin + share * (self.end - self.begin)
 
     def ticks(self) -> list[float]:
