@@ -41,6 +41,8 @@ class RunRecord:
     measurements: tuple[Measurement, ...]
     events: tuple[Event, ...]
     sealed: bool
+    sha256: str | None = None
+    """Digest of the file's bytes; None for what was not read from one."""
 
     @property
     def run_id(self) -> str:
@@ -272,7 +274,12 @@ def read_record(path: Path) -> RunRecord:
     if run is None:
         raise UserError("the file has no run line", where=str(path))
     return RunRecord(
-        path=path, run=run, measurements=tuple(measurements), events=tuple(events), sealed=sealed
+        path=path,
+        run=run,
+        measurements=tuple(measurements),
+        events=tuple(events),
+        sealed=sealed,
+        sha256=hashlib.sha256(data).hexdigest(),
     )
 
 

@@ -50,12 +50,30 @@ def site() -> None:
     default=None,
     help="Folder of calibration figures [default: results/calibration].",
 )
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Folder of pages of earlier builds [default: beside the site].",
+)
+@click.option("--full", is_flag=True, help="Make every page anew.")
 @results_option
 @json_option
-def build(output: Path | None, calibration: Path | None, results: Path | None, as_json: bool) -> None:
-    """Write the site from all records; the same records give the same bytes."""
+def build(
+    output: Path | None,
+    calibration: Path | None,
+    cache: Path | None,
+    full: bool,
+    results: Path | None,
+    as_json: bool,
+) -> None:
+    """Write the site from all records; the same records give the same bytes.
+
+    Pages of boards, points, runs, trends and pairs are kept beside the site by a digest of all that they are made of:
+    the next build takes those whose records, verdicts, claims and code are the same, and makes the others.
+    """
     target = (output or default_output()).resolve()
-    count, loaded = build_site(target, calibration=calibration, results=results)
+    count, loaded = build_site(target, calibration=calibration, results=results, cache=cache, reuse=not full)
     if as_json:
         print_json({"site": str(target), "files": count, "runs": len(loaded.records)})
     else:
@@ -65,13 +83,26 @@ def build(output: Path | None, calibration: Path | None, results: Path | None, a
 
 
 def build_site(
-    target: Path, *, calibration: Path | None = None, results: Path | None = None
+    target: Path,
+    *,
+    calibration: Path | None = None,
+    results: Path | None = None,
+    cache: Path | None = None,
+    reuse: bool = True,
 ) -> tuple[int, Loaded]:
     """Write the site of all records into a folder.
+
+    Args:
+        target: The folder.
+        calibration: Folder of calibration figures.
+        results: The store.
+        cache: Folder of pages of earlier builds; None for one beside the site.
+        reuse: Take pages from there.
 
     Returns:
         The number of files, and the records.
     """
+    from paceline.report.pagecache import PageCache  # noqa: PLC0415 - jinja only here
     from paceline.report.site import SiteInput, render_site, write_site  # noqa: PLC0415 - jinja only here
 
     loaded = load_stores(results)
@@ -85,7 +116,12 @@ def build_site(
         techniques=known_techniques(),
         calibration=calibration_files(calibration),
     )
-    return write_site(render_site(given, processes=len(os.sched_getaffinity(0))), target), loaded
+    kept = PageCache(folder=cache or target.with_name(f".{target.name}-cache"))
+    if not reuse:
+        kept.prune()
+    count = write_site(render_site(given, processes=len(os.sched_getaffinity(0)), cache=kept), target)
+    kept.prune()
+    return count, loaded
 
 
 @site.command("open")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,7 @@ from paceline.report import techniquepages as techniques
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, usable_points
 from paceline.report.forks import Job, in_order
 from paceline.report.html import SCRIPT, STYLE, Grid, environment, script, style_sheet, verdict_class
+from paceline.report.pagecache import PageCache
 from paceline.report.tables import format_param, primary_metric, varying_params
 from paceline.store import Loaded, RunRecord
 from paceline.technique import TechniqueSource
@@ -79,16 +80,25 @@ class BoardView:
     baseline: str
 
 
-def render_site(given: SiteInput, *, processes: int = 1) -> Iterator[tuple[str, str]]:
-    """Return every file of the site as (path, text); several processes give the same ones in the same order."""
-    return _Site(given).files(processes if len(given.loaded.records) > 1 else 1)
+def render_site(
+    given: SiteInput, *, processes: int = 1, cache: PageCache | None = None
+) -> Iterator[tuple[str, str]]:
+    """Return every file of the site as (path, text), the same ones in the same order whatever the other arguments.
+
+    Args:
+        given: What it shows.
+        processes: How many of them make pages.
+        cache: Where pages of an earlier build may lie.
+    """
+    return _Site(given, cache).files(processes if len(given.loaded.records) > 1 else 1)
 
 
 class _Site:
     """One rendering: the boards, their comparisons, and the templates that show them."""
 
-    def __init__(self, given: SiteInput) -> None:
+    def __init__(self, given: SiteInput, cache: PageCache | None = None) -> None:
         self.given = given
+        self.cache = cache
         self.records = sorted(given.loaded.records, key=lambda r: r.run_id)
         self.runs = [r for r in self.records if r.run.reason != "correction"]
         self.points = {
@@ -130,15 +140,64 @@ class _Site:
         """Return what is left to make, in parts that need nothing of each other."""
         hrefs = {id_: href for board in self.selection.boards for id_, href in self.places(board).items()}
         return [
-            *(partial(self.board_files, board) for board in self.selection.boards),
+            *(self.board_job(board) for board in self.selection.boards),
             *(partial(self.one, p.href, self.technique_page, p) for p in self.portraits),
-            *(
-                partial(self.one, f"runs/{runs.run_slug(r.run_id)}.html", self.run_page, r, hrefs)
-                for r in self.runs
-            ),
-            *(partial(self.one, t.href, self.trend_page, t) for t in self.trends),
-            *(partial(self.one, pair.href, self.compare_page, pair) for pair in self.pairs),
+            *(self.run_job(r, hrefs) for r in self.runs),
+            *(self.trend_job(t) for t in self.trends),
+            *(self.pair_job(pair) for pair in self.pairs),
         ]
+
+    def kept(
+        self, records: Iterable[RunRecord], inputs: Sequence[Any], paths: Sequence[str], job: Job
+    ) -> Job:
+        """Let a job use the cache, if the files of all records that it reads are known by their digests."""
+        digests = sorted({(r.run_id, r.sha256) for r in records}, key=str)
+        if self.cache is None or any(digest is None for _, digest in digests):
+            return job
+        return self.cache.wrap((digests, *inputs), paths, job)
+
+    def board_job(self, board: Board) -> Job:
+        """Everything that a board and its points show beside the numbers of their own records is an input."""
+        used = {p.run.run_id for points in (board.points, *board.history) for p in points}
+        own = [(p.run.run_id, p.block, sorted(p.confirmed)) for points in board.history for p in points]
+        shown = [(p.run.run_id, p.block) for p in board.points]
+        facts = (board.slug, board.why, board.num_superseded, shown, own)
+        found = [
+            (c.label, c.metric, c.kind, c.margin, c.verdict, c.grade, c.warnings) for c in self.of(board)
+        ]
+        claims = [c for c in self.claims if c.suite == board.suite]
+        links = techniques.links(self.portraits, board, "../")
+        paths = [f"boards/{board.slug}.html", *(f"cases/{board.point_slug(p)}.html" for p in board.points)]
+        claimed = [self.run_hrefs.get(c.run_id or "") for c in claims]
+        inputs = ("board", facts, found, claims, claimed, links)
+        records = [r for r in self.records if r.run_id in used]
+        return self.kept(records, inputs, paths, partial(self.board_files, board))
+
+    def run_job(self, record: RunRecord, hrefs: Mapping[tuple[str, str, str], str]) -> Job:
+        points, _ = self.points.get(record.run_id, ([], []))
+        places = [
+            (p.suite, p.block, hrefs.get((p.run.run_id, p.suite, p.block)), sorted(p.confirmed))
+            for p in points
+        ]
+        pairs = [(p.why, p.href) for p in self.pairs if p.later is record]
+        inputs = ("run", record.path.name, places, pairs, self.given.loaded.notes(record.run_id))
+        path = f"runs/{runs.run_slug(record.run_id)}.html"
+        return self.kept([record], inputs, [path], partial(self.one, path, self.run_page, record, hrefs))
+
+    def trend_job(self, trend: trendpages.Trend) -> Job:
+        nights = {n.run_id for h in trend.series for n in h.nights}
+        told = [(n, self.run_hrefs.get(n), self.given.loaded.notes(n)) for n in sorted(nights)]
+        board = trend.board
+        where = (board.slug, board.suite, board.family, board.host_class, board.runner, board.image_class)
+        inputs = ("trend", where, trend.name, trend.href, trend.case_href, trend.series, told)
+        records = [r for r in self.records if r.run_id in nights]
+        return self.kept(records, inputs, [trend.href], partial(self.one, trend.href, self.trend_page, trend))
+
+    def pair_job(self, pair: comparepages.Pair) -> Job:
+        job = partial(self.one, pair.href, self.compare_page, pair)
+        sides = (pair.later, pair.earlier)
+        names = [r.run_id for r in sides]
+        return self.kept(sides, ("pair", names, pair.why), [pair.href], job)
 
     def one(self, path: str, page: Callable[..., str], *about: Any) -> list[tuple[str, str]]:
         return [(path, page(*about))]

@@ -1,0 +1,156 @@
+"""Pages of an earlier build are taken when nothing that they show has changed, and never otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_site import record
+
+from paceline.custody import append_event, retract
+from paceline.record import Event, utc
+from paceline.report import pagecache
+from paceline.report import site as site_module
+from paceline.report.pagecache import PageCache
+from paceline.report.site import SiteInput, render_site
+from paceline.store import RecordWriter, load
+
+HOSTS = ("CPU 0", "CPU 1", "CPU 2")
+
+
+def write(store: Path, number: int, host: str, launches: int = 3) -> Path:
+    given = record(number, launches=launches, host_class=host)
+    writer = RecordWriter(store, given.run)
+    writer.write(*given.measurements)
+    return writer.seal()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    for number, host in enumerate(HOSTS):
+        write(tmp_path / "results", number, host)
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of what was drawn, while a test looks."""
+    found: list[str] = []
+    real_board, real_run = site_module._Site.board_page, site_module._Site.run_page
+
+    def board(self: site_module._Site, one: site_module.Board) -> str:
+        found.append(one.host_class)
+        return real_board(self, one)
+
+    def run(self: site_module._Site, one: site_module.RunRecord, *rest: object) -> str:
+        found.append(one.run_id)
+        return real_run(self, one, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(site_module._Site, "board_page", board)
+    monkeypatch.setattr(site_module._Site, "run_page", run)
+    return found
+
+
+def site(store: Path, cache: PageCache | None = None) -> dict[str, str]:
+    return dict(render_site(SiteInput(loaded=load([store])), cache=cache))
+
+
+def again(store: Path, drawn: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Build with the cache, as the next command would; return the files and what had to be drawn."""
+    drawn.clear()
+    cache = PageCache(folder=store.parent / "cache")
+    files = site(store, cache)
+    cache.prune()
+    return files, list(drawn)
+
+
+def test_a_second_build_draws_nothing_and_gives_the_same_bytes(store: Path, drawn: list[str]) -> None:
+    first, made = again(store, drawn)
+    assert set(HOSTS) <= set(made)
+    second, made = again(store, drawn)
+    assert made == []
+    assert first == second == site(store)
+
+
+def test_one_more_night_draws_what_it_changes_and_nothing_else(store: Path, drawn: list[str]) -> None:
+    again(store, drawn)
+    path = write(store, 7, HOSTS[1])
+    files, made = again(store, drawn)
+    assert files == site(store)
+    assert HOSTS[1] in made
+    assert path.stem in made
+    assert not {HOSTS[0], HOSTS[2]} & set(made)
+
+
+def test_a_run_that_is_rewritten_deleted_or_withdrawn_changes_the_site(store: Path, drawn: list[str]) -> None:
+    first, _ = again(store, drawn)
+    path = min(store.rglob("0193*.jsonl"))
+    path.unlink()
+    without, _ = again(store, drawn)
+    assert without == site(store) != first
+    write(store, 0, HOSTS[0], launches=2)
+    other, made = again(store, drawn)
+    assert other == site(store)
+    assert HOSTS[0] in made
+    assert other[f"runs/{path.stem}.html"] != first[f"runs/{path.stem}.html"]
+    retract(store, path.stem, "it was wrong")
+    withdrawn, _ = again(store, drawn)
+    assert withdrawn == site(store)
+    assert f"runs/{path.stem}.html" not in withdrawn
+
+
+def test_a_note_on_a_run_changes_its_page(store: Path, drawn: list[str]) -> None:
+    again(store, drawn)
+    run_id = min(store.rglob("0193*.jsonl")).stem
+    data = {"run_id": run_id, "text": "a new fan"}
+    append_event(store, Event(kind="annotate", at=utc(), run_id=run_id, data=data))
+    files, made = again(store, drawn)
+    assert "a new fan" in files[f"runs/{run_id}.html"]
+    assert files == site(store)
+    assert made == [run_id]
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "swap", "empty", "forge"])
+def test_a_damaged_entry_is_made_anew(store: Path, drawn: list[str], harm: str) -> None:
+    whole, _ = again(store, drawn)
+    entries = sorted((store.parent / "cache").glob("*.pages"))
+    assert len(entries) >= 6
+    bytes_of = [path.read_bytes() for path in entries]
+    for number, path in enumerate(entries):
+        data = bytes_of[number]
+        path.write_bytes(
+            {
+                "flip": data[:-3] + bytes([data[-3] ^ 1]) + data[-2:],
+                "cut": data[: len(data) // 2],
+                "swap": bytes_of[number - 1],
+                "empty": b"",
+                "forge": data[:32] + pagecache.zlib.compress(b'["forged"]'),
+            }[harm]
+        )
+    files, made = again(store, drawn)
+    assert files == whole
+    assert set(HOSTS) <= set(made)
+    assert again(store, drawn) == (whole, [])
+
+
+def test_other_code_takes_nothing_and_what_nobody_asked_for_goes(
+    store: Path, drawn: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again(store, drawn)
+    before = {path.name for path in (store.parent / "cache").iterdir()}
+    monkeypatch.setattr(pagecache, "code_digest", lambda: "another")
+    _, made = again(store, drawn)
+    assert set(HOSTS) <= set(made)
+    assert not before & {path.name for path in (store.parent / "cache").iterdir()}
+
+
+def test_records_without_a_digest_are_always_drawn(tmp_path: Path) -> None:
+    given = SiteInput(loaded=site_module.Loaded(records=[record(1), record(2)]))
+    cache = PageCache(folder=tmp_path / "cache")
+    assert dict(render_site(given, cache=cache)) == dict(render_site(given))
+    assert not (tmp_path / "cache").exists() or not list((tmp_path / "cache").glob("*.pages"))
+
+
+def test_a_folder_that_cannot_be_written_costs_time_alone(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert site(store, PageCache(folder=tmp_path / "file")) == site(store)
