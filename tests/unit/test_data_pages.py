@@ -7,16 +7,20 @@ import io
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pandas
 import pytest
+from pyarrow import parquet
 from test_site import Page, measurement, record, render, run_line
 
-from paceline.claims import ClaimResult
+from paceline.claims import ClaimResult, ledger
 from paceline.compare import compare_points, points_of
-from paceline.report import datapages
+from paceline.papers import load_papers
+from paceline.report import badges, datapages
 from paceline.report.exports import FORMULA, Choice, csv_table
-from paceline.store import RunRecord
+from paceline.report.site import SiteInput, render_site
+from paceline.store import Loaded, RunRecord
 
 HOSTILE = ["=1+1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(1)", "\t=1", "\r=1"]
 
@@ -52,6 +56,70 @@ def test_csv_and_json_hold_the_same_rows() -> None:
     assert len(rows) == 12
     for flat, row in zip(csv.DictReader(io.StringIO(table)), rows, strict=True):
         assert flat == {k: "" if v is None else str(v) for k, v in row.items()}
+
+
+def test_parquet_holds_the_rows_of_json_in_the_same_bytes_each_time() -> None:
+    given = SiteInput(loaded=Loaded(records=[record(1)]))
+    first, second = (dict(render_site(given)) for _ in range(2))
+    assert first == second
+    (name,) = [name for name in first if name.endswith(".parquet")]
+    data, document = first[name], first[name.replace(".parquet", ".json")]
+    assert isinstance(data, bytes)
+    assert isinstance(document, str)
+    table = parquet.read_table(io.BytesIO(data))
+    assert table.to_pylist() == json.loads(document)["rows"]
+    assert str(table.schema.field("value").type) == "double"
+    assert str(table.schema.field("launches").type) == "int64"
+
+
+def test_a_column_of_parquet_whose_values_have_several_types_is_text() -> None:
+    rows: list[datapages.Row] = [
+        {"a": 1, "b": 1, "c": True, "d": None},
+        {"a": "x", "b": 0.5, "e": [1, {"z": 2}]},
+    ]
+    table = parquet.read_table(io.BytesIO(datapages.parquet_bytes(rows)))
+    assert table.to_pydict() == {
+        "a": ["1", "x"],
+        "b": [1.0, 0.5],
+        "c": [True, None],
+        "d": [None, None],
+        "e": [None, '[1, {"z": 2}]'],
+    }
+    hostile: list[datapages.Row] = [{"a": 1 << 63, "b": "\ud800"}]
+    table = parquet.read_table(io.BytesIO(datapages.parquet_bytes(hostile)))
+    assert table.to_pylist() == [{"a": str(1 << 63), "b": "\\ud800"}]
+
+
+def test_a_board_has_a_badge_that_says_how_its_comparisons_ended_and_a_paper_its_verdict() -> None:
+    papers = load_papers()
+    slug = next(p.slug for p in papers.values() if p.family == "collectives")
+    facts: dict[str, Any] = dict.fromkeys(("claim_id", "quote", "scope", "expectation"), "x")
+    found = ClaimResult(
+        **facts,
+        paper=slug,
+        suite="s",
+        metric="latency",
+        technique="ring",
+        versus=None,
+        verdict="not reproduced",
+    )
+    files = render(record(1), ledger=ledger(papers, [found]).rows)
+    names = sorted(name for name in files if name.startswith("badges/"))
+    said = ["".join(ElementTree.fromstring(files[name]).itertext()) for name in names]
+    assert len(said) == 2
+    assert any("collectives/all-reduce" in text and "1 faster" in text.replace("2", "1") for text in said)
+    assert any(slug in text and "not reproduced" in text for text in said)
+    assert set(names) <= set(Page(files["data.html"]).links)
+
+
+@pytest.mark.parametrize("kind", badges.COLOURS)
+def test_badges_can_be_read_and_carry_hostile_texts_as_texts(kind: str) -> None:
+    root = ElementTree.fromstring(badges.badge("<script>" * 100, "\"&'", kind))
+    assert not [e for e in root.iter() if e.tag.endswith("script")]
+    assert int(root.attrib["width"]) < 800
+    red, green, blue = (int(badges.COLOURS[kind][i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = [v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in (red, green, blue)]
+    assert 1.05 / (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05) >= 4.5
 
 
 @pytest.mark.parametrize("evil", HOSTILE)
@@ -106,5 +174,5 @@ def test_the_page_leads_to_every_file() -> None:
     files = render(record(1), record(2, host_class="Another CPU"))
     links = set(Page(files["data.html"]).links)
     written = {name for name in files if name.startswith("data/")}
-    assert len(written) == 4
+    assert len(written) == 6
     assert written <= links

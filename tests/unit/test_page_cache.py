@@ -51,11 +51,11 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def site(store: Path, cache: PageCache | None = None) -> dict[str, str]:
+def site(store: Path, cache: PageCache | None = None) -> dict[str, str | bytes]:
     return dict(render_site(SiteInput(loaded=load([store])), cache=cache))
 
 
-def again(store: Path, drawn: list[str]) -> tuple[dict[str, str], list[str]]:
+def again(store: Path, drawn: list[str]) -> tuple[dict[str, str | bytes], list[str]]:
     """Build with the cache, as the next command would; return the files and what had to be drawn."""
     drawn.clear()
     cache = PageCache(folder=store.parent / "cache")
@@ -105,7 +105,7 @@ def test_a_note_on_a_run_changes_its_page(store: Path, drawn: list[str]) -> None
     data = {"run_id": run_id, "text": "a new fan"}
     append_event(store, Event(kind="annotate", at=utc(), run_id=run_id, data=data))
     files, made = again(store, drawn)
-    assert "a new fan" in files[f"runs/{run_id}.html"]
+    assert "a new fan" in str(files[f"runs/{run_id}.html"])
     assert files == site(store)
     assert made == [run_id]
 

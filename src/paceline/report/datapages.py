@@ -1,4 +1,4 @@
-"""Every board and the claims as files for other programs: CSV for spreadsheets, JSON for the rest.
+"""Every board and the claims as files for other programs: CSV for spreadsheets, JSON and Parquet for the rest.
 
 A row holds one metric of one technique at one point, in base units, with its interval and its effect against the
 baseline. Texts that a spreadsheet would take for a formula get an apostrophe in front in CSV; in JSON they are as the
@@ -20,8 +20,11 @@ from paceline.report.boardpages import estimate
 from paceline.report.boards import Board
 from paceline.report.exports import csv_cell
 from paceline.report.html import Cell, Grid, rows_grid
+from paceline.report.tables import ABSENT
 
 Row = dict[str, Any]
+KINDS = ("CSV", "JSON", "Parquet", "badge")
+"""Forms of a table."""
 
 
 def board_rows(board: Board, comparisons: Sequence[Comparison]) -> list[Row]:
@@ -115,10 +118,54 @@ def json_text(rows: Sequence[Row], **facts: Any) -> str:
     return f'{head}"rows": [\n{lines}\n]}}\n' if rows else f'{head}"rows": []}}\n'
 
 
+def parquet_bytes(rows: Sequence[Row]) -> bytes:
+    """Return rows as Parquet: a column has one type, and is text where its values have several."""
+    import pyarrow as pa  # noqa: PLC0415 - heavy, and only needed here
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    columns = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [row.get(name) for row in rows]
+        kinds = {type(v) for v in values if v is not None}
+        one = next(iter(kinds)) if len(kinds) == 1 else float if kinds == {int, float} else str
+        if one is int and any(v is not None and not -(1 << 63) <= v < 1 << 63 for v in values):
+            one = str
+        types = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+        if one not in types:
+            values = [v if v is None else _inert(v) for v in values]
+        elif one is float:
+            values = [None if v is None else float(v) for v in values]
+        columns[name] = pa.array(values, types.get(one, pa.string()))
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _inert(value: Any) -> str:
+    """Return a value as text that UTF-8 can hold, whatever a record says."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def badge_grid(found: Sequence[tuple[str, str, str]]) -> Grid:
+    """List the badges of papers: name, verdict, path."""
+    rows = [
+        [
+            Cell(text=name, kind="text"),
+            Cell(text=verdict, kind="text"),
+            Cell(text="SVG", href=path, kind="text"),
+        ]
+        for name, verdict, path in found
+    ]
+    return rows_grid("badges of papers", ("paper", "verdict", "badge"), rows)
+
+
 def file_grid(found: Sequence[tuple[str, str, Mapping[str, str], int]]) -> Grid:
     """List tables: name, what it holds, format → path, number of rows."""
     rows: list[Sequence[Cell | str]] = []
     for name, what, paths, count in found:
-        links = [Cell(text=path.rpartition("/")[2], href=path, kind="text") for path in paths.values()]
+        links = [
+            Cell(text=kind if kind in paths else ABSENT, href=paths.get(kind), kind="text") for kind in KINDS
+        ]
         rows.append([Cell(text=name, kind="text"), Cell(text=what, kind="text broken"), str(count), *links])
-    return rows_grid("tables of this site", ("table", "measured on", "rows", "CSV", "JSON"), rows)
+    return rows_grid("tables of this site", ("table", "measured on", "rows", *KINDS), rows)

@@ -23,6 +23,7 @@ from paceline.family import family_names, load_family
 from paceline.record import STATUSES
 from paceline.report import (
     answers,
+    badges,
     comparepages,
     curves,
     datapages,
@@ -39,7 +40,7 @@ from paceline.report import (
 from paceline.report import boardpages as pages
 from paceline.report import runpages as runs
 from paceline.report import techniquepages as techniques
-from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, usable_points
+from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, slug, usable_points
 from paceline.report.forks import Job, in_order
 from paceline.report.html import SCRIPT, STYLE, Grid, environment, script, style_sheet, verdict_class
 from paceline.report.pagecache import PageCache
@@ -82,7 +83,7 @@ class BoardView:
 
 def render_site(
     given: SiteInput, *, processes: int = 1, cache: PageCache | None = None
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, str | bytes]]:
     """Return every file of the site as (path, text), the same ones in the same order whatever the other arguments.
 
     Args:
@@ -119,7 +120,7 @@ class _Site:
         self.alerts = trendpages.recent(self.trends)
         self.portraits = techniques.portraits(self.selection.boards, given.techniques)
 
-    def files(self, processes: int) -> Iterator[tuple[str, str]]:
+    def files(self, processes: int) -> Iterator[tuple[str, str | bytes]]:
         yield MARKER, "made by `paceline site build`; the next build replaces this folder\n"
         yield STYLE, style_sheet()
         yield SCRIPT, script()
@@ -282,12 +283,12 @@ class _Site:
         )
 
     def technique_page(self, one: techniques.Portrait) -> str:
-        slug = one.source.info.paper if one.source else None
+        paper = one.source.info.paper if one.source else None
         return self.render(
             "technique.html",
             root="../",
             one=one,
-            paper=next((row.paper for row in self.given.ledger if row.paper.slug == slug), None),
+            paper=next((row.paper for row in self.given.ledger if row.paper.slug == paper), None),
             card=techniques.card(one),
             facts=techniques.facts(one),
             claims=self.claim_grid(techniques.claims_of(one, self.claims)),
@@ -316,20 +317,32 @@ class _Site:
             reasons=reliabilitypages.reason_grid(found),
         )
 
-    def data_files(self) -> Iterator[tuple[str, str]]:
-        """Yield every table as CSV and JSON, and the page that lists them."""
-        tables = [
-            (f"data/{b.slug}", b.suite, f"{b.runner}, {b.host_class}", datapages.board_rows(b, self.of(b)))
-            for b in self.selection.boards
-        ]
-        if self.claims:
-            tables.append(("data/claims", "claims", "all suites", datapages.claim_rows(self.claims)))
+    def data_files(self) -> Iterator[tuple[str, str | bytes]]:
+        """Yield every table as CSV, JSON and Parquet, the badges, and the page that lists them."""
         listed = []
-        for path, name, what, rows in tables:
+        for board in self.selection.boards:
+            badge = f"badges/{board.slug}.svg"
+            yield badge, badges.board_badge(board.suite, self.of(board))
+            place = f"{board.runner}, {board.host_class}"
+            listed.append(
+                (f"data/{board.slug}", board.suite, place, datapages.board_rows(board, self.of(board)), badge)
+            )
+        if self.claims:
+            listed.append(("data/claims", "claims", "all suites", datapages.claim_rows(self.claims), ""))
+        files = []
+        for path, name, what, rows, svg in listed:
             yield f"{path}.csv", datapages.csv_text(rows)
             yield f"{path}.json", datapages.json_text(rows, table=name, measured_on=what)
-            listed.append((name, what, {"CSV": f"{path}.csv", "JSON": f"{path}.json"}, len(rows)))
-        yield "data.html", self.render("data.html", root="", files=datapages.file_grid(listed))
+            yield f"{path}.parquet", datapages.parquet_bytes(rows)
+            paths = {"CSV": f"{path}.csv", "JSON": f"{path}.json", "Parquet": f"{path}.parquet"}
+            files.append((name, what, paths | ({"badge": svg} if svg else {}), len(rows)))
+        papers = [
+            (row, f"badges/{slug(row.paper.slug, 'paper')}.svg") for row in self.given.ledger if row.results
+        ]
+        for row, path in papers:
+            yield path, badges.badge(row.paper.slug, row.verdict, verdict_class(row.verdict))
+        found = datapages.badge_grid([(row.paper.slug, row.verdict, path) for row, path in papers])
+        yield "data.html", self.render("data.html", root="", files=datapages.file_grid(files), badges=found)
 
     def claim_grid(self, claims: Sequence[ClaimResult]) -> Grid:
         return runs.claim_grid(claims, self.run_hrefs)
@@ -460,7 +473,7 @@ class _Site:
         return self.render("calibration.html", root="", figures=figures, noise=noise)
 
 
-def write_site(files: Iterator[tuple[str, str]], target: Path) -> int:
+def write_site(files: Iterator[tuple[str, str | bytes]], target: Path) -> int:
     """Write a site beside its place, then put it there; an earlier site goes. Return the number of files.
 
     Raises:
@@ -480,7 +493,7 @@ def write_site(files: Iterator[tuple[str, str]], target: Path) -> int:
         for name, text in files:
             path = fresh / name
             path.parent.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="\n")
+            path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
             count += 1
         fresh.chmod(0o755)
         if target.exists():

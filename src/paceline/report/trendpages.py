@@ -177,7 +177,7 @@ def trend_chart(history: History, noted: Sequence[int] = ()) -> Markup:
     nights = history.nights
     ends = [v for n in nights for v in (n.low, n.value, n.high) if v is not None]
     pad = (max(ends) - min(ends)) * 0.08 or abs(max(ends)) * 0.02 or 1.0
-    x = Axis(low=0, high=len(nights) - 1, begin=LEFT + 14, end=WIDTH - 24, log=False)
+    x = Axis(low=0, high=len(nights) - 1, begin=LEFT + 14, end=WIDTH - 44, log=False)
     y = Axis(low=min(ends) - pad, high=max(ends) + pad, begin=BOTTOM, end=TOP, log=False)
     parts = [y_grid(y, LEFT, WIDTH - 16, lambda v: format_quantity(v, history.unit))]
     marks = thin(range(len(nights)), TICKS - 1)
