@@ -96,9 +96,12 @@
     const count = original.reduce((n, b) => n + b.rows.length, 0);
     if (count < LEAST_ROWS || !table.tHead) return;
     const heads = [...table.tHead.rows[0].cells];
-    const state = { words: read().get(`q${number}`) ?? "", column: -1, down: false };
-    const saved = (read().get(`s${number}`) ?? "").match(/^(\d+)(d?)$/);
-    if (saved && Number(saved[1]) < heads.length) [state.column, state.down] = [Number(saved[1]), saved[2] === "d"];
+    const state = { words: read().get(`q${number}`) ?? "", by: [] }; // by: columns that order the rows, the first one first
+    for (const part of (read().get(`s${number}`) ?? "").split(".")) {
+      const saved = part.match(/^(\d+)(d?)$/);
+      const column = saved && Number(saved[1]);
+      if (saved && column < heads.length && !state.by.some(b => b.column === column)) state.by.push({ column, down: saved[2] === "d" });
+    }
 
     const hidden = new Set((read().get(`h${number}`) ?? "").split(".").filter(Boolean).map(Number));
     const pins = new Set(pinnable ? read().getAll("pin") : []);
@@ -152,14 +155,14 @@
       table.append(...original.map(b => b.cloneNode(true)));
       table.classList.remove("flat");
       const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
-      if (words.length || state.column >= 0 || hidden.size) {
+      if (words.length || state.by.length || hidden.size) {
         flatten(table);
         let rows = [...table.tBodies].flatMap(b => [...b.rows]);
         rows = rows.filter(r => words.every(w => r.textContent.toLowerCase().includes(w)));
-        if (state.column >= 0) {
-          const text = row => row.cells[state.column]?.textContent.trim() ?? "";
-          rows = rows.map((r, i) => [text(r), i, r])
-            .sort((a, b) => order(a[0], b[0], state.down) || a[1] - b[1])
+        if (state.by.length) {
+          const texts = row => state.by.map(b => row.cells[b.column]?.textContent.trim() ?? "");
+          rows = rows.map((r, i) => [texts(r), i, r])
+            .sort((a, b) => state.by.reduce((found, { down }, n) => found || order(a[0][n], b[0][n], down), 0) || a[1] - b[1])
             .map(entry => entry[2]);
         }
         const body = document.createElement("tbody");
@@ -176,8 +179,12 @@
         }
         if (pinnable && row.dataset.key) pin(row);
       }
-      heads.forEach((h, i) => h.setAttribute(
-        "aria-sort", i !== state.column ? "none" : state.down ? "descending" : "ascending"));
+      heads.forEach((h, i) => {
+        const place = state.by.findIndex(b => b.column === i);
+        h.setAttribute("aria-sort", place < 0 ? "none" : state.by[place].down ? "descending" : "ascending");
+        if (state.by.length > 1 && place >= 0) h.dataset.place = place + 1;
+        else delete h.dataset.place;
+      });
     };
 
     heads.forEach((head, column) => {
@@ -185,11 +192,14 @@
       button.type = "button";
       button.textContent = head.textContent;
       head.replaceChildren(button);
-      button.addEventListener("click", () => { // up, down, as it was
-        if (state.column !== column) [state.column, state.down] = [column, false];
-        else if (!state.down) state.down = true;
-        else [state.column, state.down] = [-1, false];
-        keep(`s${number}`, state.column < 0 ? "" : `${state.column}${state.down ? "d" : ""}`);
+      button.title = "Order by this column; with Shift, within the columns chosen before";
+      button.addEventListener("click", event => { // up, down, as it was
+        const own = state.by.find(b => b.column === column);
+        if (!event.shiftKey) state.by = own ? [own] : [];
+        if (!own) state.by.push({ column, down: false });
+        else if (!own.down) own.down = true;
+        else state.by = state.by.filter(b => b !== own);
+        keep(`s${number}`, state.by.map(b => `${b.column}${b.down ? "d" : ""}`).join("."));
         show();
       });
     });
@@ -198,7 +208,7 @@
       keep(`q${number}`, state.words.trim());
       show();
     });
-    if (state.words || state.column >= 0 || hidden.size || pinnable) show();
+    if (state.words || state.by.length || hidden.size || pinnable) show();
     if (pins.size) compare();
   };
 

@@ -289,6 +289,26 @@ def test_an_address_keeps_filter_and_order(board: Any) -> None:
     assert board.get_by_role("searchbox").first.input_value() == "tree"
 
 
+def test_rows_are_ordered_by_several_columns_and_the_address_keeps_them(board: Any) -> None:
+    whole = rows_of(board)
+    board.get_by_role("button", name="technique").first.click()
+    board.get_by_role("button", name="size_bytes").first.focus()
+    for _ in range(2):
+        board.keyboard.press("Shift+Enter")
+    shown = list(zip(values_of(board, "technique"), values_of(board, "size_bytes"), strict=True))
+    assert [name for name, _ in shown] == sorted(name for name, _ in shown)
+    assert [size for _, size in shown] == ["1 MiB", "64 KiB", "4 KiB", "8 B"] * 5
+    address = board.url
+    board.goto("about:blank")
+    board.goto(address)
+    assert list(zip(values_of(board, "technique"), values_of(board, "size_bytes"), strict=True)) == shown
+    board.get_by_role("button", name="size_bytes").first.click(modifiers=["Shift"])
+    assert "descending" not in board.locator("th[aria-sort]").evaluate_all("e => e.map(h => h.ariaSort)")
+    board.get_by_role("button", name="technique").first.click()
+    board.get_by_role("button", name="technique").first.click()
+    assert rows_of(board) == whole
+
+
 def side_by_side(page: Any) -> list[list[str]]:
     found = page.evaluate(
         "[...document.querySelectorAll('.beside table tr')].map(r => [...r.cells].map(c => c.innerText.trim()))"
