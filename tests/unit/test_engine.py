@@ -154,15 +154,15 @@ def test_an_engine_that_computes_something_else_is_found_out(broken: str) -> Non
     stepper = Stepper(model, 4)
     make = stepper._batch
 
-    def wrong(work: Sequence[Work]) -> Any:
+    def wrong(decodes: Sequence[Work], chunks: Sequence[Work]) -> Any:
         from dataclasses import replace
 
-        batch = make(work)
+        batch = make(decodes, chunks)
         match broken:
             case "position":
                 return replace(batch, positions_N=batch.positions_N + (batch.positions_N > 12))
             case "slot":
-                return replace(batch, contexts_DL=batch.contexts_DL.roll(1, 0))
+                return replace(batch, blocks_DC=batch.blocks_DC.roll(1, 0))
             case "mask":
                 return replace(batch, lengths_D=batch.lengths_D - (batch.lengths_D > 12).long())
             case _:

@@ -20,54 +20,45 @@ class Stepper:
 
     def __init__(self, model: Model, block_size: int) -> None:
         self._model, self._size = model, block_size
-        self._offsets = torch.arange(block_size, device=model.device)
 
     def __call__(self, work: Sequence[Work]) -> list[int]:
-        """Compute; return the next token of each piece of work that ends."""
-        return [int(t) for t in self._model.next_tokens(self._batch(work)).tolist()]
+        """Compute; return the next token of each piece of work that ends, in order."""
+        decodes = [piece for piece in work if piece.count == 1]
+        chunks = [piece for piece in work if piece.count > 1]
+        found = iter(self._model.next_tokens(self._batch(decodes, chunks)).tolist())
+        tokens = {piece.sequence.number: int(next(found)) for piece in (*decodes, *chunks) if piece.ends}
+        return [tokens[piece.sequence.number] for piece in work if piece.ends]
 
-    def _batch(self, work: Sequence[Work]) -> Batch:
-        device = self._model.device
+    def _batch(self, decodes: Sequence[Work], chunks: Sequence[Work]) -> Batch:
+        size = self._size
         tokens: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
-        chunks: list[Chunk] = []
-        decoding: list[Work] = []
-        rows: list[int] = []
         last: list[int] = []
-        size = self._size
-        for piece in work:
+        parts: list[Chunk] = []
+        for piece in (*decodes, *chunks):
             table, end = piece.sequence.table, piece.begin + piece.count
-            if piece.count == 1:
-                decoding.append(piece)
-                rows.append(len(tokens))
-            else:
-                chunks.append(Chunk(first=len(tokens), rows=piece.count, slots_L=self._places(table, end)))
+            if piece.count > 1:
+                blocks = self._tensor(table[: -(-end // size)])
+                parts.append(Chunk(first=len(tokens), rows=piece.count, context=end, blocks_C=blocks))
             tokens += piece.sequence.tokens[piece.begin : end]
             positions += range(piece.begin, end)
             slots += [table[i // size] * size + i % size for i in range(piece.begin, end)]
             if piece.ends:
                 last.append(len(tokens) - 1)
-        lengths = [piece.begin + 1 for piece in decoding]
+        lengths = [piece.begin + 1 for piece in decodes]
+        columns = -(-max(lengths, default=0) // size)
+        tables = [[*p.sequence.table[:columns], *[0] * (columns - len(p.sequence.table))] for p in decodes]
         return Batch(
-            tokens_N=torch.tensor(tokens, device=device),
-            positions_N=torch.tensor(positions, device=device),
-            slots_N=torch.tensor(slots, device=device),
-            chunks=chunks,
-            decoding_D=torch.tensor(rows, dtype=torch.long, device=device),
-            contexts_DL=self._contexts(decoding, max(lengths, default=0)),
-            lengths_D=torch.tensor(lengths, dtype=torch.long, device=device),
-            last_rows=torch.tensor(last, dtype=torch.long, device=device),
+            tokens_N=self._tensor(tokens),
+            positions_N=self._tensor(positions),
+            slots_N=self._tensor(slots),
+            chunks=parts,
+            blocks_DC=self._tensor(tables).view(len(decodes), columns),
+            lengths_D=self._tensor(lengths),
+            last_rows=self._tensor(last),
+            block_size=size,
         )
 
-    def _places(self, table: Sequence[int], end: int) -> torch.Tensor:
-        blocks = torch.tensor(table[: -(-end // self._size)], device=self._model.device)
-        return (blocks[:, None] * self._size + self._offsets).flatten()[:end]
-
-    def _contexts(self, decoding: Sequence[Work], longest: int) -> torch.Tensor:
-        columns = -(-longest // self._size)
-        tables = [[*p.sequence.table[:columns], *[0] * (columns - len(p.sequence.table))] for p in decoding]
-        blocks = torch.tensor(tables, dtype=torch.long, device=self._model.device).view(
-            len(decoding), columns
-        )
-        return (blocks[:, :, None] * self._size + self._offsets).flatten(1)[:, :longest]
+    def _tensor(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> torch.Tensor:
+        return torch.tensor(numbers, dtype=torch.long, device=self._model.device)
