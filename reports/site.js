@@ -236,7 +236,42 @@
     document.querySelector(".top .wrap").append(button);
   };
 
+  // Two lists to choose runs from, in the place of the list of all their pairs.
+  const chooser = (section, number) => {
+    const links = [...section.querySelectorAll("a[data-later]")];
+    const names = new Map();
+    for (const link of links) {
+      const [later, earlier] = link.textContent.split(" beside ");
+      names.set(link.dataset.later, later).set(link.dataset.earlier, earlier);
+    }
+    const ids = [...names.keys()];
+    const chosen = [`a${number}`, `b${number}`].map((key, side) => {
+      const label = document.createElement("label");
+      const select = document.createElement("select");
+      for (const id of ids) select.add(new Option(names.get(id), id));
+      const wanted = read().get(key);
+      select.value = names.has(wanted) ? wanted : ids[side];
+      select.addEventListener("change", () => { keep(key, select.value); show(); });
+      label.append(side ? "beside " : "Run ", select);
+      return [label, select];
+    });
+    const go = document.createElement("a");
+    const show = () => {
+      const pair = chosen.map(([, select]) => select.value);
+      const link = links.find(l => pair.includes(l.dataset.later) && pair.includes(l.dataset.earlier));
+      go.textContent = link ? "Compare" : "Choose two different runs";
+      if (link) go.href = link.getAttribute("href");
+      else go.removeAttribute("href");
+    };
+    const box = document.createElement("p");
+    box.className = "chooser";
+    box.append(...chosen.map(([label]) => label), go);
+    section.querySelector(".pairs").replaceWith(box);
+    show();
+  };
+
   switcher();
+  document.querySelectorAll(".choice").forEach(chooser);
   document.querySelectorAll(".scroll > table").forEach(equip);
   addEventListener("hashchange", () => { if (location.hash.includes("=")) location.reload(); });
 })();

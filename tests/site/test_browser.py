@@ -419,3 +419,43 @@ def barriers(page: Any, script: str) -> list[tuple[str, str]]:
     page.evaluate(script)
     found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
     return [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
+
+
+def test_two_runs_are_chosen_by_keyboard_and_the_address_keeps_them(browser: Any, pages: list[Path]) -> None:
+    page = browser.new_context(offline=True).new_page()
+    page.goto(next(p for p in pages if p.name == "comparisons.html").as_uri())
+    first, second = page.locator(".choice select").all()
+    go = page.locator(".chooser a")
+    newer, older = first.input_value(), second.input_value()
+    assert newer > older
+    assert go.inner_text() == "Compare"
+    first.focus()
+    page.keyboard.press("ArrowDown")
+    assert first.input_value() == older
+    assert go.get_attribute("href") is None
+    assert go.inner_text() == "Choose two different runs"
+    second.select_option(newer)
+    page.reload()
+    assert (first.input_value(), second.input_value()) == (older, newer)
+    page.keyboard.press("Tab")
+    go.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/compare/*")
+    text = page.inner_text("main")
+    assert newer[:13] in text
+    assert older[:13] in text
+    assert "What else differs" in text
+    page.context.close()
+
+
+def test_the_theme_button_stands_in_the_first_line_at_every_width_of_a_desk(
+    browser: Any, pages: list[Path]
+) -> None:
+    page = browser.new_context(offline=True).new_page()
+    page.goto(next(p for p in pages if p.name == "claims.html").as_uri())
+    for width in (700, 1000, 1100, 1200, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        brand, button = (page.locator(name).bounding_box() for name in (".brand", ".theme"))
+        assert abs(brand["y"] - button["y"]) < brand["height"], width
+        assert button["x"] + button["width"] <= width, width
+    page.context.close()

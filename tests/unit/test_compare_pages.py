@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import record_factory as factory
 from click.testing import CliRunner
 
 from paceline.cli import application
-from paceline.report.comparepages import differences, pairs
+from paceline.report.comparepages import NEWEST, all_pairs, choices, differences, pairs
 from paceline.report.site import SiteInput, render_site
 from paceline.runcompare import compare_runs
 from paceline.store import Loaded, RunRecord, load
@@ -124,3 +126,27 @@ def test_the_command_names_what_differs_too(tmp_path: Path) -> None:
     assert told.exit_code == 0, told.output
     assert "what else differs" in told.output
     assert "numpy" in told.output
+
+
+def test_any_two_of_the_newest_runs_of_a_kind_have_one_page_and_older_ones_only_their_own() -> None:
+    records = [record_of((1.0, 1.1, 1.05)) for _ in range(6)]
+    elsewhere = record_of((1.0, 1.1, 1.05), host_class="Another CPU, 2 cores, 16 GiB")
+    (choice,) = choices([*records, elsewhere])
+    newest = [r.run_id for r in reversed(records)][:NEWEST]
+    assert [r.run_id for r in choice.runs] == newest
+    found = {frozenset((p.later.run_id, p.earlier.run_id)) for p in choice.pairs}
+    assert found == {frozenset(two) for two in combinations(newest, 2)}
+    assert all(p.later.run_id > p.earlier.run_id for p in choice.pairs)
+    linked = list(pairs(records))
+    everything = all_pairs(linked, [choice])
+    assert len({p.href for p in everything}) == len(everything) == 5 + 3
+    assert everything[: len(linked)] == linked
+
+
+def test_the_page_of_choices_leads_to_pages_that_exist_without_scripts() -> None:
+    records = [record_of((1.0 + i, 1.1 + i, 1.05 + i)) for i in range(3)]
+    pages = dict(render_site(SiteInput(loaded=Loaded(records=records))))
+    linked = set(re.findall(r'href="(compare/[^"]+)"', str(pages["comparisons.html"])))
+    assert linked == {name for name in pages if name.startswith("compare/")}
+    assert len(linked) == 3
+    assert 'href="comparisons.html"' in str(pages["runs.html"])

@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from paceline.record import Run
@@ -28,6 +29,8 @@ PARTS: tuple[tuple[str, str], ...] = (
 )
 """Headings, and the parts of a run beneath them; what was measured with which files and packages has its own rows."""
 SHARED = frozenset({"suite", "technique"})
+NEWEST = 4
+"""Runs of a suite in a place of which any two have a page: six pages, however long the history is."""
 DIGEST = 12
 """Letters of a digest that are shown."""
 
@@ -44,6 +47,18 @@ class Pair:
     def href(self) -> str:
         """Return the path of the pair's page."""
         return f"compare/{run_slug(self.later.run_id)}--{run_slug(self.earlier.run_id)}.html"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The newest runs of a suite in a place, of which any two can be chosen."""
+
+    suite: str
+    place: tuple[str, ...]
+    """Host class, runner and image class; the last one only where there was an image."""
+    runs: tuple[Run, ...]
+    """Newest first."""
+    pairs: tuple[Pair, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +94,43 @@ def pairs(records: Sequence[RunRecord]) -> Iterator[Pair]:
         latest.update(dict.fromkeys(keys, record))
 
 
+def choices(records: Sequence[RunRecord]) -> list[Choice]:
+    """Return every suite and place with two runs or more, and all pairs of the newest of them."""
+    found: dict[tuple[str, ...], list[RunRecord]] = {}
+    for record in sorted(records, key=lambda r: r.run_id, reverse=True):
+        if record.run.reason in OFF_BOARD_REASONS:
+            continue
+        for suite in dict.fromkeys(str(s["suite"]) for s in record.run.suites):
+            found.setdefault((*_place(record.run), suite), []).append(record)
+    made = []
+    for (*place, suite), members in sorted(found.items()):
+        newest = members[:NEWEST]
+        if len(newest) < 2:
+            continue
+        made.append(
+            Choice(
+                suite=suite,
+                place=tuple(part for part in place if part),
+                runs=tuple(r.run for r in newest),
+                pairs=tuple(
+                    Pair(later=a, earlier=b, why="an earlier run") for a, b in combinations(newest, 2)
+                ),
+            )
+        )
+    return made
+
+
+def all_pairs(linked: Sequence[Pair], offered: Sequence[Choice]) -> list[Pair]:
+    """Return each pair that has a page once, the ones that runs' pages lead to first."""
+    both = (*linked, *(pair for choice in offered for pair in choice.pairs))
+    by_href: dict[str, Pair] = {}
+    for pair in both:
+        by_href.setdefault(pair.href, pair)
+    return list(by_href.values())
+
+
 def _place(run: Run) -> tuple[str, str, str]:
-    return str(run.host_class), str(image_class(run)), str(run.runner.get("name"))
+    return str(run.host_class), str(run.runner.get("name")), image_class(run) or ""
 
 
 def differences(left: Run, right: Run) -> list[tuple[str, str, str, str]]:

@@ -116,6 +116,7 @@ class _Site:
         self.run_hrefs = {r.run_id: f"../runs/{runs.run_slug(r.run_id)}.html" for r in self.runs}
         self.claims = [*(c for row in given.ledger for c in row.results), *given.bounds]
         self.pairs = list(comparepages.pairs(self.runs))
+        self.choices = comparepages.choices(self.runs)
         self.trends = [t for board in self.selection.boards for t in trendpages.trends_of(board)]
         self.alerts = trendpages.recent(self.trends)
         self.portraits = techniques.portraits(self.selection.boards, given.techniques)
@@ -129,6 +130,10 @@ class _Site:
         yield "claims.html", self.claims_page()
         yield "calibration.html", self.calibration_page()
         yield "runs.html", self.runs_page()
+        yield (
+            "comparisons.html",
+            self.render("comparisons.html", root="", choices=self.choices, newest_runs=comparepages.NEWEST),
+        )
         yield "metrics.html", self.metrics_page()
         yield "hardware.html", self.hardware_page()
         yield "reliability.html", self.reliability_page()
@@ -145,7 +150,7 @@ class _Site:
             *(partial(self.one, p.href, self.technique_page, p) for p in self.portraits),
             *(self.run_job(r, hrefs) for r in self.runs),
             *(self.trend_job(t) for t in self.trends),
-            *(self.pair_job(pair) for pair in self.pairs),
+            *(self.pair_job(pair) for pair in comparepages.all_pairs(self.pairs, self.choices)),
         ]
 
     def kept(
