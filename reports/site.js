@@ -1,14 +1,19 @@
-// Filters and orders tables, chooses their columns, sets pinned rows side by side, keeps all that in the address, and
-// switches between light and dark.
+// Filters and orders tables, chooses their columns, sets pinned rows side by side, makes charts that can be zoomed when
+// they are asked for, keeps all that in the address, and switches between light and dark.
 // Everything is readable without it: rows, numbers and charts are in the pages.
 "use strict";
 (() => {
+  const HERE = document.currentScript.src;
   const LEAST_ROWS = 8; // shorter tables are read faster than filtered
   const SCALES = {
     ns: 1e-9, "µs": 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600,
     B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
     k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15,
   };
+
+  const UNITS = [["ns", "µs", "ms", "s", "min", "h"], ["B", "KiB", "MiB", "GiB", "TiB"]];
+  const QUANTITY = /(\d+(?:\.\d+)?(?:e[-+]?\d+)?) (ns|µs|ms|s|min|h|B|KiB|MiB|GiB|TiB)(?![\w/])/g;
+  const MOST_CHOICES = 12; // a list of more values is no shorter than the words that find them
 
   // Return the number at the beginning of a text in base units, or NaN.
   const numberOf = text => {
@@ -27,6 +32,22 @@
     if (isNaN(x) !== isNaN(y)) return isNaN(x) - isNaN(y);
     const found = isNaN(x) ? a.localeCompare(b, "en", { numeric: true }) : x - y;
     return down ? -found : found;
+  };
+
+  // Return what a cell is called: a technique's name without the notes beside it, a verdict without its launches.
+  const named = cell => (cell.classList.contains("technique") && cell.querySelector("a") || cell).textContent.trim().replace(/ \([^)]*\)$/, "");
+
+  // Write all quantities of a kind in one unit, with the digits that they had.
+  const inUnit = (table, names, name) => {
+    const walker = document.createTreeWalker(table, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      if (node.parentElement.closest("thead, svg")) continue;
+      node.data = node.data.replace(QUANTITY, (whole, number, unit) => {
+        if (!names.includes(unit)) return whole;
+        const value = Number((Number(number) * SCALES[unit] / SCALES[name]).toPrecision(Math.max(3, number.replace(/e.*|\D/g, "").length)));
+        return `${Math.abs(value) >= 1e7 || (value && Math.abs(value) < 1e-4) ? value.toExponential() : value} ${name}`;
+      });
+    }
   };
 
   // The state lies behind the # of the address: it works for files, and what is not a state (an anchor) stays one.
@@ -103,6 +124,24 @@
       if (saved && column < heads.length && !state.by.some(b => b.column === column)) state.by.push({ column, down: saved[2] === "d" });
     }
 
+    // Columns of few values are chosen from a list: parameters, techniques, verdicts, but not figures.
+    const flat = table.cloneNode(true);
+    flatten(flat);
+    const everyRow = [...flat.tBodies].flatMap(b => [...b.rows]);
+    const facets = titles.map((title, column) => {
+      const found = everyRow.map(r => r.cells[column]).filter(Boolean);
+      const texts = found.map(named);
+      const kinds = [...new Set(texts)];
+      const figures = texts.some(t => /[±×[]/.test(t)) || (found[0]?.tagName === "TD" && texts.every(t => t === "" || t === "–" || !isNaN(numberOf(t))));
+      if (!title || figures || kinds.length < 2 || kinds.length > MOST_CHOICES || kinds.length > count / 2) return null;
+      kinds.sort((a, b) => order(a, b, false));
+      const saved = read().get(`f${number}.${column}`);
+      return { column, title, kinds, chosen: kinds.includes(saved) ? saved : null };
+    }).filter(Boolean);
+    const written = new Set(everyRow.flatMap(r => [...r.cells].flatMap(c => [...c.textContent.matchAll(QUANTITY)].map(m => m[2]))));
+    const unitKinds = UNITS.filter(names => names.filter(n => written.has(n)).length > 1);
+    const units = new Map(unitKinds.map(names => [names, names.find(n => read().get(`u${number}`)?.split(".").includes(n)) ?? null]));
+
     const hidden = new Set((read().get(`h${number}`) ?? "").split(".").filter(Boolean).map(Number));
     const pins = new Set(pinnable ? read().getAll("pin") : []);
 
@@ -118,7 +157,25 @@
       return make("label", {}, box, " " + title);
     });
     const chooser = make("details", { className: "chooser" }, make("summary", { textContent: "Columns" }), ...choices);
-    const tools = make("div", { className: "tools" }, make("label", {}, "Rows with ", input), said, chooser);
+    const list = (name, kinds, chosen, choose) => {
+      const select = make("select", {}, new Option("all", ""), ...kinds.map(kind => new Option(kind || "–", kind, false, kind === chosen)));
+      select.setAttribute("aria-label", name === "in" ? "Unit" : `Rows of ${name}`);
+      select.addEventListener("change", () => { choose(select.selectedIndex ? select.value : null); show(); });
+      return make("label", {}, name + " ", select);
+    };
+    const lists = facets.map(facet => list(facet.title, facet.kinds, facet.chosen, value => {
+      facet.chosen = value;
+      keep(`f${number}.${facet.column}`, value);
+    }));
+    for (const names of units.keys()) {
+      const label = list("in", names, units.get(names), name => {
+        units.set(names, name);
+        keep(`u${number}`, [...units.values()].filter(Boolean).join("."));
+      });
+      label.querySelector("option").textContent = names.includes("s") ? "fitting units of time" : "fitting units of size";
+      lists.push(label);
+    }
+    const tools = make("div", { className: "tools" }, make("label", {}, "Rows with ", input), ...lists, said, chooser);
     table.closest(".scroll").before(tools);
     let panel = null;
 
@@ -155,9 +212,11 @@
       table.append(...original.map(b => b.cloneNode(true)));
       table.classList.remove("flat");
       const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
-      if (words.length || state.by.length || hidden.size) {
+      const chosen = facets.filter(f => f.chosen !== null);
+      if (words.length || state.by.length || hidden.size || chosen.length) {
         flatten(table);
         let rows = [...table.tBodies].flatMap(b => [...b.rows]);
+        rows = rows.filter(r => chosen.every(f => r.cells[f.column] && named(r.cells[f.column]) === f.chosen));
         rows = rows.filter(r => words.every(w => r.textContent.toLowerCase().includes(w)));
         if (state.by.length) {
           const texts = row => state.by.map(b => row.cells[b.column]?.textContent.trim() ?? "");
@@ -171,6 +230,7 @@
         table.append(body);
         said.textContent = rows.length === count ? "" : `${rows.length} of ${count}`;
       } else said.textContent = "";
+      for (const [names, name] of units) if (name) inUnit(table, names, name);
       for (const row of table.rows) {
         let column = 0;
         for (const cell of row.cells) {
@@ -208,7 +268,7 @@
       keep(`q${number}`, state.words.trim());
       show();
     });
-    if (state.words || state.by.length || hidden.size || pinnable) show();
+    if (state.words || state.by.length || hidden.size || pinnable || facets.some(f => f.chosen !== null) || [...units.values()].some(Boolean)) show();
     if (pins.size) compare();
   };
 
@@ -270,7 +330,36 @@
     show();
   };
 
+  // What draws charts that can be zoomed lies beside this file and is read by who wants one.
+  let drawing = null;
+  const loaded = name => new Promise((done, failed) =>
+    document.head.append(make("script", { src: new URL(name, HERE).href, onload: done, onerror: failed })));
+  const zoomable = (figure, number) => {
+    let end = null;
+    const button = make("button", { type: "button", className: "zoom", textContent: "Zoom" });
+    button.setAttribute("aria-pressed", "false");
+    const open = async () => {
+      button.disabled = true;
+      if (!drawing) document.head.append(make("link", { rel: "stylesheet", href: new URL("uplot.css", HERE).href }));
+      drawing ??= loaded("uplot.js").then(() => loaded("charts.js"));
+      try {
+        await drawing;
+        end = window.pacelinePlot(figure, number, read, keep, make);
+        button.setAttribute("aria-pressed", "true");
+        button.disabled = false;
+      } catch { button.textContent = "Zoom: uplot.js or charts.js is not beside site.js"; }
+    };
+    button.addEventListener("click", () => {
+      if (!end) return open();
+      end = end();
+      button.setAttribute("aria-pressed", "false");
+    });
+    figure.querySelector("figcaption").append(" ", button);
+    if (read().get(`c${number}`)) open();
+  };
+
   switcher();
+  document.querySelectorAll("figure[data-plot]").forEach(zoomable);
   document.querySelectorAll(".choice").forEach(chooser);
   document.querySelectorAll(".scroll > table").forEach(equip);
   addEventListener("hashchange", () => { if (location.hash.includes("=")) location.reload(); });

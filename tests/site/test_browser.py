@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from click.testing import CliRunner
@@ -307,6 +308,102 @@ def test_rows_are_ordered_by_several_columns_and_the_address_keeps_them(board: A
     board.get_by_role("button", name="technique").first.click()
     board.get_by_role("button", name="technique").first.click()
     assert rows_of(board) == whole
+
+
+def test_rows_are_chosen_from_lists_and_the_address_keeps_them(board: Any) -> None:
+    whole = rows_of(board)
+    board.get_by_label("Rows of technique").first.select_option("ring")
+    assert set(values_of(board, "technique")) == {"ring"}
+    assert values_of(board, "size_bytes") == ["8 B", "4 KiB", "64 KiB", "1 MiB"]
+    board.get_by_label("Rows of size_bytes").first.select_option("64 KiB")
+    shown = rows_of(board)
+    assert len(shown) == 1
+    address = board.url
+    board.goto("about:blank")
+    board.goto(address)
+    assert rows_of(board) == shown
+    for name in ("technique", "size_bytes"):
+        board.get_by_label(f"Rows of {name}").first.select_option("")
+    assert rows_of(board) == whole
+    # figures are no list to choose from
+    assert board.get_by_label("Rows of latency").count() == 0
+
+
+def test_times_are_written_in_one_unit_and_stay_the_same_times(board: Any) -> None:
+    board.get_by_role("button", name="size_bytes").first.click()
+    written = values_of(board, "latency")
+    before = microseconds(board)
+    unit = board.get_by_label("Unit", exact=True).first
+    unit.select_option("ms")
+    texts = values_of(board, "latency")
+    assert all(" ms" in v and "µs" not in v for v in texts if v[0].isdigit())
+    assert microseconds(board) == pytest.approx(before)
+    assert "u0=ms" in board.url
+    board.locator(".tools select", has=board.locator("option", has_text="units of time")).select_option(
+        index=0
+    )
+    assert values_of(board, "latency") == written
+
+
+def painted(page: Any) -> int:
+    """Return how many pixels of the chart are not empty."""
+    found = page.evaluate(
+        """() => {
+          const c = document.querySelector(".zoomed canvas");
+          const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+          let n = 0;
+          for (let i = 3; i < d.length; i += 4) n += d[i] > 0;
+          return n;
+        }"""
+    )
+    return int(found)
+
+
+def test_a_chart_is_zoomed_by_keys_and_by_mouse_and_the_address_keeps_it(board: Any) -> None:
+    problems: list[str] = []
+    board.on("console", lambda message: problems.append(message.text))
+    board.on("pageerror", lambda error: problems.append(str(error)))
+    button = board.get_by_role("button", name="Zoom", exact=True).first
+    button.focus()
+    board.keyboard.press("Enter")
+    board.wait_for_selector(".zoomed canvas")
+    assert board.locator("figure svg.chart").first.is_hidden()
+    assert painted(board) > 1000
+    more = board.get_by_role("button", name="+", exact=True)
+    more.focus()
+    board.keyboard.press("Enter")
+    board.keyboard.press("Enter")  # what was pressed keeps the focus
+    state = unquote(urlsplit(board.url).fragment).split(",")
+    low, high = float(state[1]), float(state[2])
+    assert 8 < low < high < 1 << 20
+    area = board.locator(".zoomed .u-over").bounding_box()
+    board.mouse.move(area["x"] + area["width"] * 0.25, area["y"] + 60)
+    board.mouse.down()
+    board.mouse.move(area["x"] + area["width"] * 0.5, area["y"] + 60, steps=4)
+    board.mouse.up()
+    state = unquote(urlsplit(board.url).fragment).split(",")
+    assert low < float(state[1]) < float(state[2]) < high
+    board.get_by_role("button", name="× native").click()
+    board.get_by_role("button", name="log y").click()
+    pressed = [("log x", "true"), ("log y", "false"), ("× native", "true")]
+    for name, value in pressed:
+        assert board.get_by_role("button", name=name).get_attribute("aria-pressed") == value
+    address = board.url
+    board.goto("about:blank")
+    board.goto(address)
+    board.wait_for_selector(".zoomed canvas")
+    for name, value in pressed:
+        assert board.get_by_role("button", name=name).get_attribute("aria-pressed") == value
+    assert board.url == address
+    before = painted(board)
+    board.get_by_role("button", name="Theme").click()
+    assert painted(board) == pytest.approx(before, rel=0.2)
+    board.get_by_role("button", name="All", exact=True).click()
+    board.get_by_role("button", name="Zoom", exact=True).first.click()
+    assert board.locator(".zoomed").count() == 0
+    assert board.locator("figure svg.chart").first.is_visible()
+    assert "c0=" not in board.url
+    assert problems == []
 
 
 def side_by_side(page: Any) -> list[list[str]]:

@@ -217,7 +217,7 @@ def test_every_page_has_a_language_one_heading_of_its_own_and_the_one_script() -
         assert len(page.ids) == len(set(page.ids))
         titles[name] = page.titles
     assert all(titles.values())
-    assert len({t for n, t in titles.items() if "/" not in n}) == 10
+    assert len({t for n, t in titles.items() if "/" not in n}) == 11
 
 
 def test_the_same_records_give_the_same_bytes_in_any_order() -> None:

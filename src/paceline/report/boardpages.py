@@ -31,6 +31,8 @@ class Chart:
 
     title: str
     graphic: Markup
+    plot: str | None = None
+    """Its numbers for the pages' script (``plots``), where there is something to zoom into."""
 
 
 def board_grid(

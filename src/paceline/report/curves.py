@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from paceline.compare import Point
 from paceline.family import CurveSpec, load_family
 from paceline.record import Measurement
-from paceline.report import charts
+from paceline.report import charts, plots
 from paceline.report.boardpages import Chart
 from paceline.report.html import Grid, rows_grid
 from paceline.stats import median
@@ -34,7 +34,7 @@ def curve_charts(point: Point, names: Sequence[str]) -> list[Chart]:
             ]
             drawn = [s for s in drawn if len(s.points) >= 2]
             if drawn:
-                found.append(_chart(drawn, spec, axis, unit))
+                found.append(_chart(drawn, spec, axis, unit, point.baseline))
     return found
 
 
@@ -79,7 +79,7 @@ def _columns(m: Measurement) -> dict[str, list[float]]:
     return {name: column for name, column in curve.items() if isinstance(column, list)}
 
 
-def _chart(drawn: list[charts.Swept], spec: CurveSpec, axis: str, unit: str) -> Chart:
+def _chart(drawn: list[charts.Swept], spec: CurveSpec, axis: str, unit: str, baseline: str) -> Chart:
     graphic = charts.sweep_chart(
         drawn,
         title=f"{spec.quantity} over {axis}, by technique",
@@ -89,4 +89,9 @@ def _chart(drawn: list[charts.Swept], spec: CurveSpec, axis: str, unit: str) -> 
         y_format=lambda v: format_quantity(v, spec.unit),
         round_marks=True,
     )
-    return Chart(title=f"{spec.quantity} over {axis}", graphic=graphic)
+    # courses of two techniques are seldom at the same place, so none is shown relative to another's
+    aligned = len({tuple(x for x, *_ in s.points) for s in drawn}) == 1
+    plot = plots.swept_plot(
+        drawn, x=(axis, unit, 1.0), y=(spec.quantity, spec.unit), baseline=baseline if aligned else None
+    )
+    return Chart(title=f"{spec.quantity} over {axis}", graphic=graphic, plot=plot)

@@ -14,6 +14,12 @@ from paceline.report.tables import Table
 
 STYLE = "style.css"
 SCRIPT = "site.js"
+ON_DEMAND = {
+    "charts.js": "charts.js",
+    "uplot.js": "vendor/uplot/uPlot.iife.min.js",
+    "uplot.css": "vendor/uplot/uPlot.min.css",
+}
+"""What the script reads when a chart is zoomed: name in the site → file among the templates."""
 VERDICT_CLASSES = {
     "faster": "good",
     "better": "good",
@@ -79,6 +85,12 @@ def style_sheet() -> str:
 def script() -> str:
     """Return the text of the one script, without which every page is complete."""
     return (content.report_templates() / SCRIPT).read_text(encoding="utf-8")
+
+
+def on_demand() -> dict[str, str]:
+    """Return name and text of each file that the script reads when a reader asks for what needs it."""
+    folder = content.report_templates()
+    return {name: (folder / path).read_text(encoding="utf-8") for name, path in ON_DEMAND.items()}
 
 
 def page_of_tables(title: str, tables: Sequence[Table]) -> str:

@@ -42,7 +42,16 @@ from paceline.report import runpages as runs
 from paceline.report import techniquepages as techniques
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, slug, usable_points
 from paceline.report.forks import Job, in_order
-from paceline.report.html import SCRIPT, STYLE, Grid, environment, script, style_sheet, verdict_class
+from paceline.report.html import (
+    SCRIPT,
+    STYLE,
+    Grid,
+    environment,
+    on_demand,
+    script,
+    style_sheet,
+    verdict_class,
+)
 from paceline.report.pagecache import PageCache
 from paceline.report.tables import format_param, primary_metric, varying_params
 from paceline.store import Loaded, RunRecord
@@ -125,6 +134,7 @@ class _Site:
         yield MARKER, "made by `paceline site build`; the next build replaces this folder\n"
         yield STYLE, style_sheet()
         yield SCRIPT, script()
+        yield from on_demand().items()
         yield "index.html", self.index()
         yield "feed.xml", homepages.feed(self.runs)
         yield "claims.html", self.claims_page()

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from paceline.compare import Comparison, Point
 from paceline.family import load_family
-from paceline.report import charts
+from paceline.report import charts, plots
 from paceline.report.boardpages import Chart, estimate
 from paceline.report.boards import Board
 from paceline.report.html import Grid, rows_grid
@@ -182,7 +182,17 @@ def _chart(sweep: Sweep, metric: str, series: Sequence[charts.Swept]) -> Chart:
         y_format=partial(_text, unit),
         binary=unit == "B",
     )
-    return Chart(title=title, graphic=graphic)
+    plot = plots.swept_plot(
+        series, x=_place_unit(sweep.swept), y=(metric, unit), baseline=sweep.points[0].baseline
+    )
+    return Chart(title=title, graphic=graphic, plot=plot)
+
+
+def _place_unit(swept: str) -> tuple[str, str, float]:
+    """Return name and unit of a sweep's places, and how many of the unit a place of 1 is."""
+    if swept == LINK:
+        return "rate of each rank's link", "bit/s", 8.0
+    return swept, "B" if swept.endswith("_bytes") else "", 1.0
 
 
 def _place_text(swept: str, value: float) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from paceline.compare import compared
+from paceline.report import plots
 from paceline.report.boardpages import Chart, point_name
 from paceline.report.boards import Board
 from paceline.report.html import Cell, Grid, rows_grid
@@ -158,7 +159,13 @@ def list_grid(trends: Sequence[Trend]) -> Grid:
 def trend_charts(trend: Trend, loaded: Loaded) -> list[Chart]:
     """Return a chart for each series of a point."""
     return [
-        Chart(title=f"{h.metric} of {h.label}", graphic=trend_chart(h, _noted(h, loaded)))
+        Chart(
+            title=f"{h.metric} of {h.label}",
+            graphic=trend_chart(h, _noted(h, loaded)),
+            plot=plots.nightly_plot(
+                h.metric, h.unit, "s0", [(n.started[:10], (n.value, n.low, n.high)) for n in h.nights]
+            ),
+        )
         for h in trend.series
     ]
 
