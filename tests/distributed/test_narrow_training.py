@@ -14,6 +14,9 @@ from paceline.suite import load_suite
 MUTANTS = Path(__file__).parents[1] / "mutants" / "training"
 HONEST = ("ddp", "ddp-ring", "zero-3", "fsdp")
 METRICS = ("eval_loss", "parameter_bytes", "optimizer_bytes")
+SHORT = {"proof": "brief", "steps": 60, "learning_rate": 0.003}
+LIKE = 0.03
+"""Two blocks draw two texts and beginnings: their losses, about 3.91 of 4.17 nats, have a spread of 0.4 %."""
 WRONG = {"halves-gradients": "halves_gradients.py", "rounds-gradients": "rounds_gradients.py"}
 
 Results = dict[tuple[str, str], list[Measurement]]
@@ -24,7 +27,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Return measurements by technique and dtype, in the order of metrics."""
     folder = tmp_path_factory.mktemp("narrow")
     (point,) = points("data_parallel")
-    lines = "".join(f"  {k}: {v}\n" for k, v in (point | {"proof": "brief", "steps": 60}).items())
+    lines = "".join(f"  {k}: {v}\n" for k, v in (point | SHORT).items())
     path = folder / "narrow.yaml"
     path.write_text(
         "suite: training/narrow\nversion: 1\nfamily: training\nwhy: Narrow products.\n"
@@ -50,7 +53,7 @@ def test_narrow_products_keep_a_technique_exact_and_its_state_wide(technique: st
         assert narrow[name].value is not None
         if name == "eval_loss":
             assert narrow[name].value != wide[name].value
-            assert narrow[name].value == pytest.approx(wide[name].value, rel=0.02)
+            assert narrow[name].value == pytest.approx(wide[name].value, rel=LIKE)
         else:
             assert narrow[name].value == wide[name].value
 
