@@ -203,6 +203,8 @@ class Family:
     curves: tuple[CurveSpec, ...] = ()
     swept: tuple[str, ...] = ()
     """Metrics that a board draws over its sweep beside the primary one."""
+    scaled: tuple[str, ...] = ()
+    """Metrics of time for a work that is the same whole however many ranks share it: a board shows their speed-up."""
     frontiers: tuple[FrontierSpec, ...] = ()
     splits: tuple[SplitSpec, ...] = ()
     answers: tuple[str, ...] = ()

@@ -356,6 +356,7 @@ FAMILY = Family(
         CurveSpec(quantity="eval_loss", unit="nat", over=CURVE_AXES),
     ),
     swept=("time_to_target",),
+    scaled=("token_s",),
     frontiers=(
         FrontierSpec(across="wire_bytes", up="excess_loss"),
         FrontierSpec(across="kernel_bytes_total", up="excess_loss"),
