@@ -17,7 +17,7 @@
     return `${digits(v / scale)} ${name}${unit}`;
   };
   const written = (v, unit) => v === 0 ? `0 ${unit}`.trim() : unit === "s" ? scaled(v, DURATIONS) : unit === "B" ? scaled(v, SIZES)
-    : SCALED.includes(unit) ? scaled(v, DECIMAL, unit) : unit === "ratio" ? digits(v) : `${digits(v)} ${unit}`.trim();
+    : SCALED.includes(unit) ? scaled(v, DECIMAL, unit) : unit === "ratio" || unit === "1" ? digits(v) : `${digits(v)} ${unit}`.trim();
 
   // Colours as the style sheet has them now: a canvas knows no variables.
   const painted = (kind, variable) => {

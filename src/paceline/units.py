@@ -144,7 +144,7 @@ def format_quantity(value: float, unit: str) -> str:
             if abs(value) >= scale:
                 return f"{_digits(value / scale)} {prefix}{unit}"
         return f"{_digits(value)} {unit}"
-    if unit == "ratio":
+    if unit in ("ratio", "1"):
         return _digits(value)
     return f"{_digits(value)} {unit}".strip()
 

@@ -126,6 +126,7 @@ def test_a_printed_duration_reads_back_within_its_three_digits(seconds: float) -
         (12.5e9, "B/s", "12.5 GB/s"),
         (0.5, "B/s", "0.5 B/s"),
         (1.25, "ratio", "1.25"),
+        (0.0826, "1", "0.0826"),
         (3, "messages", "3 messages"),
         (-2048, "B", "-2 KiB"),
     ],
