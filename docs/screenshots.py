@@ -1,7 +1,7 @@
 """Take the screenshots in docs/screenshots of a built site.
 
-    paceline site build --results results/published --output /tmp/site
-    python docs/screenshots.py /tmp/site
+paceline site build --results results/published --output /tmp/site
+python docs/screenshots.py /tmp/site
 """
 
 from __future__ import annotations

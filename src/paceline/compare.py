@@ -83,6 +83,8 @@ class Point:
     """(label, other label, metric) → effects that somebody asked for."""
     ranked: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict, repr=False, compare=False)
     """Metric → rank intervals that somebody asked for."""
+    named: tuple[int, list[str]] = field(default=(0, []), repr=False, compare=False)
+    """The labels, and of how many cells."""
 
     def estimate(self, label: str, metric: str) -> Estimate:
         """Estimate a number over its launches, on the scale of its metric."""
@@ -104,8 +106,10 @@ class Point:
     @property
     def labels(self) -> list[str]:
         """Techniques with at least one number, baseline first."""
-        found = {label for label, _ in self.cells}
-        return sorted(found, key=lambda name: (name != self.baseline, name))
+        if self.named[0] != len(self.cells):
+            found = {label for label, _ in self.cells}
+            self.named = len(self.cells), sorted(found, key=lambda name: (name != self.baseline, name))
+        return list(self.named[1])
 
     def metrics(self) -> list[str]:
         """Metrics with at least one number."""

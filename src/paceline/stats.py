@@ -87,30 +87,31 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
         scale: ``log`` for what is compared by ratio, as long as all values are positive; ``linear`` for what is
             compared by difference; ``proportion`` counts samples of 0 and 1.
     """
-    values = np.array([side.values[k] for k in sorted(side.values)], dtype=np.float64)
-    count = values.size
+    values = [float(side.values[k]) for k in sorted(side.values)]
+    count = len(values)
     if scale == "proportion":
         return _proportion(side)
-    centre = float(np.median(values)) if count else math.nan
+    centre = median(values) if count else math.nan
     if count < 2:
         return Estimate(value=centre, low=None, high=None, method="one launch", num_launches=count)
-    if np.ptp(values) == 0:
+    if max(values) == min(values):
         return Estimate(
             value=centre, low=centre, high=centre, method="constant", num_launches=count, spread=0.0
         )
-    if scale == "log" and (values > 0).all():
-        low, high, spread = _t_interval(np.log(values))
+    if scale == "log" and min(values) > 0:
+        logs = [math.log(v) for v in values]
+        low, high, spread = _t_interval(logs)
         return Estimate(
-            value=float(np.exp(np.log(values).mean())),
-            low=math.exp(low),
-            high=math.exp(high),
+            value=_exp(_mean(logs)),
+            low=_exp(low),
+            high=_exp(high),
             method="t on log launch statistics",
             num_launches=count,
             spread=spread,
         )
     low, high, spread = _t_interval(values)
     return Estimate(
-        value=float(values.mean()),
+        value=_mean(values),
         low=low,
         high=high,
         method="t on launch statistics",
@@ -143,16 +144,17 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
         return Estimate(value=math.nan, low=None, high=None, method="no shared launch", num_launches=0)
     if any(a <= 0 or b <= 0 for a, b in pairs):
         return _ratio_with_zeros(pairs)
-    logs = np.log(np.array([a / b for a, b in pairs]))
-    centre = float(np.exp(logs.mean()))
+    logs = [math.log(a) - math.log(b) for a, b in pairs]
+    centre = _exp(_mean(logs))
     count = len(pairs)
-    if np.ptp(logs) < 1e-12:
+    if max(logs) - min(logs) < 1e-12:
         p_value = 1.0 if abs(logs[0]) < 1e-12 else 0.0
         if (count > 1 and _constant_sides(pairs)) or _constant_samples(technique, baseline, shared):
+            quotient = pairs[0][0] / pairs[0][1]
             return Estimate(
-                value=centre,
-                low=centre,
-                high=centre,
+                value=quotient,
+                low=quotient,
+                high=quotient,
                 method="constant",
                 num_launches=count,
                 p_value=p_value,
@@ -170,8 +172,8 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
         method = "hierarchical bootstrap of paired log-ratios (launches, samples)"
     return Estimate(
         value=centre,
-        low=math.exp(low),
-        high=math.exp(high),
+        low=_exp(low),
+        high=_exp(high),
         method=method,
         num_launches=count,
         p_value=p_value,
@@ -209,19 +211,19 @@ def _ratio_with_zeros(pairs: Sequence[tuple[float, float]]) -> Estimate:
 def compare_difference(technique: Launches, baseline: Launches) -> Estimate:
     """Estimate technique − baseline from the launches that both have, paired by launch, with Student's t."""
     shared = sorted(set(technique.values) & set(baseline.values))
-    deltas = np.array([technique.values[k] - baseline.values[k] for k in shared])
-    if deltas.size == 0:
+    deltas = [float(technique.values[k] - baseline.values[k]) for k in shared]
+    if not deltas:
         return Estimate(value=math.nan, low=None, high=None, method="no shared launch", num_launches=0)
-    centre = float(deltas.mean())
-    if deltas.size < 2:
-        return Estimate(value=centre, low=None, high=None, method="one launch", num_launches=int(deltas.size))
-    if np.ptp(deltas) == 0:
+    centre = _mean(deltas)
+    if len(deltas) < 2:
+        return Estimate(value=centre, low=None, high=None, method="one launch", num_launches=len(deltas))
+    if max(deltas) == min(deltas):
         return Estimate(
             value=centre,
             low=centre,
             high=centre,
             method="constant",
-            num_launches=int(deltas.size),
+            num_launches=len(deltas),
             p_value=1.0 if centre == 0 else 0.0,
             spread=0.0,
         )
@@ -231,7 +233,7 @@ def compare_difference(technique: Launches, baseline: Launches) -> Estimate:
         low=low,
         high=high,
         method="t on paired differences",
-        num_launches=int(deltas.size),
+        num_launches=len(deltas),
         p_value=p_value,
         spread=spread,
     )
@@ -253,9 +255,9 @@ def compare_unpaired(left: Launches, right: Launches) -> Estimate:
     delta = _welch(np.log(a), np.log(b), "log launch statistics")
     return replace(
         delta,
-        value=math.exp(delta.value),
-        low=None if delta.low is None else math.exp(delta.low),
-        high=None if delta.high is None else math.exp(delta.high),
+        value=_exp(delta.value),
+        low=None if delta.low is None else _exp(delta.low),
+        high=None if delta.high is None else _exp(delta.high),
     )
 
 
@@ -301,18 +303,37 @@ def _welch(a: np.ndarray, b: np.ndarray, what: str = "launch statistics") -> Est
     )
 
 
-def _t_interval(values: np.ndarray) -> tuple[float, float, float]:
+def _mean(values: Sequence[float]) -> float:
+    """Return the mean; NaN of numbers whose sum no float can hold, as records of other people may have them."""
+    try:
+        return math.fsum(values) / len(values)
+    except (OverflowError, ValueError):
+        return math.nan
+
+
+def _exp(value: float) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+def _t_interval(values: Sequence[float]) -> tuple[float, float, float]:
     low, high, spread, _ = _t_interval_and_test(values)
     return low, high, spread
 
 
-def _t_interval_and_test(values: np.ndarray) -> tuple[float, float, float, float]:
-    """Return the ends of the mean's interval, the standard deviation, and the p-value of a mean of 0."""
-    mean, spread = float(values.mean()), float(values.std(ddof=1))
-    error = spread / math.sqrt(values.size)
-    half = _t_quantile(values.size - 1) * spread / math.sqrt(values.size)
+def _t_interval_and_test(values: Sequence[float]) -> tuple[float, float, float, float]:
+    """Return the ends of the mean's interval, the standard deviation, and the p-value of a mean of 0.
+
+    Without arrays: a site compares all pairs of techniques at all points, each over a handful of launches.
+    """
+    count, mean = len(values), _mean(values)
+    spread = math.sqrt(_mean([(v - mean) * (v - mean) for v in values]) * count / (count - 1))
+    error = spread / math.sqrt(count)
+    half = _t_quantile(count - 1) * error
     never_varied = 1.0 if mean == 0 else 0.0
-    p_value = float(2 * stdtr(values.size - 1, -abs(mean / error))) if error else never_varied
+    p_value = float(2 * stdtr(count - 1, -abs(mean / error))) if error else never_varied
     return mean - half, mean + half, spread, p_value
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -308,3 +309,15 @@ def test_values_that_are_compared_by_difference_are_averaged_by_adding() -> None
     assert found.low is not None and found.high is not None
     assert (found.low + found.high) / 2 == pytest.approx(0.3)
     assert estimate_value(accuracies).value == pytest.approx(0.08**0.5)
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_numbers_at_the_ends_of_what_a_float_holds_raise_nothing(scale: Literal["log", "linear"]) -> None:
+    huge = Launches(values={0: 1.7e308, 1: 1.6e308, 2: 1.5e308})
+    tiny = Launches(values={0: 5e-324, 1: 1e-323, 2: 2e-323})
+    below = Launches(values={0: -1.7e308, 1: -1.6e308, 2: 1.5e308})
+    assert compare_ratio(huge, tiny).value == math.inf
+    assert compare_ratio(tiny, huge).value == 0
+    assert not math.isfinite(compare_difference(huge, below).value)
+    for side in (huge, tiny, below):
+        assert estimate_value(side, scale=scale).num_launches == 3
