@@ -27,7 +27,9 @@ TARGET = Path(__file__).parent / "screenshots"
 
 def main() -> None:
     """Take every page at every size."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("site", type=Path, help="folder of a built site")
     site = parser.parse_args().site.resolve()
     chromium = os.environ.get("PACELINE_CHROMIUM") or shutil.which("chromium")
@@ -37,7 +39,9 @@ def main() -> None:
         for name, pattern in PAGES.items():
             found = sorted(site.glob(pattern))
             if not found:
-                parser.error(f"{site} has no page {pattern}; build it with: paceline site build --output {site}")
+                parser.error(
+                    f"{site} has no page {pattern}; build it with: paceline site build --output {site}"
+                )
             for width, height in SIZES.items():
                 page = browser.new_page(viewport={"width": width, "height": height})
                 page.goto(found[0].as_uri())

@@ -134,9 +134,11 @@ def _span(comparisons: Any) -> float:
 
 
 def point_name(point: Point, keys: Sequence[str]) -> str:
-    """Name a point by the parameters that tell it apart."""
+    """Name a point by the parameters that tell it apart; where it is the only one, by its operation."""
     shown = keys or [k for k in ("size_bytes", "dtype", "ranks") if k in point.params]
-    return ", ".join(f"{k} {format_param(k, point.params.get(k))}" for k in shown) or "the only point"
+    return ", ".join(f"{k} {format_param(k, point.params.get(k))}" for k in shown) or str(
+        point.params.get("op", "the only point")
+    ).replace("_", " ")
 
 
 def estimate(point: Point, label: str, metric: str) -> Estimate:
