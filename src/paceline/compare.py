@@ -6,7 +6,7 @@ launches. Points of different host class, contract, image class or scale never m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,25 @@ WRONG = frozenset({"incorrect", "refused", "invalid"})
 """Statuses that cast doubt on a technique's other launches."""
 
 
+class Samples(Mapping[int, Sequence[float]]):
+    """The raw samples of a cell by launch, taken from the measurements when somebody asks."""
+
+    def __init__(self) -> None:
+        self.sources: dict[int, Measurement] = {}
+
+    def __getitem__(self, launch: int) -> Sequence[float]:
+        """Return the samples of a launch."""
+        return self.sources[launch].samples
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the launches in the order in which they were added."""
+        return iter(self.sources)
+
+    def __len__(self) -> int:
+        """Return how many launches there are."""
+        return len(self.sources)
+
+
 @dataclass(slots=True, kw_only=True)
 class Cell:
     """One technique at one point for one metric, over all launches of a run."""
@@ -49,7 +68,7 @@ class Cell:
     better: str
     contract_id: str
     values: dict[int, float] = field(default_factory=dict)
-    samples: dict[int, Sequence[float]] = field(default_factory=dict)
+    samples: Samples = field(default_factory=Samples)
     flags: set[str] = field(default_factory=set)
     measurements: list[Measurement] = field(default_factory=list)
     estimated: Estimate | None = field(default=None, repr=False, compare=False)
@@ -186,7 +205,7 @@ def points_of(record: RunRecord) -> list[Point]:
                 contract_id=m.metric.contract_id,
             )
         cell.values[m.launch] = m.value
-        cell.samples[m.launch] = m.samples
+        cell.samples.sources[m.launch] = m
         cell.flags.update(m.flags)
         cell.measurements.append(m)
     for point in points.values():

@@ -164,9 +164,8 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
         return Estimate(value=centre, low=None, high=None, method="one launch", num_launches=count)
     low, high, spread, p_value = _t_interval_and_test(logs)
     method = "t on paired log-ratios"
-    enough_samples = all(len(technique.samples.get(k, ())) > 1 for k in shared)
-    enough_samples = enough_samples and technique.statistic in RESAMPLED
-    if count >= BOOTSTRAP_FROM and enough_samples:
+    resampled = count >= BOOTSTRAP_FROM and technique.statistic in RESAMPLED
+    if resampled and all(len(technique.samples.get(k, ())) > 1 for k in shared):
         draws = _bootstrap_log_ratios(technique, baseline, shared, seed)
         low, high = (float(q) for q in np.quantile(draws, [0.025, 0.975]))
         method = "hierarchical bootstrap of paired log-ratios (launches, samples)"
@@ -183,6 +182,8 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
 
 def _constant_samples(technique: Launches, baseline: Launches, shared: Sequence[int]) -> bool:
     """Tell whether several samples of every launch are one and the same number on each side, as byte counts are."""
+    if any(len({side.values[k] for k in shared}) > 1 for side in (technique, baseline)):
+        return False  # without a look at the samples
     sides = [[x for k in shared for x in side.samples.get(k, ())] for side in (technique, baseline)]
     return all(len(values) > len(shared) and len(set(values)) == 1 for values in sides)
 

@@ -13,7 +13,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -232,11 +232,24 @@ def record_paths(root: Path, *, partial: bool = False) -> list[Path]:
     return sorted((p for p in paths if p.is_file()), key=lambda p: p.name)
 
 
+Place = tuple[int, int]
+"""Where a line begins in its file, and how many bytes it has."""
+
+
 def read_record(path: Path) -> RunRecord:
     """Read one record file.
 
     Raises:
         UserError: A line that is not legal, a missing run line, or a seal that does not fit.
+    """
+    return read_placed(path)[0]
+
+
+def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
+    """Read one record file, and return beside it the places of its lines by their kind, in order.
+
+    Raises:
+        UserError: As ``read_record``.
     """
     try:
         data = path.read_bytes()
@@ -246,6 +259,7 @@ def read_record(path: Path) -> RunRecord:
     measurements: list[Measurement] = []
     events: list[Event] = []
     seen: set[str] = set()
+    places: dict[str, list[Place]] = {"run": [], "measurement": [], "event": []}
     sealed = False
     offset = 0
     for number, raw in enumerate(data.splitlines(keepends=True), start=1):
@@ -270,10 +284,11 @@ def read_record(path: Path) -> RunRecord:
                 if not sealed:
                     raise UserError("the content does not fit the seal", where=f"{path}:{number}")
             events.append(line)
+        places[line.line].append((offset, len(raw)))
         offset += len(raw)
     if run is None:
         raise UserError("the file has no run line", where=str(path))
-    return RunRecord(
+    record = RunRecord(
         path=path,
         run=run,
         measurements=tuple(measurements),
@@ -281,6 +296,7 @@ def read_record(path: Path) -> RunRecord:
         sealed=sealed,
         sha256=hashlib.sha256(data).hexdigest(),
     )
+    return record, places
 
 
 def _misplaced(line: Line, run: Run | None, seen: set[str], sealed: bool) -> str | None:
@@ -299,14 +315,22 @@ def _misplaced(line: Line, run: Run | None, seen: set[str], sealed: bool) -> str
     return None
 
 
-def load(roots: Sequence[Path], *, partial: bool = False) -> Loaded:
-    """Read all records of some stores; unreadable files become problems, never silence."""
+def load(
+    roots: Sequence[Path], *, partial: bool = False, read: Callable[[Path], RunRecord] = read_record
+) -> Loaded:
+    """Read all records of some stores; unreadable files become problems, never silence.
+
+    Args:
+        roots: Folders of stores, and single files.
+        partial: Also runs that go on, or were interrupted.
+        read: Gives the record of a file, or raises ``UserError``.
+    """
     loaded = Loaded()
     seen: set[str] = set()
     for root in roots:
         for path in record_paths(root, partial=partial) if root.is_dir() else [root]:
             try:
-                record = read_record(path)
+                record = read(path)
             except UserError as error:
                 loaded.problems.append(Problem(path=str(path), what=error.what))
                 continue

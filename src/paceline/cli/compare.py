@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +35,18 @@ from paceline.record import utc
 from paceline.report.comparepages import difference_table
 from paceline.report.tables import Table, board_table, comparison_table, run_comparison_table
 from paceline.runcompare import RunComparison, compare_runs, incomparable
-from paceline.store import Loaded, RunRecord, load
+from paceline.store import Loaded, RunRecord, load, read_record
 
 FORMATS = ("table", "md", "json", "html")
 
 
-def load_stores(results: Path | None) -> Loaded:
+def load_stores(results: Path | None, read: Callable[[Path], RunRecord] = read_record) -> Loaded:
     """Read the store in use, and the checkout's published runs beside it."""
     roots = [results or default_results()]
     published = published_results()
     if published is not None and results is None:
         roots.append(published)
-    return load([r for r in roots if r.is_dir()])
+    return load([r for r in roots if r.is_dir()], read=read)
 
 
 @click.command("compare")

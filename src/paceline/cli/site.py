@@ -70,7 +70,8 @@ def build(
     """Write the site from all records; the same records give the same bytes.
 
     Pages of boards, points, runs, trends and pairs are kept beside the site by a digest of all that they are made of:
-    the next build takes those whose records, verdicts, claims and code are the same, and makes the others.
+    the next build takes those whose records, verdicts, claims and code are the same, and makes the others. Of record
+    files that are the same by size and times it reads only the lines that a new page shows; --full reads everything.
     """
     target = (output or default_output()).resolve()
     count, loaded = build_site(target, calibration=calibration, results=results, cache=cache, reuse=not full)
@@ -103,9 +104,15 @@ def build_site(
         The number of files, and the records.
     """
     from paceline.report.pagecache import PageCache  # noqa: PLC0415 - jinja only here
+    from paceline.report.recordindex import RecordIndex  # noqa: PLC0415 - jinja only here
     from paceline.report.site import SiteInput, render_site, write_site  # noqa: PLC0415 - jinja only here
 
-    loaded = load_stores(results)
+    folder = cache or target.with_name(f".{target.name}-cache")
+    kept, index = PageCache(folder=folder), RecordIndex(folder=folder)
+    if not reuse:
+        kept.prune()
+        index.prune()
+    loaded = load_stores(results, index.read)
     suites = suite_facts(load_suite(path) for _, path in sorted(content.suite_files().items()))
     found = evaluate(loaded.records, suites)
     given = SiteInput(
@@ -116,11 +123,9 @@ def build_site(
         techniques=known_techniques(),
         calibration=calibration_files(calibration),
     )
-    kept = PageCache(folder=cache or target.with_name(f".{target.name}-cache"))
-    if not reuse:
-        kept.prune()
     count = write_site(render_site(given, processes=len(os.sched_getaffinity(0)), cache=kept), target)
     kept.prune()
+    index.prune()
     return count, loaded
 
 

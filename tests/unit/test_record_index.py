@@ -1,0 +1,146 @@
+"""A build of the site reads a record file once; what it needs later comes from an index of its lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_page_cache import HOSTS, write
+
+from paceline.errors import UserError
+from paceline.record import Measurement
+from paceline.report.pagecache import PageCache
+from paceline.report.recordindex import SUFFIX, Lines, RecordIndex
+from paceline.report.site import SiteInput, render_site
+from paceline.store import Place, RunRecord, load, read_record
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    for number, host in enumerate(HOSTS):
+        write(tmp_path / "results", number, host)
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Kinds of the lines that were read one by one."""
+    found: list[str] = []
+    real = Lines.read
+
+    def read(self: Lines, place: Place) -> object:
+        line = real(self, place)
+        found.append(line.line)
+        return line
+
+    monkeypatch.setattr(Lines, "read", read)
+    return found
+
+
+def indexed(store: Path) -> tuple[RecordIndex, list[RunRecord]]:
+    index = RecordIndex(folder=store.parent / "cache")
+    return index, load([store], read=index.read).records
+
+
+def site(store: Path, *, index: bool) -> dict[str, str | bytes]:
+    if not index:
+        return dict(render_site(SiteInput(loaded=load([store]))))
+    folder = store.parent / "cache"
+    lines, pages = RecordIndex(folder=folder), PageCache(folder=folder)
+    files = dict(render_site(SiteInput(loaded=load([store], read=lines.read)), cache=pages))
+    pages.prune()
+    lines.prune()
+    return files
+
+
+def test_an_index_stands_for_every_field_of_every_line(store: Path) -> None:
+    indexed(store)
+    _, again = indexed(store)
+    for found in again:
+        real = read_record(found.path)
+        assert (found.run, found.events, found.sealed, found.sha256) == (
+            real.run,
+            real.events,
+            True,
+            real.sha256,
+        )
+        assert len(found.measurements) == len(real.measurements) > 0
+        for one, other in zip(found.measurements, real.measurements, strict=True):
+            assert not isinstance(one, Measurement)
+            for name in Measurement.model_fields:
+                assert getattr(one, name) == getattr(other, name), name
+
+
+def test_a_build_after_one_more_night_reads_no_measurement_of_the_nights_before(
+    store: Path, asked: list[str]
+) -> None:
+    first = site(store, index=True)
+    asked.clear()
+    assert site(store, index=True) == first == site(store, index=False)
+    assert "measurement" not in asked
+    write(store, 7, "another CPU")
+    asked.clear()
+    assert site(store, index=True) == site(store, index=False)
+    assert "measurement" not in asked
+    assert asked.count("run") == len(HOSTS)
+
+
+def test_a_file_that_became_another_is_read_again(store: Path, asked: list[str]) -> None:
+    _, records = indexed(store)
+    path = records[0].path
+    text = path.read_bytes()
+    path.write_bytes(text)  # the same bytes at another time
+    asked.clear()
+    _, again = indexed(store)
+    assert asked.count("run") == len(HOSTS) - 1
+    assert isinstance(again[0].measurements[0], Measurement)
+    path.write_bytes(text.replace(b'"launch":0', b'"launch":9'))
+    index = RecordIndex(folder=store.parent / "cache")
+    with pytest.raises(UserError, match="does not fit the seal"):
+        index.read(path)
+
+
+@pytest.mark.parametrize("harm", ["cut", "flipped", "emptied", "another's"])
+def test_a_damaged_index_is_made_anew(store: Path, asked: list[str], harm: str) -> None:
+    index, _ = indexed(store)
+    entries = sorted(index.folder.glob(f"*{SUFFIX}"))
+    assert len(entries) == len(HOSTS)
+    data = entries[0].read_bytes()
+    entries[0].write_bytes(
+        {
+            "cut": data[:-5],
+            "flipped": data[:40] + bytes([data[40] ^ 1]) + data[41:],
+            "emptied": b"",
+            "another's": entries[1].read_bytes(),
+        }[harm]
+    )
+    _, again = indexed(store)
+    assert sum(isinstance(r.measurements[0], Measurement) for r in again) == 1
+    assert {r.run_id for r in again} == {r.run_id for r in load([store]).records}
+    assert entries[0].read_bytes() == data
+
+
+def test_a_line_of_a_file_that_changed_meanwhile_is_not_believed(store: Path) -> None:
+    indexed(store)
+    _, again = indexed(store)
+    fresh = Lines(again[0].path, [0, 0, 0, 0, 0])
+    with pytest.raises(UserError, match="was changed while it was read"):
+        fresh.read((0, 10))
+    with pytest.raises(UserError, match="not a legal record line"):
+        Lines(again[0].path, _stamp(again[0].path)).read((1, 10))
+
+
+def test_runs_that_go_on_have_no_index_and_unasked_ones_are_removed(store: Path) -> None:
+    index, records = indexed(store)
+    partial = records[0].path.with_name(records[0].path.name + ".partial")
+    records[0].path.rename(partial)
+    index.wanted.clear()
+    record = index.read(partial)
+    assert isinstance(record.measurements[0], Measurement)
+    index.prune()
+    assert not list(index.folder.glob(f"*{SUFFIX}"))
+
+
+def _stamp(path: Path) -> list[int]:
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_dev, found.st_ino]
