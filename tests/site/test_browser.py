@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from paceline.store import RecordWriter
 
 pytestmark = pytest.mark.browser
 
-CHROMIUM = os.environ.get("PACELINE_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 WIDTHS = (375, 1280)
 LONG = "a-technique-with-a-rather-long-name-that-nobody-should-have-chosen"
 
@@ -126,17 +123,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     result = CliRunner().invoke(application, options, catch_exceptions=False)
     assert result.exit_code == 0
     return sorted((folder / "out").rglob("*.html"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not Path(CHROMIUM).exists():
-        pytest.skip(f"no Chromium at {CHROMIUM}; PACELINE_CHROMIUM names another")
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 def visit(browser: Any, pages: list[Path], width: int, scheme: str, *, contrast: bool) -> None:
