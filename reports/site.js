@@ -358,7 +358,43 @@
     if (read().get(`c${number}`)) open();
   };
 
+  // Papers of the ledger, chosen by words, family, verdict and tier.
+  const ledger = place => {
+    const papers = [...document.querySelectorAll("[data-verdict]")];
+    const said = make("span", { className: "muted", role: "status" });
+    const input = make("input", { type: "search", value: read().get("words") ?? "" });
+    const lists = ["family", "verdict", "tier"].map(kind => {
+      const select = make("select", {}, new Option("all", ""),
+        ...[...new Set(papers.map(p => p.dataset[kind]))].sort().map(value => new Option(value, value)));
+      select.value = read().get(kind) ?? "";
+      if (select.selectedIndex < 0) select.selectedIndex = 0;
+      select.addEventListener("change", () => { keep(kind, select.value); show(); });
+      return [kind, select];
+    });
+    const show = () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let count = 0;
+      for (const paper of papers) {
+        const text = words.length ? (paper.id + " " + paper.textContent).toLowerCase() : "";
+        const fits = lists.every(([kind, select]) => !select.value || paper.dataset[kind] === select.value) && words.every(w => text.includes(w));
+        paper.hidden = !fits;
+        count += fits;
+      }
+      const narrowed = count < papers.length;
+      said.textContent = narrowed ? `${count} of ${papers.length}` : "";
+      for (const part of document.querySelectorAll("details:has([data-verdict]), section:has([data-verdict])")) {
+        part.hidden = ![...part.querySelectorAll("[data-verdict]")].some(p => !p.hidden);
+        if (narrowed && part.tagName === "DETAILS") part.open = true;
+      }
+    };
+    input.addEventListener("input", () => { keep("words", input.value.trim()); show(); });
+    place.className = "tools";
+    place.append(make("label", {}, "Papers with ", input), ...lists.map(([kind, select]) => make("label", {}, kind + " ", select)), said);
+    show();
+  };
+
   switcher();
+  document.querySelectorAll("#paper-filter").forEach(ledger);
   document.querySelectorAll("figure[data-plot]").forEach(zoomable);
   document.querySelectorAll(".choice").forEach(chooser);
   document.querySelectorAll(".scroll > table").forEach(equip);

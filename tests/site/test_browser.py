@@ -504,6 +504,33 @@ def barriers(page: Any, script: str) -> list[tuple[str, str]]:
     return [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
 
 
+def test_papers_are_chosen_by_family_verdict_tier_and_words(browser: Any, pages: list[Path]) -> None:
+    page = browser.new_context(offline=True).new_page()
+    page.goto(next(p for p in pages if p.name == "claims.html").as_uri())
+    papers = page.locator("[data-verdict]")
+    everyone = papers.count()
+    assert everyone == 246
+    page.locator("#paper-filter select").nth(1).select_option("outside")
+    shown = page.evaluate(
+        "[...document.querySelectorAll('[data-verdict]')].filter(e => !e.hidden).map(e => e.dataset.verdict)"
+    )
+    assert set(shown) == {"outside"}
+    assert 0 < len(shown) < everyone
+    assert page.locator("#paper-filter [role=status]").inner_text() == f"{len(shown)} of {everyone}"
+    page.locator("#paper-filter select").nth(1).select_option("")
+    page.locator("#paper-filter select").first.select_option("serving")
+    page.get_by_role("searchbox").first.fill("asyncdiff")
+    address = page.evaluate("location.href")
+    page.goto("about:blank")
+    page.goto(address)
+    assert page.evaluate(
+        "[...document.querySelectorAll('[data-verdict]')].filter(e => !e.hidden).map(e => e.id)"
+    ) == ["asyncdiff"]
+    assert page.locator("#asyncdiff").is_visible()
+    assert page.locator("#family-training").is_hidden()
+    page.context.close()
+
+
 def test_two_runs_are_chosen_by_keyboard_and_the_address_keeps_them(browser: Any, pages: list[Path]) -> None:
     page = browser.new_context(offline=True).new_page()
     page.goto(next(p for p in pages if p.name == "comparisons.html").as_uri())

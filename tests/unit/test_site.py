@@ -234,8 +234,8 @@ def test_the_numbers_on_the_board_are_those_of_the_tables() -> None:
     for name in (n for n in files if n.startswith("boards/")):
         rows = [row for row in Page(files[name]).rows if any("ms" in c or "µs" in c for c in row)]
         expected = [list(row[1:]) for row in table.rows if row[2] != "–"]
-        shown = [row[-len(table.headers) + 1 :] for row in rows]
-        assert shown == expected
+        assert [row[-len(table.headers) : -1] for row in rows] == expected
+        assert {row[-1] for row in rows} == {given.run.started[:10]}
 
 
 def test_an_interval_has_the_colour_of_its_verdict() -> None:
@@ -609,3 +609,26 @@ def test_a_ratio_that_is_no_number_crosses_nothing() -> None:
             bad.append(m)
     files = render(RunRecord(path=good.path, run=good.run, measurements=tuple(bad), events=(), sealed=True))
     assert any(name.startswith("boards/") for name in files)
+
+
+def test_what_is_stale_exploratory_dirty_or_from_elsewhere_is_marked_beside_its_day() -> None:
+    old = record(1, host_class="old", started="2026-01-02T10:00:00.000Z")
+    dirty = record(2, host_class="dirty", code={"commit": "a" * 40, "dirty": True})
+    few = record(3, host_class="few", launches=2)
+    foreign = record(4, host_class="foreign", imported_from={"format": "nccl-tests"})
+    good = record(5, host_class="good")
+    marks = {}
+    for name, text in render(old, dirty, few, foreign, good).items():
+        if name.startswith("boards/"):
+            host = next(
+                h for h in ("old", "dirty", "few", "foreign", "good") if f"<span>{h}</span>" in str(text)
+            )
+            marks[host] = set(re.findall(r'class="flag">([^<]*)<', str(text)))
+            assert re.search(r'<a href="../runs/[^"]*">2026-', str(text))
+    assert marks == {
+        "old": {"stale"},
+        "dirty": {"exploratory", "dirty tree"},
+        "few": {"exploratory"},
+        "foreign": {"unofficial"},
+        "good": set(),
+    }

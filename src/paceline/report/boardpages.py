@@ -6,11 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from typing import Any
 
 from markupsafe import Markup
 
 from paceline.compare import Comparison, Point
+from paceline.record import Run
 from paceline.report import charts
 from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid, verdict_class
 from paceline.report.tables import (
@@ -21,6 +23,8 @@ from paceline.report.tables import (
 )
 from paceline.stats import Estimate
 
+STALE_DAYS = 90
+"""A number is stale when the site's newest run is so much younger: code, packages and machine have moved on."""
 MAX_SPAN = 32.0
 """The interval glyphs end at this ratio; what lies beyond is drawn at their edge."""
 
@@ -35,8 +39,33 @@ class Chart:
     """Its numbers for the pages' script (``plots``), where there is something to zoom into."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a board needs to say of the runs that its numbers are from."""
+
+    newest: str
+    """When the newest run of the site began, in UTC: what is stale is so against it, not against the day of reading."""
+    hrefs: Mapping[str, str]
+    """Run id → its page."""
+
+    def marks(self, run: Run) -> list[str]:
+        """Return why numbers of a run are to be read with care: stale, dirty tree, unofficial."""
+        found = []
+        if _day(self.newest) - _day(run.started) > timedelta(days=STALE_DAYS):
+            found.append("stale")
+        if run.code.get("dirty"):
+            found.append("dirty tree")
+        if run.imported_from is not None:
+            found.append("unofficial")
+        return found
+
+
 def board_grid(
-    points: Sequence[Point], comparisons: Sequence[Comparison], hrefs: Mapping[int, str], title: str
+    points: Sequence[Point],
+    comparisons: Sequence[Comparison],
+    hrefs: Mapping[int, str],
+    title: str,
+    origin: Origin,
 ) -> Grid:
     """Return ``report.tables.board_table`` with links and interval glyphs: a group of rows for each point.
 
@@ -45,6 +74,7 @@ def board_grid(
         comparisons: Comparisons of (at least) these points.
         hrefs: ``id`` of a point → its page; points without one are not linked.
         title: Caption of the table.
+        origin: Of their runs.
     """
     table = board_table(points, comparisons)
     num_keys = table.headers.index("technique")
@@ -66,11 +96,32 @@ def board_grid(
             effect = effects.get((id(point), label))
             cells = _row(table.headers, row, kinds, num_keys, hrefs.get(id(point)), effect, span)
             cells[0] = replace(cells[0], graphic=_lost_launches(point, label))
-            group.append((*keys, *cells))
+            group.append((*keys, *cells, _measured(point, row[-1], origin)))
         groups.append(tuple(group))
     assert begin == len(table.rows)
-    headers = tuple(Cell(text=h, kind=kind) for h, kind in zip(table.headers, kinds, strict=True))
+    heads = zip((*table.headers, "measured"), (*kinds, "text"), strict=True)
+    headers = tuple(Cell(text=h, kind=kind) for h, kind in heads)
     return Grid(title=title, headers=headers, groups=tuple(groups), notes=table.notes)
+
+
+def _measured(point: Point, grade: str, origin: Origin) -> Cell:
+    """Return the day of a number, which leads to its run, and marks of what it is not."""
+    marks = [*(["exploratory"] if grade == "C" else []), *origin.marks(point.run)]
+    flags = Markup("").join(Markup('<span class="flag">{}</span>').format(mark) for mark in marks)
+    return Cell(
+        text=point.run.started[:10],
+        href=origin.hrefs.get(point.run.run_id),
+        kind="text",
+        graphic=flags if marks else None,
+    )
+
+
+def _day(text: str) -> date:
+    """Return the day of a time; the first of all days where a record of other people has none."""
+    try:
+        return date.fromisoformat(text[:10])
+    except ValueError:
+        return date.min
 
 
 def _lost_launches(point: Point, label: str) -> Markup | None:

@@ -7,6 +7,7 @@ on logarithms, wider than those of techniques that ran interleaved.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -123,7 +124,7 @@ def _groups(points: Sequence[Point]) -> Iterator[tuple[str, dict[int, Point]]]:
     found: dict[str, tuple[str, dict[int, Point]]] = {}
     for point in points:
         ranks = point.params.get(RANKS)
-        if not point.cells or not isinstance(ranks, int):
+        if not point.cells or not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < 1:
             continue
         key = json.dumps({k: v for k, v in point.params.items() if k != RANKS}, sort_keys=True, default=str)
         words = ", ".join(f"{name} {format_param(name, point.params.get(name))}" for name in names)
@@ -137,6 +138,8 @@ def _one_group(metric: str, rest: str, group: dict[int, Point]) -> Iterator[Scal
         for ranks in have[1:]:
             sides = (group[n].cells[(label, metric)].launches for n in (have[0], ranks))
             speedup = compare_unpaired(*sides)
+            if not math.isfinite(speedup.value) or speedup.value <= 0:
+                continue
             yield Scaled(
                 metric=metric,
                 rest=rest,

@@ -124,6 +124,7 @@ class _Site:
         newest = max((r.run.started for r in self.runs), default="")
         self.environment.globals["newest"] = newest[:10]
         self.run_hrefs = {r.run_id: f"../runs/{runs.run_slug(r.run_id)}.html" for r in self.runs}
+        self.origin = pages.Origin(newest=newest, hrefs=self.run_hrefs)
         self.claims = [*(c for row in given.ledger for c in row.results), *given.bounds]
         self.pairs = list(comparepages.pairs(self.runs))
         self.choices = comparepages.choices(self.runs)
@@ -176,7 +177,11 @@ class _Site:
     def board_job(self, board: Board) -> Job:
         """Everything that a board and its points show beside the numbers of their own records is an input."""
         used = {p.run.run_id for points in (board.points, *board.history) for p in points}
-        own = [(p.run.run_id, p.block, sorted(p.confirmed)) for points in board.history for p in points]
+        own = [
+            (p.run.run_id, p.block, sorted(p.confirmed), self.origin.marks(p.run))
+            for points in board.history
+            for p in points
+        ]
         shown = [(p.run.run_id, p.block) for p in board.points]
         facts = (board.slug, board.why, board.num_superseded, shown, own)
         found = [
@@ -197,7 +202,8 @@ class _Site:
             for p in points
         ]
         pairs = [(p.why, p.href) for p in self.pairs if p.later is record]
-        inputs = ("run", record.path.name, places, pairs, self.given.loaded.notes(record.run_id))
+        marks = self.origin.marks(record.run)
+        inputs = ("run", record.path.name, places, pairs, marks, self.given.loaded.notes(record.run_id))
         path = f"runs/{runs.run_slug(record.run_id)}.html"
         return self.kept([record], inputs, [path], partial(self.one, path, self.run_page, record, hrefs))
 
@@ -241,7 +247,7 @@ class _Site:
         title = f"{board.suite} on {board.host_class}"
         return BoardView(
             board=board,
-            grid=pages.board_grid(board.points, self.of(board), hrefs, title),
+            grid=pages.board_grid(board.points, self.of(board), hrefs, title, self.origin),
             failures=pages.failure_grid(board.points, varying_params(board.points)),
             num_runs=len({p.run.run_id for p in board.points}),
             num_techniques=len({name for p in board.points for name in pages.table_labels(p)}),
@@ -377,7 +383,9 @@ class _Site:
             name=pages.point_name(point, keys),
             params=[(k, format_param(k, v)) for k, v in point.params.items()],
             run_href=self.run_hrefs[point.run.run_id],
-            grid=pages.board_grid([point], self.comparisons.get(id(point), []), {}, "at this point"),
+            grid=pages.board_grid(
+                [point], self.comparisons.get(id(point), []), {}, "at this point", self.origin
+            ),
             curves=curves.curve_charts(point, names),
             course=curves.curve_grid(point),
             frontiers=tradeoffs.frontier_charts(point, names),
@@ -418,7 +426,7 @@ class _Site:
                 own = [p for p in points if p.suite == suite]
                 places = {id(p): point_hrefs.get((p.run.run_id, p.suite, p.block)) for p in own}
                 hrefs = {key: f"../{href}" for key, href in places.items() if href}
-                grids.append(pages.board_grid(own, comparisons, hrefs, suite))
+                grids.append(pages.board_grid(own, comparisons, hrefs, suite, self.origin))
                 failures.append(pages.failure_grid(own, varying_params(own), suite))
         return self.render(
             "run.html",
