@@ -139,6 +139,12 @@ def test_a_session_goes_on_with_what_was_answered() -> None:
     assert log.entries[2].sent_bytes > log.entries[0].sent_bytes
 
 
+def test_a_prompt_that_the_kernel_takes_in_parts_arrives_whole() -> None:
+    prompt = "word " * 1_000_000
+    _, outcomes = go(QUICK, Workload(calls=(Call(number=0, prompt=prompt, output_tokens=2, at_s=0.0),)))
+    assert [(o.kind, o.prompt_tokens) for o in outcomes] == [("complete", len(prompt))]
+
+
 EXPECTED = {
     "status_429": "status",
     "status_500": "status",
@@ -156,14 +162,16 @@ EXPECTED = {
 }
 
 
-def test_everything_that_can_go_wrong_is_counted_with_its_reason_and_the_rest_goes_on() -> None:
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_everything_that_can_go_wrong_is_counted_with_its_reason_and_the_rest_goes_on(loop: str) -> None:
     kinds = [*EXPECTED, *["" for _ in range(12)]]
     random.Random(0).shuffle(kinds)
     calls = tuple(
         Call(number=n, prompt="x", output_tokens=6, at_s=0.02 * n, tenant=f"fault:{kind}" if kind else "")
         for n, kind in enumerate(kinds)
     )
-    log, outcomes = go(QUICK, Workload(calls=calls), limits=PATIENCE)
+    log, outcomes = go(QUICK, Workload(calls=calls), limits=PATIENCE, loop=loop)
+    assert [p.loop for p in log.processes] == [loop]
     assert set(EXPECTED) | {"killed"} == set(FAULTS)
     for kind, outcome in zip(kinds, outcomes, strict=True):
         assert outcome.kind == (EXPECTED[kind] if kind else "complete"), (kind, outcome.detail)

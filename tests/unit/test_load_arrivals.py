@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paceline.errors import PrerequisiteError
 from paceline.families.serving.load.arrivals import draw_arrivals
 from paceline.families.serving.load.certificate import arrival_test
+from paceline.families.serving.load.loops import loop_factory, usual_loop
 
 
 def test_constant_arrivals_have_equal_gaps() -> None:
@@ -109,3 +113,12 @@ def test_exponential_gaps_that_are_told_to_be_constant_are_seen() -> None:
 
 def test_too_few_arrivals_prove_nothing() -> None:
     assert arrival_test(np.arange(100.0)) is None
+
+
+def test_without_uvloop_asyncio_serves_and_who_asks_for_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert usual_loop() == "uvloop"
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert usual_loop() == "asyncio"
+    loop_factory("asyncio")().close()
+    with pytest.raises(PrerequisiteError, match="uvloop"):
+        loop_factory("uvloop")

@@ -60,6 +60,8 @@ class Certificate:
     cpu_per_call_s: float
     urgent: bool
     """Whether all its processes ran before ordinary ones."""
+    loop: str
+    """Event loop of its processes."""
     asked_rate_per_s: float | None
     """None in a closed loop."""
     sent_rate_per_s: float | None
@@ -115,6 +117,7 @@ def certify(log: Log, outcomes: Sequence[Outcome]) -> Certificate:
         lag_max_s=max(lags),
         cpu_share=cpu_share,
         cpu_per_call_s=sum(p.cpu_s for p in log.processes) / max(len(due), 1) if wall_s else 0.0,
+        loop=" ".join(sorted({p.loop for p in log.processes})),
         urgent=bool(log.processes) and all(p.urgent for p in log.processes),
         asked_rate_per_s=asked,
         sent_rate_per_s=sent,

@@ -121,7 +121,14 @@ class Client:
             gc.unfreeze()
             await self._close()
         lags_s = tuple(self._lags_s)
-        return ProcessFacts(part=self._part, cpu_s=cpu_s, wall_s=wall_s, lags_s=lags_s, urgent=urgent)
+        return ProcessFacts(
+            part=self._part,
+            cpu_s=cpu_s,
+            wall_s=wall_s,
+            lags_s=lags_s,
+            urgent=urgent,
+            loop=type(loop).__module__.partition(".")[0],
+        )
 
     def _begin(self) -> None:
         if not self._left:

@@ -71,6 +71,8 @@ class ProcessFacts:
     """Lateness of a bell that rings every few milliseconds: how long the event loop was busy with something else."""
     urgent: bool = False
     """Whether the system runs it before ordinary processes."""
+    loop: str = "asyncio"
+    """Event loop that it ran on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from paceline.errors import InfrastructureError, PrerequisiteError
 from paceline.families.serving.load.calls import Call, Workload
 from paceline.families.serving.load.client import Client, Limits
 from paceline.families.serving.load.entries import Log, merged, read_log, write_log
+from paceline.families.serving.load.loops import LoopName, loop_factory, usual_loop
 from paceline.families.serving.load.target import Target
 from paceline.families.serving.load.wire import response_parser
 
@@ -43,6 +44,7 @@ def run_load(
     as_text: bool = False,
     key: str | None = None,
     handicap_s: float = 0.0,
+    loop: LoopName | None = None,
 ) -> Log:
     """Send a workload to a server and return the log.
 
@@ -57,12 +59,15 @@ def run_load(
         as_text: Whether token ids are sent as words.
         key: Bearer token; it goes to the processes by a pipe and is in no file.
         handicap_s: Seconds that every receiving wastes, to see that a client too slow is found out.
+        loop: Event loop of the client; None takes the fastest that is installed.
 
     Raises:
-        PrerequisiteError: httptools is not installed.
+        PrerequisiteError: httptools is not installed, or a loop that was asked for.
         InfrastructureError: A process of the client has died.
     """
     response_parser()
+    loop = loop or usual_loop()
+    loop_factory(loop)
     limits = limits or Limits()
     job = {
         "url": url,
@@ -72,6 +77,7 @@ def run_load(
         "warm": warm,
         "parts": processes,
         "handicap_s": handicap_s,
+        "loop": loop,
         "concurrency": workload.concurrency,
         "cap": workload.cap,
         "calls": [asdict(call) for call in workload.calls],
@@ -158,7 +164,8 @@ def main(arguments: list[str]) -> int:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     origin_ns = int(sys.stdin.readline())
-    facts = asyncio.run(client.run(origin_ns))
+    with asyncio.Runner(loop_factory=loop_factory(job["loop"])) as runner:
+        facts = runner.run(client.run(origin_ns))
     entries = tuple(client.entries.values())
     write_log(place / f"part-{part}.gz", Log(header={}, entries=entries, processes=(facts,)))
     return 0

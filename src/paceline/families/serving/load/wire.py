@@ -7,10 +7,11 @@ receiving costs as little as it can.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from paceline.errors import PrerequisiteError
 from paceline.families.serving.load.entries import COMPLETE, Entry
@@ -55,6 +56,7 @@ class Connection(asyncio.Protocol):
         self._make_parser, self._origin_ns, self._freed = parser, origin_ns, freed
         self._parser: Any = None
         self._transport: asyncio.Transport | None = None
+        self._file: int | None = None
         self._entry: Entry | None = None
         self._ended: Callable[[Entry], None] | None = None
         self._bytes = 0
@@ -67,8 +69,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note that the connection stands."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's do not say that they are
+        if transport.get_extra_info("sslcontext") is None:
+            self._file = transport.get_extra_info("socket").fileno()
         self.connected_ns = _clock_ns() - self._origin_ns
         self.usable = True
 
@@ -84,7 +87,22 @@ class Connection(asyncio.Protocol):
         entry.tries += 1
         entry.sent_bytes = len(request)
         entry.sent_ns = _clock_ns() - self._origin_ns
-        self._transport.write(request)
+        rest = self._write_now(request)
+        if rest:
+            self._transport.write(rest)
+
+    def _write_now(self, request: bytes) -> bytes:
+        """Give bytes to the kernel, and return those that it did not take.
+
+        uvloop's transports write when all that is due in a turn of the loop is done, which would make the instant of
+        sending untrue. Nothing else is in a transport's buffer, for the last call has ended.
+        """
+        if self._file is None:
+            return request
+        try:
+            return request[os.write(self._file, request) :]
+        except OSError:  # full, or gone; the transport finds out which
+            return request
 
     def data_received(self, data: bytes) -> None:
         """Note what came, and when."""
@@ -139,7 +157,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the call that was under way."""
-        self.usable = False
+        self.usable, self._file = False, None
         if self._entry is None:
             self._freed(self, False)
             return
@@ -160,7 +178,7 @@ class Connection(asyncio.Protocol):
 
     def abandon(self) -> None:
         """Close the connection."""
-        self.usable = False
+        self.usable, self._file = False, None
         if self._transport is not None:
             self._transport.abort()
 
