@@ -20,6 +20,8 @@ class MockServer:
     Args:
         behaviour: What it does.
         certificate: Files of a certificate and its key, for HTTPS.
+        journal: File that gets a line for each request for tokens: the instant (``time.monotonic_ns``) at which it was
+            read, and how many tokens it asks for.
 
     Raises:
         PrerequisiteError: httptools is not installed.
@@ -27,9 +29,13 @@ class MockServer:
     """
 
     def __init__(
-        self, behaviour: Behaviour | None = None, *, certificate: tuple[Path, Path] | None = None
+        self,
+        behaviour: Behaviour | None = None,
+        *,
+        certificate: tuple[Path, Path] | None = None,
+        journal: Path | None = None,
     ) -> None:
-        self._behaviour, self._certificate = behaviour or Behaviour(), certificate
+        self._behaviour, self._certificate, self._journal = behaviour or Behaviour(), certificate, journal
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
 
@@ -50,7 +56,9 @@ class MockServer:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         tls = None if self._certificate is None else [str(path) for path in self._certificate]
-        self._process.stdin.write(json.dumps({"behaviour": self._behaviour.as_json(), "tls": tls}) + "\n")
+        journal = None if self._journal is None else str(self._journal)
+        told = {"behaviour": self._behaviour.as_json(), "tls": tls, "journal": journal}
+        self._process.stdin.write(json.dumps(told) + "\n")
         self._process.stdin.flush()
         said = self._process.stdout.readline()
         if not said:
@@ -81,5 +89,6 @@ def main() -> int:
 
     told = json.loads(sys.stdin.readline())
     tls = None if told["tls"] is None else (told["tls"][0], told["tls"][1])
-    asyncio.run(serve(Behaviour.from_json(told["behaviour"]), 0, tls))
+    journal = None if told["journal"] is None else Path(told["journal"])
+    asyncio.run(serve(Behaviour.from_json(told["behaviour"]), 0, tls, journal))
     return 0

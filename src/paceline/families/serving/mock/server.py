@@ -11,7 +11,8 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 from paceline.families.serving.load.alarm import Alarms
 from paceline.families.serving.mock.behaviour import Behaviour
@@ -35,8 +36,10 @@ def framed(body: bytes) -> bytes:
 class Server:
     """All connections share a clock, places and a queue."""
 
-    def __init__(self, behaviour: Behaviour, loop: asyncio.AbstractEventLoop) -> None:
-        self.behaviour, self.alarms = behaviour, Alarms(loop)
+    def __init__(
+        self, behaviour: Behaviour, loop: asyncio.AbstractEventLoop, journal: IO[bytes] | None = None
+    ) -> None:
+        self.behaviour, self.alarms, self._journal = behaviour, Alarms(loop), journal
         self._first_ns: int | None = None
         self._free = behaviour.places
         self._queue: deque[Answer] = deque()
@@ -53,6 +56,11 @@ class Server:
         """Call a function at an instant behind the first request."""
         assert self._first_ns is not None
         self.alarms.at(self._first_ns + round(instant_s * 1e9), call)
+
+    def note(self, tokens: int) -> None:
+        """Write a request down, if there is a journal."""
+        if self._journal is not None:
+            self._journal.write(b"%d %d\n" % (_clock_ns(), tokens))
 
     def enter(self, answer: Answer) -> None:
         """Serve an answer now, or when a place is free."""
@@ -90,12 +98,14 @@ class Server:
             choice |= {"delta": {"content": text}} if chat else {"text": text}
             if self.behaviour.token_ids:
                 choice["token_ids"] = ids
-            self._events[key] = framed(_event({"choices": [choice]}))
+            self._events[key] = framed(_event({"choices": [choice]}, chat=chat))
         return self._events[key]
 
 
-def _event(data: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps({"id": "mock", **data}, separators=(",", ":")).encode() + b"\n\n"
+def _event(data: dict[str, Any], *, chat: bool) -> bytes:
+    kind = "chat.completion.chunk" if chat else "text_completion"
+    told = {"id": "mock", "object": kind, "created": 0, "model": "mock", **data}
+    return b"data: " + json.dumps(told, separators=(",", ":")).encode() + b"\n\n"
 
 
 class Answer:
@@ -114,6 +124,7 @@ class Answer:
 
     def begin(self) -> None:
         """Take the request in."""
+        self._server.note(self._tokens)
         now_s = self._server.now_s()
         if self._fault in ("status_429", "status_500", "malformed_http", "content_type"):
             self._connection.write(_WHOLE[self._fault])
@@ -138,9 +149,14 @@ class Answer:
             self._server.at(half_s, self._tell_role)
         self._next()
 
+    def _event(self, data: dict[str, Any]) -> bytes:
+        return _event(data, chat=self._chat)
+
     def _tell_role(self) -> None:
         role: dict[str, Any] = {"delta": {"role": "assistant", "content": ""}} if self._chat else {"text": ""}
-        self._connection.write(framed(_event({"choices": [{"index": 0, "finish_reason": None, **role}]})))
+        self._connection.write(
+            framed(self._event({"choices": [{"index": 0, "finish_reason": None, **role}]}))
+        )
 
     def _next(self) -> None:
         count = min(self._server.behaviour.tokens_per_chunk, self._tokens - self._written)
@@ -173,10 +189,10 @@ class Answer:
             choice["delta"] = {}
         else:
             choice["text"] = ""
-        ending = framed(_event({"choices": [choice]}))
+        ending = framed(self._event({"choices": [choice]}))
         if self._usage and self._server.behaviour.usage:
             usage = {"prompt_tokens": self._prompt_tokens, "completion_tokens": self._written}
-            ending += framed(_event({"choices": [], "usage": usage}))
+            ending += framed(self._event({"choices": [], "usage": usage}))
         if self._fault == "no_end":
             return END
         return ending + framed(DONE) + END
@@ -188,13 +204,15 @@ class Answer:
             case "malformed_event":
                 connection.write(framed(b'data: {"choices": [\n\n'))
             case "schema":
-                connection.write(framed(_event({"output": [{"content": "hello"}]})))
+                connection.write(framed(self._event({"output": [{"content": "hello"}]})))
             case "error_event":
-                connection.write(framed(_event({"error": {"message": "out of memory"}})) + framed(DONE) + END)
+                connection.write(
+                    framed(self._event({"error": {"message": "out of memory"}})) + framed(DONE) + END
+                )
                 self._leave(at_s)
                 return True
             case "huge_token":
-                connection.write(framed(_event({"choices": [{"index": 0, "text": "x" * 10_000_000}]})))
+                connection.write(framed(self._event({"choices": [{"index": 0, "text": "x" * 10_000_000}]})))
             case "truncated":
                 connection.write(self._ending("stop"))
                 self._leave(at_s)
@@ -220,6 +238,13 @@ _WHOLE = {
     "content_type": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n"
     b'{"choices": []}',
 }
+
+
+_LIST = b'{"object": "list", "data": [{"id": "mock", "object": "model"}]}'
+_MODELS = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(_LIST) + _LIST
+)
+_WELL = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n"
 
 
 class Connection(asyncio.Protocol):
@@ -258,6 +283,9 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Answer."""
+        if self._parser.get_method() == b"GET":  # what clients ask before they begin
+            self.write(_MODELS if self._path.endswith(b"/models") else _WELL)
+            return
         chat = self._path.endswith(b"/chat/completions")
         self._answer = Answer(self._server, self, json.loads(self._body or b"{}"), chat=chat)
         self._answer.begin()
@@ -278,10 +306,15 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
 
-async def serve(behaviour: Behaviour, port: int, tls: tuple[str, str] | None) -> None:
+async def serve(
+    behaviour: Behaviour, port: int, tls: tuple[str, str] | None, journal: Path | None = None
+) -> None:
     """Serve until standard input ends, which it does with the parent."""
     loop = asyncio.get_running_loop()
-    server = Server(behaviour, loop)
+    written = (
+        None if journal is None else journal.open("wb", buffering=0)
+    )  # it is killed, and flushes nothing
+    server = Server(behaviour, loop, written)
     context = None
     if tls is not None:
         import ssl  # noqa: PLC0415 - few need it
