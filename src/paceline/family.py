@@ -158,6 +158,8 @@ class CurveSpec:
     unit: str
     over: tuple[tuple[str, str], ...]
     """Keys and units of what it is drawn against, one chart for each."""
+    cumulative: bool = False
+    """Values are quantiles at shares: drawn as a distribution function, shares up and values across."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +208,8 @@ class Family:
     scaled: tuple[str, ...] = ()
     """Metrics of time for a work that is the same whole however many ranks share it: a board shows their speed-up."""
     frontiers: tuple[FrontierSpec, ...] = ()
+    loads: tuple[tuple[str, str], ...] = ()
+    """Pairs of metrics, across and up, which a board joins over its sweep: what a server gives, and how slow it is."""
     splits: tuple[SplitSpec, ...] = ()
     answers: tuple[str, ...] = ()
     """Metrics with a sample for each question, the same questions in the same order in all techniques of a launch: a

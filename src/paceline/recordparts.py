@@ -58,12 +58,29 @@ class Example(TypedDict, total=False):
 
 
 @_open
+class CallCourse(TypedDict):
+    """One call of a server under load; instants in seconds behind the launch's start."""
+
+    tenant: str
+    kind: str
+    """What became of it."""
+    due_s: float | None
+    sent_s: float | None
+    first_s: float | None
+    """Of the first token."""
+    last_s: float | None
+    tokens: Count
+
+
+@_open
 class Accounting(TypedDict, total=False):
     """What a case did, beside its samples."""
 
     curve: Annotated[dict[str, list[float] | str], AfterValidator(_even)]
     """Courses over a run, by quantity, and remarks on them."""
     timeline: list[Timeline]
+    courses: list[CallCourse]
+    """The first calls of a launch."""
     votes: dict[str, list[float]]
     """A course beneath a trade-off, by metric."""
     right_by_level: dict[

@@ -8,6 +8,9 @@ counters said about each case. Authors write no test code of their own::
 
     def test_my_technique_conforms(tmp_path):
         assert not [r for r in conformance(["vendor/mine"], folder=tmp_path) if r.problem]
+
+For authors of load generators and of what stands before servers: ``MockServer``, which answers as one that serves a
+language model at instants that ``Behaviour`` states.
 """
 
 from __future__ import annotations
@@ -23,11 +26,24 @@ import yaml
 from paceline import content
 from paceline.drivers.measure import measure
 from paceline.errors import UserError
+from paceline.families.serving.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
 from paceline.family import Scalar, load_family, off_formula
 from paceline.plan import Selection, make_plan
 from paceline.profile import load_runner
 from paceline.store import RunRecord, read_record
 from paceline.suite import load_suite
+
+__all__ = [
+    "FAULTS",
+    "Behaviour",
+    "ConformanceResult",
+    "Freeze",
+    "Gaps",
+    "MockServer",
+    "conformance",
+    "results_of",
+    "run_suites",
+]
 
 CHECK_PROTOCOL: Mapping[str, Scalar] = {
     "launches": 1,

@@ -10,6 +10,7 @@ from paceline.record import Measurement
 from paceline.report import charts, plots
 from paceline.report.boardpages import Chart
 from paceline.report.html import Grid, rows_grid
+from paceline.report.loadcharts import share_chart
 from paceline.stats import median
 from paceline.units import format_quantity
 
@@ -36,6 +37,11 @@ def curve_charts(point: Point, names: Sequence[str]) -> list[Chart]:
             if drawn:
                 found.append(_chart(drawn, spec, axis, unit, point.baseline))
     return found
+
+
+def are_shares(point: Point) -> bool:
+    """Return whether what is drawn are distributions, and no courses."""
+    return all(spec.cumulative for spec in load_family(point.family).curves)
 
 
 def curve_grid(point: Point) -> Grid:
@@ -80,6 +86,15 @@ def _columns(m: Measurement) -> dict[str, list[float]]:
 
 
 def _chart(drawn: list[charts.Swept], spec: CurveSpec, axis: str, unit: str, baseline: str) -> Chart:
+    if spec.cumulative:
+        shares = share_chart(
+            drawn,
+            title=f"distribution of {spec.quantity}, by technique",
+            x_name=spec.quantity,
+            y_name=f"{axis.replace('_', ' ')} at or below",
+            x_format=lambda v: format_quantity(v, spec.unit),
+        )
+        return Chart(title=f"Distribution of {spec.quantity}", graphic=shares)
     graphic = charts.sweep_chart(
         drawn,
         title=f"{spec.quantity} over {axis}, by technique",

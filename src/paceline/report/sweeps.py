@@ -14,7 +14,7 @@ from paceline.report import charts, plots
 from paceline.report.boardpages import Chart, estimate
 from paceline.report.boards import Board
 from paceline.report.html import Grid, rows_grid
-from paceline.report.tables import ABSENT, format_param, primary_metric, varying_params
+from paceline.report.tables import ABSENT, format_estimate, format_param, primary_metric, varying_params
 from paceline.units import format_quantity
 
 LINK = "link"
@@ -69,6 +69,73 @@ def sweep_charts(board: Board) -> list[Chart]:
             if series and len({x for s in series for x, *_ in s.points}) >= 2:
                 found.append(_chart(sweep, metric, series))
     return found
+
+
+def load_charts(board: Board) -> list[Chart]:
+    """Return charts of how slow techniques are at what they give: one for each pair of the family and each sweep.
+
+    A line joins a technique's points in the order of the sweep, which need not be that of either metric.
+    """
+    names = sorted({label for p in board.points for label in p.labels})
+    found = []
+    for sweep in sweeps_of(board):
+        for across, up in load_family(board.family).loads:
+            colour = charts.colours(names, board.points[0].baseline)
+            series = [
+                charts.Swept(name=n, colour=colour[n], points=tuple((x, y, None, None) for _, x, y in course))
+                for n in names
+                if len(course := _joined(sweep, n, across, up)) >= 2
+            ]
+            if series:
+                found.append(_load_chart(sweep, across, up, series))
+    return found
+
+
+def load_grid(board: Board) -> Grid:
+    """Return the numbers behind these charts, with their intervals."""
+    rows = []
+    for sweep in sweeps_of(board):
+        for across, up in load_family(board.family).loads:
+            for label in sorted({label for p in sweep.points for label in p.labels}):
+                for point, *_ in _joined(sweep, label, across, up):
+                    at = _place_text(sweep.swept, place(point, sweep.swept) or 0.0)
+                    told = [
+                        format_estimate(estimate(point, label, m), point.cells[(label, m)].unit)
+                        for m in (across, up)
+                    ]
+                    rows.append(
+                        [label, f"{sweep.swept} {at}", sweep.rest or ABSENT, across, told[0], up, told[1]]
+                    )
+    headers = ("technique", "at", "rest", "across", "gives", "up", "is")
+    return rows_grid("what is given, and how slowly", headers, rows)
+
+
+def _joined(sweep: Sweep, label: str, across: str, up: str) -> list[tuple[Point, float, float]]:
+    found = []
+    for point in sweep.points:
+        if (label, across) in point.cells and (label, up) in point.cells:
+            x, y = (estimate(point, label, metric).value for metric in (across, up))
+            if 0 < x < math.inf and 0 < y < math.inf:
+                found.append((point, x, y))
+    return found
+
+
+def _load_chart(sweep: Sweep, across: str, up: str, series: Sequence[charts.Swept]) -> Chart:
+    units = [
+        next(p.cells[(s.name, m)].unit for s in series for p in sweep.points if (s.name, m) in p.cells)
+        for m in (across, up)
+    ]
+    title = f"{up} against {across} over {sweep.swept}" + (f" · {sweep.rest}" if sweep.rest else "")
+    graphic = charts.sweep_chart(
+        series,
+        title=f"{title}, of each technique",
+        x_name=across,
+        y_name=up,
+        x_format=partial(_text, units[0]),
+        y_format=partial(_text, units[1]),
+        round_marks=True,
+    )
+    return Chart(title=title, graphic=graphic)
 
 
 def crossing_grid(board: Board, comparisons: Sequence[Comparison]) -> Grid:

@@ -127,7 +127,7 @@ def accounting(outcomes: Sequence[Outcome], counters: Mapping[str, float]) -> di
         "counted_by": sorted({o.stream.counted_by for o in ok}),
         "engine": dict(counters),
         "curve": curve,
-        "calls": [_course(o) for o in outcomes[:NUM_SHOWN]],
+        "courses": [_course(o) for o in outcomes[:NUM_SHOWN]],
     }
 
 

@@ -280,10 +280,11 @@ FAMILY = Family(
     check=check,
     estimate_s=_estimate_s,
     curves=(
-        CurveSpec(quantity="ttft_s", unit="s", over=(("share_of_calls", "ratio"),)),
-        CurveSpec(quantity="gap_s", unit="s", over=(("share_of_gaps", "ratio"),)),
+        CurveSpec(quantity="ttft_s", unit="s", over=(("share_of_calls", "ratio"),), cumulative=True),
+        CurveSpec(quantity="gap_s", unit="s", over=(("share_of_gaps", "ratio"),), cumulative=True),
     ),
     swept=("ttft_p90", "attainment"),
+    loads=(("output_tokens_per_s", "ttft_p90"), ("output_tokens_per_s", "tpot_p90")),
     frontiers=(FrontierSpec(across="ttft_p90", up="output_tokens_per_s"),),
     isolated=True,
 )

@@ -1,0 +1,149 @@
+"""What pages draw of servers under load: distribution functions, single calls, latency against throughput."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import record_factory
+
+from paceline.compare import points_of
+from paceline.report import charts
+from paceline.report.callpages import call_charts, call_grid
+from paceline.report.loadcharts import CallBar, calls_chart, share_chart
+from paceline.report.site import SiteInput, render_site
+from paceline.store import Loaded
+
+SWEPT = {
+    "orca": [(100.0, 0.1), (190.0, 0.2), (180.0, 0.9)],
+    "dlpm": [(100.0, 0.1), (200.0, 0.15), (390.0, 0.2)],
+}
+"""Tokens a second and time to first token at three rates; the first server gives less when it is asked for most."""
+COURSE = {
+    "tenant": "",
+    "kind": "complete",
+    "due_s": 0.5,
+    "sent_s": 0.5,
+    "first_s": 0.75,
+    "last_s": 1.5,
+    "tokens": 4,
+}
+LOST = COURSE | {
+    "kind": "refused",
+    "due_s": 0.25,
+    "sent_s": None,
+    "first_s": None,
+    "last_s": None,
+    "tokens": 0,
+}
+
+
+def page(name: str, *, swept: dict[str, list[tuple[float, float]]] = SWEPT) -> str:
+    """Return the page of a board or of its first point, of a sweep over three rates."""
+    suite = {
+        "suite": "serving/schedulers",
+        "version": 1,
+        "family": "serving",
+        "baseline": "orca",
+        "claims": [],
+    }
+    run = record_factory.make_run(suites=[suite | {"metrics": {"ttft_p90": 0.02}}])
+    lines: list[Any] = []
+    for label, course in swept.items():
+        for rate, pair in zip((10, 20, 40), course, strict=True):
+            for metric, value in zip(("output_tokens_per_s", "ttft_p90"), pair, strict=True):
+                lines += record_factory.launches(
+                    run,
+                    label,
+                    [value, value],
+                    metric=metric,
+                    family="serving",
+                    suite="serving/schedulers",
+                    block=f"block-{rate}",
+                    role="baseline" if label == "orca" else "technique",
+                    params={"op": "serve", "rate_per_s": rate},
+                    accounting={
+                        "courses": [COURSE, LOST],
+                        "curve": {"ttft_s": [0.1, 0.2], "share_of_calls": [0.5, 1.0]},
+                    },
+                )
+    given = SiteInput(loaded=Loaded(records=[record_factory.in_memory(run, lines)]))
+    return next(str(text) for path, text in render_site(given) if path.startswith(name))
+
+
+def numbers(path: str) -> list[float]:
+    return [float(n) for n in re.findall(r"-?[0-9.]+", path)]
+
+
+def test_a_distribution_function_rises_to_the_top_at_the_largest_value() -> None:
+    series = charts.Swept(name="a<b", colour="s0", points=((0.5, 0.1, None, None), (1.0, 0.4, None, None)))
+    drawn = str(share_chart([series], title="t", x_name="x", y_name="y", x_format=str))
+    step = re.findall(r'class="line s0" d="(M[^"]+V[^"]+)"', drawn)[0]
+    start, top = numbers(step)[:2], numbers(step)[2:]
+    assert start[1] == 330.0
+    assert top == pytest.approx([start[0], 192.0, top[2], 54.0, 744.0])
+    assert top[2] > top[0]
+    assert "a&lt;b" in drawn
+    assert "a<b" not in drawn
+
+
+def test_a_call_is_a_bar_from_when_it_was_due_to_its_last_token() -> None:
+    call = CallBar(number=0, name="call 0", due_s=0.0, sent_s=0.25, first_s=0.5, last_s=1.0, failure=None)
+    drawn = str(calls_chart("orca", [call], end_s=2.0))
+    bars = [
+        numbers(b) for b in re.findall(r'<rect class="part s\d" (x="[^"]*" y="34.0" width="[^"]*")', drawn)
+    ]
+    assert [bar[0] for bar in bars] == pytest.approx([84.0, 166.5, 249.0])
+    assert [bar[2] for bar in bars] == pytest.approx([82.5, 82.5, 165.0])
+
+
+def test_a_call_that_failed_says_how_and_has_no_bar_beyond_what_happened() -> None:
+    call = CallBar(
+        number=3, name="call 3", due_s=0.0, sent_s=1.0, first_s=None, last_s=None, failure="stalled<"
+    )
+    drawn = str(calls_chart("orca", [call], end_s=2.0))
+    assert drawn.count('y="34.0" width') == 1
+    assert "stalled&lt;" in drawn
+
+
+def test_a_point_shows_its_distributions_and_its_calls_with_their_numbers() -> None:
+    text = page("cases/")
+    assert "<h2>Distributions</h2>" in text
+    assert "share of calls at or below" in text
+    assert "First calls of orca" in text and "First calls of dlpm" in text
+    told = re.sub(r"<[^>]+>", " ", text).split()
+    place = told.index("refused", told.index("ended"))
+    assert told[place - 6 : place] == ["250", "ms", "–", "–", "–", "0"]
+
+
+def test_latency_stands_over_throughput_in_the_order_of_the_rates() -> None:
+    text = page("boards/")
+    assert "What is given, and how slowly" in text
+    drawn = text.split(
+        'aria-label="ttft_p90 against output_tokens_per_s over rate_per_s, of each technique"'
+    )[1]
+    base = re.findall(r'<path class="line base" d="([^"]+)"', drawn)[0]
+    xs, ys = numbers(base)[::2], numbers(base)[1::2]
+    assert len(xs) == 3
+    assert xs[0] < xs[2] < xs[1]  # turns back where it gives less
+    assert ys[0] > ys[1] > ys[2]  # and is slower all along
+    assert "rate_per_s 40" in text
+
+
+@pytest.mark.parametrize("field", sorted(COURSE))
+def test_what_others_write_of_a_call_is_refused_or_harmless(field: str) -> None:
+    shown = 0
+    for value in ("<script>", 10**400, -1, 0, 1e308, -1e308, None, [], {}):
+        run = record_factory.make_run()
+        courses = [COURSE | {field: value}, COURSE]
+        try:
+            made = record_factory.measurement(run, "native", 0, [1.0], accounting={"courses": courses})
+        except ValueError:
+            continue
+        (point,) = points_of(record_factory.in_memory(run, [made]))
+        (chart,) = call_charts(point)
+        assert "<script>" not in str(chart.graphic)
+        assert [len(rows) for rows in call_grid(point).groups] == [2]
+        shown += 1
+    assert shown >= 1
