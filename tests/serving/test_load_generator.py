@@ -18,6 +18,8 @@ from paceline.families.serving.load.entries import Log
 from paceline.families.serving.load.outcomes import Outcome, counts, gaps_s, outcomes_of, percentile
 from paceline.families.serving.load.processes import run_load
 from paceline.families.serving.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
+from paceline.families.serving.spec import FAMILY
+from paceline.families.serving.workloads import draw_workload
 from paceline.loadcalibration import frozen_truth
 
 QUICK = Behaviour(first=Gaps(mean_s=0.02), gap=Gaps(mean_s=0.002))
@@ -143,6 +145,32 @@ def test_a_prompt_that_the_kernel_takes_in_parts_arrives_whole() -> None:
     prompt = "word " * 1_000_000
     _, outcomes = go(QUICK, Workload(calls=(Call(number=0, prompt=prompt, output_tokens=2, at_s=0.0),)))
     assert [(o.kind, o.prompt_tokens) for o in outcomes] == [("complete", len(prompt))]
+
+
+def test_a_workflow_goes_on_when_all_of_its_branches_have_answered() -> None:
+    params = {p.name: p.default for p in FAMILY.parameters} | {
+        "op": "serve",
+        "workload": "workflows",
+        "branches": 3,
+    }
+    shape = {
+        "requests": 9,
+        "turns": 2,
+        "prompt_tokens": 8,
+        "output_tokens": 3,
+        "lengths": "fixed",
+        "think_s": 0.02,
+    }
+    drawn = draw_workload({**params, **shape}, 512, 1)
+    _, outcomes = go(QUICK, drawn)
+    assert counts(outcomes) == {"complete": 9}
+    for call, outcome in zip(drawn.calls, outcomes, strict=True):
+        ends = [outcomes[n].ended_s or 0.0 for n in call.after]
+        assert not ends or (outcome.due_s or 0.0) == pytest.approx(max(ends) + call.pause_s, abs=1e-6)
+        carried = (outcomes[call.after[0]].prompt_tokens or 0) + 3 if call.carries else 0
+        assert outcome.prompt_tokens == carried + len(call.prompt)
+    overlap = sorted(outcomes[1:4], key=lambda o: o.due_s or 0.0)
+    assert (overlap[1].due_s or 0.0) < (overlap[0].ended_s or 0.0)
 
 
 EXPECTED = {

@@ -19,7 +19,7 @@ from paceline.families.serving.load.entries import Entry, Log, ProcessFacts
 from paceline.families.serving.load.fairness import jain, service_gap
 from paceline.families.serving.load.outcomes import Outcome, outcomes_of
 from paceline.families.serving.mock import Behaviour, Freeze, Gaps
-from paceline.families.serving.spec import FAMILY
+from paceline.families.serving.spec import FAMILY, check, longest_context
 from paceline.families.serving.workloads import draw_workload
 from paceline.loadcalibration import erlang_capacity
 from paceline.stats import wilson as wilson_of_the_reports
@@ -179,7 +179,7 @@ def workload(**changed: object) -> Workload:
     return draw_workload({**params, "op": "serve", **changed}, 512, 7)  # type: ignore[dict-item]
 
 
-@pytest.mark.parametrize("kind", ["independent", "sessions", "shared-prefixes"])
+@pytest.mark.parametrize("kind", ["independent", "sessions", "workflows", "shared-prefixes"])
 @pytest.mark.parametrize("arrivals", ["poisson", "gamma", "closed", "at-once"])
 def test_the_same_seed_gives_the_same_calls_and_processes_share_them(kind: str, arrivals: str) -> None:
     once = workload(workload=kind, arrivals=arrivals, requests=30, tenants=3, heavy=4.0)
@@ -199,6 +199,27 @@ def test_turns_of_a_session_wait_for_the_one_before_and_carry_it_on() -> None:
     assert all(c.carries == bool(c.after) for c in calls)
     assert carried((1, 2), (3,), (4,)) == (1, 2, 3, 4)
     assert carried("ask", " answer", "more") == "ask  answer more"
+
+
+def test_branches_of_a_workflow_carry_on_from_one_call_and_the_next_waits_for_all_and_is_told_of_them() -> (
+    None
+):
+    shape = {"workload": "workflows", "turns": 2, "branches": 2, "lengths": "fixed"}
+    calls = workload(requests=10, prompt_tokens=8, output_tokens=4, **shape).calls
+    one = [(), (0,), (0,), (0, 1, 2), (3,), (3,), (3, 4, 5)]
+    assert [c.after for c in calls] == [*one, (), (7,), (7,)]
+    assert [len(c.prompt) for c in calls[:4]] == [8, 8, 8, 2 * 4 + 8]
+    assert {c.tenant for c in calls[:7]} == {calls[0].tenant}
+    whole = [8]
+    for call in calls[1:7]:
+        whole.append(whole[call.after[0]] + 4 + len(call.prompt))
+    given = {p.name: p.default for p in FAMILY.parameters} | {
+        "op": "serve",
+        "prompt_tokens": 8,
+        "output_tokens": 4,
+    }
+    assert longest_context({**given, **shape}) == max(whole) + 4
+    assert any("7 calls each" in problem for problem in check({**given, **shape, "requests": 6}))
 
 
 def test_the_heavy_tenant_calls_as_much_more_as_was_asked() -> None:

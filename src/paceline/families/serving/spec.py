@@ -16,6 +16,8 @@ from paceline.families.serving.workloads import (
     SESSIONS,
     SHARED,
     TRACED,
+    WORKFLOWS,
+    calls_together,
     draw_workload,
 )
 from paceline.family import CurveSpec, Family, FrontierSpec, Parameter, Params
@@ -56,10 +58,11 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="workload",
         kind="choice",
-        doc="independent calls; sessions, whose turns carry all that was said before; calls with shared prefixes; "
-        "trace: lengths (and shared blocks) of a file of somebody's own.",
+        doc="independent calls; sessions, whose turns carry all that was said before; workflows of agents, whose calls "
+        "hand out branches and wait for all of them; calls with shared prefixes; trace: lengths (and shared blocks) "
+        "of a file of somebody's own.",
         default=INDEPENDENT,
-        choices=(INDEPENDENT, SESSIONS, SHARED, TRACED),
+        choices=(INDEPENDENT, SESSIONS, WORKFLOWS, SHARED, TRACED),
     ),
     Parameter(name="trace", kind="text", doc="Absolute path of the trace's file."),
     Parameter(
@@ -123,11 +126,24 @@ PARAMETERS: tuple[Parameter, ...] = (
         minimum=1,
     ),
     Parameter(name="prefix_tokens", kind="count", doc="Tokens of a shared prefix.", default=256, minimum=1),
-    Parameter(name="turns", kind="count", doc="Turns of a session.", default=4, minimum=1),
+    Parameter(
+        name="turns",
+        kind="count",
+        doc="Turns of a session; of a workflow how often branches are handed out.",
+        default=4,
+        minimum=1,
+    ),
+    Parameter(
+        name="branches",
+        kind="count",
+        doc="Calls that a workflow hands out at once, and waits for.",
+        default=3,
+        minimum=1,
+    ),
     Parameter(
         name="think_s",
         kind="duration",
-        doc="Mean time between an answer and a session's next turn.",
+        doc="Mean time between an answer and the next call of a session, or of a workflow.",
         default=0.2,
     ),
     Parameter(name="tenants", kind="count", doc="Clients that share the server.", default=1, minimum=1),
@@ -200,6 +216,9 @@ def longest_context(params: Params) -> int:
     turn = math.ceil(times * (_count(params, "prompt_tokens") + _count(params, "output_tokens")))
     if params["workload"] == SESSIONS:
         return turn * _count(params, "turns")
+    if params["workload"] == WORKFLOWS:
+        told = _count(params, "branches") * math.ceil(times * _count(params, "output_tokens"))
+        return turn + _count(params, "turns") * (told + turn)
     return turn + (_count(params, "prefix_tokens") if params["workload"] == SHARED else 0)
 
 
@@ -217,8 +236,10 @@ def check(params: Params) -> list[str]:
         wrong.append(f"a call can have {longest} tokens, and the cache has room for {room}")
     if _count(params, "token_budget") < _count(params, "max_batch"):
         wrong.append("token_budget is below max_batch: a step could not give every call a token")
-    if _count(params, "requests") < _count(params, "turns") and params["workload"] == SESSIONS:
-        wrong.append("a session has more turns than there are requests")
+    if _count(params, "requests") < calls_together(params):
+        wrong.append(
+            f"{params['workload']} have {calls_together(params)} calls each, more than there are requests"
+        )
     return wrong
 
 
@@ -242,8 +263,8 @@ def _check_virtual(params: Params) -> list[str]:
     if params["op"] == SERVE:
         return []
     wrong: list[str] = []
-    if params["workload"] == SESSIONS:
-        wrong.append("in virtual time nobody answers, so sessions have no next turn: take independent calls")
+    if params["workload"] in (SESSIONS, WORKFLOWS):
+        wrong.append("in virtual time nobody answers, so that no call waits for one: take independent calls")
     if params["arrivals"] == CLOSED:
         wrong.append("virtual time has open loops: take poisson, constant, gamma, at-once or trace")
     if params["op"] == PREDICT and _count(params, "plans") > MOST_PLANS:

@@ -16,7 +16,8 @@ from paceline.families.serving.traces import Trace, calls_of, read_trace
 from paceline.family import Params
 
 CLOSED, AT_ONCE = "closed", "at-once"
-INDEPENDENT, SESSIONS, SHARED, TRACED = "independent", "sessions", "shared-prefixes", "trace"
+INDEPENDENT, SESSIONS, WORKFLOWS = "independent", "sessions", "workflows"
+SHARED, TRACED = "shared-prefixes", "trace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,8 @@ def draw_workload(params: Params, vocabulary: int, seed: int) -> Workload:
     match params["workload"]:
         case "sessions":
             calls = _sessions(params, vocabulary, rng, instants)
+        case "workflows":
+            calls = _workflows(params, vocabulary, rng, instants)
         case "trace":
             calls = _traced(params, vocabulary, seed, instants)
         case "shared-prefixes":
@@ -70,9 +73,16 @@ def _number(params: Params, name: str) -> int:
 
 def num_roots(params: Params) -> int:
     """Return how many calls wait for no other one."""
+    return math.ceil(_number(params, "requests") / calls_together(params))
+
+
+def calls_together(params: Params) -> int:
+    """Return how many calls a session or workflow has; 1 where calls stand alone."""
     if params["workload"] == SESSIONS:
-        return math.ceil(_number(params, "requests") / _number(params, "turns"))
-    return _number(params, "requests")
+        return _number(params, "turns")
+    if params["workload"] == WORKFLOWS:
+        return 1 + _number(params, "turns") * (_number(params, "branches") + 1)
+    return 1
 
 
 def _instants(params: Params, seed: int) -> list[float | None]:
@@ -210,4 +220,47 @@ def _sessions(
                 )
             )
             before = number
+    return calls
+
+
+def _workflows(
+    params: Params, vocabulary: int, rng: random.Random, instants: list[float | None]
+) -> list[Call]:
+    """Agents' work: a call hands out branches, which carry on from it at once, and the next call waits for all of them.
+
+    That next call carries on from the one that handed out, and is told what the branches said: as many tokens as they
+    were asked for, which are drawn, since a client that joins texts may change them.
+    """
+    lengths = Lengths(kind=str(params["lengths"]))
+    most = _number(params, "requests")
+    calls: list[Call] = []
+
+    def ask(tenant: str, at_s: float | None, after: tuple[int, ...], told: int) -> int:
+        prompt = told + lengths.draw(_number(params, "prompt_tokens"), rng)
+        think_s = float(str(params["think_s"]))
+        call = Call(
+            number=len(calls),
+            tenant=tenant,
+            prompt=_tokens(prompt, vocabulary, rng),
+            output_tokens=lengths.draw(_number(params, "output_tokens"), rng),
+            at_s=at_s,
+            after=after,
+            pause_s=rng.expovariate(1.0 / think_s) if after and think_s else 0.0,
+            carries=bool(after),
+        )
+        calls.append(call)
+        return call.number
+
+    for at_s in instants:
+        tenant = _tenant(params, rng)
+        lead = ask(tenant, at_s, (), 0)
+        for _ in range(_number(params, "turns")):
+            room = min(_number(params, "branches"), most - len(calls))
+            branches = tuple(ask(tenant, None, (lead,), 0) for _ in range(room))
+            if len(calls) == most:
+                break
+            told = sum(calls[n].output_tokens for n in branches)
+            lead = ask(tenant, None, (lead, *branches), told)
+            if len(calls) == most:
+                break
     return calls
