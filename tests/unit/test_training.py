@@ -521,3 +521,16 @@ def test_codes_of_other_widths_are_not_supported(options: dict[str, int]) -> Non
 def test_a_past_of_no_rounds_is_not_supported() -> None:
     with pytest.raises(UnsupportedError, match="at least 1"):
         edit.Edit(make_task(), make_comm(), fill_rounds=0)
+
+
+def test_a_weight_may_be_rounded_to_its_other_neighbour_and_no_farther() -> None:
+    torch.manual_seed(0)
+    begin = torch.rand(1 << 18) + 0.5
+    update = torch.randn(1 << 18) * 1e-5
+    found, other = begin - update, begin - (update + torch.randn(1 << 18) * 1e-11)
+    assert not torch.equal(found, other)
+    (allowed,) = oracle.last_place([other])
+    assert oracle.relative_distance([found], [other], [begin]) > oracle.EXACT_TOLERANCE
+    assert oracle.relative_distance([found], [other], [begin], [allowed]) == 0
+    for wrong in (begin, begin - 0.9 * update, begin - update.roll(1), found + 3 * allowed):
+        assert oracle.relative_distance([wrong], [other], [begin], [allowed]) > oracle.EXACT_TOLERANCE

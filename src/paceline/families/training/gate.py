@@ -150,7 +150,8 @@ def _equals_serial(
         serial.set_rate(task.rate(step))
         _serial_gradients(serial, setting, whole, session.world_size)
         serial.update(step)
-        allowed = oracle.rounding_share(serial.optimizer, list(serial.model.parameters()), step)
+        shares = oracle.rounding_share(serial.optimizer, list(serial.model.parameters()), step)
+        allowed = [a + b for a, b in zip(shares, oracle.last_place(serial.weights()), strict=True)]
         found_weights = seat.weights()
         distance = oracle.relative_distance(found_weights, serial.weights(), begin, allowed)
         problem = None

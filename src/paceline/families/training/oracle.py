@@ -17,8 +17,8 @@ LEAST_FALL = 0.005
 """Share of the untrained model's loss that training must take away, or nothing was learnt."""
 EXACT_TOLERANCE = 2e-5
 """Distance from the serial reference after a step, relative to its length, that the order of float32 sums may cause,
-beyond ``rounding_share``. Measured on nano, tiny and mini with 2 and 4 shares and 3 to 30 draws each: 5·10⁻⁷ (SGD) and
-2.5·10⁻⁶ (Adam) in float32; 1.7·10⁻⁴ and 4.9·10⁻⁴ or more with gradients in float16."""
+beyond ``rounding_share`` and the last place of each weight. Measured on nano, tiny and mini with 2 and 4 shares and 3
+to 30 draws: 5·10⁻⁷ (SGD) and 2.5·10⁻⁶ (Adam) in float32; 1.7·10⁻⁴ and 4.9·10⁻⁴ or more with gradients in float16."""
 GRADIENT_NOISE = 1e-5
 """Error of an element of a gradient from the order of float32 sums, relative to its tensor's root mean square; up to
 6e-6 was seen, on elements that cancel. It excuses updates by Adam alone; plain SGD is held to the sum itself."""
@@ -139,6 +139,17 @@ def rounding_share(optimizer: Optimizer, weights: Sequence[nn.Parameter], step: 
         noise = GRADIENT_NOISE * weight.grad.square().mean().sqrt()
         shares.append(group["lr"] * (noise / (mean_square.sqrt() + group["eps"])).clamp(max=2))
     return shares
+
+
+def last_place(weights: Sequence[Tensor]) -> list[Tensor]:
+    """Return the distance of each weight to the next larger number of its dtype, beside its shape.
+
+    A sum of a weight and its update is rounded to one of two neighbours, and the last bit of the update decides which:
+    where updates are small beside weights, as in the first steps of a warm-up, that is all of the difference of two
+    honest ways of summing.
+    """
+    sizes = [w.detach().abs() for w in weights]
+    return [torch.nextafter(size, torch.full_like(size, math.inf)) - size for size in sizes]
 
 
 def relative_distance(
