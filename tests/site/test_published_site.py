@@ -16,7 +16,7 @@ from paceline.content import shipped_root
 
 pytestmark = pytest.mark.browser
 
-FAMILIES = {"collectives", "kernels", "training", "reasoning"}
+FAMILIES = {"collectives", "kernels", "training", "serving", "reasoning"}
 """Families that must have a published run; others are shown as soon as they have one."""
 
 
@@ -87,9 +87,8 @@ def test_charts_of_every_kind_that_can_be_zoomed_are_drawn(browser: Any, pages: 
         page.goto(path.as_uri())
         for button in page.get_by_role("button", name="Zoom", exact=True).all():
             button.click()
-        page.wait_for_function(
-            "document.querySelectorAll('.zoomed canvas').length"
-            " === document.querySelectorAll('figure[data-plot]').length"
-        )
+        count = page.locator("figure[data-plot]").count()
+        page.locator(".zoomed canvas").nth(count - 1).wait_for(state="attached")
+        assert page.locator(".zoomed canvas").count() == count
     page.context.close()
     assert problems == []
