@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 
 import pytest
 from test_site import record
 
 from paceline.errors import InfrastructureError, UserError
-from paceline.report.forks import in_order
+from paceline.report.forks import Files, Job, at_work
 from paceline.report.site import SiteInput, render_site
 from paceline.store import Loaded
 
@@ -34,19 +38,38 @@ def test_several_processes_give_the_same_files_in_the_same_order() -> None:
     assert list(render_site(given, processes=3)) == list(render_site(given))
 
 
+def done(jobs: Sequence[Job], processes: int = 2) -> list[tuple[str, str | bytes]]:
+    with at_work(jobs, processes) as made:
+        return list(made)
+
+
 def test_a_mistake_in_a_process_arrives_and_so_does_its_death() -> None:
-    def good() -> list[tuple[str, str]]:
+    def good() -> Files:
         return [("a", "b")]
 
-    def bad() -> list[tuple[str, str]]:
+    def bad() -> Files:
         raise UserError("no such thing")
 
-    def dead() -> list[tuple[str, str]]:
+    def dead() -> Files:
         os.kill(os.getpid(), signal.SIGKILL)
         return []
 
-    assert list(in_order([good] * 5, 2)) == [("a", "b")] * 5
+    assert done([good] * 5) == [("a", "b")] * 5
     with pytest.raises(UserError, match="no such thing"):
-        list(in_order([good, bad], 2))
+        done([good, bad])
     with pytest.raises(InfrastructureError, match="died"):
-        list(in_order([good, dead], 2))
+        done([good, dead])
+
+
+def test_processes_begin_before_anybody_asks_and_end_when_nobody_does(tmp_path: Path) -> None:
+    def job(number: int) -> Files:
+        (tmp_path / str(number)).touch()
+        return [(str(number), "x" * 100_000)]
+
+    with at_work([partial(job, n) for n in range(200)], 2):
+        deadline = time.monotonic() + 20
+        while len(list(tmp_path.iterdir())) < 20 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(multiprocessing.active_children()) == 2
+    assert 20 <= len(list(tmp_path.iterdir())) < 200, "a few ahead, not a whole site"
+    assert multiprocessing.active_children() == []

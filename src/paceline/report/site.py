@@ -43,7 +43,7 @@ from paceline.report import boardpages as pages
 from paceline.report import runpages as runs
 from paceline.report import techniquepages as techniques
 from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, slug, usable_points
-from paceline.report.forks import Job, in_order
+from paceline.report.forks import Files, Job, at_work
 from paceline.report.html import (
     SCRIPT,
     STYLE,
@@ -132,8 +132,15 @@ class _Site:
         self.trends = [t for board in self.selection.boards for t in trendpages.trends_of(board)]
         self.alerts = trendpages.recent(self.trends)
         self.portraits = techniques.portraits(self.selection.boards, given.techniques)
+        self.tables = self.data_tables()
 
     def files(self, processes: int) -> Iterator[tuple[str, str | bytes]]:
+        with at_work(self.jobs(), processes) as made:
+            yield from self.own_files()
+            yield from made
+
+    def own_files(self) -> Iterator[tuple[str, str | bytes]]:
+        """Yield what is about the whole site, while other processes make what is about parts of it."""
         yield MARKER, "made by `paceline site build`; the next build replaces this folder\n"
         yield STYLE, style_sheet()
         yield SCRIPT, script()
@@ -152,14 +159,14 @@ class _Site:
         yield "reliability.html", self.reliability_page()
         yield "trends.html", self.trends_page()
         yield "techniques.html", self.techniques_page()
-        yield from self.data_files()
-        yield from in_order(self.jobs(), processes)
+        yield from self.data_page()
 
     def jobs(self) -> list[Job]:
         """Return what is left to make, in parts that need nothing of each other."""
         hrefs = {id_: href for board in self.selection.boards for id_, href in self.places(board).items()}
         return [
             *(self.board_job(board) for board in self.selection.boards),
+            *(partial(self.data_files, *table) for table in self.tables),
             *(partial(self.one, p.href, self.technique_page, p) for p in self.portraits),
             *(self.run_job(r, hrefs) for r in self.runs),
             *(self.trend_job(t) for t in self.trends),
@@ -223,11 +230,11 @@ class _Site:
         names = [r.run_id for r in sides]
         return self.kept(sides, ("pair", names, pair.why), [pair.href], job)
 
-    def one(self, path: str, page: Callable[..., str], *about: Any) -> list[tuple[str, str]]:
+    def one(self, path: str, page: Callable[..., str], *about: Any) -> Files:
         return [(path, page(*about))]
 
-    def board_files(self, board: Board) -> list[tuple[str, str]]:
-        cases = [
+    def board_files(self, board: Board) -> Files:
+        cases: Files = [
             (f"cases/{board.point_slug(point)}.html", self.point_page(board, number))
             for number, point in enumerate(board.points)
         ]
@@ -344,25 +351,40 @@ class _Site:
             reasons=reliabilitypages.reason_grid(found),
         )
 
-    def data_files(self) -> Iterator[tuple[str, str | bytes]]:
-        """Yield every table as CSV, JSON and Parquet, the badges, and the page that lists them."""
-        listed = []
-        for board in self.selection.boards:
-            badge = f"badges/{board.slug}.svg"
-            yield badge, badges.board_badge(board.suite, self.of(board))
-            place = f"{board.runner}, {board.host_class}"
-            listed.append(
-                (f"data/{board.slug}", board.suite, place, datapages.board_rows(board, self.of(board)), badge)
+    def data_tables(self) -> list[tuple[str, str, str, list[datapages.Row], str]]:
+        """Return every table: path without an ending, name, where it was measured, rows, and its badge."""
+        tables = [
+            (
+                f"data/{board.slug}",
+                board.suite,
+                f"{board.runner}, {board.host_class}",
+                datapages.board_rows(board, self.of(board)),
+                f"badges/{board.slug}.svg",
             )
+            for board in self.selection.boards
+        ]
         if self.claims:
-            listed.append(("data/claims", "claims", "all suites", datapages.claim_rows(self.claims), ""))
+            tables.append(("data/claims", "claims", "all suites", datapages.claim_rows(self.claims), ""))
+        return tables
+
+    def data_files(
+        self, path: str, name: str, place: str, rows: Sequence[datapages.Row], badge: str
+    ) -> Files:
+        """Return a table as CSV, JSON and Parquet."""
+        return [
+            (f"{path}.csv", datapages.csv_text(rows)),
+            (f"{path}.json", datapages.json_text(rows, table=name, measured_on=place)),
+            (f"{path}.parquet", datapages.parquet_bytes(rows)),
+        ]
+
+    def data_page(self) -> Iterator[tuple[str, str | bytes]]:
+        """Yield the badges, and the page that lists them and all tables."""
+        for board in self.selection.boards:
+            yield f"badges/{board.slug}.svg", badges.board_badge(board.suite, self.of(board))
         files = []
-        for path, name, what, rows, svg in listed:
-            yield f"{path}.csv", datapages.csv_text(rows)
-            yield f"{path}.json", datapages.json_text(rows, table=name, measured_on=what)
-            yield f"{path}.parquet", datapages.parquet_bytes(rows)
+        for path, name, place, rows, svg in self.tables:
             paths = {"CSV": f"{path}.csv", "JSON": f"{path}.json", "Parquet": f"{path}.parquet"}
-            files.append((name, what, paths | ({"badge": svg} if svg else {}), len(rows)))
+            files.append((name, place, paths | ({"badge": svg} if svg else {}), len(rows)))
         papers = [
             (row, f"badges/{slug(row.paper.slug, 'paper')}.svg") for row in self.given.ledger if row.results
         ]
