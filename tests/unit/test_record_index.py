@@ -144,3 +144,11 @@ def test_runs_that_go_on_have_no_index_and_unasked_ones_are_removed(store: Path)
 def _stamp(path: Path) -> list[int]:
     found = path.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_dev, found.st_ino]
+
+
+def test_no_file_stays_open(store: Path) -> None:
+    indexed(store)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    _, again = indexed(store)
+    assert all(m.samples for r in again for m in r.measurements if m.status == "ok")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

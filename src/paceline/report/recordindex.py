@@ -54,8 +54,6 @@ class Lines:
 
     def __init__(self, path: Path, stamp: Stamp) -> None:
         self.path, self._stamp = path, stamp
-        self._file: int | None = None
-        self.num_read = 0
 
     def read(self, place: Place) -> Run | Measurement | Event:
         """Read and check a line.
@@ -63,22 +61,17 @@ class Lines:
         Raises:
             UserError: The file is another one by now, or its line is not legal.
         """
-        if self._file is None:
-            self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            if stamp_of(self._file) != self._stamp:
-                raise UserError("the record file was changed while it was read", where=str(self.path))
-        self.num_read += 1
         offset, length = place
+        with self.path.open("rb", buffering=0) as file:  # not kept open: a store may have very many files
+            if stamp_of(file.fileno()) != self._stamp:
+                raise UserError("the record file was changed while it was read", where=str(self.path))
+            file.seek(offset)
+            text = file.read(length)
         try:
-            return parse_line(os.pread(self._file, length, offset).decode("utf-8"))
+            return parse_line(text.decode("utf-8"))
         except ValueError as error:
-            raise UserError(
-                f"not a legal record line: {error}", where=f"{self.path}, byte {offset}"
-            ) from error
-
-    def __del__(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
+            where = f"{self.path}, byte {offset}"
+            raise UserError(f"not a legal record line: {error}", where=where) from error
 
 
 class Indexed:
