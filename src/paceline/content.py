@@ -146,11 +146,17 @@ def _technique_files(family: str) -> list[tuple[Path, str]]:
                 for path in sorted(folder.glob("*.py"))
                 if not path.name.startswith("_")
             ]
-    for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
+    for entry in _entry_points():
         specification = util.find_spec(entry.value.partition(":")[0])
         if specification is not None and specification.origin:
             files.append((Path(specification.origin), specification.name))
     return files
+
+
+@cache
+def _entry_points() -> tuple[metadata.EntryPoint, ...]:
+    """Return what installed packages declare: finding it reads the metadata of every package."""
+    return tuple(metadata.entry_points(group=ENTRY_POINT_GROUP))
 
 
 def _named_files(folder: str, suffix: str) -> dict[str, Path]:

@@ -220,7 +220,7 @@ def _retracted(root: Path) -> set[str]:
                 if b'"retract"' not in raw:
                     continue
                 with suppress(ValueError):
-                    line = parse_line(raw.decode())
+                    line = parse_line(raw)
                     if isinstance(line, Event) and line.kind == "retract":
                         found.add(str(line.data.get("run_id")))
     return found

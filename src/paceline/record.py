@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic_core import from_json
 
 from paceline.recordparts import Accounting, PlanFacts, RunnerFacts, SuiteFacts
 
@@ -197,7 +198,7 @@ class Measurement(Line):
             return self
         if not self.samples or self.value is None:
             raise ValueError("a measurement with status ok needs samples and a value")
-        if not all(math.isfinite(s) for s in self.samples) or not math.isfinite(self.value):
+        if not all(map(math.isfinite, self.samples)) or not math.isfinite(self.value):
             raise ValueError("a sample is not a finite number")
         passed = (self.correctness or {}).get("passed")
         if self.family == IMPORTED and passed is not None:
@@ -223,18 +224,45 @@ RecordLine = TypeAdapter(Run | Measurement | Event)
 _BY_KIND: dict[str, type[Line]] = {"run": Run, "measurement": Measurement, "event": Event}
 
 
-def parse_line(text: str) -> Run | Measurement | Event:
-    """Read one line of a record file.
+def parse_line(text: str | bytes) -> Run | Measurement | Event:
+    """Read one line of a record file; bytes are UTF-8.
 
     Raises:
         ValueError: It is not JSON, of an unknown kind, or breaks a rule.
     """
-    data = json.loads(text, parse_constant=_refuse_constant, parse_int=_integer, parse_float=_finite)
+    data = _decoded(text)
     if not isinstance(data, dict) or data.get("line") not in _BY_KIND:
         raise ValueError("not a run, measurement or event line")
     line = _BY_KIND[data["line"]].model_validate(data)
     assert isinstance(line, Run | Measurement | Event)
     return line
+
+
+def _decoded(text: str | bytes) -> Any:
+    """Return what a JSON text says.
+
+    pydantic's parser takes a quarter of the time of the standard library's, which reads what it does not (halves of
+    surrogate pairs) and says what is wrong with numbers that no measurement can have.
+    """
+    try:
+        data = from_json(text, allow_inf_nan=False)
+    except ValueError:
+        data = None
+    if isinstance(data, dict) and all(map(_representable, data.values())):
+        return data
+    whole = text if isinstance(text, str) else text.decode("utf-8")
+    return json.loads(whole, parse_constant=_refuse_constant, parse_int=_integer, parse_float=_finite)
+
+
+def _representable(value: Any) -> bool:
+    """Tell whether all numbers of a value are finite, and integers within ``MAX_INTEGER``."""
+    if isinstance(value, str) or value is None:
+        return True
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return -MAX_INTEGER <= value <= MAX_INTEGER
+    return all(map(_representable, value.values() if isinstance(value, dict) else value))
 
 
 def _refuse_constant(name: str) -> float:

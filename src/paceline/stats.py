@@ -91,7 +91,7 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
     count = len(values)
     if scale == "proportion":
         return _proportion(side)
-    centre = median(values) if count else math.nan
+    centre = values[0] if count else math.nan
     if count < 2:
         return Estimate(value=centre, low=None, high=None, method="one launch", num_launches=count)
     if max(values) == min(values):

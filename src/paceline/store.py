@@ -134,7 +134,7 @@ class RecordWriter:
         data = self.partial.read_bytes()
         end = 0
         for raw in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
-            line = parse_line(raw.decode())
+            line = parse_line(raw)
             if isinstance(line, Event) and line.kind == "seal":
                 break
             end += len(raw)
@@ -264,7 +264,7 @@ def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
     offset = 0
     for number, raw in enumerate(data.splitlines(keepends=True), start=1):
         try:
-            line = parse_line(raw.decode("utf-8"))
+            line = parse_line(raw)
         except (ValueError, ValidationError) as error:
             if path.name.endswith(PARTIAL) and not raw.endswith(b"\n"):
                 break

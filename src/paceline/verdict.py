@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from scipy.special import stdtrit
@@ -60,26 +61,26 @@ def judge(
     inside = _inside(estimate, margin, kind)
     if inside:
         return Verdict(name="equivalent")
-    detectable, needed = _what_would_settle(estimate, margin, kind)
     excluded = estimate.low > neutral or estimate.high < neutral
     if not excluded:
-        return Verdict(
-            name="inconclusive",
-            reason="the interval includes no change",
-            minimum_detectable=detectable,
-            launches_needed=needed,
-        )
+        return _open("the interval includes no change", estimate, margin, kind)
     if q_value is not None and q_value > 1 - CONFIDENCE:
-        return Verdict(
-            name="inconclusive",
-            reason=f"not significant among all comparisons of this report (q = {q_value:.2g})",
-            minimum_detectable=detectable,
-            launches_needed=needed,
-        )
+        reason = f"not significant among all comparisons of this report (q = {q_value:.2g})"
+        return _open(reason, estimate, margin, kind)
     if better == "neither":
         return Verdict(name="inconclusive", reason="neither direction of this metric is better")
     lower = estimate.high < neutral
     return Verdict(name="faster" if lower == (better == "lower") else "slower")
+
+
+def _open(reason: str, estimate: Estimate, margin: float, kind: Kind) -> Verdict:
+    detectable, needed = _what_would_settle(estimate, margin, kind)
+    return Verdict(name="inconclusive", reason=reason, minimum_detectable=detectable, launches_needed=needed)
+
+
+@cache
+def _t_quantile(freedom: int, probability: float) -> float:
+    return float(stdtrit(freedom, probability))
 
 
 def _inside(estimate: Estimate, margin: float, kind: str) -> bool:
@@ -97,7 +98,7 @@ def minimum_detectable(estimate: Estimate, kind: Kind) -> float | None:
     count, spread = estimate.num_launches, estimate.spread
     if spread is None or count < 2 or spread == 0:
         return None
-    quantiles = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2) + stdtrit(count - 1, POWER))
+    quantiles = _t_quantile(count - 1, 0.5 + CONFIDENCE / 2) + _t_quantile(count - 1, POWER)
     effect = quantiles * spread / math.sqrt(count)
     return math.exp(effect) - 1 if kind == "ratio" else effect
 
@@ -114,7 +115,7 @@ def _what_would_settle(estimate: Estimate, margin: float, kind: Kind) -> tuple[f
         return detectable, None
     needed = count
     while needed < MANY_LAUNCHES:
-        half = float(stdtrit(needed - 1, 0.5 + CONFIDENCE / 2)) * spread / math.sqrt(needed)
+        half = _t_quantile(needed - 1, 0.5 + CONFIDENCE / 2) * spread / math.sqrt(needed)
         if half <= target:
             break
         needed += max(1, needed // 10)

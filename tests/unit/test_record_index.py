@@ -39,7 +39,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def indexed(store: Path) -> tuple[RecordIndex, list[RunRecord]]:
     index = RecordIndex(folder=store.parent / "cache")
-    return index, load([store], read=index.read).records
+    records = load([store], read=index.read).records
+    for write_index in index.unwritten:
+        write_index()
+    return index, records
 
 
 def site(store: Path, *, index: bool) -> dict[str, str | bytes]:
@@ -47,7 +50,8 @@ def site(store: Path, *, index: bool) -> dict[str, str | bytes]:
         return dict(render_site(SiteInput(loaded=load([store]))))
     folder = store.parent / "cache"
     lines, pages = RecordIndex(folder=folder), PageCache(folder=folder)
-    files = dict(render_site(SiteInput(loaded=load([store], read=lines.read)), cache=pages))
+    given = SiteInput(loaded=load([store], read=lines.read))
+    files = dict(render_site(given, cache=pages, beside=lines.unwritten))
     pages.prune()
     lines.prune()
     return files

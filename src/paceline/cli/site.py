@@ -103,6 +103,7 @@ def build_site(
     Returns:
         The number of files, and the records.
     """
+    from paceline.report.forks import without_collection  # noqa: PLC0415 - jinja only here
     from paceline.report.pagecache import PageCache  # noqa: PLC0415 - jinja only here
     from paceline.report.recordindex import RecordIndex  # noqa: PLC0415 - jinja only here
     from paceline.report.site import SiteInput, render_site, write_site  # noqa: PLC0415 - jinja only here
@@ -112,18 +113,21 @@ def build_site(
     if not reuse:
         kept.prune()
         index.prune()
-    loaded = load_stores(results, index.read)
-    suites = suite_facts(load_suite(path) for _, path in sorted(content.suite_files().items()))
-    found = evaluate(loaded.records, suites)
-    given = SiteInput(
-        loaded=loaded,
-        ledger=ledger(load_papers(), found).rows,
-        bounds=[c for c in found if c.paper is None],
-        suites=[s for s in suites if not s["suite"].startswith("calibration/")],
-        techniques=known_techniques(),
-        calibration=calibration_files(calibration),
-    )
-    count = write_site(render_site(given, processes=len(os.sched_getaffinity(0)), cache=kept), target)
+    with without_collection():
+        loaded = load_stores(results, index.read)
+        suites = suite_facts(load_suite(path) for _, path in sorted(content.suite_files().items()))
+        found = evaluate(loaded.records, suites)
+        given = SiteInput(
+            loaded=loaded,
+            ledger=ledger(load_papers(), found).rows,
+            bounds=[c for c in found if c.paper is None],
+            suites=[s for s in suites if not s["suite"].startswith("calibration/")],
+            techniques=known_techniques(),
+            calibration=calibration_files(calibration),
+        )
+        processes = len(os.sched_getaffinity(0))
+        pages = render_site(given, processes=processes, cache=kept, beside=index.unwritten)
+        count = write_site(pages, target)
     kept.prune()
     index.prune()
     return count, loaded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
@@ -95,7 +95,7 @@ def board_grid(
             ]
             effect = effects.get((id(point), label))
             cells = _row(table.headers, row, kinds, num_keys, hrefs.get(id(point)), effect, span)
-            cells[0] = replace(cells[0], graphic=_lost_launches(point, label))
+            cells[0] = cells[0]._replace(graphic=_lost_launches(point, label))
             group.append((*keys, *cells, _measured(point, row[-1], origin)))
         groups.append(tuple(group))
     assert begin == len(table.rows)

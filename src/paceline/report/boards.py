@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from paceline.compare import LEADERBOARD_LAUNCHES, Point, compared, confirm, grade_of, points_of, sort_key
@@ -58,6 +59,7 @@ class Selection:
     problems: tuple[str, ...]
 
 
+@lru_cache(maxsize=1 << 14)
 def slug(name: str, *parts: str) -> str:
     """Return a safe file name: a readable beginning and a digest of everything."""
     digest = hashlib.sha256(json.dumps([name, *parts]).encode()).hexdigest()[:10]

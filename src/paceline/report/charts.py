@@ -294,16 +294,16 @@ def _steps(group: Distribution, x_axis: Axis, y_axis: Axis) -> str:
     """Return the empirical distribution as a stair; of samples on one pixel only the last is drawn."""
     values = sorted(v for _, drawn, _ in group.launches for v in drawn)
     places: dict[str, float] = {}
-    for i, value in enumerate(values, start=1):
-        places[f"{x_axis.at(value):.0f}"] = i / len(values)
+    for i, x in enumerate(x_axis.all(values), start=1):
+        places[f"{x:.0f}"] = i / len(values)
     path = [f"M{next(iter(places))} {y_axis.at(0):.1f}"]
-    path += [f"H{x}V{y_axis.at(share):.1f}" for x, share in places.items()]
+    path += [f"H{x}V{y:.1f}" for x, y in zip(places, y_axis.all(list(places.values())), strict=True)]
     return "".join([*path, f"H{x_axis.end:.0f}"])
 
 
 def _marks(samples: Sequence[float], axis: Axis, top: float, height: int) -> str:
     """Return a mark for each sample; samples on one pixel share theirs."""
-    pixels = sorted({round(axis.at(v)) for v in samples})
+    pixels = sorted({round(x) for x in axis.all(samples)})
     return "".join(f"M{x} {top:.0f}v{height}" for x in pixels)
 
 

@@ -113,8 +113,9 @@ def csv_text(rows: Sequence[Row]) -> str:
 
 def json_text(rows: Sequence[Row], **facts: Any) -> str:
     """Return facts and rows as one JSON document, a line for each row."""
-    head = json.dumps(facts, sort_keys=True, allow_nan=False)[:-1] + (", " if facts else "")
-    lines = ",\n".join(json.dumps(row, sort_keys=True, allow_nan=False) for row in rows)
+    encode = json.JSONEncoder(sort_keys=True, allow_nan=False).encode
+    head = encode(facts)[:-1] + (", " if facts else "")
+    lines = ",\n".join(map(encode, rows))
     return f'{head}"rows": [\n{lines}\n]}}\n' if rows else f'{head}"rows": []}}\n'
 
 

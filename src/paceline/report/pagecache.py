@@ -9,7 +9,6 @@ for are removed at its end. Who can write the folder could as well write the sit
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sys
 import zlib
@@ -18,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +73,18 @@ class PageCache:
         digest, payload = data[:32], data[32:]
         if digest != _digest(key, payload):
             return None
-        texts = json.loads(zlib.decompress(payload))
-        return list(zip(paths, texts, strict=True)) if len(texts) == len(paths) else None
+        head, _, texts = zlib.decompress(payload).partition(b"\n")
+        sizes = [int(size) for size in head.split()]
+        if len(sizes) != len(paths):
+            return None
+        ends = list(accumulate(sizes, initial=0))
+        return [(path, texts[a:b].decode()) for path, a, b in zip(paths, ends, ends[1:], strict=False)]
 
     def _write(self, key: str, files: Files) -> None:
         """Keep an entry whole or not at all; a folder that cannot be written costs time, and nothing else."""
-        payload = zlib.compress(json.dumps([text for _, text in files]).encode(), 1)
+        texts = [text.encode() if isinstance(text, str) else text for _, text in files]
+        head = " ".join(str(len(text)) for text in texts)
+        payload = zlib.compress(b"".join([head.encode(), b"\n", *texts]), 1)
         target = self.folder / f"{key}{SUFFIX}"
         temporary = target.with_name(f"{target.name}.{os.getpid()}")
         try:

@@ -13,12 +13,15 @@ import os
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
 from paceline.errors import UserError
 from paceline.record import Event, Measurement, MetricId, Run, parse_line
+from paceline.report.forks import Files, Job
 from paceline.report.pagecache import code_digest
 from paceline.store import PARTIAL, Place, RunRecord, read_placed
 
@@ -42,6 +45,10 @@ OWN = ("launch", "value", "n", "status", "reason", "flags", "ceilings")
 """Fields of each measurement that an index keeps, beside the samples of proportions, which every page counts."""
 
 Stamp = list[int]
+
+_of_case = attrgetter(*(name for name in SHARED if name not in ("params", "metric")))
+_of_metric = attrgetter(*MetricId.model_fields)
+_of_launch = attrgetter(*OWN)
 
 
 class Lines:
@@ -68,7 +75,7 @@ class Lines:
             file.seek(offset)
             text = file.read(length)
         try:
-            return parse_line(text.decode("utf-8"))
+            return parse_line(text)
         except ValueError as error:
             where = f"{self.path}, byte {offset}"
             raise UserError(f"not a legal record line: {error}", where=where) from error
@@ -108,9 +115,11 @@ class RecordIndex:
     folder: Path
     wanted: set[str] = field(default_factory=set)
     """Names that this build asked for."""
+    unwritten: list[Job] = field(default_factory=list)
+    """What is left to do for the next build: an index to write for each file that was read."""
 
     def read(self, path: Path) -> RunRecord:
-        """Return a record from its index if that is of this very file, else read the file and keep an index.
+        """Return a record from its index if that is of this very file, else read the file and leave its index to write.
 
         Raises:
             UserError: The file cannot be read, or a line of it is not legal.
@@ -127,7 +136,7 @@ class RecordIndex:
             return kept
         record, places = read_placed(path)
         if record.sealed and not path.name.endswith(PARTIAL) and stamp_of(path) == before:
-            self._keep(entry, before, record, places)
+            self.unwritten.append(partial(self._keep, entry, before, record, places))
         return record
 
     def prune(self) -> None:
@@ -171,18 +180,18 @@ class RecordIndex:
             sha256=found["sha256"],
         )
 
-    def _keep(self, entry: Path, stamp: Stamp, record: RunRecord, places: dict[str, list[Place]]) -> None:
+    def _keep(self, entry: Path, stamp: Stamp, record: RunRecord, places: dict[str, list[Place]]) -> Files:
         """Keep an index whole or not at all; a folder that cannot be written costs time, and nothing else."""
-        cases: dict[tuple[str, str, str], int] = {}
+        cases: dict[tuple[Any, ...], int] = {}
         shared: list[dict[str, Any]] = []
         rows = []
         for m, place in zip(record.measurements, places["measurement"], strict=True):
-            key = (m.series_key, m.block, m.case_id)
-            if key not in cases or any(shared[cases[key]][name] != _plain(m, name) for name in SHARED[1:]):
+            key = (_of_case(m), _of_metric(m.metric), tuple(m.params.items()))
+            if key not in cases:
                 cases[key] = len(shared)
                 shared.append({name: _plain(m, name) for name in SHARED[1:]})
             counted = {"samples": m.samples} if m.samples and set(m.samples) <= {0.0, 1.0} else {}
-            rows.append([cases[key], *place, counted, *(getattr(m, name) for name in OWN)])
+            rows.append([cases[key], *place, counted, *_of_launch(m)])
         found = {
             "stamp": stamp,
             "sha256": record.sha256,
@@ -200,6 +209,7 @@ class RecordIndex:
         except OSError:
             with suppress(OSError):
                 temporary.unlink()
+        return []
 
 
 def stamp_of(file: Path | int) -> Stamp:

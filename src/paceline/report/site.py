@@ -93,16 +93,21 @@ class BoardView:
 
 
 def render_site(
-    given: SiteInput, *, processes: int = 1, cache: PageCache | None = None
+    given: SiteInput, *, processes: int = 1, cache: PageCache | None = None, beside: Sequence[Job] = ()
 ) -> Iterator[tuple[str, str | bytes]]:
-    """Return every file of the site as (path, text), the same ones in the same order whatever the other arguments.
+    """Return every file of the site as (path, text), the same ones whatever the other arguments.
 
     Args:
         given: What it shows.
         processes: How many of them make pages.
         cache: Where pages of an earlier build may lie.
+        beside: What else the processes have to do, last.
     """
-    return _Site(given, cache).files(processes if len(given.loaded.records) > 1 else 1)
+    return _Site(given, cache).files(processes if len(given.loaded.records) > 1 else 1, beside)
+
+
+def _together(jobs: Sequence[Job]) -> Files:
+    return [file for job in jobs for file in job()]
 
 
 class _Site:
@@ -134,8 +139,8 @@ class _Site:
         self.portraits = techniques.portraits(self.selection.boards, given.techniques)
         self.tables = self.data_tables()
 
-    def files(self, processes: int) -> Iterator[tuple[str, str | bytes]]:
-        with at_work(self.jobs(), processes) as made:
+    def files(self, processes: int, beside: Sequence[Job] = ()) -> Iterator[tuple[str, str | bytes]]:
+        with at_work([*self.jobs(), *beside], processes) as made:
             yield from self.own_files()
             yield from made
 
@@ -163,12 +168,19 @@ class _Site:
 
     def jobs(self) -> list[Job]:
         """Return what is left to make, in parts that need nothing of each other."""
-        hrefs = {id_: href for board in self.selection.boards for id_, href in self.places(board).items()}
+        boards = self.selection.boards
+        hrefs = {id_: href for board in boards for id_, href in self.places(board).items()}
+        last = {p.run.run_id: board for board in boards for p in board.points}
+        beside = {id(board): [r for r in self.runs if last.get(r.run_id) is board] for board in boards}
         return [
-            *(self.board_job(board) for board in self.selection.boards),
-            *(partial(self.data_files, *table) for table in self.tables),
+            # in one process, since what writes Parquet takes long to load
+            partial(_together, [partial(self.data_files, *table) for table in self.tables]),
+            *(
+                partial(_together, [self.board_job(b), *(self.run_job(r, hrefs) for r in beside[id(b)])])
+                for b in boards  # one after the other in one process: they show the same statistics
+            ),
             *(partial(self.one, p.href, self.technique_page, p) for p in self.portraits),
-            *(self.run_job(r, hrefs) for r in self.runs),
+            *(self.run_job(r, hrefs) for r in self.runs if r.run_id not in last),
             *(self.trend_job(t) for t in self.trends),
             *(self.pair_job(pair) for pair in comparepages.all_pairs(self.pairs, self.choices)),
         ]
@@ -234,8 +246,10 @@ class _Site:
         return [(path, page(*about))]
 
     def board_files(self, board: Board) -> Files:
+        keys = varying_params(board.points)
+        names = sorted({name for p in board.points for name in p.labels})
         cases: Files = [
-            (f"cases/{board.point_slug(point)}.html", self.point_page(board, number))
+            (f"cases/{board.point_slug(point)}.html", self.point_page(board, number, keys, names))
             for number, point in enumerate(board.points)
         ]
         return [(f"boards/{board.slug}.html", self.board_page(board)), *cases]
@@ -396,10 +410,8 @@ class _Site:
     def claim_grid(self, claims: Sequence[ClaimResult]) -> Grid:
         return runs.claim_grid(claims, self.run_hrefs)
 
-    def point_page(self, board: Board, number: int) -> str:
+    def point_page(self, board: Board, number: int, keys: Sequence[str], names: Sequence[str]) -> str:
         point = board.points[number]
-        keys = varying_params(board.points)
-        names = sorted({name for p in board.points for name in p.labels})
         return self.render(
             "point.html",
             root="../",

@@ -34,11 +34,16 @@ class Axis:
 
     def at(self, value: float) -> float:
         """Return the pixel of a value."""
-        low, high = self.low, self.high
+        return self.all([value])[0]
+
+    def all(self, values: Sequence[float]) -> list[float]:
+        """Return the pixels of values."""
+        low, high, begin, length = self.low, self.high, self.begin, self.end - self.begin
         if self.log:
-            low, high, value = math.log(low), math.log(high), math.log(value)
-        share = (value - low) / (high - low) if high > low else 0.5
-        return self.begin + share * (self.end - self.begin)
+            low, high, values = math.log(low), math.log(high), [math.log(v) for v in values]
+        if high <= low:
+            return [begin + 0.5 * length for _ in values]
+        return [begin + (v - low) / (high - low) * length for v in values]
 
     def ticks(self) -> list[float]:
         """Return round values inside the axis."""
