@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from scipy.special import stdtrit
-from scipy.stats import binomtest
+from scipy.special import bdtr, stdtrit
 
 from paceline.stats import CONFIDENCE
 
@@ -131,7 +130,7 @@ def mcnemar(won: int, lost: int) -> float:
 
     McNemar, 1947; the exact form is the binomial test on the questions on which the two differ.
     """
-    return float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
+    return min(1.0, 2 * float(bdtr(min(won, lost), won + lost, 0.5))) if won + lost else 1.0
 
 
 def sign_flip(differences: Sequence[float], *, seed: int = 0) -> float:

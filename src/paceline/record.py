@@ -14,7 +14,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
@@ -248,21 +248,27 @@ def _decoded(text: str | bytes) -> Any:
         data = from_json(text, allow_inf_nan=False)
     except ValueError:
         data = None
-    if isinstance(data, dict) and all(map(_representable, data.values())):
+    if isinstance(data, dict) and _representable(data.values()):
         return data
     whole = text if isinstance(text, str) else text.decode("utf-8")
     return json.loads(whole, parse_constant=_refuse_constant, parse_int=_integer, parse_float=_finite)
 
 
-def _representable(value: Any) -> bool:
-    """Tell whether all numbers of a value are finite, and integers within ``MAX_INTEGER``."""
-    if isinstance(value, str) or value is None:
-        return True
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, int):
-        return -MAX_INTEGER <= value <= MAX_INTEGER
-    return all(map(_representable, value.values() if isinstance(value, dict) else value))
+def _representable(values: Iterable[Any]) -> bool:
+    """Tell whether all numbers in parsed values are finite, and integers within ``MAX_INTEGER``."""
+    for value in values:
+        kind = type(value)
+        if kind is str or value is None:
+            continue
+        if kind is float:
+            if not math.isfinite(value):
+                return False
+        elif kind is int:
+            if not -MAX_INTEGER <= value <= MAX_INTEGER:
+                return False
+        elif kind is not bool and not _representable(value.values() if kind is dict else value):
+            return False
+    return True
 
 
 def _refuse_constant(name: str) -> float:

@@ -80,8 +80,9 @@ def board_grid(
     num_keys = table.headers.index("technique")
     kinds = ["text"] * num_keys + column_kinds(table.headers, table.rows)[num_keys:]
     primary = primary_metric(points)
-    effects = {(id(c.point), c.label): c for c in comparisons if c.metric == primary}
-    span = _span(effects[key] for key in effects if key[0] in {id(p) for p in points})
+    own = {id(p) for p in points}
+    effects = {(id(c.point), c.label): c for c in comparisons if c.metric == primary and id(c.point) in own}
+    span = _span(effects.values())
     groups, begin = [], 0
     for point in points:
         labels = table_labels(point)
