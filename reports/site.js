@@ -77,6 +77,12 @@
     table.classList.add("flat");
   };
 
+  // Return the cells of every row with those that it shares with its group, without moving any.
+  const rowsOf = body => {
+    const shared = [...(body.rows[0]?.cells ?? [])].filter(cell => cell.rowSpan > 1);
+    return [...body.rows].map((row, i) => i ? [...shared, ...row.cells] : [...row.cells]);
+  };
+
   // Name every row by what tells it apart, so that pins outlive another order of the rows.
   const nameRows = (table, technique) => {
     for (const body of table.tBodies) {
@@ -113,8 +119,7 @@
     const titles = [...(table.tHead?.rows[0].cells ?? [])].map(c => c.textContent.trim());
     const pinnable = titles.includes("technique") && titles.some(t => t.endsWith(" baseline"));
     if (pinnable) nameRows(table, titles.indexOf("technique"));
-    const original = [...table.tBodies].map(b => b.cloneNode(true));
-    const count = original.reduce((n, b) => n + b.rows.length, 0);
+    const count = [...table.tBodies].reduce((n, b) => n + b.rows.length, 0);
     if (count < LEAST_ROWS || !table.tHead) return;
     const heads = [...table.tHead.rows[0].cells];
     const state = { words: read().get(`q${number}`) ?? "", by: [] }; // by: columns that order the rows, the first one first
@@ -125,11 +130,9 @@
     }
 
     // Columns of few values are chosen from a list: parameters, techniques, verdicts, but not figures.
-    const flat = table.cloneNode(true);
-    flatten(flat);
-    const everyRow = [...flat.tBodies].flatMap(b => [...b.rows]);
+    const everyRow = [...table.tBodies].flatMap(rowsOf);
     const facets = titles.map((title, column) => {
-      const found = everyRow.map(r => r.cells[column]).filter(Boolean);
+      const found = everyRow.map(cells => cells[column]).filter(Boolean);
       const texts = found.map(named);
       const kinds = [...new Set(texts)];
       const figures = texts.some(t => /[±×[]/.test(t)) || (found[0]?.tagName === "TD" && texts.every(t => t === "" || t === "–" || !isNaN(numberOf(t))));
@@ -138,7 +141,7 @@
       const saved = read().get(`f${number}.${column}`);
       return { column, title, kinds, chosen: kinds.includes(saved) ? saved : null };
     }).filter(Boolean);
-    const written = new Set(everyRow.flatMap(r => [...r.cells].flatMap(c => [...c.textContent.matchAll(QUANTITY)].map(m => m[2]))));
+    const written = new Set(everyRow.flatMap(cells => cells.flatMap(c => [...c.textContent.matchAll(QUANTITY)].map(m => m[2]))));
     const unitKinds = UNITS.filter(names => names.filter(n => written.has(n)).length > 1);
     const units = new Map(unitKinds.map(names => [names, names.find(n => read().get(`u${number}`)?.split(".").includes(n)) ?? null]));
 
@@ -179,6 +182,15 @@
     table.closest(".scroll").before(tools);
     let panel = null;
 
+    // The rows as they came: copied when they are first moved, since a long table costs a second copy of the page.
+    let original = null;
+    const bodies = () => {
+      original ??= [...table.tBodies].map(b => b.cloneNode(true));
+      const copies = original.map(b => b.cloneNode(true));
+      for (const body of copies) body.querySelectorAll("input.pin").forEach(box => box.remove());
+      return copies;
+    };
+
     const pin = row => {
       const box = make("input", { type: "checkbox", className: "pin", checked: pins.has(row.dataset.key), title: "Pin to set side by side" });
       box.setAttribute("aria-label", `Pin ${row.dataset.key}`);
@@ -196,8 +208,9 @@
     const compare = () => {
       panel?.remove();
       panel = null;
+      if (pins.size < 2) return;
       const whole = table.cloneNode(false);
-      whole.append(...original.map(b => b.cloneNode(true)));
+      whole.append(...bodies());
       flatten(whole);
       const rows = [...whole.tBodies].flatMap(b => [...b.rows]).filter(r => pins.has(r.dataset.key));
       const order = [...pins];
@@ -208,8 +221,9 @@
     };
 
     const show = () => {
+      const whole = bodies();
       for (const body of [...table.tBodies]) body.remove();
-      table.append(...original.map(b => b.cloneNode(true)));
+      table.append(...whole);
       table.classList.remove("flat");
       const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
       const chosen = facets.filter(f => f.chosen !== null);
@@ -234,11 +248,15 @@
       for (const row of table.rows) {
         let column = 0;
         for (const cell of row.cells) {
-          cell.hidden = cell.colSpan === 1 && hidden.has(column);
+          if (cell.tagName === "TH" || hidden.size) cell.hidden = cell.colSpan === 1 && hidden.has(column);
           column += cell.colSpan;
         }
-        if (pinnable && row.dataset.key) pin(row);
       }
+      dress();
+    };
+
+    const dress = () => {
+      if (pinnable) for (const row of table.rows) if (row.dataset.key) pin(row);
       heads.forEach((h, i) => {
         const place = state.by.findIndex(b => b.column === i);
         h.setAttribute("aria-sort", place < 0 ? "none" : state.by[place].down ? "descending" : "ascending");
@@ -268,7 +286,8 @@
       keep(`q${number}`, state.words.trim());
       show();
     });
-    if (state.words || state.by.length || hidden.size || pinnable || facets.some(f => f.chosen !== null) || [...units.values()].some(Boolean)) show();
+    if (state.words || state.by.length || hidden.size || facets.some(f => f.chosen !== null) || [...units.values()].some(Boolean)) show();
+    else dress();
     if (pins.size) compare();
   };
 
