@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,23 @@ def test_every_family_is_there(families: dict[str, Path], pages: list[Path]) -> 
     assert set(families) - {""} >= FAMILIES
     boards = {p.name.split("-")[0] for p in pages if p.parent.name == "boards"}
     assert boards >= FAMILIES
+
+
+def test_the_claims_page_counts_what_the_command_counts(families: dict[str, Path], pages: list[Path]) -> None:
+    store = families[""].with_name("store")
+    told = CliRunner().invoke(
+        application, ["claims", "--json", "--results", str(store)], catch_exceptions=False
+    )
+    found = json.loads(told.stdout)
+    text = next(p for p in pages if p.name == "claims.html").read_text(encoding="utf-8")
+    rows = Counter(re.findall(r'data-verdict="([^"]+)"', text))
+    pills = re.search(r'<ul class="pills" aria-label="papers by verdict">(.*?)</ul>', text, re.S)
+    assert pills is not None
+    written = {name: int(n) for n, name in re.findall(r"<b>(\d+)</b> ([^<]+)</li>", pills[1])}
+    assert rows == written == found["counts"] == Counter(row["verdict"] for row in found["papers"])
+    assert sum(rows.values()) == len(found["papers"]) == 246
+    assert len(rows) > 3
+    assert all(row["reason"] or row["claims"] for row in found["papers"]), "no row is blank"
 
 
 def test_every_page_is_quiet_offline_and_within_the_width_of_a_telephone(

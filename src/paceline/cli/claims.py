@@ -28,25 +28,27 @@ def current_ledger(results: Path | None) -> tuple[list[LedgerRow], dict[str, int
     return built.rows, built.counts(), found
 
 
+def list_options(command: Any) -> Any:
+    """Add what chooses and writes rows of the ledger."""
+    command = json_option(results_option(command))
+    command = click.option("--verdict", default=None, help="Only this verdict.")(command)
+    return click.option("--family", default=None, help="Only this family.")(command)
+
+
 @click.group("claims", invoke_without_command=True)
+@list_options
 @click.pass_context
-def claims(context: click.Context) -> None:
-    """List the papers' claims with their verdicts, or check them."""
+def claims(context: click.Context, /, **chosen: Any) -> None:
+    """List the papers' claims with their verdicts, or check them; without a command, as ``list``."""
     if context.invoked_subcommand is None:
-        context.invoke(list_claims)
+        context.invoke(list_claims, **chosen)
+    elif any(chosen.values()):
+        raise click.UsageError("options stand behind the command: paceline claims COMMAND [OPTIONS]")
 
 
 @claims.command("list")
-@click.option("--family", default=None, help="Only this family.")
-@click.option("--verdict", default=None, help="Only this verdict.")
-@results_option
-@json_option
-def list_claims(
-    family: str | None = None,
-    verdict: str | None = None,
-    results: Path | None = None,
-    as_json: bool = False,
-) -> None:
+@list_options
+def list_claims(family: str | None, verdict: str | None, results: Path | None, as_json: bool) -> None:
     """List all papers, each with a verdict or the reason why it has none."""
     rows, counts, _ = current_ledger(results)
     rows = [r for r in rows if family in (None, r.paper.family) and verdict in (None, r.verdict)]
