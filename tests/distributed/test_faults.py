@@ -23,11 +23,7 @@ from paceline.store import RunRecord, read_record
 from paceline.worker.netns import supported
 
 CONTENT = Path(__file__).parent / "faulty"
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": str(Path(paceline.__file__).parents[1]),
-    "PACELINE_CONTENT": str(CONTENT),
-}
+ADDED = {"PYTHONPATH": str(Path(paceline.__file__).parents[1]), "PACELINE_CONTENT": str(CONTENT)}
 RUN_LIMIT_S = 180
 GONE_WITHIN_S = 10
 MEASUREMENT = '{"line":"measurement"'
@@ -42,7 +38,7 @@ def command(*arguments: object) -> list[str]:
 def start(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command(*arguments),
-        env=ENVIRONMENT,
+        env={**os.environ, **ADDED},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -28,7 +28,7 @@ SUITE = {
     "matrix": {"size_bytes": ["4KiB", "64KiB"], "ranks": [2]},
     "protocol": {"launches": 1, "warmup": "none", "min_samples": 5, "max_samples": 10, "kernel_calls": 0},
 }
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(paceline.__file__).parents[1])}
+ENGINE = str(Path(paceline.__file__).parents[1])
 
 
 def needed(package: str, found: dict[str, importlib.metadata.Distribution]) -> None:
@@ -61,7 +61,14 @@ def bare_python(folder: Path) -> Path:
 
 def paceline_command(*arguments: object) -> str:
     command = [sys.executable, "-m", "paceline", *map(str, arguments)]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": ENGINE},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
