@@ -12,7 +12,7 @@ import importlib
 import json
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
@@ -214,6 +214,8 @@ class Family:
     answers: tuple[str, ...] = ()
     """Metrics with a sample for each question, the same questions in the same order in all techniques of a launch: a
     point's page compares them question by question. 0 or 1 in the first."""
+    borrows: Mapping[str, str] = field(default_factory=dict)
+    """By operation another family whose files that are no code, such as weights, it reads."""
     isolated: bool = False
     """True when techniques run in processes of their own, which the family starts; the ranks never import them."""
     internal: bool = False

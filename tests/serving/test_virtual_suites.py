@@ -1,7 +1,8 @@
-"""Whole runs in virtual time: honest techniques are measured, a known-wrong one beside them refused, a trace served."""
+"""Whole runs in virtual time: honest techniques are measured, known-wrong ones beside them refused, a trace served."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,12 @@ from paceline.store import RunRecord
 from paceline.suite import load_suite
 from paceline.testing import results_of
 
-MUTANTS = Path(__file__).parents[1] / "mutants" / "deployments"
+MUTANTS = Path(__file__).parents[1] / "mutants"
+WRONG = {
+    "takes-two-devices": ("refused", "more than there is"),
+    "accepts-all": ("incorrect", "and the target says"),
+    "remembers": ("incorrect", "when they are made of what was kept alone, in another process"),
+}
 WHY = "why: Known-wrong techniques must be refused."
 COMMON = f"version: 1\nfamily: serving\n{WHY}\nprotocol: {{launches: 1, timeout: 300s}}\n"
 
@@ -33,18 +39,39 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
         "workload: {op: predict, prompt_tokens: 32, output_tokens: 16, num_blocks: 40}\n"
         "baseline: apex-sim\ntechniques: [apex-sim]\nmatrix: {requests: [14], plans: [3]}\n"
     )
-    extra = sorted(MUTANTS.glob("*.py"))
-    return record_of([load_suite(p, extra=extra) for p in (simulated, predicted)], folder)
+    decoded = folder / "decoded.yaml"
+    decoded.write_text(
+        f"suite: serving/decoded\n{COMMON}"
+        "workload: {op: decode, requests: 2, output_tokens: 30}\nbaseline: speculative\n"
+        "techniques: [speculative, distributed-speculative-inference, accepts-all]\n"
+    )
+    kept = folder / "kept.yaml"
+    kept.write_text(
+        f"suite: serving/kept\n{COMMON}workload: {{op: cache, requests: 6}}\n"
+        "baseline: xquant\ntechniques: [xquant, remembers]\n"
+    )
+    extra = sorted(
+        path for kind in ("deployments", "speculation", "caches") for path in (MUTANTS / kind).glob("*.py")
+    )
+    return record_of([load_suite(p, extra=extra) for p in (simulated, predicted, decoded, kept)], folder)
 
 
-def test_a_wrong_deployment_gets_no_number(record: RunRecord) -> None:
-    (result,) = [r for r in results_of(record, "serving") if r.technique == "takes-two-devices"]
-    assert result.status == "refused", result.reason
-    assert "more than there is" in (result.reason or "")
+@pytest.mark.parametrize("name", sorted(WRONG))
+def test_a_wrong_technique_gets_no_number(name: str, record: RunRecord) -> None:
+    status, reason = WRONG[name]
+    (result,) = [r for r in results_of(record, "serving") if r.technique == name]
+    assert result.status == status, result.reason
+    assert re.search(reason, result.reason or ""), result.reason
 
 
 @pytest.mark.parametrize(
-    ("name", "metric"), [("unified", "virtual_e2e_mean"), ("apex-sim", "makespan_error")]
+    ("name", "metric"),
+    [
+        ("unified", "virtual_e2e_mean"),
+        ("apex-sim", "makespan_error"),
+        ("distributed-speculative-inference", "decode_time"),
+        ("xquant", "cache_compression"),
+    ],
 )
 def test_an_honest_technique_beside_it_is_measured(name: str, metric: str, record: RunRecord) -> None:
     found = {m.metric.name: m for m in record.measurements if m.technique == name and m.metric is not None}

@@ -21,6 +21,7 @@ from typing import Any
 
 from paceline.content import sha256_file
 from paceline.errors import UserError
+from paceline.family import load_family
 from paceline.plan import Plan
 from paceline.storage import storage_errors
 from paceline.suite import Suite
@@ -74,13 +75,23 @@ def build_job(folder: Path, plan: Plan, suites: Iterable[Suite], facts: Mapping[
 
 def _write_job(folder: Path, plan: Plan, suites: Iterable[Suite], facts: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True)
-    _copy_engine(folder / "engine" / "paceline", {block["family"] for block in plan.blocks})
+    _copy_engine(folder / "engine" / "paceline", _families_in_use(plan))
     copied = _copy_techniques(folder, plan, suites)
     (folder / "plan.json").write_text(plan.text)
     (folder / "job.json").write_text(json.dumps({**facts, "files": copied}, indent=1, sort_keys=True))
     script = folder / "run.sh"
     script.write_text(RUN_SCRIPT)
     script.chmod(0o755)
+
+
+def _families_in_use(plan: Plan) -> set[str]:
+    """Return the plan's families, and those whose files its operations borrow."""
+    found: set[str] = set()
+    for block in plan.blocks:
+        family = load_family(block["family"])
+        lender = family.borrows.get(str(block["params"].get(family.operation_key)))
+        found |= {family.name} | ({lender} if lender else set())
+    return found
 
 
 def _copy_engine(target: Path, families: Set[str]) -> None:

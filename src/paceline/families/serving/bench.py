@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.errors import PacelineError, PrerequisiteError, UserError
+from paceline.families.serving.cached_bench import run_cached_block
+from paceline.families.serving.decoding_bench import run_decoding_block
 from paceline.families.serving.gate import check_answers
 from paceline.families.serving.load.calls import Call, Workload
 from paceline.families.serving.load.certificate import certify
@@ -43,7 +45,8 @@ def run_block(session: Session, block: Block) -> None:
     if session.rank != 0:
         return
     if block.params["op"] != SERVE:
-        run_virtual_block(session, block)
+        others = {"decode": run_decoding_block, "cache": run_cached_block}
+        others.get(str(block.params["op"]), run_virtual_block)(session, block)
         return
     seed = session.draw_seed("calls", block.block)
     model = {**SIZES[str(block.params["model"])], "dtype": block.params["dtype"], "seed": seed % 2**31}

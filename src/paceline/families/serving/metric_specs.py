@@ -83,6 +83,17 @@ def _virtual(name: str, doc: str, value: str) -> Metric:
     )
 
 
+_STATED = {
+    "clock": "virtual time from stated latencies of target and drafter, which play on devices of their own",
+    "judged": "every token is the target's own, and a call of the target had told it before it was handed out",
+}
+
+_KEPT = {
+    "read": "position by position by the embedded trained model, traces of held-out problems",
+    "kept": "tensors that a technique returned; it is made anew for every question, and another process makes keys and "
+    "values of them again",
+}
+
 METRICS: tuple[Metric, ...] = (
     _time("ttft_p50", "Time to first token, median over calls.", _FIRST | _QUANTILE),
     _time("ttft_p90", "Time to first token, 90th percentile over calls.", _FIRST | _QUANTILE),
@@ -220,5 +231,86 @@ METRICS: tuple[Metric, ...] = (
         "How much longer the plan that was predicted to be best takes than the best one.",
         "lower",
         _EXECUTED | {"value": "executed makespan of the chosen plan / least executed makespan - 1"},
+    ),
+    Metric(
+        name="decode_time",
+        unit="s",
+        better="lower",
+        doc="From the prompt to the last token of an answer, mean over answers. Virtual time from stated latencies.",
+        contract=_STATED | {"value": "the instant at which the last token is handed out, mean over answers"},
+        margin=0.02,
+    ),
+    Metric(
+        name="target_work",
+        unit="ratio",
+        better="lower",
+        doc="Time that copies of the target are busy, of what decoding token by token takes; wasted calls count.",
+        contract=_STATED
+        | {"value": "busy seconds of all copies / (tokens * target_latency), over all answers"},
+        statistic="mean",
+        margin=0.02,
+    ),
+    Metric(
+        name="servers_used",
+        unit="count",
+        better="lower",
+        doc="Copies of the target that computed at the same time, at most.",
+        contract=_STATED | {"value": "most calls of the target at one instant, over all answers"},
+        statistic="mean",
+        compared_by="difference",
+        margin=0.0,
+    ),
+    Metric(
+        name="perplexity_gap",
+        unit="ratio",
+        better="lower",
+        doc="Perplexity of held-out text over what was kept, less that over whole texts.",
+        contract=_KEPT
+        | {"value": "exp(mean loss over what was kept) - exp(mean loss of one pass over whole texts)"},
+        statistic="mean",
+        compared_by="difference",
+        margin=0.001,
+    ),
+    Metric(
+        name="loss_gap",
+        unit="nat",
+        better="lower",
+        doc="Mean loss of held-out text over what was kept, less that over whole texts.",
+        contract=_KEPT
+        | {"value": "mean over tokens behind the problem of -ln p, less that of one pass over whole texts"},
+        statistic="mean",
+        compared_by="difference",
+        margin=0.001,
+    ),
+    Metric(
+        name="cache_bytes",
+        unit="B",
+        better="lower",
+        doc="What is kept of a position, over all layers.",
+        contract=_KEPT
+        | {"counted": "bytes of all tensors that outlive a question, by the harness, over positions"},
+        statistic="mean",
+        compared_by="difference",
+        margin=0.0,
+    ),
+    Metric(
+        name="cache_compression",
+        unit="ratio",
+        better="higher",
+        doc="Keys and values in two bytes a number, over what is kept.",
+        contract=_KEPT | {"value": "2 * layers * width * 2 bytes / cache_bytes"},
+        statistic="mean",
+        margin=0.001,
+    ),
+    Metric(
+        name="rebuild_flops",
+        unit="count",
+        better="lower",
+        doc="Operations of matrix products that make keys and values of what is kept, for each position kept.",
+        contract=_KEPT
+        | {"counted": "by torch's counter of operations around questions of all layers, for one text"},
+        statistic="mean",
+        compared_by="difference",
+        margin=0.0,
     ),
 )

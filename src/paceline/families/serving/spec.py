@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 
 from paceline.errors import UserError
-from paceline.families.serving import traces
-from paceline.families.serving.load import arrivals
 from paceline.families.serving.metric_specs import METRICS
 from paceline.families.serving.model_sizes import SIZES
+from paceline.families.serving.parameter_specs import CACHE, DECODE, PARAMETERS, PREDICT, SERVE
 from paceline.families.serving.workloads import (
     AT_ONCE,
     CLOSED,
-    INDEPENDENT,
     SESSIONS,
     SHARED,
     TRACED,
@@ -20,188 +18,19 @@ from paceline.families.serving.workloads import (
     calls_together,
     draw_workload,
 )
-from paceline.family import CurveSpec, Family, FrontierSpec, Parameter, Params
+from paceline.family import CurveSpec, Family, FrontierSpec, Params
 
-SERVE, SIMULATE, PREDICT = "serve", "simulate", "predict"
 TOKENS_PER_S = 1500.0
 """Of the tiny model on two slow cores, for estimates alone."""
 ENGINE_START_S = 6.0
 VIRTUAL_S = 4.0
+DECODING_S = 2.5
+CACHED_S = 10.0
+MOST_TOKENS = 1_000_000
+"""That a launch of ``decode`` decodes."""
 MOST_PLANS = 6
 LEAST_SHARE = 0.15
 """Of the point's blocks, what the smallest of the plans has."""
-
-PARAMETERS: tuple[Parameter, ...] = (
-    Parameter(
-        name="op",
-        kind="choice",
-        doc="serve: calls go to the reference engine over HTTP, and the technique schedules it. "
-        "simulate: the technique deploys workers on devices, in virtual time from measured costs. "
-        "predict: it says what configurations of the engine would take, which then are executed.",
-        required=True,
-        choices=(SERVE, SIMULATE, PREDICT),
-    ),
-    Parameter(
-        name="model",
-        kind="choice",
-        doc="Size of the engine's model; its weights are random and drawn from a seed.",
-        default="tiny",
-        choices=tuple(SIZES),
-    ),
-    Parameter(
-        name="dtype",
-        kind="choice",
-        doc="Of weights and cache.",
-        default="float32",
-        choices=("float32", "bfloat16"),
-    ),
-    Parameter(
-        name="workload",
-        kind="choice",
-        doc="independent calls; sessions, whose turns carry all that was said before; workflows of agents, whose calls "
-        "hand out branches and wait for all of them; calls with shared prefixes; trace: lengths (and shared blocks) "
-        "of a file of somebody's own.",
-        default=INDEPENDENT,
-        choices=(INDEPENDENT, SESSIONS, WORKFLOWS, SHARED, TRACED),
-    ),
-    Parameter(name="trace", kind="text", doc="Absolute path of the trace's file."),
-    Parameter(
-        name="trace_format",
-        kind="choice",
-        doc="Mooncake (JSON lines), Azure's LLM inference traces (CSV) or BurstGPT (CSV).",
-        default=traces.MOONCAKE,
-        choices=traces.FORMATS,
-    ),
-    Parameter(
-        name="trace_scale",
-        kind="number",
-        doc="Factor on all lengths of a trace, for models that know less than the trace's did.",
-        default=1.0,
-        minimum=1e-6,
-    ),
-    Parameter(
-        name="arrivals",
-        kind="choice",
-        doc="When calls (or sessions) are due: constant, poisson or gamma gaps of an open loop; closed: when a "
-        "place is free; at-once: all at the start; trace: the trace's own pattern, stretched to the rate.",
-        default=arrivals.POISSON,
-        choices=(arrivals.CONSTANT, arrivals.POISSON, arrivals.GAMMA, CLOSED, AT_ONCE, TRACED),
-    ),
-    Parameter(
-        name="rate_per_s",
-        kind="number",
-        doc="Calls (or sessions) a second of an open loop.",
-        default=10.0,
-        minimum=0.001,
-    ),
-    Parameter(
-        name="burstiness",
-        kind="number",
-        doc="Squared coefficient of variation of gamma gaps; 1 is Poisson.",
-        default=1.0,
-        minimum=0.01,
-    ),
-    Parameter(name="concurrency", kind="count", doc="Places of a closed loop.", default=8, minimum=1),
-    Parameter(name="requests", kind="count", doc="Calls of a launch.", default=100, minimum=1),
-    Parameter(
-        name="lengths",
-        kind="choice",
-        doc="How lengths lie about their means: fixed, uniform (half to one and a half), lognormal (sigma 1).",
-        default="uniform",
-        choices=("fixed", "uniform", "lognormal"),
-    ),
-    Parameter(
-        name="prompt_tokens",
-        kind="count",
-        doc="Mean tokens of a prompt, without what is shared or carried.",
-        default=64,
-        minimum=1,
-    ),
-    Parameter(name="output_tokens", kind="count", doc="Mean tokens of an answer.", default=32, minimum=1),
-    Parameter(
-        name="prefixes",
-        kind="count",
-        doc="How many different shared prefixes there are.",
-        default=8,
-        minimum=1,
-    ),
-    Parameter(name="prefix_tokens", kind="count", doc="Tokens of a shared prefix.", default=256, minimum=1),
-    Parameter(
-        name="turns",
-        kind="count",
-        doc="Turns of a session; of a workflow how often branches are handed out.",
-        default=4,
-        minimum=1,
-    ),
-    Parameter(
-        name="branches",
-        kind="count",
-        doc="Calls that a workflow hands out at once, and waits for.",
-        default=3,
-        minimum=1,
-    ),
-    Parameter(
-        name="think_s",
-        kind="duration",
-        doc="Mean time between an answer and the next call of a session, or of a workflow.",
-        default=0.2,
-    ),
-    Parameter(name="tenants", kind="count", doc="Clients that share the server.", default=1, minimum=1),
-    Parameter(
-        name="heavy",
-        kind="number",
-        doc="How many times the calls of another the first tenant has.",
-        default=1.0,
-        minimum=0.001,
-    ),
-    Parameter(name="block_size", kind="count", doc="Tokens of a block of the cache.", default=16, minimum=1),
-    Parameter(name="num_blocks", kind="count", doc="Blocks of the cache.", default=512, minimum=2),
-    Parameter(name="max_batch", kind="count", doc="Most calls that a step computes.", default=32, minimum=1),
-    Parameter(
-        name="token_budget", kind="count", doc="Most tokens that a step computes.", default=256, minimum=1
-    ),
-    Parameter(
-        name="devices",
-        kind="count",
-        doc="That a deployment gets.",
-        default=1,
-        minimum=1,
-        only_for=(SIMULATE,),
-    ),
-    Parameter(
-        name="load",
-        kind="number",
-        doc="Calls a second over those that whole devices serve when all calls are there at the start; the pattern of "
-        "arrivals is stretched to it, since what a machine carries is not known before its costs are.",
-        default=0.8,
-        minimum=0.01,
-        only_for=(SIMULATE,),
-    ),
-    Parameter(
-        name="kv_link",
-        kind="rate",
-        doc="Between two memories, one way; keys and values go over it.",
-        default=1.25e9,
-        only_for=(SIMULATE,),
-    ),
-    Parameter(
-        name="kv_link_delay",
-        kind="duration",
-        doc="Of such a link.",
-        default=1e-4,
-        only_for=(SIMULATE,),
-    ),
-    Parameter(
-        name="plans",
-        kind="count",
-        doc="Configurations that are predicted and executed, 6 at most.",
-        default=4,
-        minimum=1,
-        only_for=(PREDICT,),
-    ),
-    Parameter(name="slo_ttft", kind="duration", doc="Objective of the time to first token.", default=0.5),
-    Parameter(name="slo_tpot", kind="duration", doc="Objective of the time per output token.", default=0.05),
-)
 
 
 def _count(params: Params, name: str) -> int:
@@ -224,6 +53,10 @@ def longest_context(params: Params) -> int:
 
 def check(params: Params) -> list[str]:
     """Return what is wrong with a fully resolved point, in words."""
+    if params["op"] == DECODE:
+        return _check_decoding(params)
+    if params["op"] == CACHE:
+        return [] if params["bits"] in (2, 3, 4, 8) else ["bits are 2, 3, 4 or 8"]
     wrong = _check_trace(params) + _check_virtual(params)
     if params["workload"] == TRACED:
         return wrong
@@ -240,6 +73,17 @@ def check(params: Params) -> list[str]:
         wrong.append(
             f"{params['workload']} have {calls_together(params)} calls each, more than there are requests"
         )
+    return wrong
+
+
+def _check_decoding(params: Params) -> list[str]:
+    wrong: list[str] = []
+    if float(str(params["acceptance"])) > 1.0:
+        wrong.append("acceptance is a probability")
+    if not float(str(params["target_latency"])) > 0.0:
+        wrong.append("target_latency is a time above zero")
+    if _count(params, "requests") * _count(params, "output_tokens") > MOST_TOKENS:
+        wrong.append(f"more than {MOST_TOKENS} tokens would be decoded in a launch")
     return wrong
 
 
@@ -279,6 +123,10 @@ def _check_virtual(params: Params) -> list[str]:
 
 
 def _estimate_s(params: Params) -> float:
+    if params["op"] == DECODE:
+        return DECODING_S
+    if params["op"] == CACHE:
+        return CACHED_S
     if params["op"] != SERVE:
         return VIRTUAL_S
     requests = _count(params, "requests")
@@ -307,5 +155,6 @@ FAMILY = Family(
     swept=("ttft_p90", "attainment"),
     loads=(("output_tokens_per_s", "ttft_p90"), ("output_tokens_per_s", "tpot_p90")),
     frontiers=(FrontierSpec(across="ttft_p90", up="output_tokens_per_s"),),
+    borrows={CACHE: "reasoning"},
     isolated=True,
 )

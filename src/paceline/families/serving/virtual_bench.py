@@ -6,18 +6,12 @@ of an executed trace it must be that trace. Every figure is labelled as virtual 
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
-import subprocess
-import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from paceline.errors import PacelineError, UserError
+from paceline.errors import UserError
 from paceline.families.serving.deploying import Given
 from paceline.families.serving.engine.model import Shape
 from paceline.families.serving.load.calls import Call
@@ -36,12 +30,12 @@ from paceline.families.serving.simulation.executed import (
 from paceline.families.serving.simulation.laws import broken_laws, instance_copies
 from paceline.families.serving.simulation.log import DoneStep, Log, Part, Token, Transfer
 from paceline.families.serving.virtual_figures import virtual_figures
+from paceline.families.serving.virtual_results import ask, each_case, keep, result
 from paceline.families.serving.workloads import draw_workload, trace_facts
 from paceline.worker.session import Block, Case, CaseError, Session
 
 CHECKED_CALLS = 24
 """Of the workload, executed on the real engine to hold the simulator against."""
-CHILD_S = 600.0
 PLANS = ((16, 256, 1.0), (4, 256, 1.0), (32, 64, 0.5), (32, 256, 0.25), (8, 64, 0.5), (64, 256, 0.15))
 """Of ``predict``: most requests and tokens of a step, and the share of the point's blocks that the cache has."""
 
@@ -64,21 +58,8 @@ def run_virtual_block(session: Session, block: Block) -> None:
         for case in block.cases:
             session.emit_failure(block, case, error)
         return
-    for case in block.cases:
-        session.begin(block, case.label, "simulate")
-        try:
-            session.loaded(case)
-            one = _simulated if block.params["op"] == "simulate" else _predicted
-            session.emit_result(block, case, one(session, block, case, point))
-        except CaseError as error:
-            session.emit_failure(block, case, error)
-        except (MemoryError, PacelineError):
-            raise
-        except Exception as error:  # of one technique: the others go on
-            detail = traceback.format_exc(limit=8)
-            session.emit_failure(
-                block, case, CaseError("crashed", f"{type(error).__name__}: {error}", detail)
-            )
+    one = _simulated if block.params["op"] == "simulate" else _predicted
+    each_case(session, block, lambda case: one(session, block, case, point))
 
 
 def _measured(session: Session, block: Block) -> _Point:
@@ -132,35 +113,6 @@ def configurations(params: Mapping[str, Any]) -> list[Configuration]:
     ]
 
 
-def _child(session: Session, case: Case, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Let a technique answer in a process of its own.
-
-    Raises:
-        CaseError: It was refused, failed, or took too long.
-    """
-    document = {
-        "module": case.module,
-        "technique": case.technique,
-        "options": dict(case.options),
-        **asked,
-    }
-    command = [sys.executable, "-m", "paceline.families.serving.simulation"]
-    try:
-        done = subprocess.run(
-            command, input=json.dumps(document), capture_output=True, text=True, timeout=CHILD_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise CaseError("crashed", f"it took longer than {CHILD_S:.0f} s") from error
-    try:
-        answer = dict(json.loads(done.stdout))
-    except ValueError as error:
-        said = (done.stdout + done.stderr)[-2000:]
-        raise CaseError("crashed", f"its process ended with {done.returncode} and no answer", said) from error
-    if answer.get("status") != "ok":
-        raise CaseError(str(answer["status"]), str(answer["reason"]), answer.get("detail"))
-    return answer
-
-
 def _simulated(session: Session, block: Block, case: Case, point: _Point) -> dict[str, Any]:
     """Play the workload on a deployment, judge the log, and read the figures from it."""
     params = block.params
@@ -168,7 +120,7 @@ def _simulated(session: Session, block: Block, case: Case, point: _Point) -> dic
     capacity = capacity_per_s(point.calls, given, point.costs)
     calls = at_load(point.calls, float(params["load"]) * capacity)
     link = Link(bytes_per_s=float(params["kv_link"]), delay_s=float(params["kv_link_delay"]))
-    told = _child(
+    told = ask(
         session,
         case,
         {
@@ -187,7 +139,7 @@ def _simulated(session: Session, block: Block, case: Case, point: _Point) -> dic
     metrics["kv_moved"] = float(sum(t.size_bytes for t in log.transfers))
     metrics["weight_copies"] = float(instance_copies(log))
     metrics |= {k: float(point.check[k]) for k in ("makespan_error", "ttft_error")}
-    return _result(
+    return result(
         metrics,
         checks=len(log.steps),
         oracle="laws of conservation, read from the log of every step, token and transfer",
@@ -204,13 +156,13 @@ def _simulated(session: Session, block: Block, case: Case, point: _Point) -> dic
             "engine": {n: sum(c[n] for c in log.counters) for n in log.counters[0]},
             "curve": curve,
         },
-        artifacts={"simulation": _keep(told["log"], session, block, case)},
+        artifacts={"simulation": keep(told["log"], session, block, case)},
     )
 
 
 def _predicted(session: Session, block: Block, case: Case, point: _Point) -> dict[str, Any]:
     """Let a technique predict all configurations, and hold it against what was executed."""
-    told = _child(
+    told = ask(
         session,
         case,
         {
@@ -235,7 +187,7 @@ def _predicted(session: Session, block: Block, case: Case, point: _Point) -> dic
         "ttft_error": max(abs(r["predicted_ttft_s"] / r["executed_ttft_s"] - 1.0) for r in table),
         "plan_regret": chosen["executed_s"] / best_s - 1.0,
     }
-    return _result(
+    return result(
         metrics,
         checks=len(table),
         oracle="the engine's own steps, computed tokens and preemptions under every configuration",
@@ -330,30 +282,3 @@ def log_of(told: Mapping[str, Any]) -> Log:
         workers=[(int(m), str(p)) for m, p in told["workers"]],
         counters=[dict(c) for c in told["counters"]],
     )
-
-
-def _result(
-    metrics: Mapping[str, float],
-    *,
-    checks: int,
-    oracle: str,
-    accounting: Mapping[str, Any],
-    artifacts: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    return {
-        "status": "ok",
-        "metrics": {name: {"samples": [value]} for name, value in metrics.items()},
-        "absent": {},
-        "correctness": {"passed": True, "oracle": oracle, "gate_checks": checks},
-        "accounting": dict(accounting),
-        **({"artifacts": dict(artifacts)} if artifacts else {}),
-    }
-
-
-def _keep(log: Mapping[str, Any], session: Session, block: Block, case: Case) -> str:
-    """Leave the whole log in a file that goes with the record."""
-    folder = Path.cwd() / "artifacts"
-    folder.mkdir(exist_ok=True)
-    path = folder / f"simulation-{session.launch}-{block.block}-{case.case_id}.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(log).encode(), mtime=0))
-    return path.name

@@ -1,4 +1,4 @@
-"""The process in which a deployment or a predictor runs: fenced, with what it may know and nothing else.
+"""The process in which a deployment, a predictor, a decoder or a cache runs: fenced, knowing what it may know.
 
 It reads one JSON document and writes another; whoever started it judges what it wrote.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from paceline.families.serving import deploying, predicting, scheduling
+from paceline.families.serving import caching, deploying, predicting, scheduling, speculating
+from paceline.families.serving.cached import quantised, reading
+from paceline.families.serving.cached.child import make_again, read_over
 from paceline.families.serving.deploying import Busy, Deployment, Given, Layout, Load
 from paceline.families.serving.engine import blocks, core
 from paceline.families.serving.engine.core import RefusedStepError
@@ -21,16 +23,38 @@ from paceline.families.serving.engine.thread import FencedScheduler
 from paceline.families.serving.load.calls import Call
 from paceline.families.serving.predicting import Asked, Configuration, Predicted, Predictor
 from paceline.families.serving.scheduling import Request
-from paceline.families.serving.simulation import cluster, costs, log
+from paceline.families.serving.simulation import chain, cluster, costs, desk, log
+from paceline.families.serving.simulation.chain import Chain
 from paceline.families.serving.simulation.cluster import Cluster, Link
 from paceline.families.serving.simulation.costs import Costs
+from paceline.families.serving.simulation.desk import VirtualDesk
+from paceline.families.serving.speculating import Decoder
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.loading import load
 from paceline.worker.process import die_with_parent
 from paceline.worker.session import CaseError
 
-SEALED = (scheduling, deploying, predicting, blocks, core, cluster, costs, log, json, json.encoder)
+SEALED = (
+    caching,
+    quantised,
+    reading,
+    scheduling,
+    deploying,
+    predicting,
+    speculating,
+    blocks,
+    core,
+    cluster,
+    costs,
+    log,
+    chain,
+    desk,
+    json,
+    json.encoder,
+)
 """What a technique must leave as it found it."""
+CACHES = {"cache": read_over, "cache again": make_again}
+Play = Callable[[Any, Guard, Mapping[str, Any]], dict[str, Any]]
 
 
 class FencedDeployment:
@@ -109,6 +133,12 @@ def _answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     loaded = load(asked["module"], asked["technique"], "serving", Path.cwd(), guard)
     if loaded.refusal is not None:
         raise loaded.refusal
+    if asked["op"] in CACHES:
+        # Each is judged as it leaves the fences.
+        return {
+            "status": "ok",
+            **CACHES[asked["op"]](lambda: loaded.factory(**asked["options"]), guard, asked),
+        }
     try:
         with guard.watch():
             made = loaded.factory(**asked["options"])
@@ -116,7 +146,8 @@ def _answer(asked: Mapping[str, Any]) -> dict[str, Any]:
         raise
     except Exception as error:
         raise CaseError("crashed", f"cannot be made: {type(error).__name__}: {error}") from error
-    told = _played(made, guard, asked) if asked["op"] == "simulate" else _predicted(made, guard, asked)
+    plays: dict[str, Play] = {"simulate": _played, "predict": _predicted, "decode": _decoded}
+    told = plays[asked["op"]](made, guard, asked)
     guard.check()
     return {"status": "ok", **told}
 
@@ -148,3 +179,13 @@ def _predicted(made: Predictor, guard: Guard, asked: Mapping[str, Any]) -> dict[
             )
         found.append(asdict(predicted))
     return {"predicted": found}
+
+
+def _decoded(made: Decoder, guard: Guard, asked: Mapping[str, Any]) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+    for seed in asked["seeds"]:
+        playing = VirtualDesk(speculating.Given(**asked["given"]), Chain(seed, asked["acceptance"]))
+        with guard.watch():
+            made.decode(playing)
+        found.append(asdict(playing.log()))
+    return {"logs": found}

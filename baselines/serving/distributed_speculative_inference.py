@@ -1,0 +1,137 @@
+"""Distributed speculative inference: drafting never waits for checks, which copies of the target do side by side.
+
+Timor, Mamou, Korat, Berchansky, Pereg, Wasserblat, Galanti, Gordon and Harel, 2025, "Distributed Speculative Inference
+(DSI): Speculation Parallelism for Provably Faster Lossless Language Model Inference" (arXiv:2405.14105), its
+algorithm 1 for a finite number of servers and its equation 1 for the lookahead.
+
+Algorithm: the drafter drafts on behind all that is drafted. Whenever k drafts are unchecked and a copy of the target is
+free, it checks them while drafting goes on; a copy also starts at once behind a token that is sure, without drafts, so
+that the answer goes on at the target's own pace if the drafter is useless. Where a check disagrees, the target's token
+replaces the draft, whatever was built on it is given up, and drafting and checking start behind it.
+Cost: N·t_draft + t_target where all drafts agree; each that does not costs about t_target once more, as one token of
+the target alone would. k is the least for which the copies suffice, ceil(t_target / (k·t_draft)) <= SP (equation 1).
+All copies work all the time, and most of that is given up where drafts seldom agree.
+Differences: the paper's simulation runs threads that sleep, on a clock; here time is virtual, and the harness plays it.
+Answers are greedy. With one copy, or where a call cannot be given up before its end, the paper promises nothing.
+Limits: the drafter has a device of its own beside the SP of the target's copies.
+"""
+
+from __future__ import annotations
+
+import math
+
+from paceline import technique
+from paceline.families.serving.speculating import CHECK, Desk, Given, Job
+
+
+def least_lookahead(given: Given) -> int:
+    """Return the fewest drafts a check for which copies of the target never run out (equation 1)."""
+    drafts_a_call = given.target_s / given.drafter_s
+    lookahead = max(1, math.floor(drafts_a_call / given.servers))
+    while math.ceil(drafts_a_call / lookahead - 1e-9) > given.servers:
+        lookahead += 1
+    return lookahead
+
+
+@technique(
+    name="distributed-speculative-inference",
+    family="serving",
+    implements=("decode",),
+    options={"lookahead": 0},
+    paper="distributed-speculative-inference",
+    summary="drafting never waits: copies of the target check side by side",
+)
+class DistributedSpeculation:
+    """Drafts and checks at the same time.
+
+    Args:
+        lookahead: Drafts of a check; the least that keeps the copies from running out where it is 0.
+    """
+
+    def __init__(self, lookahead: int = 0) -> None:
+        self.lookahead = lookahead
+
+    def decode(self, desk: Desk) -> None:
+        """Hand out the target's answer."""
+        run = _Run(desk, self.lookahead or least_lookahead(desk.given))
+        while run.sure < desk.given.num_tokens:
+            run.go_on()
+            run.take(desk.wait())
+        run.end()
+
+
+class _Run:
+    """One answer.
+
+    Args:
+        desk: Where to ask.
+        lookahead: Drafts of a check.
+    """
+
+    def __init__(self, desk: Desk, lookahead: int) -> None:
+        self.desk, self.lookahead = desk, lookahead
+        self.tokens: list[int] = []
+        """Sure ones, then drafts."""
+        self.sure = 0
+        self.sent = 0
+        """Of the tokens, those that are sure or that a check has been asked for."""
+        self.checks: list[Job] = []
+        self.drafting: Job | None = None
+
+    def go_on(self) -> None:
+        """Keep the drafter and the target's copies busy."""
+        wanted = self.desk.given.num_tokens - 1
+        if self.drafting is None and len(self.tokens) < wanted and self.desk.drafter_free():
+            self.drafting = self.desk.draft(self.tokens)
+        while self.desk.free_servers():
+            self.sent = max(self.sent, self.sure)
+            drafts = min(len(self.tokens) - self.sent, self.lookahead)
+            whole = drafts == self.lookahead or (drafts > 0 and len(self.tokens) == wanted)
+            if self.checks and not whole:
+                return
+            self.checks.append(
+                self.desk.check(self.tokens[: self.sent], self.tokens[self.sent : self.sent + drafts])
+            )
+            self.sent += drafts
+
+    def take(self, job: Job) -> None:
+        """Use what a job has told."""
+        if job is self.drafting:
+            self.drafting = None
+        if job in self.checks:
+            self.checks.remove(job)
+        if job.told is None:
+            return
+        if job.kind == CHECK:
+            self._checked(len(job.prefix), job.told)
+        else:
+            self.tokens += job.told
+
+    def _checked(self, place: int, told: tuple[int, ...]) -> None:
+        before = self.sure
+        for at, token in enumerate(told, start=place):
+            if at < len(self.tokens) and self.tokens[at] == token:
+                self.sure = max(self.sure, at + 1)
+                continue
+            self._start_behind(at, token)
+            break
+        self.sure = min(self.sure, self.desk.given.num_tokens)
+        self.desk.deliver(self.tokens[before : self.sure])
+
+    def end(self) -> None:
+        """Give up what is still computed."""
+        for job in [*self.checks, *([self.drafting] if self.drafting else [])]:
+            self.desk.cancel(job)
+
+    def _start_behind(self, place: int, token: int) -> None:
+        """Put the target's token at a place, and give up what was built on another or on none."""
+        drafted = place < len(self.tokens)
+        self.tokens = [*self.tokens[:place], token]
+        self.sure = self.sent = place + 1
+        if self.drafting is not None:
+            self.desk.cancel(self.drafting)
+            self.drafting = None
+        for job in self.checks if drafted else ():
+            self.desk.cancel(job)
+        if drafted:
+            self.checks = []

@@ -1,0 +1,1 @@
+"""What is kept of the tokens before, in fewer bytes: texts of a trained model, read position by position."""
