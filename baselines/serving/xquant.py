@@ -12,7 +12,7 @@ of what was kept up to there, so that errors do not add up.
 Cost: L·D·(b + 32/group) bits a position, half of quantised keys and values of the same bits; 4·D·F operations for each
 position and layer whenever keys and values are read.
 Differences: what is kept is the stream before the norm in both forms, and the norm is taken again. All positions are
-made again at every step, as the paper does; nothing is kept of that from step to step.
+made again at every step; nothing is kept of that from step to step.
 Limits: with fewer heads of keys than of queries X is larger than keys and values; the paper's projection for that case
 (a singular value decomposition of the weights) is not here, since the embedded model has as many of both.
 """

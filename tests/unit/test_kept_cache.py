@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mutant_files import module_of
 from paceline.baselines.serving.full_cache import FullCache
 from paceline.baselines.serving.kv_quant import QuantisedKeysValues
 from paceline.baselines.serving.xquant import XQuant
@@ -193,12 +193,7 @@ def test_differences_across_layers_lose_less_than_inputs_of_the_same_bits(
 
 def wrong_cache(name: str) -> Any:
     """Return the module of a known-wrong cache."""
-    spec = importlib.util.spec_from_file_location(f"mutant_{name}", MUTANTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(MUTANTS / f"{name}.py")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mutant_files import module_of
 from paceline.baselines.serving.apex_sim import Apex
 from paceline.baselines.serving.batchllm import BatchLlm
 from paceline.baselines.serving.lru_prefix_cache import LruPrefixCache
@@ -167,13 +167,7 @@ def test_a_log_survives_the_way_between_processes() -> None:
 
 
 def mutant(name: str) -> Any:
-    path = MUTANTS / f"{name}.py"
-    specification = importlib.util.spec_from_file_location(f"mutant_{name}", path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module.Mutant()
+    return module_of(MUTANTS / f"{name}.py").Mutant()
 
 
 REFUSED = {

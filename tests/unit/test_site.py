@@ -24,7 +24,8 @@ from paceline.record import Measurement, MetricId, Run
 from paceline.report import charts, sweeps
 from paceline.report.boards import select
 from paceline.report.html import page_of_tables
-from paceline.report.site import MARKER, SiteInput, render_site, write_site
+from paceline.report.site import SiteInput, render_site
+from paceline.report.sitefolder import MARKER, write_site
 from paceline.report.tables import Table, board_table
 from paceline.report.tradeoffs import frontier
 from paceline.stats import launch_statistic

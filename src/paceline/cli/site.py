@@ -106,7 +106,8 @@ def build_site(
     from paceline.report.forks import without_collection  # noqa: PLC0415 - jinja only here
     from paceline.report.pagecache import PageCache  # noqa: PLC0415 - jinja only here
     from paceline.report.recordindex import RecordIndex  # noqa: PLC0415 - jinja only here
-    from paceline.report.site import SiteInput, render_site, write_site  # noqa: PLC0415 - jinja only here
+    from paceline.report.site import SiteInput, render_site  # noqa: PLC0415 - jinja only here
+    from paceline.report.sitefolder import write_site  # noqa: PLC0415 - as above
 
     folder = cache or target.with_name(f".{target.name}-cache")
     kept, index = PageCache(folder=folder), RecordIndex(folder=folder)

@@ -2,12 +2,11 @@
 
 Every number and chart is in the pages; the one script filters and orders tables, and pages are whole without it.
 The same records give the same bytes: nothing of the time, the machine or the folder that builds it enters a page.
+One class, long because every page is named in it once: what a page shows is in the module of its kind.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +17,6 @@ from jinja2 import Environment
 
 from paceline.claims import ClaimResult, LedgerRow
 from paceline.compare import GRADES, Comparison, compare_points
-from paceline.errors import UserError
 from paceline.family import family_names, load_family
 from paceline.record import STATUSES
 from paceline.report import (
@@ -55,12 +53,10 @@ from paceline.report.html import (
     verdict_class,
 )
 from paceline.report.pagecache import PageCache
+from paceline.report.sitefolder import MARKER
 from paceline.report.tables import format_param, primary_metric, varying_params
 from paceline.store import Loaded, RunRecord
 from paceline.technique import TechniqueSource
-
-MARKER = ".paceline-site"
-"""A file that says that a folder is a site, and may be replaced by the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -537,35 +533,3 @@ class _Site:
         ]
         noise = noisepages.summary_grid([(board, self.of(board)) for board in self.selection.boards])
         return self.render("calibration.html", root="", figures=figures, noise=noise)
-
-
-def write_site(files: Iterator[tuple[str, str | bytes]], target: Path) -> int:
-    """Write a site beside its place, then put it there; an earlier site goes. Return the number of files.
-
-    Raises:
-        UserError: The folder holds something that is not a site.
-    """
-    if target.exists() and not (target / MARKER).is_file() and (not target.is_dir() or any(target.iterdir())):
-        raise UserError(
-            "the output folder holds something that is not a site",
-            where=str(target),
-            expected=f"an empty or new folder, or an earlier site (with {MARKER})",
-            fix="--output DIR",
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        count = 0
-        for name, text in files:
-            path = fresh / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
-            count += 1
-        fresh.chmod(0o755)
-        if target.exists():
-            shutil.rmtree(target)
-        fresh.rename(target)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
-    return count

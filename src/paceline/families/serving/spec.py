@@ -141,7 +141,7 @@ def _estimate_s(params: Params) -> float:
 
 FAMILY = Family(
     name="serving",
-    summary="Scheduling of a language model's server under load: latency from outside, throughput, fairness, cache.",
+    summary="A language model's server: latency under load from outside, throughput, fairness, caches, decoding.",
     parameters=PARAMETERS,
     metrics=METRICS,
     default_metrics=("ttft_p90", "tpot_p90", "output_tokens_per_s", "attainment"),

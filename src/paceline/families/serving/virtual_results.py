@@ -1,4 +1,4 @@
-"""How techniques in virtual time are asked, and what becomes of their answers."""
+"""How techniques that run in a process of their own are asked, and what becomes of their answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHILD_S = 600.0
 def each_case(session: Session, block: Block, one: Callable[[Case], dict[str, Any]]) -> None:
     """Emit a result or a failure for every technique of a block; what one of them does leaves the others alone."""
     for case in block.cases:
-        session.begin(block, case.label, "simulate")
+        session.begin(block, case.label, str(block.params["op"]))
         try:
             session.loaded(case)
             session.emit_result(block, case, one(case))

@@ -11,6 +11,8 @@ from torch import Tensor
 
 WIDTHS = (1, 2, 3, 4, 8)
 """Bits of a code."""
+LEAST_STEP = 1e-7
+"""Where all numbers of a group are equal; float16 knows it."""
 
 
 def quantised(x: Tensor, bits: int, group: int) -> tuple[Tensor, Tensor]:
@@ -23,7 +25,7 @@ def quantised(x: Tensor, bits: int, group: int) -> tuple[Tensor, Tensor]:
         raise ValueError(f"{x.shape[-1]} numbers in groups of {group} as codes of {bits} bits")
     grouped = x.reshape(*x.shape[:-1], -1, group)
     low = grouped.amin(-1, keepdim=True).half()
-    step = ((grouped.amax(-1, keepdim=True) - low) / (2**bits - 1)).clamp_(min=1e-7).half().clamp_(min=6e-8)
+    step = ((grouped.amax(-1, keepdim=True) - low) / (2**bits - 1)).clamp_(min=LEAST_STEP).half()
     codes = ((grouped - low.float()) / step.float()).round_().clamp_(0, 2**bits - 1).to(torch.uint8)
     return packed(codes.flatten(-2), bits), torch.cat((step, low), -1)
 
