@@ -27,7 +27,7 @@ Chain = tuple[int, ...]
 @technique(
     name="batchllm",
     family="serving",
-    implements=("serve",),
+    implements=("serve", "simulate"),
     paper="batchllm",
     summary="groups of one beginning run together; nothing shared is computed twice",
 )

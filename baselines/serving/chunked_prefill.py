@@ -20,7 +20,7 @@ from paceline.families.serving.scheduling import Step, View, admit, begin_chunke
 @technique(
     name="chunked-prefill",
     family="serving",
-    implements=("serve",),
+    implements=("serve", "simulate"),
     summary="decodes first; prompts in parts of what is left of a step",
 )
 class ChunkedPrefill:

@@ -21,7 +21,7 @@ from paceline.families.serving.scheduling import Step, View, admit, begin_chunke
 @technique(
     name="dlpm",
     family="serving",
-    implements=("serve",),
+    implements=("serve", "simulate"),
     summary="the longest cached beginning first, of tenants that have credit left",
     options={"quantum": 512.0, "prompt_weight": 1.0, "output_weight": 2.0},
 )

@@ -18,7 +18,7 @@ from paceline.families.serving.scheduling import Step, View, admit, begin_chunke
 @technique(
     name="lpm",
     family="serving",
-    implements=("serve",),
+    implements=("serve", "simulate"),
     summary="the longest cached beginning first",
 )
 class LongestPrefixMatch:

@@ -19,7 +19,7 @@ from paceline.families.serving.scheduling import Step, View, admit, begin_chunke
 @technique(
     name="lru-prefix-cache",
     family="serving",
-    implements=("serve",),
+    implements=("serve", "simulate"),
     summary="chunked prefill over a cache that is shared by what requests begin with",
 )
 class LruPrefixCache:

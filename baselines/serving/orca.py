@@ -21,7 +21,7 @@ from paceline.families.serving.scheduling import Room, Step, View
 @technique(
     name="orca",
     family="serving",
-    implements=("serve",),
+    implements=("serve", "simulate"),
     summary="continuous batching, first come first served, whole prompts",
 )
 class Orca:

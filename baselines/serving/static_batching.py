@@ -18,7 +18,7 @@ from paceline.families.serving.scheduling import Room, Step, View
 @technique(
     name="static-batching",
     family="serving",
-    implements=("serve",),
+    implements=("serve", "simulate"),
     summary="a batch runs until its last request has ended",
 )
 class StaticBatching:

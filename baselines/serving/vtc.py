@@ -21,7 +21,7 @@ from paceline.families.serving.scheduling import Request, Step, View, admit, beg
 @technique(
     name="vtc",
     family="serving",
-    implements=("serve",),
+    implements=("serve", "simulate"),
     summary="the tenant that has got least is next",
     options={"prompt_weight": 1.0, "output_weight": 2.0},
 )

@@ -32,7 +32,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     simulated.write_text(
         f"suite: serving/simulated\n{COMMON}"
         f"workload: {{op: simulate, workload: trace, trace: {trace}, trace_format: azure, arrivals: trace}}\n"
-        "baseline: unified\ntechniques: [unified, takes-two-devices]\nmatrix: {requests: [12]}\n"
+        "baseline: unified\ntechniques: [unified, takes-two-devices, d2lpm, dlpm]\nmatrix: {requests: [12]}\n"
     )
     predicted.write_text(
         f"suite: serving/predicted\n{COMMON}"
@@ -68,6 +68,8 @@ def test_a_wrong_technique_gets_no_number(name: str, record: RunRecord) -> None:
     ("name", "metric"),
     [
         ("unified", "virtual_e2e_mean"),
+        ("d2lpm", "virtual_e2e_mean"),
+        ("dlpm", "prefix_hits"),
         ("apex-sim", "makespan_error"),
         ("distributed-speculative-inference", "decode_time"),
         ("xquant", "cache_compression"),

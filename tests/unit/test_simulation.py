@@ -7,6 +7,8 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,22 @@ import pytest
 from mutant_files import module_of
 from paceline.baselines.serving.apex_sim import Apex
 from paceline.baselines.serving.batchllm import BatchLlm
+from paceline.baselines.serving.cache_aware_router import CacheAwareRouter
+from paceline.baselines.serving.chunked_prefill import ChunkedPrefill
+from paceline.baselines.serving.d2lpm import DoubleDeficitLongestPrefixMatch
+from paceline.baselines.serving.dlpm import DeficitLongestPrefixMatch
+from paceline.baselines.serving.lpm import LongestPrefixMatch
 from paceline.baselines.serving.lru_prefix_cache import LruPrefixCache
 from paceline.baselines.serving.mean_batch import MeanBatch
+from paceline.baselines.serving.orca import Orca
 from paceline.baselines.serving.pd_disaggregated import Disaggregated
 from paceline.baselines.serving.semi_pd import SemiDisaggregated
+from paceline.baselines.serving.static_batching import StaticBatching
 from paceline.baselines.serving.unified import Unified
+from paceline.baselines.serving.vtc import VirtualTokenCounter
 
 from paceline.errors import UserError
-from paceline.families.serving.deploying import Deployment, Given, InParts
+from paceline.families.serving.deploying import Deployment, Given, InParts, Load, OnePerDevice
 from paceline.families.serving.engine.core import Engine, RefusedStepError, Work
 from paceline.families.serving.load.calls import Call
 from paceline.families.serving.predicting import Asked, Configuration, Counts
@@ -30,10 +40,12 @@ from paceline.families.serving.simulation.cluster import Cluster, Link
 from paceline.families.serving.simulation.costs import NAMES, Costs, Measured, features, fit
 from paceline.families.serving.simulation.executed import Executed, measure, replay_problem, simulate
 from paceline.families.serving.simulation.laws import broken_laws, instance_copies
-from paceline.families.serving.simulation.log import Log
+from paceline.families.serving.simulation.log import DoneStep, Log, Part, Token
 from paceline.families.serving.simulation.profiling import undisturbed
+from paceline.families.serving.simulation.sessions import due_times, told_in_full
 from paceline.families.serving.traces import calls_of, read_trace
 from paceline.families.serving.virtual_bench import at_load, capacity_per_s, log_of, num_weights, wrong_counts
+from paceline.families.serving.virtual_figures import virtual_figures
 
 SECONDS = (7e-4, 1e-6, 3e-6, 5e-6, 4e-7, 1.8e-4, 4e-8, 2e-7, 4e-6)
 COSTS = Costs(
@@ -157,6 +169,160 @@ def tampered(how: str) -> tuple[Log, list[Call]]:
 def test_a_log_that_breaks_a_law_is_refused(how: str) -> None:
     assert problems_of(*tampered("nothing")) == []
     assert problems_of(*tampered(how))
+
+
+def test_what_a_call_finds_somebody_with_its_beginning_had_computed_in_the_same_memory() -> None:
+    calls = [
+        Call(number=n, prompt=(*range(4, 68), n), output_tokens=1, at_s=at_s)
+        for n, at_s in enumerate((0.0, 0.5))
+    ]
+    log = Cluster(OnePerDevice(LongestPrefixMatch), replace(GIVEN, devices=2), COSTS, LINK).play(calls)
+    (step,) = [s for s in log.steps if s.parts[0].call == 1]
+    assert step.parts[0].begin == 64
+    assert problems_of(log, calls) == []
+    told = "call 1 begins at token 64, and nobody had computed that beginning"
+    other = [replace(calls[0], prompt=(9, *calls[0].prompt[1:])), calls[1]]
+    assert problems_of(log, other) == [told]
+    step.worker = 1 - step.worker
+    assert told in problems_of(log, calls)
+
+
+def talks(num: int = 40, turns: int = 3, tenants: int = 4, every_s: float = 0.004) -> tuple[Call, ...]:
+    """Return sessions whose first turns have beginnings in common, of tenants of which the first has most."""
+    rng = random.Random(3)
+    beginnings = [tuple(rng.randrange(4, 500) for _ in range(64)) for _ in range(2 * tenants)]
+    calls: list[Call] = []
+    for session in range(num):
+        place = rng.randrange(len(beginnings)) if session % 3 == 0 else rng.randrange(2)
+        for turn in range(turns):
+            own = tuple(rng.randrange(4, 500) for _ in range(rng.randint(5, 30)))
+            calls.append(
+                Call(
+                    number=len(calls),
+                    tenant=f"tenant-{place // 2}",
+                    prompt=own if turn else beginnings[place] + own,
+                    output_tokens=rng.randint(1, 12),
+                    at_s=None if turn else session * every_s,
+                    after=(len(calls) - 1,) if turn else (),
+                    pause_s=0.01 if turn else 0.0,
+                    carries=bool(turn),
+                )
+            )
+    return told_in_full(calls)
+
+
+CACHING = [
+    Orca,
+    ChunkedPrefill,
+    StaticBatching,
+    LruPrefixCache,
+    BatchLlm,
+    VirtualTokenCounter,
+    LongestPrefixMatch,
+    DeficitLongestPrefixMatch,
+]
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+@pytest.mark.parametrize(
+    "make",
+    [*(partial(OnePerDevice, s) for s in CACHING), DoubleDeficitLongestPrefixMatch, CacheAwareRouter],
+    ids=lambda make: str(make.args[0].__name__ if isinstance(make, partial) else make.__name__),
+)
+def test_schedulers_and_routers_keep_all_laws_over_sessions(make: Callable[[], Any], devices: int) -> None:
+    calls = talks()
+    given = replace(GIVEN, devices=devices, blocks_per_device=40, max_batch=6)
+    log = Cluster(make(), given, COSTS, LINK).play(calls)
+    assert problems_of(log, calls) == []
+    assert len(log.tokens) == sum(c.output_tokens for c in calls)
+    figures, _ = virtual_figures(log, calls, {"slo_ttft": 1.0, "slo_tpot": 1.0})
+    hits = sum(counted["prefix_hit_tokens"] for counted in log.counters)
+    preempted = sum(counted["preemptions"] for counted in log.counters)
+    if not preempted:
+        assert figures["prefix_hits"] == pytest.approx(hits / sum(len(c.prompt) for c in calls))
+
+
+def test_a_turn_comes_a_pause_after_the_one_before_and_begins_with_it() -> None:
+    calls = talks(num=1, turns=3)
+    assert [c.prompt[: len(b.prompt)] == b.prompt for b, c in pairwise(calls)] == [True, True]
+    assert [len(c.prompt) > len(b.prompt) + b.output_tokens for b, c in pairwise(calls)] == [True, True]
+    log = Cluster(OnePerDevice(LongestPrefixMatch), GIVEN, COSTS, LINK).play(calls)
+    begins = {n: min(s.begin_s for s in log.steps if s.parts[0].call == n) for n in range(3)}
+    ends = {n: max(t.at_s for t in log.tokens if t.call == n) for n in range(3)}
+    assert [begins[n] - ends[n - 1] for n in (1, 2)] == pytest.approx([0.01, 0.01])
+    assert due_times(calls, log) == pytest.approx({0: 0.0, 1: ends[0] + 0.01, 2: ends[1] + 0.01})
+    early = [replace(c, pause_s=0.011) for c in calls]
+    assert any("before" in problem for problem in problems_of(log, early))
+
+
+def test_of_equal_rights_one_tenants_queue_may_not_be_served_without_bound() -> None:
+    """Deficits bound the gap of two tenants who both wait; longest prefix match does not."""
+    calls = talks(num=240, turns=1, every_s=1e-4)
+    given = replace(GIVEN, blocks_per_device=40, max_batch=6)
+    quantum, longest, answer = 128.0, max(len(c.prompt) for c in calls), max(c.output_tokens for c in calls)
+    # Both get the same quanta, and each one's credit is between a quantum and what is admitted on it, twice.
+    bound = 2 * (quantum + longest + 2.0 * given.max_batch * answer) + longest
+    gaps = {}
+    for name, make in (
+        ("dlpm", partial(DeficitLongestPrefixMatch, quantum=quantum)),
+        ("lpm", LongestPrefixMatch),
+    ):
+        log = Cluster(OnePerDevice(make), given, COSTS, LINK).play(calls)
+        gaps[name] = virtual_figures(log, calls, {"slo_ttft": 1.0, "slo_tpot": 1.0})[0]["virtual_service_gap"]
+    assert gaps["dlpm"] <= bound
+    assert gaps["lpm"] > bound
+
+
+def test_a_tenant_goes_where_its_beginnings_are_until_its_credit_there_is_used_up() -> None:
+    router = DoubleDeficitLongestPrefixMatch(server_quantum=100.0)
+    router.layout(replace(GIVEN, devices=2))
+    near = Load(waiting=3, running=2, missing_tokens=300, free_blocks=5, cached_tokens=32, coming_tokens=48)
+    far = Load(waiting=0, running=0, missing_tokens=0, free_blocks=90)
+    # 52 of its 100 are charged at a time; then the other server is open, where all 100 are computed.
+    assert [router.route("a", 100, [near, far]) for _ in range(4)] == [0, 0, 1, 0]
+    assert router.route("b", 100, [far, near]) == 1
+    assert [CacheAwareRouter().route("a", 100, [near, far]) for _ in range(4)] == [0] * 4
+    busy = replace(near, waiting=90)
+    assert CacheAwareRouter().route("a", 100, [busy, far]) == 1
+    assert CacheAwareRouter().route("a", 400, [near, far]) == 1
+
+
+def test_what_is_on_its_way_into_a_cache_counts_for_a_router() -> None:
+    seen: list[list[tuple[int, int]]] = []
+
+    class Watching(CacheAwareRouter):
+        def route(self, tenant: str, prompt_tokens: int, loads: Sequence[Load]) -> int:
+            seen.append([(load.cached_tokens, load.coming_tokens) for load in loads])
+            return 0
+
+    calls = [
+        Call(number=n, prompt=tuple(range(4, 104)), output_tokens=4, at_s=at_s)
+        for n, at_s in enumerate((0.0, 0.0, 5.0))
+    ]
+    Cluster(Watching(), replace(GIVEN, devices=2), COSTS, LINK).play(calls)
+    assert seen == [[(0, 0), (0, 0)], [(0, 96), (0, 0)], [(96, 96), (0, 0)]]
+
+
+def test_service_is_what_is_computed_for_the_first_time() -> None:
+    """Two tenants wait from 0 to 3; one gets 8 tokens of a prompt and an answer's one, the other nothing until 3."""
+    parts = [
+        [Part(call=0, begin=0, count=8, ends=True)],
+        [Part(call=1, begin=0, count=8, ends=True)],
+        [Part(call=2, begin=0, count=8, ends=True)],
+    ]
+    steps = [
+        DoneStep(worker=0, begin_s=b, end_s=b + 1.0, parts=own, seen=1)
+        for b, own in zip((0.5, 2.0, 3.0), parts, strict=True)
+    ]
+    log = Log(steps=steps, tokens=[Token(call=n, at_s=s.end_s, preempted=0) for n, s in enumerate(steps)])
+    calls = [
+        Call(number=n, prompt=tuple(range(4, 12)), output_tokens=1, tenant=t, at_s=0.0)
+        for n, t in enumerate("aab")
+    ]
+    figures, _ = virtual_figures(log, calls, {"slo_ttft": 9.0, "slo_tpot": 9.0})
+    assert figures["virtual_service_gap"] == 10.0  # until a's second begins; at its end only b waits
+    assert figures["virtual_tenant_e2e"] == pytest.approx(((1.5 + 3.0) / 2 + 4.0) / 2)
+    assert figures["prefix_hits"] == 0.0
 
 
 def test_a_log_survives_the_way_between_processes() -> None:

@@ -7,7 +7,7 @@ simulator's: it keeps them with the engine's own bookkeeping and refuses what a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -69,6 +69,8 @@ class Load:
     free_blocks: int
     cached_tokens: int = 0
     """Of the request that is being routed, tokens at its begin that are in the cache."""
+    coming_tokens: int = 0
+    """The same, where requests that wait or run there count too: what will be in the cache when they are computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ class Busy:
 
 
 class Deployment(Protocol):
-    """A technique of the operation ``simulate``."""
+    """A technique of the operation ``simulate``; a scheduler is one too, as ``OnePerDevice`` of it."""
 
     def layout(self, given: Given) -> Layout:
         """Return memories and workers."""
@@ -125,3 +127,41 @@ class InParts:
 
     def served(self, tenant: str, prompt_tokens: int, output_tokens: int) -> None:
         """Take no account."""
+
+
+class OnePerDevice:
+    """A memory and a worker a device; a request goes to the device with the fewest tokens to compute, and stays.
+
+    Args:
+        make: Makes the scheduler of a device.
+    """
+
+    def __init__(self, make: Callable[[], Scheduler] = InParts) -> None:
+        self._make = make
+
+    def layout(self, given: Given) -> Layout:
+        """Give each device one memory and one worker."""
+        workers = tuple(Worker(memory=d, scheduler=self._make()) for d in range(given.devices))
+        return Layout(
+            memories=tuple(
+                Memory(
+                    device=w.memory,
+                    blocks=given.blocks_per_device,
+                    shares_prefixes=bool(w.scheduler.shares_prefixes),
+                )
+                for w in workers
+            ),
+            workers=workers,
+        )
+
+    def route(self, tenant: str, prompt_tokens: int, loads: Sequence[Load]) -> int:
+        """Take the device with the fewest tokens to compute."""
+        return least_loaded(loads, range(len(loads)))
+
+    def go_on(self, request: Request, memory: int, loads: Sequence[Load]) -> int:
+        """Stay."""
+        return memory
+
+    def shares(self, device: int, workers: Sequence[Busy]) -> Mapping[int, float]:
+        """Give the only worker the device."""
+        return {w.worker: 1.0 for w in workers}

@@ -187,7 +187,26 @@ METRICS: tuple[Metric, ...] = (
     _virtual(
         "virtual_e2e_mean", "Time to the last token, mean over calls.", "last token - instant of the call"
     ),
+    _virtual(
+        "virtual_tenant_e2e",
+        "Time to the last token, mean over tenants of their means.",
+        "last token - instant of the call; every tenant counts the same, however many calls it has",
+    ),
     _virtual("virtual_makespan", "From the first call to the last token.", "last token - first instant"),
+    Metric(
+        name="virtual_service_gap",
+        unit="token",
+        better="lower",
+        doc="Largest difference of service of two tenants while both had calls in a queue. Virtual time from measured "
+        "costs.",
+        contract={
+            "service": "1 for each token of a prompt that is computed for the first time, 2 for each token of output, "
+            "at the end of the step; what is found in a cache is no service",
+            "value": "largest difference of two tenants over any time in which both had calls that no step had begun",
+            "source": "Cao et al., Locality-aware Fair Scheduling in LLM Serving, service as computed tokens",
+        },
+        margin=0.05,
+    ),
     Metric(
         name="virtual_tokens_per_s",
         unit="token/s",

@@ -107,8 +107,10 @@ def _check_virtual(params: Params) -> list[str]:
     if params["op"] == SERVE:
         return []
     wrong: list[str] = []
-    if params["workload"] in (SESSIONS, WORKFLOWS):
-        wrong.append("in virtual time nobody answers, so that no call waits for one: take independent calls")
+    if params["op"] == PREDICT and params["workload"] in (SESSIONS, WORKFLOWS):
+        wrong.append(
+            "what is predicted is there at the start, and no call waits for another: take independent calls"
+        )
     if params["arrivals"] == CLOSED:
         wrong.append("virtual time has open loops: take poisson, constant, gamma, at-once or trace")
     if params["op"] == PREDICT and _count(params, "plans") > MOST_PLANS:

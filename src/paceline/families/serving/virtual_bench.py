@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from paceline.errors import UserError
-from paceline.families.serving.deploying import Given
+from paceline.families.serving.deploying import Given, OnePerDevice
 from paceline.families.serving.engine.model import Shape
 from paceline.families.serving.load.calls import Call
 from paceline.families.serving.model_sizes import SIZES
@@ -21,7 +21,6 @@ from paceline.families.serving.simulation.cluster import Cluster, Link
 from paceline.families.serving.simulation.costs import LABEL, Costs
 from paceline.families.serving.simulation.executed import (
     Executed,
-    OnePerDevice,
     at_start,
     errors,
     measure,
@@ -29,11 +28,14 @@ from paceline.families.serving.simulation.executed import (
 )
 from paceline.families.serving.simulation.laws import broken_laws, instance_copies
 from paceline.families.serving.simulation.log import DoneStep, Log, Part, Token, Transfer
+from paceline.families.serving.simulation.sessions import told_in_full
 from paceline.families.serving.virtual_figures import virtual_figures
 from paceline.families.serving.virtual_results import ask, each_case, keep, result
 from paceline.families.serving.workloads import draw_workload, trace_facts
 from paceline.worker.session import Block, Case, CaseError, Session
 
+TOLD = ("prompt", "output_tokens", "tenant", "at_s", "after", "pause_s")
+"""What the process of a simulation hears of a call."""
 CHECKED_CALLS = 24
 """Of the workload, executed on the real engine to hold the simulator against."""
 PLANS = ((16, 256, 1.0), (4, 256, 1.0), (32, 64, 0.5), (32, 256, 0.25), (8, 64, 0.5), (64, 256, 0.15))
@@ -72,7 +74,7 @@ def _measured(session: Session, block: Block) -> _Point:
     seed = session.draw_seed("calls", block.block)
     model = _model(params, seed)
     try:
-        calls = draw_workload(params, int(model["vocab"]), seed).calls
+        calls = told_in_full(draw_workload(params, int(model["vocab"]), seed).calls)
     except UserError as error:  # of a trace
         raise CaseError("unsupported", str(error)) from error
     predicting = params["op"] == "predict"
@@ -128,7 +130,7 @@ def _simulated(session: Session, block: Block, case: Case, point: _Point) -> dic
             "given": asdict(given),
             "costs": point.costs.facts(),
             "link": asdict(link),
-            "calls": [[c.prompt, c.output_tokens, c.tenant, c.at_s] for c in calls],
+            "calls": [{name: getattr(c, name) for name in TOLD} for c in calls],
         },
     )
     log = log_of(told["log"])
@@ -253,16 +255,7 @@ def at_load(calls: Sequence[Call], rate_per_s: float) -> list[Call]:
     """Return calls whose instants are stretched so that they come at a rate; their pattern stays."""
     last_s = max(c.at_s or 0.0 for c in calls)
     factor = (len(calls) / rate_per_s) / last_s if last_s else 0.0
-    return [
-        Call(
-            number=c.number,
-            prompt=c.prompt,
-            output_tokens=c.output_tokens,
-            tenant=c.tenant,
-            at_s=(c.at_s or 0.0) * factor,
-        )
-        for c in calls
-    ]
+    return [c if c.at_s is None else replace(c, at_s=c.at_s * factor) for c in calls]
 
 
 def log_of(told: Mapping[str, Any]) -> Log:

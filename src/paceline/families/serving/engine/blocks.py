@@ -16,6 +16,14 @@ Key = tuple[int, tuple[int, ...]]
 """The block before it (or ``ROOT``), and the tokens in it."""
 
 
+def beginnings(prompt: Sequence[int], block_size: int) -> tuple[int, ...]:
+    """Return a number for each beginning of full blocks that can be found for a prompt; equal ones are equal."""
+    chain = [0]
+    for begin in range(0, (len(prompt) - 1) // block_size * block_size, block_size):
+        chain.append(hash((chain[-1], *prompt[begin : begin + block_size])))
+    return tuple(chain[1:])
+
+
 class OutOfBlocksError(Exception):
     """More blocks were asked for than are free."""
 

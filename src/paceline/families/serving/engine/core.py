@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from paceline.families.serving.engine.blocks import ROOT, Blocks
+from paceline.families.serving.engine.blocks import ROOT, Blocks, beginnings
 from paceline.families.serving.scheduling import Request, Scheduler, Step, View
 
 Phase = Literal["both", "prefill", "decode"]
@@ -191,10 +191,8 @@ class Engine:
         """Return what a request's full blocks are, one number each; equal numbers mean equal beginnings."""
         sequence = self._waiting.get(number) or self._running[number]
         if sequence.chain is None:
-            size, chain = self.blocks.block_size, [0]
-            for begin in range(0, (sequence.prompt_tokens - 1) // size * size, size):
-                chain.append(hash((chain[-1], *sequence.tokens[begin : begin + size])))
-            sequence.chain = tuple(chain[1:])
+            prompt = sequence.tokens[: sequence.prompt_tokens]
+            sequence.chain = beginnings(prompt, self.blocks.block_size)
         return sequence.chain
 
     def blocks_needed(self, number: int, tokens: int) -> int:

@@ -7,7 +7,8 @@ weight for each token of a prompt when its first output comes, and another for e
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from paceline.families.serving.load.outcomes import Outcome
@@ -21,14 +22,18 @@ Served = list[tuple[float, float]]
 
 def _waiting(outcomes: Sequence[Outcome]) -> Spans:
     """Return when at least one call of a tenant waited for its first token, as disjoint spans."""
-    spans = sorted((o.due_s, o.pieces[0].at_ns * 1e-9) for o in outcomes if o.due_s is not None and o.pieces)
-    joined: Spans = []
-    for begin, end in spans:
-        if joined and begin <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+    return joined([(o.due_s, o.pieces[0].at_ns * 1e-9) for o in outcomes if o.due_s is not None and o.pieces])
+
+
+def joined(spans: Spans) -> Spans:
+    """Return spans that may overlap as disjoint ones, in order."""
+    found: Spans = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
         else:
-            joined.append((begin, end))
-    return joined
+            found.append((begin, end))
+    return found
 
 
 def _served(outcomes: Sequence[Outcome], prompt_tokens: dict[int, int]) -> Served:
@@ -57,17 +62,28 @@ def service_gap(outcomes: Sequence[Outcome], prompt_tokens: dict[int, int]) -> f
     tenants: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         tenants.setdefault(outcome.tenant, []).append(outcome)
-    waiting = {t: _waiting(o) for t, o in tenants.items()}
-    served = {t: _served(o, prompt_tokens) for t, o in tenants.items()}
+    return largest_gap(
+        {t: _waiting(o) for t, o in tenants.items()},
+        {t: _served(o, prompt_tokens) for t, o in tenants.items()},
+    )
+
+
+def largest_gap(waiting: Mapping[str, Spans], served: Mapping[str, Served]) -> float:
+    """Return the largest difference of service of two tenants over any time in which both waited.
+
+    Args:
+        waiting: Disjoint spans of each tenant, in order.
+        served: What each got, in order.
+    """
     worst = 0.0
-    for one, other in combinations(sorted(tenants), 2):
+    for one, other in combinations(sorted(waiting), 2):
         signed = sorted([(at, amount) for at, amount in served[one]] + [(at, -n) for at, n in served[other]])
+        instants = [at for at, _ in signed]
         for begin, end in _overlaps(waiting[one], waiting[other]):
             level = low = high = 0.0
-            for at, amount in signed:
-                if begin < at <= end:
-                    level += amount
-                    low, high = min(low, level), max(high, level)
+            for _, amount in signed[bisect_right(instants, begin) : bisect_right(instants, end)]:
+                level += amount
+                low, high = min(low, level), max(high, level)
             worst = max(worst, high - low)
     return worst
 

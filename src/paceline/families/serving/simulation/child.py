@@ -16,14 +16,14 @@ from typing import Any
 from paceline.families.serving import caching, deploying, predicting, scheduling, speculating
 from paceline.families.serving.cached import quantised, reading
 from paceline.families.serving.cached.child import make_again, read_over
-from paceline.families.serving.deploying import Busy, Deployment, Given, Layout, Load
+from paceline.families.serving.deploying import Busy, Deployment, Given, Layout, Load, OnePerDevice
 from paceline.families.serving.engine import blocks, core
 from paceline.families.serving.engine.core import RefusedStepError
 from paceline.families.serving.engine.thread import FencedScheduler
 from paceline.families.serving.load.calls import Call
 from paceline.families.serving.predicting import Asked, Configuration, Predicted, Predictor
 from paceline.families.serving.scheduling import Request
-from paceline.families.serving.simulation import chain, cluster, costs, desk, log
+from paceline.families.serving.simulation import chain, cluster, costs, desk, log, sessions
 from paceline.families.serving.simulation.chain import Chain
 from paceline.families.serving.simulation.cluster import Cluster, Link
 from paceline.families.serving.simulation.costs import Costs
@@ -47,6 +47,7 @@ SEALED = (
     cluster,
     costs,
     log,
+    sessions,
     chain,
     desk,
     json,
@@ -142,6 +143,8 @@ def _answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     try:
         with guard.watch():
             made = loaded.factory(**asked["options"])
+            if asked["op"] == "simulate" and not hasattr(made, "layout"):  # a scheduler, for each device anew
+                made = OnePerDevice(lambda: loaded.factory(**asked["options"]))
     except ContractBreachError:
         raise
     except Exception as error:
@@ -154,8 +157,8 @@ def _answer(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def _played(made: Deployment, guard: Guard, asked: Mapping[str, Any]) -> dict[str, Any]:
     calls = [
-        Call(number=n, prompt=tuple(prompt), output_tokens=tokens, tenant=tenant, at_s=at_s)
-        for n, (prompt, tokens, tenant, at_s) in enumerate(asked["calls"])
+        Call(number=n, prompt=tuple(c.pop("prompt")), after=tuple(c.pop("after")), **c)
+        for n, c in enumerate(asked["calls"])
     ]
     playing = Cluster(
         FencedDeployment(made, guard),

@@ -8,15 +8,19 @@ technique's, and what it may not ask for ends the play with ``RefusedStepError``
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paceline.families.serving.deploying import Busy, Deployment, Given, Layout, Load
+from paceline.families.serving.engine.blocks import beginnings
 from paceline.families.serving.engine.core import Engine, Output, RefusedStepError, Work, facts
 from paceline.families.serving.load.calls import Call
 from paceline.families.serving.simulation.costs import Costs, Piece
 from paceline.families.serving.simulation.log import DoneStep, Log, Part, Token, Transfer
+from paceline.families.serving.simulation.sessions import answer_token
 
 MOST_STEPS = 2_000_000
 ROUNDING = 1e-9
@@ -81,6 +85,11 @@ class Cluster:
             for n, w in enumerate(self._layout.workers)
         ]
         self._calls: list[dict[int, int]] = [{} for _ in self._engines]
+        self._coming: list[tuple[float, int, Call]] = []
+        self._waiting: dict[int, list[Call]] = {}
+        self._missing: dict[int, int] = {}
+        self._promised: list[Counter[int]] = [Counter() for _ in self._engines]
+        self._promises: dict[int, tuple[int, tuple[int, ...]]] = {}
         self._moving: list[_Moving] = []
         self._free_at: dict[tuple[int, int], float] = {}
         self.now_s = 0.0
@@ -105,16 +114,17 @@ class Cluster:
         return engine
 
     def play(self, calls: Sequence[Call]) -> Log:
-        """Serve calls that have instants, until all are served.
+        """Serve calls until all are served; those that wait for others come when these have ended.
 
         Raises:
             RefusedStepError: The technique asked for what it may not, or stops with requests unserved.
         """
-        coming = sorted(calls, key=lambda c: (c.at_s or 0.0, c.number), reverse=True)
-        unserved = len(coming)
+        self._expect(calls)
+        unserved = len(calls)
         for _ in range(MOST_STEPS):
-            while coming and (coming[-1].at_s or 0.0) <= self.now_s:
-                self._take_in(coming.pop())
+            while self._coming and self._coming[0][0] <= self.now_s:
+                due_s, _, call = heapq.heappop(self._coming)
+                self._take_in(call, due_s)
             self._settle()
             for seat in self._seats:
                 if not seat.work:
@@ -125,7 +135,7 @@ class Cluster:
             ahead = [s.ends_s for s in self._seats] + [
                 m.sent_s for m in self._moving if m.sent_s > self.now_s
             ]
-            next_s = min([*ahead, *((c.at_s or 0.0) for c in coming[-1:])])
+            next_s = min([*ahead, *(due_s for due_s, _, _ in self._coming[:1])])
             if math.isinf(next_s):
                 raise RefusedStepError(f"the deployment computes nothing though {unserved} requests wait")
             self.now_s = next_s
@@ -139,14 +149,35 @@ class Cluster:
             engine.check()
         return self.log
 
-    def _take_in(self, call: Call) -> None:
+    def _expect(self, calls: Sequence[Call]) -> None:
+        """Note when calls come, or for whom they wait."""
+        for call in calls:
+            self._missing[call.number] = len(set(call.after))
+            for other in set(call.after):
+                self._waiting.setdefault(other, []).append(call)
+            if not call.after:
+                heapq.heappush(self._coming, (call.at_s or 0.0, call.number, call))
+
+    def _ended(self, number: int) -> None:
+        """Let those come that waited for a call."""
+        for call in self._waiting.get(number, ()):
+            self._missing[call.number] -= 1
+            if not self._missing[call.number]:
+                heapq.heappush(self._coming, (self.now_s + call.pause_s, call.number, call))
+        memory, chain = self._promises.pop(number)
+        self._promised[memory].subtract(chain)
+
+    def _take_in(self, call: Call, due_s: float) -> None:
         """Let the technique say where a request goes."""
         assert isinstance(call.prompt, tuple)
-        memory = self._deployment.route(call.tenant, len(call.prompt), self._loads(call.prompt))
+        chain = beginnings(call.prompt, self._given.block_size)
+        memory = self._deployment.route(call.tenant, len(call.prompt), self._loads(call.prompt, chain))
         self._known(memory, "route")
+        self._promises[call.number] = (memory, chain)
+        self._promised[memory].update(chain)
         try:
             number = self._engines[memory].submit(
-                call.prompt, call.output_tokens, tenant=call.tenant, now_s=call.at_s or 0.0
+                call.prompt, call.output_tokens, tenant=call.tenant, now_s=due_s
             )
         except ValueError as error:
             raise RefusedStepError(
@@ -158,11 +189,15 @@ class Cluster:
         if type(memory) is not int or not 0 <= memory < len(self._engines):
             raise RefusedStepError(f"{what} names memory {memory!r}; there are {len(self._engines)}")
 
-    def _loads(self, prompt: Sequence[int] = ()) -> list[Load]:
+    def _loads(self, prompt: Sequence[int] = (), chain: Sequence[int] = ()) -> list[Load]:
         loads = []
         for place, engine in enumerate(self._engines):
             coming = sum(m.target == place for m in self._moving)
             found = len(engine.blocks.find(prompt)) * engine.blocks.block_size if prompt else 0
+            promised = 0
+            if engine.blocks.sharing:
+                while promised < len(chain) and self._promised[place][chain[promised]] > 0:
+                    promised += 1
             waiting, running, missing = engine.totals()
             loads.append(
                 Load(
@@ -171,6 +206,7 @@ class Cluster:
                     missing_tokens=missing + coming,
                     free_blocks=engine.blocks.num_free,
                     cached_tokens=found,
+                    coming_tokens=max(found, promised * engine.blocks.block_size),
                 )
             )
         return loads
@@ -244,14 +280,16 @@ class Cluster:
         self.log.steps.append(seat.step)
         work, seat.work, seat.step, seat.ends_s = seat.work, [], None, math.inf
         worker, engine = self._layout.workers[seat.number], self._engines[seat.memory]
-        drawn = [4 + len(p.sequence.tokens) % 50 for p in work if p.ends]
+        drawn = [answer_token(len(p.sequence.tokens)) for p in work if p.ends]
         sequences = {p.sequence.number: p.sequence for p in work}
         outputs = engine.end(work, drawn, worker.scheduler)
         for output in outputs:
             sequence = sequences[output.number]
             call = self._calls[seat.memory][output.number]
             self.log.tokens.append(Token(call=call, at_s=self.now_s, preempted=sequence.preempted))
-            if sequence.answered == 1 and not output.last:
+            if output.last:
+                self._ended(call)
+            elif sequence.answered == 1:
                 self._move(seat.memory, output)
         return sum(o.last for o in outputs)
 

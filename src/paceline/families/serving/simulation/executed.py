@@ -10,25 +10,15 @@ it is off by what the costs are off.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from paceline.families.serving.deploying import (
-    Busy,
-    Given,
-    InParts,
-    Layout,
-    Load,
-    Memory,
-    Worker,
-    least_loaded,
-)
+from paceline.families.serving.deploying import Given, InParts, OnePerDevice
 from paceline.families.serving.engine.core import Engine
 from paceline.families.serving.engine.model import Model, Shape
 from paceline.families.serving.engine.stepper import Stepper
 from paceline.families.serving.load.calls import Call
 from paceline.families.serving.predicting import Configuration
-from paceline.families.serving.scheduling import Request
 from paceline.families.serving.simulation.cluster import Cluster, Link
 from paceline.families.serving.simulation.costs import Costs, Measured, Piece, fit
 from paceline.families.serving.simulation.profiling import (
@@ -43,30 +33,6 @@ REPEATS = 4
 PROFILE_STEPS = 160
 SAME = 1e-9
 LINK = Link(bytes_per_s=1e9)
-
-
-class OnePerDevice:
-    """A deployment of the harness's own: a memory and a worker a device, requests to the one with least to compute."""
-
-    def layout(self, given: Given) -> Layout:
-        """Give each device one memory and one worker."""
-        devices = range(given.devices)
-        return Layout(
-            memories=tuple(Memory(device=d, blocks=given.blocks_per_device) for d in devices),
-            workers=tuple(Worker(memory=d, scheduler=InParts()) for d in devices),
-        )
-
-    def route(self, tenant: str, prompt_tokens: int, loads: Sequence[Load]) -> int:
-        """Take the device with the fewest tokens to compute."""
-        return least_loaded(loads, range(len(loads)))
-
-    def go_on(self, request: Request, memory: int, loads: Sequence[Load]) -> int:
-        """Stay."""
-        return memory
-
-    def shares(self, device: int, workers: Sequence[Busy]) -> Mapping[int, float]:
-        """Give the only worker the device."""
-        return {w.worker: 1.0 for w in workers}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,10 +186,8 @@ def simulate(
 
 
 def at_start(call: Call) -> Call:
-    """Return a call that is there at the start."""
-    return Call(
-        number=call.number, prompt=call.prompt, output_tokens=call.output_tokens, tenant=call.tenant, at_s=0.0
-    )
+    """Return a call that is there at the start, whomever it waits for."""
+    return replace(call, at_s=0.0, after=(), pause_s=0.0, carries=False)
 
 
 def replay_problem(calls: Sequence[Call], executed: Executed, cluster: type[Cluster] = Cluster) -> str | None:

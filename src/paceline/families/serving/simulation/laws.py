@@ -1,13 +1,15 @@
 """What no simulation may break, read from its log alone: the judge of a simulator, which shares none of its code.
 
 Every call is served once and gets the tokens it wants; no token comes before all of its request's tokens are computed,
-nor a step before a call's instant; nothing is computed twice at a time; a step takes what the table of costs says at
-the shares it had, and no device gives more than itself; bytes moved are those of the tokens moved; and no memory holds
-more than it has. Memory is bounded from below, by what each call is known to need, where memories do not share.
+nor a step before a call is due; what a call finds computed somebody with the same beginning had computed, in the same
+memory, before; nothing is computed twice at a time; a step takes what the table of costs says at the shares it had, and
+no device gives more than itself; bytes moved are those of the tokens moved; and no memory holds more than it has.
+Memory is bounded from below, by what each call is known to need, where memories do not share.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -15,6 +17,7 @@ from paceline.families.serving.load.calls import Call
 from paceline.families.serving.simulation.cluster import Link
 from paceline.families.serving.simulation.costs import Costs
 from paceline.families.serving.simulation.log import DoneStep, Log, Part, Token, Transfer
+from paceline.families.serving.simulation.sessions import due_times, text_of
 
 CLOSE = 1e-6
 """Relative; virtual times are sums of floating-point numbers."""
@@ -30,6 +33,7 @@ def broken_laws(log: Log, calls: Sequence[Call], costs: Costs, link: Link, *, bl
     problems += _devices(log)
     problems += _moved(log, costs, link)
     problems += _memory(log, block_size)
+    problems += _found(log, calls, block_size)
     return problems[:MOST]
 
 
@@ -56,21 +60,23 @@ def _in_order(log: Log, calls: Sequence[Call]) -> list[str]:
     for token in log.tokens:
         tokens[token.call].append(token)
     moves = {t.call: t for t in log.transfers}
+    due = due_times(calls, log)
     problems: list[str] = []
     for call in calls:
         own = sorted(parts[call.number], key=lambda p: p[0].begin_s)
-        problems += _follow(log, call, own, tokens[call.number], moves.get(call.number))
+        problems += _follow(log, call, due[call.number], own, tokens[call.number], moves.get(call.number))
     return problems
 
 
 def _follow(
     log: Log,
     call: Call,
+    due_s: float,
     own: Sequence[tuple[DoneStep, Part]],
     tokens: Sequence[Token],
     move: Transfer | None,
 ) -> list[str]:
-    there, free_s, restarts = 0, call.at_s or 0.0, 0
+    there, free_s, restarts = 0, due_s, 0
     ended: list[float] = []
     name = f"call {call.number}"
     memory: int | None = None
@@ -204,6 +210,44 @@ def _memory(log: Log, block_size: int) -> list[str]:
                 break
             if not blocks:
                 del held[call]
+    return problems
+
+
+def _found(log: Log, calls: Sequence[Call], block_size: int) -> list[str]:
+    """Ask of what was not computed who had computed it: the same beginning, in the same memory, before."""
+    blocks: dict[tuple[int, tuple[int, ...]], int] = {}
+    chains: dict[int, list[int]] = {}
+    for call in calls:
+        text, chain = text_of(call), [0]
+        for begin in range(0, len(text) - block_size + 1, block_size):
+            key = (chain[-1], text[begin : begin + block_size])
+            chain.append(blocks.setdefault(key, len(blocks) + 1))
+        chains[call.number] = chain
+    there: dict[tuple[int, int], float] = {}
+    begun: dict[int, int] = {}
+    problems = []
+    moves = [
+        (m.end_s, 0, m.target, [Part(call=m.call, begin=0, count=m.tokens, ends=False)])
+        for m in log.transfers
+    ]
+    steps = [(s.end_s, 1, log.workers[s.worker][0], s.parts) for s in log.steps]
+    begins = {id(s.parts): s.begin_s for s in log.steps}
+    for end_s, _, memory, parts in sorted(moves + steps, key=lambda e: e[:3]):
+        begin_s = begins.get(id(parts), end_s)
+        for part in parts:
+            chain = chains.get(part.call, [0])
+            full = min(part.begin // block_size, len(chain) - 1)
+            since = (
+                there.get((memory, chain[full]), math.inf) if part.begin == full * block_size else math.inf
+            )
+            if part.begin > begun.get(part.call, 0) and since > begin_s + CLOSE:
+                problems.append(
+                    f"call {part.call} begins at token {part.begin}, and nobody had computed that beginning"
+                )
+            begun[part.call] = max(begun.get(part.call, 0), part.begin + part.count)
+            last = min((part.begin + part.count) // block_size, len(chain) - 1)
+            for place in range(full + 1, last + 1):
+                there.setdefault((memory, chain[place]), end_s)
     return problems
 
 
