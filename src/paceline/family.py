@@ -173,6 +173,11 @@ class FrontierSpec:
     up: str
     beneath: str | None = None
     """Key of ``accounting`` with a list for each of the two metrics: a course that is known whole, drawn beneath."""
+    beneath_name: str = ""
+    """What the course is, for tables."""
+    apart: str = ""
+    """A metric for whose absence ``apart_reason`` is given where a technique's cost is none of the course's kind."""
+    apart_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import record_factory as factory
 from test_site import Page, render
 
 from paceline.compare import points_of
+from paceline.families.reasoning.metric_specs import ANOTHER_MODELS
 from paceline.paired import clustered, mcnemar
 from paceline.report import answers, tradeoffs
 from paceline.stats import wilson
@@ -72,6 +74,22 @@ def test_where_more_is_better_the_frontier_rises(page: str) -> None:
     rows = {row[0]: row[-1] for row in Page(page).rows if len(row) == 5 and "against tokens" in row[1]}
     assert rows == {"native": "yes", "ring": "yes", "tree": "no"}
     assert "higher and further left is better" in page
+
+
+def test_what_a_vote_of_equal_accuracy_costs_stands_below(page: str) -> None:
+    """native is the course's own end; ring is right 0.65 of the time for 200 tokens, where a vote needs 300."""
+    rows = {row[0]: row[2] for row in Page(page).rows if len(row) == 3 and row[1] == "accuracy_reordered"}
+    assert set(rows) == set(FIGURES)
+    assert rows["ring"].startswith("1.5")
+    assert rows["tree"].startswith("0.67")
+    record = answered()
+    reason = {"gain_at_equal_tokens": ANOTHER_MODELS}
+    told_so = [
+        m.model_copy(update={"absent": reason}) if m.label == "ring" else m for m in record.measurements
+    ]
+    (point,) = points_of(replace(record, measurements=told_so))
+    (told,) = [row for group in tradeoffs.equal_grid(point).groups for row in group if row[0].text == "ring"]
+    assert "another model's tokens" in told[2].text
 
 
 def test_the_plain_votes_whole_course_is_drawn_beneath(page: str) -> None:

@@ -424,6 +424,7 @@ class _Site:
             shares=curves.are_shares(point),
             frontiers=tradeoffs.frontier_charts(point, names),
             tradeoffs=tradeoffs.frontier_grid(point),
+            equals=tradeoffs.equal_grid(point),
             splits=tradeoffs.split_charts(point),
             calls=callpages.call_charts(point),
             call=callpages.call_grid(point),

@@ -10,6 +10,7 @@ from paceline.compare import Point
 from paceline.family import FrontierSpec, SplitSpec, load_family
 from paceline.report import charts
 from paceline.report.boardpages import Chart, estimate
+from paceline.report.equalcost import Place, equal_cost
 from paceline.report.html import Grid, rows_grid
 from paceline.report.tables import format_estimate
 from paceline.stats import median
@@ -90,6 +91,28 @@ def frontier_grid(point: Point) -> Grid:
     return rows_grid("trade-offs", headers, rows)
 
 
+def equal_grid(point: Point) -> Grid:
+    """Return what a course that is known whole costs where it is worth as much as each technique."""
+    rows = []
+    for spec in load_family(point.family).frontiers:
+        courses = _courses(point, spec)
+        for label in sorted(_placed(point, spec)) if courses else []:
+            kept = [m for (name, _), cell in point.cells.items() if name == label for m in cell.measurements]
+            if any((m.absent or {}).get(spec.apart) == spec.apart_reason for m in kept):
+                rows.append([label, spec.up, f"not comparable: {spec.apart_reason}"])
+                continue
+            across, up = (point.cells[(label, name)].values for name in (spec.across, spec.up))
+            own = {launch: (across[launch], up[launch]) for launch in set(across) & set(up)}
+            found = equal_cost(own, courses)
+            if found is not None:
+                rows.append([label, spec.up, found.text()])
+    named = {s.beneath_name for s in load_family(point.family).frontiers if s.beneath}
+    name = ", ".join(sorted(named)) or "course"
+    return rows_grid(
+        "costs at equal worth", ("technique", "at equal", f"a {name} costs, over the technique"), rows
+    )
+
+
 def split_charts(point: Point) -> list[Chart]:
     """Return a chart for each split of the family of which some technique has a part."""
     found = []
@@ -123,6 +146,19 @@ def _placed(point: Point, spec: FrontierSpec) -> dict[str, tuple[float, float]]:
 
 def _rising(point: Point, spec: FrontierSpec) -> bool:
     return load_family(point.family).metric(spec.up).better == "higher"
+
+
+def _courses(point: Point, spec: FrontierSpec) -> dict[int, list[Place]]:
+    """Return the course beneath by launch; all techniques of a launch have the same."""
+    if spec.beneath is None:
+        return {}
+    found: dict[int, list[Place]] = {}
+    for cell in point.cells.values():
+        for m in cell.measurements:
+            kept: Mapping[str, Any] = m.accounting or {}
+            if (course := kept.get(spec.beneath)) and m.launch not in found:
+                found[m.launch] = list(zip(course[spec.across], course[spec.up], strict=True))
+    return found
 
 
 def _course(point: Point, spec: FrontierSpec) -> list[tuple[float, float]]:

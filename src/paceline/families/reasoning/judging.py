@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from paceline.families.reasoning import estimates
+from paceline.families.reasoning.metric_specs import ANOTHER_MODELS
 from paceline.families.reasoning.pool import Pool
 from paceline.families.reasoning.replay import MissingTraceError
 from paceline.families.reasoning.requests import Finished, Method
@@ -115,7 +116,7 @@ def reorder(setting: Setting, pool: Pool, make: Make, first: tuple[list[Finished
 def gain(pool: Pool, found: Reordered, finished: Sequence[Finished]) -> tuple[float | None, str]:
     """Return the accuracy above that of plain votes that cost as many tokens; None, with the reason, beyond them."""
     if any(one.ledger.by_partner or one.ledger.reviewed for one in finished):
-        return None, "another model's tokens are in it, which are not votes' tokens"
+        return None, ANOTHER_MODELS
     plain = estimates.at_equal_tokens(estimates.hull(pool.curve), found.tokens)
     if plain is None:
         low, high = pool.curve[0][0], pool.curve[-1][0]

@@ -7,6 +7,8 @@ from typing import Literal
 
 from paceline.family import Metric
 
+ANOTHER_MODELS = "another model's tokens are in it, which are not votes' tokens"
+"""Why a technique stands beside no plain vote of as many tokens."""
 _TOKENS = {
     "counted": "tokens that models decoded, by the executor that asks for them; forced tokens are not decoded",
     "value": "mean over the questions of a launch",

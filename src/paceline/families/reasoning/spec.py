@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Literal
 from urllib.parse import urlsplit
 
-from paceline.families.reasoning.metric_specs import METRICS
+from paceline.families.reasoning.metric_specs import ANOTHER_MODELS, METRICS
 from paceline.family import Family, FrontierSpec, Parameter, Params
 
 SOLVE, CALL_TOOLS = "solve", "call_tools"
@@ -261,7 +261,14 @@ FAMILY = Family(
     swept=("tokens_reordered",),
     answers=("accuracy", "accuracy_reordered"),
     frontiers=(
-        FrontierSpec(across="tokens_reordered", up="accuracy_reordered", beneath="votes"),
+        FrontierSpec(
+            across="tokens_reordered",
+            up="accuracy_reordered",
+            beneath="votes",
+            beneath_name="plain vote",
+            apart="gain_at_equal_tokens",
+            apart_reason=ANOTHER_MODELS,
+        ),
         FrontierSpec(across="critical_tokens", up="accuracy_reordered"),
     ),
 )
