@@ -66,9 +66,16 @@ class Cluster:
         deadline = time.monotonic() + limit_s
         while not condition():
             if time.monotonic() > deadline:
-                logs = "".join(p.read_text()[-1500:] for p in (self.folder / "logs").glob("*"))
-                raise AssertionError(f"the cluster is not ready: {self.ask('sinfo', '-N', '-l')}\n{logs}")
+                raise AssertionError(
+                    f"the cluster is not ready: {self.ask('sinfo', '-N', '-l')}\n{self.logs()}"
+                )
             time.sleep(0.1)
+
+    def logs(self) -> str:
+        """Return the ends of what the daemons wrote."""
+        return "".join(
+            f"== {p.name}\n{p.read_text()[-3000:]}\n" for p in sorted((self.folder / "logs").glob("*"))
+        )
 
     def stop(self) -> None:
         """End all daemons and everything that a task left behind."""

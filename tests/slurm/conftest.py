@@ -76,9 +76,15 @@ class Controller:
         return ids[0]
 
     def wait_for_task_again(self, job_id: str) -> None:
-        """Wait until a task that was queued again is waiting, and let it begin at once instead of in two minutes."""
-        self.wait_for_task("PENDING")
-        self.cluster.ask("scontrol", "update", f"jobid={job_id}", "StartTime=now")
+        """Wait until a task that was queued again is waiting, and let it begin in seconds instead of in two minutes.
+
+        Not at once: a node takes no job that was killed there in the same second ("already killed, do not launch").
+        """
+        state = ("squeue", "-h", "-j", job_id, "-o", "%T")
+        self.cluster.wait_for(
+            lambda: self.cluster.ask(*state).strip() == "PENDING"
+        )  # and not COMPLETING as well
+        self.cluster.ask("scontrol", "update", f"jobid={job_id}", "StartTime=now+3")
 
     def end(self, limit_s: float = 120.0) -> tuple[int, str]:
         """Wait for the end; return the exit code and what was printed."""
@@ -137,7 +143,7 @@ def follow_a_killed_controller(starter: Start, cluster: Cluster) -> Controller:
 
     The task's first attempt hangs, the second measures.
     """
-    first_hangs = {"setup": ['[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || sleep 600'], "requeue": True}
+    first_hangs = {"setup": ['[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || exec sleep 600'], "requeue": True}
     first = starter(*POINT, "--techniques", "ring", slurm={**STUCK, **first_hangs}, name="requeued")
     job = first.wait_for_task()
     first.process.kill()

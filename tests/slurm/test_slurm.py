@@ -76,7 +76,7 @@ def test_a_controller_that_was_killed_is_followed_by_another_also_when_the_task_
 ) -> None:
     second = slow_endings["requeued"]
     code, output = second.end()
-    assert code == 0, output
+    assert code == 0, f"{output}\n{second.cluster.logs()}"
     lines = second.record()
     assert len([e for e in lines if e.get("kind") == "submitted"]) == 1
     (end,) = [e["data"] for e in lines if e.get("kind") == "task_end"]
