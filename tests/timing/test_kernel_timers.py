@@ -139,11 +139,11 @@ def arm_of(factory: Any, fake: FakeCuda | None = None) -> Any:
 
 
 def replayed(
-    factory: Any, fake: FakeCuda, *, allowed_ns: float = 1e9, floor_s: float | None = None
+    factory: Any, fake: FakeCuda, *, allowed_ns: float = 1e9, floor: Callable[[float], float] | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     device: Any = SimpleNamespace(torch_type="cuda", no_graphs=None)
     return timers.time_again(
-        arm_of(factory, fake), device, "graph-replay", floor_s=floor_s, allowed_ns=allowed_ns
+        arm_of(factory, fake), device, "graph-replay", floor=floor, allowed_ns=allowed_ns
     )
 
 
@@ -266,7 +266,7 @@ def test_events_that_leave_time_out_are_not_believed(clock_s: float, allowed_ns:
 def test_a_replay_faster_than_the_device_ends_the_case() -> None:
     fake = FakeCuda(clock_s=REPLAY_S)
     with pytest.raises(CaseError, match=r"graph_latency of 1e-05 s is below the 0\.001 s"):
-        replayed(remembering(fake), fake, floor_s=1e-3)
+        replayed(remembering(fake), fake, floor=lambda _: 1e-3)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_a_timer_that_a_device_lacks_is_absent_with_the_reason(
     device: Any, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(timers._TIMES, "profiler", _without_profiler(timers._TIMES["profiler"]))
-    _, absent = timers.time_again(arm_of(Multiply), device, "all", floor_s=None, allowed_ns=1e9)
+    _, absent = timers.time_again(arm_of(Multiply), device, "all", floor=None, allowed_ns=1e9)
     assert absent == expected
 
 
@@ -303,11 +303,11 @@ def _without_profiler(original: Any) -> Any:
 
 
 def test_nothing_is_timed_again_unless_it_is_asked_for() -> None:
-    assert timers.time_again(arm_of(Multiply), CpuDevice(), "none", floor_s=None, allowed_ns=0) == ({}, {})
+    assert timers.time_again(arm_of(Multiply), CpuDevice(), "none", floor=None, allowed_ns=0) == ({}, {})
 
 
 def test_the_profiled_time_is_that_of_the_operators() -> None:
-    metrics, absent = timers.time_again(arm_of(Multiply), CpuDevice(), "profiler", floor_s=None, allowed_ns=0)
+    metrics, absent = timers.time_again(arm_of(Multiply), CpuDevice(), "profiler", floor=None, allowed_ns=0)
     assert absent == {}
     samples = metrics["profiled_time"]["samples"]
     assert len(samples) == timers.PROFILED_CALLS
@@ -335,7 +335,7 @@ def test_a_call_that_is_wrong_while_it_is_profiled_ends_the_case() -> None:
                 super().run(a, b, c)
 
     with pytest.raises(CaseError, match="call under another timer: c holds NaN"):
-        timers.time_again(arm_of(LazyWhenWatched), CpuDevice(), "profiler", floor_s=None, allowed_ns=0)
+        timers.time_again(arm_of(LazyWhenWatched), CpuDevice(), "profiler", floor=None, allowed_ns=0)
 
 
 def test_a_call_that_replaces_a_part_of_the_profiler_is_refused_and_the_part_put_back() -> None:
@@ -369,7 +369,7 @@ def test_a_call_that_fails_under_the_profiler_has_no_profiled_time() -> None:
             raise CaseError("crashed", f"RuntimeError: {error}") from error
 
     arm.cell.ask = ask
-    _, absent = timers.time_again(arm, CpuDevice(), "profiler", floor_s=None, allowed_ns=0)
+    _, absent = timers.time_again(arm, CpuDevice(), "profiler", floor=None, allowed_ns=0)
     assert absent == {"profiled_time": "crashed: RuntimeError: no"}
 
 

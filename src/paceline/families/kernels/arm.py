@@ -18,6 +18,7 @@ from paceline.families.kernels.accounting import (
     witnessed_allowance_ns,
     witnessed_slowdown,
 )
+from paceline.families.kernels.ceilings import Floor
 from paceline.families.kernels.cells import Cell
 from paceline.families.kernels.operation import (
     Draw,
@@ -223,14 +224,14 @@ class Arm:
                 return found
 
     def result(
-        self, item: Series, allowance_ns: float, ceiling: Mapping[str, Any], witness: Callable[[str], Cell]
+        self, item: Series, allowance_ns: float, floor: Floor, witness: Callable[[str], Cell]
     ) -> dict[str, Any]:
         """Judge the series and measure memory.
 
         Args:
             item: The series of this technique.
             allowance_ns: How much longer than its passes the judge may have waited.
-            ceiling: What the device can do.
+            floor: Gives the seconds that no honest call can undercut.
             witness: Starts a cell that testifies: ``idle`` when clocks disagree, ``plain`` when new inputs are slow.
 
         Raises:
@@ -240,12 +241,10 @@ class Arm:
             raise self.failure
         missing, allowed = self._accounted(allowance_ns, witness)
         slowdown = self._slowdown(witness)
-        floor = ceiling.get("floor_s")
-        if floor and min(item.samples) < floor:
-            raise CaseError(
-                "invalid",
-                f"a sample of {min(item.samples):.3g} s is below the {floor:.3g} s that this device allows",
-            )
+        least = min(item.samples)
+        if least < (floor_s := floor(least)):
+            reason = f"a sample of {least:.3g} s is below the {floor_s:.3g} s that this device allows"
+            raise CaseError("invalid", reason)
         assert self.places is not None
         metrics: dict[str, Any] = {"relative_error": {"samples": [self.worst_error]}}
         absent: dict[str, str] = {}

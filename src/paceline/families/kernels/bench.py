@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -225,12 +225,12 @@ def _measure(
     )
     timed = _monotonic()
     allowance = clock_allowance_ns([(arm.pass_ns, arm.unaccounted_ns) for arm in arms])
-    ceiling = ceilings.of_block(session, block)
+    ceiling, floor = ceilings.of_block(session, block), ceilings.floor_of(session, block)
     for number, (arm, item) in enumerate(zip(arms, series, strict=False)):
         session.begin(block, arm.label, "passes")
         try:
-            result = arm.result(item, allowance, ceiling, witness)
-            _time_again(session, arm, ceiling, result)
+            result = arm.result(item, allowance, floor, witness)
+            _time_again(session, arm, floor, result)
         except CaseError as error:
             session.emit_failure(block, arm.case, error)
             continue
@@ -250,7 +250,7 @@ def _measure(
         session.emit_result(block, arm.case, result)
 
 
-def _time_again(session: Session, arm: Arm, ceiling: Mapping[str, Any], result: dict[str, Any]) -> None:
+def _time_again(session: Session, arm: Arm, floor: ceilings.Floor, result: dict[str, Any]) -> None:
     """Add what other timers say, where the protocol asks for them.
 
     Raises:
@@ -262,7 +262,7 @@ def _time_again(session: Session, arm: Arm, ceiling: Mapping[str, Any], result: 
         arm,
         session.device,
         wanted,
-        floor_s=ceiling.get("floor_s"),
+        floor=floor,
         allowed_ns=result["accounting"]["allowed_ns"],
     )
     result["metrics"] |= metrics

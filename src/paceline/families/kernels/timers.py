@@ -12,6 +12,7 @@ from typing import Any
 
 from paceline.families.kernels.accounting import CLOCK_SHARE, unaccounted_ns
 from paceline.families.kernels.arm import Arm
+from paceline.families.kernels.ceilings import Floor
 from paceline.families.kernels.point import Places
 from paceline.worker.device import Device
 from paceline.worker.session import CaseError
@@ -38,7 +39,7 @@ class CannotTimeError(Exception):
 
 
 def time_again(
-    arm: Arm, device: Device, wanted: str, *, floor_s: float | None, allowed_ns: float
+    arm: Arm, device: Device, wanted: str, *, floor: Floor | None, allowed_ns: float
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Time calls of an arm by the timers that a protocol asks for.
 
@@ -46,7 +47,7 @@ def time_again(
         arm: A technique whose timed passes are over.
         device: What this process knows of the device.
         wanted: One of the timers, ``all`` or ``none``.
-        floor_s: Seconds that no honest call can undercut.
+        floor: Gives the seconds that no honest call can undercut; None: any time is believed.
         allowed_ns: Time that a pass's clock need not account for.
 
     Returns:
@@ -70,8 +71,9 @@ def time_again(
                 raise
             absent[metric] = f"{error.status}: {error.reason}"
             continue
-        if floor_s and timer != "profiler" and min(samples) < floor_s:
-            reason = f"{metric} of {min(samples):.3g} s is below the {floor_s:.3g} s that this device allows"
+        least = min(samples)
+        if floor and timer != "profiler" and least < (floor_s := floor(least)):
+            reason = f"{metric} of {least:.3g} s is below the {floor_s:.3g} s that this device allows"
             raise CaseError("invalid", reason)
         metrics[metric] = {"samples": samples}
     return metrics, absent
