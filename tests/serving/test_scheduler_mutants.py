@@ -1,6 +1,7 @@
 """Known-wrong schedulers get no number, each for its own reason; honest ones are measured beside them.
 
-``starves`` is no mutant but an honest scheduler that is bad: it is measured, and its figures show it.
+Calls come in a closed loop, where a machine that is busy with others makes no client late. ``starves`` is no mutant but
+an honest scheduler that is bad: it is measured, and its figures show it.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     path.write_text(
         "suite: serving/mutants\nversion: 1\nfamily: serving\n"
         "why: Known-wrong schedulers must be refused.\n"
-        "workload: {op: serve, workload: sessions, turns: 2, tenants: 2, prompt_tokens: 12, output_tokens: 8}\n"
+        "workload: {op: serve, workload: shared-prefixes, prefixes: 2, prefix_tokens: 64,\n"
+        "  tenants: 2, prompt_tokens: 12, output_tokens: 8}\n"
         f"baseline: orca\ntechniques: [{', '.join((*HONEST, *wrong))}]\n"
-        "matrix: {rate_per_s: [50], requests: [24]}\nprotocol: {launches: 1, timeout: 300s}\n"
+        "matrix: {arrivals: [closed], concurrency: [4], requests: [24]}\nprotocol: {launches: 1, timeout: 300s}\n"
     )
     return record_of([load_suite(path, extra=MUTANTS)], folder)
 

@@ -174,6 +174,21 @@ def test_a_closed_loop_with_empty_places_is_found_out() -> None:
     assert any("under way" in problem for problem in certify(log, outcomes_of(log)).problems)
 
 
+@pytest.mark.parametrize(("lag_s", "valid"), [(0.0005, True), (0.02, False)])
+def test_in_a_closed_loop_of_sessions_the_clients_own_loop_is_judged(lag_s: float, valid: bool) -> None:
+    """Its calls wait for places, and its places for calls: both were called the client's fault."""
+    entries = []
+    for number in range(50):
+        entry = call(number, "", number * 1.0, number + 0.2, 2)
+        entry.sent_ns = round((number + 0.1) * 1e9)
+        entries.append(entry)
+    facts = ProcessFacts(part=0, cpu_s=0.1, wall_s=50.0, lags_s=(lag_s,) * 10)
+    log = Log(header={"concurrency": 4, "following": 25}, entries=tuple(entries), processes=(facts,))
+    found = certify(log, outcomes_of(log))
+    assert found.valid == valid, found.problems
+    assert valid or any("event loop" in problem for problem in found.problems)
+
+
 def workload(**changed: object) -> Workload:
     params = {p.name: p.default for p in FAMILY.parameters}
     return draw_workload({**params, "op": "serve", **changed}, 512, 7)  # type: ignore[dict-item]

@@ -92,7 +92,12 @@ def run_load(
             for process in running:
                 process.kill()
                 process.wait()
-    facts = {"concurrency": workload.concurrency, "cap": workload.cap, "calls": len(workload.calls)}
+    facts = {
+        "concurrency": workload.concurrency,
+        "cap": workload.cap,
+        "calls": len(workload.calls),
+        "following": sum(bool(c.after) for c in workload.calls),
+    }
     logs = [(log.entries, log.processes[0]) for log in parts]
     return merged({**facts, "processes": processes, "warm": warm, **(header or {})}, logs)
 
