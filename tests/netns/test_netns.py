@@ -136,7 +136,8 @@ def test_counters_agree_with_the_bytes_sent(rate: float | None) -> None:
     with Network(num_ranks=2, link=Link(name="x", rate_bytes_per_s=rate)) as network:
         with server(network, "sink"):
             sent = client(network, "source", 4 << 20, 2)
-        assert 1.0 <= sent["tx_bytes"] / (8 << 20) <= 1.05
+        # A machine whose cores stand still for a while makes TCP send again what had arrived: the kernel counts both.
+        assert 1.0 <= (sent["tx_bytes"] - sent["sent_again_bytes"]) / (8 << 20) <= 1.05
         assert 0 < sent["rx_bytes"] < 0.05 * (8 << 20)
         assert sent["tx_packets"] >= (8 << 20) / 65536
 

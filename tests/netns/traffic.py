@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import statistics
+import struct
 import sys
 import threading
 import time
@@ -13,6 +14,8 @@ from dataclasses import asdict
 from paceline.worker.netns import DATA_INTERFACE, enter, read_counters
 
 _PORT = 5201
+BYTES_SENT_AGAIN_AT = 208
+"""Where ``struct tcp_info`` has ``tcpi_bytes_retrans``, since Linux 4.19."""
 
 
 def _accept() -> socket.socket:
@@ -72,8 +75,14 @@ def sink() -> None:
             connection.send(b"x")
 
 
+def _sent_again(connection: socket.socket) -> int:
+    """Return the bytes that the kernel sent a second time (``tcpi_bytes_retrans`` of linux/tcp.h)."""
+    facts = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_SENT_AGAIN_AT + 8)
+    return int(struct.unpack_from("=Q", facts, BYTES_SENT_AGAIN_AT)[0])
+
+
 def source(address: str, size_bytes: str, repeats: str) -> dict[str, object]:
-    """Send messages and await each acknowledgement; report times and counters."""
+    """Send messages and await each acknowledgement; report times, counters and what TCP had to send twice."""
     payload, times_s = bytes(int(size_bytes)), []
     with _connect(address) as connection:
         before = read_counters(DATA_INTERFACE)
@@ -84,8 +93,9 @@ def source(address: str, size_bytes: str, repeats: str) -> dict[str, object]:
             connection.recv(1)
             times_s.append(time.perf_counter() - start_s)
         after = asdict(read_counters(DATA_INTERFACE))
+        again = _sent_again(connection)
     sent = {name: after[name] - value for name, value in asdict(before).items()}
-    return {"times_s": times_s, **sent}
+    return {"times_s": times_s, "sent_again_bytes": again, **sent}
 
 
 def gather(num_senders: str) -> int:

@@ -23,6 +23,8 @@ from paceline.families.serving.workloads import draw_workload
 from paceline.loadcalibration import frozen_truth
 
 QUICK = Behaviour(first=Gaps(mean_s=0.02), gap=Gaps(mean_s=0.002))
+HELD_UP_S = 0.05
+"""What a machine whose cores stand still now and then may add to any call; it takes nothing away from one."""
 PATIENCE = Limits(call_s=1.5, silence_s=0.5, run_s=20)
 
 
@@ -79,9 +81,10 @@ def test_a_frozen_server_is_as_slow_as_it_is_though_the_client_may_send_few_call
     truth = frozen_truth(behaviour, [c.at_s or 0.0 for c in workload.calls], 4, 4)
     assert counts(outcomes) == {"complete": 150}
     for share in (0.5, 0.9, 0.99):
-        assert percentile([o.ttft_s for o in outcomes], share) == pytest.approx(
-            percentile(truth, share), rel=0.05, abs=0.01
-        )
+        found, expected = percentile([o.ttft_s for o in outcomes], share), percentile(truth, share)
+        assert found is not None
+        assert expected is not None
+        assert 0.95 * expected - 0.005 <= found <= 1.1 * expected + HELD_UP_S
     assert max(o.ttft_s for o in outcomes) > 0.9
 
 
