@@ -16,6 +16,7 @@ MUTANTS = Path(__file__).parents[1] / "mutants"
 WRONG = {
     "takes-two-devices": ("refused", "more than there is"),
     "accepts-all": ("incorrect", "and the target says"),
+    "overbooks": ("incorrect", r"shares sum to 2\.000"),
     "remembers": ("incorrect", "when they are made of what was kept alone, in another process"),
 }
 WHY = "why: Known-wrong techniques must be refused."
@@ -50,10 +51,19 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
         f"suite: serving/kept\n{COMMON}workload: {{op: cache, requests: 6}}\n"
         "baseline: xquant\ntechniques: [xquant, remembers]\n"
     )
-    extra = sorted(
-        path for kind in ("deployments", "speculation", "caches") for path in (MUTANTS / kind).glob("*.py")
+    ordered = folder / "ordered.yaml"
+    ordered.write_text(
+        f"suite: serving/ordered\n{COMMON}workload: {{op: overlap, batch_rows: 96}}\n"
+        "baseline: sequential-operators\ntechniques: [sequential-operators, nanoflow, overbooks]\n"
     )
-    return record_of([load_suite(p, extra=extra) for p in (simulated, predicted, decoded, kept)], folder)
+    extra = sorted(
+        path
+        for kind in ("deployments", "speculation", "caches", "overlap")
+        for path in (MUTANTS / kind).glob("*.py")
+    )
+    return record_of(
+        [load_suite(p, extra=extra) for p in (simulated, predicted, decoded, kept, ordered)], folder
+    )
 
 
 @pytest.mark.parametrize("name", sorted(WRONG))
@@ -73,6 +83,7 @@ def test_a_wrong_technique_gets_no_number(name: str, record: RunRecord) -> None:
         ("apex-sim", "makespan_error"),
         ("distributed-speculative-inference", "decode_time"),
         ("xquant", "cache_compression"),
+        ("nanoflow", "optimum_share"),
     ],
 )
 def test_an_honest_technique_beside_it_is_measured(name: str, metric: str, record: RunRecord) -> None:

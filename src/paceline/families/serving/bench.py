@@ -24,6 +24,7 @@ from paceline.families.serving.load.outcomes import outcomes_of
 from paceline.families.serving.load.processes import run_load
 from paceline.families.serving.measured import accounting, figures
 from paceline.families.serving.model_sizes import FIRST_TOKEN, SIZES
+from paceline.families.serving.overlap_bench import run_overlap_block
 from paceline.families.serving.prefixes import most_hits
 from paceline.families.serving.served import EngineProcess
 from paceline.families.serving.virtual_bench import run_virtual_block
@@ -45,7 +46,7 @@ def run_block(session: Session, block: Block) -> None:
     if session.rank != 0:
         return
     if block.params["op"] != SERVE:
-        others = {"decode": run_decoding_block, "cache": run_cached_block}
+        others = {"decode": run_decoding_block, "cache": run_cached_block, "overlap": run_overlap_block}
         others.get(str(block.params["op"]), run_virtual_block)(session, block)
         return
     seed = session.draw_seed("calls", block.block)

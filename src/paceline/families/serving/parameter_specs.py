@@ -7,6 +7,7 @@ from dataclasses import replace
 from paceline.families.serving import traces
 from paceline.families.serving.load import arrivals
 from paceline.families.serving.model_sizes import SIZES
+from paceline.families.serving.simulation.operators import RATES, SERVED
 from paceline.families.serving.workloads import (
     AT_ONCE,
     CLOSED,
@@ -18,7 +19,14 @@ from paceline.families.serving.workloads import (
 )
 from paceline.family import Parameter
 
-SERVE, SIMULATE, PREDICT, DECODE, CACHE = "serve", "simulate", "predict", "decode", "cache"
+SERVE, SIMULATE, PREDICT, DECODE, CACHE, OVERLAP = (
+    "serve",
+    "simulate",
+    "predict",
+    "decode",
+    "cache",
+    "overlap",
+)
 ON_ENGINE = (SERVE, SIMULATE, PREDICT)
 """Operations about the reference engine, or about what it costs."""
 
@@ -30,11 +38,19 @@ _ALL: tuple[Parameter, ...] = (
         "simulate: the technique deploys workers on devices, in virtual time from measured costs. "
         "predict: it says what configurations of the engine would take, which then are executed. "
         "decode: it decodes answers with a draft model beside copies of the target, in virtual time. "
-        "cache: it says what a trained model keeps of the tokens before, and makes keys and values of it.",
+        "cache: it says what a trained model keeps of the tokens before, and makes keys and values of it. "
+        "overlap: it orders a batch's operators on one device, in virtual time from datasheets' rates.",
         required=True,
-        choices=(SERVE, SIMULATE, PREDICT, DECODE, CACHE),
+        choices=(SERVE, SIMULATE, PREDICT, DECODE, CACHE, OVERLAP),
     ),
-    Parameter(name="requests", kind="count", doc="Calls of a launch.", default=100, minimum=1),
+    Parameter(
+        name="requests",
+        kind="count",
+        doc="Calls of a launch.",
+        default=100,
+        minimum=1,
+        only_for=(*ON_ENGINE, DECODE, CACHE),
+    ),
     Parameter(name="output_tokens", kind="count", doc="Mean tokens of an answer.", default=32, minimum=1),
 )
 _ENGINE: tuple[Parameter, ...] = (
@@ -112,6 +128,7 @@ _ENGINE: tuple[Parameter, ...] = (
         doc="Mean tokens of a prompt, without what is shared or carried.",
         default=64,
         minimum=1,
+        only_for=(*ON_ENGINE, OVERLAP),
     ),
     Parameter(
         name="prefixes",
@@ -257,10 +274,48 @@ _CACHED: tuple[Parameter, ...] = (
         minimum=2,
     ),
 )
+_ORDERED: tuple[Parameter, ...] = (
+    Parameter(
+        name="served",
+        kind="choice",
+        doc="The model whose operators are ordered, by its published sizes.",
+        default="llama-2-70b",
+        choices=tuple(SERVED),
+    ),
+    Parameter(
+        name="device",
+        kind="choice",
+        doc="The device, by its datasheet's rates.",
+        default="a100-80gb-sxm",
+        choices=tuple(RATES),
+    ),
+    Parameter(
+        name="ways",
+        kind="count",
+        doc="Devices that share the model's products (tensor parallelism).",
+        default=8,
+        minimum=1,
+    ),
+    Parameter(name="batch_rows", kind="count", doc="Tokens of the batch.", default=2048, minimum=2),
+    Parameter(
+        name="exchange",
+        kind="number",
+        doc="What memory and network reach of their rate on 0.4 of the device; 0.4 leaves nothing to be gained.",
+        default=0.8,
+        minimum=0.4,
+    ),
+    Parameter(
+        name="start_latency",
+        kind="duration",
+        doc="That every nano-batch takes besides.",
+        default=3e-6,
+    ),
+)
 
 PARAMETERS: tuple[Parameter, ...] = (
     *_ALL,
     *(replace(p, only_for=p.only_for or ON_ENGINE) for p in _ENGINE),
     *(replace(p, only_for=(DECODE,)) for p in _DECODING),
     *(replace(p, only_for=(CACHE,)) for p in _CACHED),
+    *(replace(p, only_for=(OVERLAP,)) for p in _ORDERED),
 )

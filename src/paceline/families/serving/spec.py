@@ -7,7 +7,15 @@ import math
 from paceline.errors import UserError
 from paceline.families.serving.metric_specs import METRICS
 from paceline.families.serving.model_sizes import SIZES
-from paceline.families.serving.parameter_specs import CACHE, DECODE, PARAMETERS, PREDICT, SERVE
+from paceline.families.serving.parameter_specs import (
+    CACHE,
+    DECODE,
+    OVERLAP,
+    PARAMETERS,
+    PREDICT,
+    SERVE,
+)
+from paceline.families.serving.simulation.operators import SERVED
 from paceline.families.serving.workloads import (
     AT_ONCE,
     CLOSED,
@@ -26,6 +34,9 @@ ENGINE_START_S = 6.0
 VIRTUAL_S = 4.0
 DECODING_S = 2.5
 CACHED_S = 10.0
+ORDERING_S = 10.0
+MOST_ROWS = 8192
+"""That are computed on a small model, too."""
 MOST_TOKENS = 1_000_000
 """That a launch of ``decode`` decodes."""
 MOST_PLANS = 6
@@ -57,6 +68,8 @@ def check(params: Params) -> list[str]:
         return _check_decoding(params)
     if params["op"] == CACHE:
         return [] if params["bits"] in (2, 3, 4, 8) else ["bits are 2, 3, 4 or 8"]
+    if params["op"] == OVERLAP:
+        return _check_overlapping(params)
     wrong = _check_trace(params) + _check_virtual(params)
     if params["workload"] == TRACED:
         return wrong
@@ -84,6 +97,18 @@ def _check_decoding(params: Params) -> list[str]:
         wrong.append("target_latency is a time above zero")
     if _count(params, "requests") * _count(params, "output_tokens") > MOST_TOKENS:
         wrong.append(f"more than {MOST_TOKENS} tokens would be decoded in a launch")
+    return wrong
+
+
+def _check_overlapping(params: Params) -> list[str]:
+    wrong: list[str] = []
+    ways, served = _count(params, "ways"), SERVED[str(params["served"])]
+    if served.kv_heads % ways:
+        wrong.append(f"{served.kv_heads} heads of keys cannot be dealt out to {ways} devices")
+    if float(str(params["exchange"])) > 1.0:
+        wrong.append("exchange is a share of a rate: 1 at most")
+    if _count(params, "batch_rows") > MOST_ROWS:
+        wrong.append(f"a batch has {MOST_ROWS} rows at most")
     return wrong
 
 
@@ -129,6 +154,8 @@ def _estimate_s(params: Params) -> float:
         return DECODING_S
     if params["op"] == CACHE:
         return CACHED_S
+    if params["op"] == OVERLAP:
+        return ORDERING_S
     if params["op"] != SERVE:
         return VIRTUAL_S
     requests = _count(params, "requests")
@@ -143,7 +170,7 @@ def _estimate_s(params: Params) -> float:
 
 FAMILY = Family(
     name="serving",
-    summary="A language model's server: latency under load from outside, throughput, fairness, caches, decoding.",
+    summary="A language model's server: latency under load from outside, throughput, fairness, caches, operators.",
     parameters=PARAMETERS,
     metrics=METRICS,
     default_metrics=("ttft_p90", "tpot_p90", "output_tokens_per_s", "attainment"),

@@ -1,4 +1,4 @@
-"""The process in which a deployment, a predictor, a decoder or a cache runs: fenced, knowing what it may know.
+"""The process in which a technique of virtual time, or a cache, runs: fenced, knowing what it may know.
 
 It reads one JSON document and writes another; whoever started it judges what it wrote.
 """
@@ -13,7 +13,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from paceline.families.serving import caching, deploying, predicting, scheduling, speculating
+from paceline.families.serving import (
+    caching,
+    deploying,
+    overlapping,
+    predicting,
+    scheduling,
+    speculating,
+)
 from paceline.families.serving.cached import quantised, reading
 from paceline.families.serving.cached.child import make_again, read_over
 from paceline.families.serving.deploying import Busy, Deployment, Given, Layout, Load, OnePerDevice
@@ -21,6 +28,7 @@ from paceline.families.serving.engine import blocks, core
 from paceline.families.serving.engine.core import RefusedStepError
 from paceline.families.serving.engine.thread import FencedScheduler
 from paceline.families.serving.load.calls import Call
+from paceline.families.serving.overlapping import NanoBatch, Operator, Ordering
 from paceline.families.serving.predicting import Asked, Configuration, Predicted, Predictor
 from paceline.families.serving.scheduling import Request
 from paceline.families.serving.simulation import chain, cluster, costs, desk, log, sessions
@@ -42,6 +50,7 @@ SEALED = (
     deploying,
     predicting,
     speculating,
+    overlapping,
     blocks,
     core,
     cluster,
@@ -149,7 +158,12 @@ def _answer(asked: Mapping[str, Any]) -> dict[str, Any]:
         raise
     except Exception as error:
         raise CaseError("crashed", f"cannot be made: {type(error).__name__}: {error}") from error
-    plays: dict[str, Play] = {"simulate": _played, "predict": _predicted, "decode": _decoded}
+    plays: dict[str, Play] = {
+        "simulate": _played,
+        "predict": _predicted,
+        "decode": _decoded,
+        "overlap": _ordered,
+    }
     told = plays[asked["op"]](made, guard, asked)
     guard.check()
     return {"status": "ok", **told}
@@ -192,3 +206,15 @@ def _decoded(made: Decoder, guard: Guard, asked: Mapping[str, Any]) -> dict[str,
             made.decode(playing)
         found.append(asdict(playing.log()))
     return {"logs": found}
+
+
+def _ordered(made: Ordering, guard: Guard, asked: Mapping[str, Any]) -> dict[str, Any]:
+    told = dict(asked["given"])
+    operators = tuple(Operator(**{**o, "after": tuple(o["after"])}) for o in told.pop("operators"))
+    given = overlapping.Given(operators=operators, **told)
+    with guard.watch():
+        found: list[Any] = list(made.order(given))
+    strange = next((b for b in found if not isinstance(b, NanoBatch)), None)
+    if strange is not None:
+        raise RefusedStepError(f"the order has a {type(strange).__name__} instead of a NanoBatch")
+    return {"batches": [asdict(b) for b in found]}
