@@ -142,6 +142,19 @@ def test_counters_agree_with_the_bytes_sent(rate: float | None) -> None:
         assert sent["tx_packets"] >= (8 << 20) / 65536
 
 
+def test_what_is_sent_again_is_counted_where_it_was_sent() -> None:
+    """A rank asks another that hears nothing: TCP asks again, and only the first rank's count says so."""
+    with Network(num_ranks=2, link=Link(name="x")) as network:
+        deaf = ["iptables", "-A", "INPUT", "-p", "tcp", "--dport", "5202", "-j", "DROP"]
+        subprocess.run(["nsenter", f"--net={network.namespace(1)}", *deaf], check=True)
+        lonely = start("traffic.py", "unheard", network.namespace(0), network.address(1))
+        again = json.loads(lonely.communicate(timeout=30)[0])
+        assert again["before"] == 0
+        assert again["after"] >= 1514
+        quiet = start("traffic.py", "again", network.namespace(1))
+        assert json.loads(quiet.communicate(timeout=30)[0]) == 0
+
+
 def test_the_control_network_is_neither_shaped_nor_delayed() -> None:
     link = Link(name="bad", rate_bytes_per_s=1 * MBIT, delay_s=0.1)
     with Network(num_ranks=2, link=link) as network, server(network, "pong"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import statistics
@@ -11,6 +12,7 @@ import threading
 import time
 from dataclasses import asdict
 
+from paceline.worker.namespace import sent_again_bytes
 from paceline.worker.netns import DATA_INTERFACE, enter, read_counters
 
 _PORT = 5201
@@ -98,6 +100,20 @@ def source(address: str, size_bytes: str, repeats: str) -> dict[str, object]:
     return {"times_s": times_s, "sent_again_bytes": again, **sent}
 
 
+def again() -> int:
+    """Report what TCP has sent again in this namespace."""
+    return sent_again_bytes()
+
+
+def unheard(address: str) -> dict[str, int]:
+    """Ask for a connection that nobody hears of, until TCP has asked again; report the bytes sent again."""
+    before = sent_again_bytes()
+    with socket.socket() as connection, contextlib.suppress(TimeoutError):
+        connection.settimeout(2.5)  # TCP asks a second time after one second
+        connection.connect((address, _PORT + 1))
+    return {"before": before, "after": sent_again_bytes()}
+
+
 def gather(num_senders: str) -> int:
     """Swallow what several ranks send at once, until each hangs up; report the bytes."""
     with socket.create_server(("", _PORT)) as server:
@@ -127,7 +143,7 @@ def scatter(address: str, size_bytes: str) -> int:
 
 if __name__ == "__main__":
     enter(sys.argv[2])
-    programs = (ping, pong, sink, source, gather, scatter)
+    programs = (ping, pong, sink, source, gather, scatter, again, unheard)
     program = {program.__name__: program for program in programs}[sys.argv[1]]
     result = program(*sys.argv[3:])
     if result is not None:

@@ -87,6 +87,20 @@ def unaccounted(carried: float, counted: float, *, messages: float, fixed: float
     return f"the kernel carried {carried:.0f} bytes, the communicator {counted:.0f}"
 
 
+SEGMENT_BYTES = 1514
+"""Most bytes of a segment of TCP in a namespace, its frame's header included."""
+
+
+def sent_again_bytes() -> int:
+    """Return at most how many bytes TCP has sent again in the calling thread's namespace (RFC 4022, tcpRetransSegs).
+
+    A host whose cores stand still for a while makes it send what had arrived; interfaces count such bytes, too.
+    """
+    lines = Path("/proc/thread-self/net/snmp").read_text().splitlines()
+    names, values = (line.split() for line in lines if line.startswith("Tcp:"))
+    return int(values[names.index("RetransSegs")]) * SEGMENT_BYTES
+
+
 def read_counters(interface: str) -> InterfaceCounters:
     """Read an interface's counters in the calling thread's namespace.
 

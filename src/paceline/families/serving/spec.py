@@ -34,7 +34,7 @@ ENGINE_START_S = 6.0
 VIRTUAL_S = 4.0
 DECODING_S = 2.5
 CACHED_S = 10.0
-ORDERING_S = 10.0
+ORDERING_S = 3.0
 MOST_ROWS = 8192
 """That are computed on a small model, too."""
 MOST_TOKENS = 1_000_000

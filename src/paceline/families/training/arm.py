@@ -21,7 +21,7 @@ from paceline.families.training.pipeline.executor import Pass
 from paceline.families.training.returning import Return
 from paceline.families.training.seat import Seat
 from paceline.families.training.unchanged import passes_of, shares_sequences
-from paceline.worker.namespace import read_counters
+from paceline.worker.namespace import read_counters, sent_again_bytes
 
 _clock_ns = time.perf_counter_ns
 _sleep = time.sleep
@@ -59,6 +59,8 @@ class Trained:
     """What this rank's own interface for data has sent; None where others share it."""
     around_bytes: float = 0.0
     """What its interface for the harness's messages has sent meanwhile."""
+    sent_again_bytes: float = 0.0
+    """What both may have sent a second time, where this rank's interfaces are its own."""
     device_peak: float | None = None
     """Most bytes that the device's allocator had given out at once; None on the host."""
     state: dict[str, float] = field(default_factory=dict)
@@ -147,6 +149,7 @@ class Loop:
             self._carried(session.control_interface),
         )
         self._kernel_excluded = self._around_excluded = 0
+        again_before = sent_again_bytes()
         session.control.barrier()
         session.device.synchronize()
         steps = len(self.batches)
@@ -177,14 +180,20 @@ class Loop:
         trained.row_messages = float(comm.counters.long_messages)
         trained.backend_calls = comm.counters.backend_calls
         session.control.barrier()
-        kernel_after = self._carried(session.interface)
-        if kernel_before is not None and kernel_after is not None:
-            trained.kernel_bytes = float(kernel_after - kernel_before - self._kernel_excluded)
-        around_after = self._carried(session.control_interface)
-        if around_before is not None and around_after is not None:
-            trained.around_bytes = float(around_after - around_before - self._around_excluded)
+        self._close_counts(kernel_before, around_before, again_before)
         if shares_sequences(self.replica):
             trained.attention_flops = self._attention_flops()
+
+    def _close_counts(self, kernel: int | None, around: int | None, again: int) -> None:
+        """Keep what this rank's own interfaces have sent since the counts that are given."""
+        trained, session = self.trained, self.session
+        kernel_after = self._carried(session.interface)
+        if kernel is not None and kernel_after is not None:
+            trained.kernel_bytes = float(kernel_after - kernel - self._kernel_excluded)
+            trained.sent_again_bytes = float(sent_again_bytes() - again)
+        around_after = self._carried(session.control_interface)
+        if around is not None and around_after is not None:
+            trained.around_bytes = float(around_after - around - self._around_excluded)
 
     def _attention_flops(self) -> float:
         """Count a forward and backward more, when all else has been counted."""

@@ -98,12 +98,20 @@ def uncounted(session: Session, seat: Seat, trained: Trained) -> str | None:
         return "PyTorch's own modules move them; only the kernel's counters can tell"
     carried = (trained.kernel_bytes or 0.0) + trained.around_bytes
     rows = session.control.gather(
-        [[float(trained.backend_calls), trained.sent_bytes, trained.messages, carried]]
+        [
+            [
+                float(trained.backend_calls),
+                trained.sent_bytes,
+                trained.messages,
+                carried,
+                trained.sent_again_bytes,
+            ]
+        ]
     )
     if any(rank[0][0] for rank in rows):
         return "the backend's own collective moves them; only the kernel's counters can tell"
-    counted, messages, seen = (sum(rank[0][i] for rank in rows) for i in (1, 2, 3))
-    around = unaccounted(seen, counted, messages=2 * messages, fixed=HARNESS_BYTES)
+    counted, messages, seen, again = (sum(rank[0][i] for rank in rows) for i in (1, 2, 3, 4))
+    around = unaccounted(seen, counted, messages=2 * messages, fixed=HARNESS_BYTES + again)
     if around is not None:
         raise CaseError("refused", around)
     return None
