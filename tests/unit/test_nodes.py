@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from paceline.drivers.shares import divide, make_shares, missing_cases, share_folders
 from paceline.errors import InfrastructureError
 from paceline.worker.attempt import Ending, merge
+from paceline.worker.launch import Launcher
 from paceline.worker.nodes import Meeting, Place, interface_towards, place_from_environment
+from paceline.worker.watchdog import RankReport
 
 PLAN = {
     "seed": 1,
@@ -105,3 +107,43 @@ def test_a_share_knows_what_it_lacks_and_shares_are_made_once(tmp_path: Path) ->
     left = missing_cases(first)
     assert len(left) == 11
     assert (1, "b2", {"label": "y"}) not in left
+
+
+def report(rank: int, state: str) -> RankReport:
+    return RankReport(
+        rank=rank,
+        state=state,
+        context="b0|x|gate",
+        call=1,
+        operations=1,
+        in_operation=state != "dead",
+        last_operation="send",
+        silent_s=5.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("dead", "status", "blamed"),
+    [
+        ({1: -9}, "crashed", "rank 1 was killed by signal 9"),
+        ({1: -9, 2: -15}, "crashed", "rank 1 was killed by signal 9"),
+        ({2: -15}, "timeout", "did not end within 5 s: rank 1"),
+        ({0: -6, 2: -15}, "timeout", "did not end within 5 s: rank 1"),
+    ],
+)
+def test_ranks_that_wait_for_a_dead_one_do_not_make_its_death_a_timeout(
+    dead: dict[int, int], status: str, blamed: str, tmp_path: Path
+) -> None:
+    """Ranks of other nodes may be found stuck before they notice that their peer is gone."""
+    case = {"label": "x", "case_id": "c"}
+    plan = {"blocks": [{"block": "b0", "cases": [case]}], "groups": []}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    (tmp_path / "logs").mkdir()
+    states = {0: "waiting", 1: "dead" if 1 in dead else "stopped by a signal", 2: "waiting"}
+    ending = Ending(
+        dead=dead, hang_limit_s=5.0, reports=[report(rank, state) for rank, state in states.items()]
+    )
+    reason = Launcher(tmp_path)._blame(0, [], ending)
+    assert blamed in reason
+    events = (tmp_path / "events-launcher.jsonl").read_text().splitlines()
+    assert [json.loads(e)["status"] for e in events] == [status]

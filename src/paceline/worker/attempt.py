@@ -130,9 +130,12 @@ def run_ranks(
         watchdog.stop()
         if peers:
             peers.stop()
-    if peers and peers.intervened:
-        # Ranks that were ended because others had failed are as innocent as those that the agent asked to end.
-        dead = {r: -signal.SIGTERM if code == -signal.SIGKILL else code for r, code in dead.items()}
+    # Ranks that were ended here, because they hung or others had failed, did not die by themselves: they count as those
+    # that the agent asked to end.
+    ended = _ended_here(watchdog, ranks, intervened=peers is not None and peers.intervened)
+    dead = {
+        r: -signal.SIGTERM if code == -signal.SIGKILL and r in ended else code for r, code in dead.items()
+    }
     ending = Ending(
         dead=dead,
         trouble=trouble,
@@ -145,6 +148,13 @@ def run_ranks(
     if meeting and call:
         meeting.tell(call, asdict(ending))
     return ending
+
+
+def _ended_here(watchdog: Watchdog, ranks: range, *, intervened: bool) -> set[int]:
+    """Return the ranks that the watchdog has killed."""
+    if intervened:
+        return set(ranks)
+    return {r.rank for r in watchdog.hang.reports if r.state != "dead"} if watchdog.hang else set()
 
 
 def start_group(

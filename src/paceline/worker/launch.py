@@ -167,14 +167,15 @@ class Launcher:
         raised = [e for e in new if e["event"] == "raised"]
         reports, dead = ending.reports, ending.dead
         detail: Any = describe(reports)
-        if ending.hang_limit_s is not None:
+        died = killed_by_signal(dead, {e["rank"] for e in raised})
+        if ending.hang_limit_s is not None and not died.keys() - _aborted(dead):
             culprit = guilty(reports)
             status = "timeout"
             what = culprit.sentence() if culprit else "no rank answered"
             context = culprit.context if culprit else "-|-|start"
             stage = context.rpartition("|")[2]
             reason = f"a call in stage '{stage}' did not end within {ending.hang_limit_s:g} s: {what}"
-        elif raised and not killed_by_signal(dead, {e["rank"] for e in raised}):
+        elif raised and not died:
             first = min(raised, key=lambda e: e["time_s"])
             status, context = first["status"], first["context"]
             doing = next(
@@ -183,7 +184,7 @@ class Launcher:
             reason, detail = f"rank {first['rank']}: {first['reason']}{doing}", first["detail"]
         else:
             unasked = {r: c for r, c in dead.items() if c != -signal.SIGTERM}
-            own = killed_by_signal(dead, {e["rank"] for e in raised}) or unasked or dead
+            own = died or unasked or dead
             culprit = guilty(reports, own)
             context = culprit.context if culprit else "-|-|start"
             code = own.get(culprit.rank, 0) if culprit else 0
@@ -248,6 +249,11 @@ def killed_by_signal(dead: dict[int, int], raised: set[int]) -> dict[int, int]:
     """
     echoes = {-signal.SIGTERM, -signal.SIGABRT} if raised else {-signal.SIGTERM}
     return {r: c for r, c in dead.items() if c < 0 and c not in echoes and r not in raised}
+
+
+def _aborted(dead: dict[int, int]) -> set[int]:
+    """Return ranks that ended themselves: where others hung, or were ended for it, that is an echo."""
+    return {r for r, code in dead.items() if code == -signal.SIGABRT}
 
 
 def follow(folder: Path, meeting: Meeting) -> None:
