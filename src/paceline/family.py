@@ -223,6 +223,8 @@ class Family:
     """By operation another family whose files that are no code, such as weights, it reads."""
     isolated: bool = False
     """True when techniques run in processes of their own, which the family starts; the ranks never import them."""
+    in_ranks: frozenset[str] = frozenset()
+    """Operations of such a family whose techniques are the ranks' own after all."""
     internal: bool = False
     """True for families that exist for the harness itself and stay off the leaderboard."""
 

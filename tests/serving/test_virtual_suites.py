@@ -17,6 +17,9 @@ WRONG = {
     "takes-two-devices": ("refused", "more than there is"),
     "accepts-all": ("incorrect", "and the target says"),
     "overbooks": ("incorrect", r"shares sum to 2\.000"),
+    "forgets-a-sum": ("incorrect", "differ from a plain computation by"),
+    "other-heads": ("incorrect", "differ from a plain computation by"),
+    "answers-for-nobody": ("incorrect", "wanted states are no rank's"),
     "remembers": ("incorrect", "when they are made of what was kept alone, in another process"),
 }
 WHY = "why: Known-wrong techniques must be refused."
@@ -56,14 +59,19 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
         f"suite: serving/ordered\n{COMMON}workload: {{op: overlap, batch_rows: 96}}\n"
         "baseline: sequential-operators\ntechniques: [sequential-operators, nanoflow, overbooks]\n"
     )
+    shared = folder / "shared.yaml"
+    shared.write_text(
+        f"suite: serving/shared\n{COMMON}workload: {{op: distribute, requests: 12, load: 2.0}}\n"
+        "baseline: tensor-parallel\nmatrix: {ranks: [2]}\ntechniques: [tensor-parallel, data-parallel, "
+        "ulysses-inference, shift-parallelism, forgets-a-sum, other-heads, answers-for-nobody, moves-keys]\n"
+    )
     extra = sorted(
         path
-        for kind in ("deployments", "speculation", "caches", "overlap")
+        for kind in ("deployments", "speculation", "caches", "overlap", "sharing")
         for path in (MUTANTS / kind).glob("*.py")
     )
-    return record_of(
-        [load_suite(p, extra=extra) for p in (simulated, predicted, decoded, kept, ordered)], folder
-    )
+    suites = (simulated, predicted, decoded, kept, ordered, shared)
+    return record_of([load_suite(p, extra=extra) for p in suites], folder)
 
 
 @pytest.mark.parametrize("name", sorted(WRONG))
@@ -84,6 +92,8 @@ def test_a_wrong_technique_gets_no_number(name: str, record: RunRecord) -> None:
         ("distributed-speculative-inference", "decode_time"),
         ("xquant", "cache_compression"),
         ("nanoflow", "optimum_share"),
+        ("data-parallel", "virtual_e2e_mean"),
+        ("shift-parallelism", "virtual_e2e_mean"),
     ],
 )
 def test_an_honest_technique_beside_it_is_measured(name: str, metric: str, record: RunRecord) -> None:
@@ -91,6 +101,27 @@ def test_an_honest_technique_beside_it_is_measured(name: str, metric: str, recor
     assert metric in found, {m.reason for m in record.measurements if m.technique == name}
     (value,) = found[metric].samples or ()
     assert value >= 0
+
+
+def test_ranks_that_share_a_model_hold_send_and_move_what_their_headers_say(record: RunRecord) -> None:
+    def of(technique: str, metric: str) -> float:
+        (found,) = [
+            m.samples
+            for m in record.measurements
+            if m.technique == technique and m.metric is not None and m.metric.name == metric
+        ]
+        (value,) = found or ()
+        return float(value)
+
+    techniques = ("tensor-parallel", "data-parallel", "ulysses-inference", "shift-parallelism")
+    assert [of(t, "kv_switched") for t in techniques] == [0.0] * 4
+    assert of("moves-keys", "kv_switched") > 0
+    assert [of(t, "kv_copies") for t in techniques] == [1.0] * 4
+    assert [round(of(t, "held_weights")) for t in techniques] == [1, 2, 2, 3]
+    # the tiny model has 2 layers of 64 numbers, and 2 heads of keys of 16 each
+    assert of("tensor-parallel", "sent_per_token") == 2 * 4 * 64 * 4
+    assert of("data-parallel", "sent_per_token") == 0
+    assert of("ulysses-inference", "sent_per_token") == 2 * 2 * (64 + 2 * 16) * 4 / 2
 
 
 def test_a_record_says_that_time_was_virtual_and_how_it_was_measured(record: RunRecord) -> None:

@@ -154,10 +154,10 @@ def test_an_engine_that_computes_something_else_is_found_out(broken: str) -> Non
     stepper = Stepper(model, 4)
     make = stepper._batch
 
-    def wrong(decodes: Sequence[Work], chunks: Sequence[Work]) -> Any:
+    def wrong(work: Sequence[Work]) -> Any:
         from dataclasses import replace
 
-        batch = make(decodes, chunks)
+        batch = make(work)
         match broken:
             case "position":
                 return replace(batch, positions_N=batch.positions_N + (batch.positions_N > 12))

@@ -17,7 +17,8 @@ from paceline.baselines.serving.nano_batched import NanoBatched
 from paceline.baselines.serving.nanoflow import NanoFlow
 from paceline.baselines.serving.sequential_operators import SequentialOperators
 
-from paceline.families.serving.engine.model import Batch, Chunk, rms_norm
+from paceline.families.serving.engine.model import rms_norm
+from paceline.families.serving.engine.paged import Batch, Chunk
 from paceline.families.serving.overlap_bench import MAX_DEVIATION
 from paceline.families.serving.overlapping import COMPUTE, Given, NanoBatch, Operator
 from paceline.families.serving.simulation import split
@@ -223,7 +224,7 @@ def test_the_small_model_computes_what_the_engine_does() -> None:
                 block_size=size,
             )
         )
-    cached = own._cache[:, slots[:, :length]]  # [layers, D, L, 2, G, d]
+    cached = own._cache.numbers[:, slots[:, :length]]  # [layers, D, L, 2, G, d]
     contexts = [(c[:, :, 0].transpose(1, 2), c[:, :, 1].transpose(1, 2)) for c in cached]
     prompt = 24 - decoding
     prompt_blocks = decoding * blocks_of + torch.arange(-(-prompt // size))

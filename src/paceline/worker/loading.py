@@ -20,19 +20,26 @@ def load_techniques(blocks: list[dict[str, Any]], job: Path, guard: Guard) -> di
     """Import every technique of an attempt, each judged by its source first; what judges them is sealed before."""
     loaded: dict[str, Loaded] = {}
     wanted = {(c["module"], c["technique"], b["family"]) for b in blocks for c in b["cases"]}
-    for name in sorted({b["family"] for b in blocks}):
+    here = [b for b in blocks if not _isolated(b)]
+    own = {(c["module"], c["technique"], b["family"]) for b in here for c in b["cases"]}
+    for name in sorted({b["family"] for b in here}):
         family = load_family(name)
-        if not family.isolated:
-            operations = {b["params"].get(family.operation_key) for b in blocks if b["family"] == name}
-            bench = importlib.import_module(f"paceline.families.{name}.bench")
-            if hasattr(bench, "sealed"):
-                guard.seal(bench.sealed(operations))
-    for module, name, family in sorted(wanted):
-        isolated = load_family(family).isolated
+        operations = {b["params"].get(family.operation_key) for b in here if b["family"] == name}
+        bench = importlib.import_module(f"paceline.families.{name}.bench")
+        if hasattr(bench, "sealed"):
+            guard.seal(bench.sealed(operations))
+    for key in sorted(wanted):
+        module, name, family = key
         loaded[f"{module}:{name}"] = (
-            _judge(module, job) if isolated else load(module, name, family, job, guard)
+            load(module, name, family, job, guard) if key in own else _judge(module, job)
         )
     return loaded
+
+
+def _isolated(block: dict[str, Any]) -> bool:
+    """Tell whether a block's techniques run in processes of their own."""
+    family = load_family(block["family"])
+    return family.isolated and block["params"].get(family.operation_key) not in family.in_ranks
 
 
 def _judge(module: str, job: Path) -> Loaded:

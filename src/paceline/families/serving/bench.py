@@ -9,12 +9,15 @@ from __future__ import annotations
 import random
 import time
 import traceback
+from collections.abc import Collection
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from paceline.errors import PacelineError, PrerequisiteError, UserError
 from paceline.families.serving.cached_bench import run_cached_block
 from paceline.families.serving.decoding_bench import run_decoding_block
+from paceline.families.serving.distribute_bench import run_distribute_block
 from paceline.families.serving.gate import check_answers
 from paceline.families.serving.load.calls import Call, Workload
 from paceline.families.serving.load.certificate import certify
@@ -27,6 +30,7 @@ from paceline.families.serving.model_sizes import FIRST_TOKEN, SIZES
 from paceline.families.serving.overlap_bench import run_overlap_block
 from paceline.families.serving.prefixes import most_hits
 from paceline.families.serving.served import EngineProcess
+from paceline.families.serving.sharing.sealed import SEALED
 from paceline.families.serving.virtual_bench import run_virtual_block
 from paceline.families.serving.workloads import CLOSED, draw_workload, trace_facts
 from paceline.worker.session import Block, Case, CaseError, Session
@@ -35,14 +39,22 @@ from paceline.worker.telemetry import Watch
 WARM_CALLS = 4
 WARM_CONNECTIONS = 16
 MODEL_NAME = "paceline"
-SERVE = "serve"
+SERVE, DISTRIBUTE = "serve", "distribute"
 ORACLE = "every token of every answer against a plain forward computation without a cache, in float64"
 SLACK_S = 120.0
 """Beyond the schedule's end, for a technique that is slow."""
 
 
+def sealed(operations: Collection[str]) -> tuple[ModuleType, ...]:
+    """Return what techniques that run in the ranks must leave as they found it."""
+    return SEALED if DISTRIBUTE in operations else ()
+
+
 def run_block(session: Session, block: Block) -> None:
     """Measure all techniques of a block and emit one ``result`` event for each."""
+    if block.params["op"] == DISTRIBUTE:
+        run_distribute_block(session, block)
+        return
     if session.rank != 0:
         return
     if block.params["op"] != SERVE:

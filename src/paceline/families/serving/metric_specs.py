@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from paceline.families.serving.sharing.metric_specs import SHARED
 from paceline.family import Metric
 
 _CLOCK = {
@@ -391,4 +392,5 @@ METRICS: tuple[Metric, ...] = (
         compared_by="difference",
         margin=1e-6,
     ),
+    *SHARED,
 )

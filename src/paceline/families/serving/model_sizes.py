@@ -10,6 +10,7 @@ FIRST_TOKEN = 4
 SIZES: Mapping[str, Mapping[str, int]] = {
     "tiny": {"layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "vocab": 512, "max_context": 2048},
     "small": {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 2, "vocab": 2048, "max_context": 4096},
+    "medium": {"layers": 4, "hidden": 512, "heads": 16, "kv_heads": 4, "vocab": 2048, "max_context": 4096},
     "1b": {"layers": 16, "hidden": 2048, "heads": 32, "kv_heads": 8, "vocab": 128256, "max_context": 8192},
     "8b": {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "vocab": 128256, "max_context": 8192},
 }

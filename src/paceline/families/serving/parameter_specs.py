@@ -19,15 +19,16 @@ from paceline.families.serving.workloads import (
 )
 from paceline.family import Parameter
 
-SERVE, SIMULATE, PREDICT, DECODE, CACHE, OVERLAP = (
+SERVE, SIMULATE, PREDICT, DECODE, CACHE, OVERLAP, DISTRIBUTE = (
     "serve",
     "simulate",
     "predict",
     "decode",
     "cache",
     "overlap",
+    "distribute",
 )
-ON_ENGINE = (SERVE, SIMULATE, PREDICT)
+ON_ENGINE = (SERVE, SIMULATE, PREDICT, DISTRIBUTE)
 """Operations about the reference engine, or about what it costs."""
 
 _ALL: tuple[Parameter, ...] = (
@@ -39,9 +40,10 @@ _ALL: tuple[Parameter, ...] = (
         "predict: it says what configurations of the engine would take, which then are executed. "
         "decode: it decodes answers with a draft model beside copies of the target, in virtual time. "
         "cache: it says what a trained model keeps of the tokens before, and makes keys and values of it. "
-        "overlap: it orders a batch's operators on one device, in virtual time from datasheets' rates.",
+        "overlap: it orders a batch's operators on one device, in virtual time from datasheets' rates. "
+        "distribute: it computes the engine's steps on several ranks; their load is played in virtual time.",
         required=True,
-        choices=(SERVE, SIMULATE, PREDICT, DECODE, CACHE, OVERLAP),
+        choices=(SERVE, SIMULATE, PREDICT, DECODE, CACHE, OVERLAP, DISTRIBUTE),
     ),
     Parameter(
         name="requests",
@@ -184,10 +186,11 @@ _ENGINE: tuple[Parameter, ...] = (
         name="load",
         kind="number",
         doc="Calls a second over those that whole devices serve when all calls are there at the start; the pattern of "
-        "arrivals is stretched to it, since what a machine carries is not known before its costs are.",
+        "arrivals is stretched to it, since what a machine carries is not known before its costs are. Of ranks that "
+        "share a model: over those that the baseline serves.",
         default=0.8,
         minimum=0.01,
-        only_for=(SIMULATE,),
+        only_for=(SIMULATE, DISTRIBUTE),
     ),
     Parameter(
         name="kv_link",
@@ -210,6 +213,28 @@ _ENGINE: tuple[Parameter, ...] = (
         default=4,
         minimum=1,
         only_for=(PREDICT,),
+    ),
+    Parameter(
+        name="ranks",
+        kind="count",
+        doc="That share the model.",
+        default=2,
+        minimum=1,
+        only_for=(DISTRIBUTE,),
+    ),
+    Parameter(
+        name="rank_link",
+        kind="rate",
+        doc="Out of a rank, to all others together.",
+        default=1e9,
+        only_for=(DISTRIBUTE,),
+    ),
+    Parameter(
+        name="rank_link_delay",
+        kind="duration",
+        doc="Of each message that a rank sends.",
+        default=1e-5,
+        only_for=(DISTRIBUTE,),
     ),
     Parameter(name="slo_ttft", kind="duration", doc="Objective of the time to first token.", default=0.5),
     Parameter(name="slo_tpot", kind="duration", doc="Objective of the time per output token.", default=0.05),

@@ -10,6 +10,7 @@ from paceline.families.serving.model_sizes import SIZES
 from paceline.families.serving.parameter_specs import (
     CACHE,
     DECODE,
+    DISTRIBUTE,
     OVERLAP,
     PARAMETERS,
     PREDICT,
@@ -35,6 +36,7 @@ VIRTUAL_S = 4.0
 DECODING_S = 2.5
 CACHED_S = 10.0
 ORDERING_S = 3.0
+SHARING_S = 15.0
 MOST_ROWS = 8192
 """That are computed on a small model, too."""
 MOST_TOKENS = 1_000_000
@@ -156,6 +158,8 @@ def _estimate_s(params: Params) -> float:
         return CACHED_S
     if params["op"] == OVERLAP:
         return ORDERING_S
+    if params["op"] == DISTRIBUTE:
+        return SHARING_S
     if params["op"] != SERVE:
         return VIRTUAL_S
     requests = _count(params, "requests")
@@ -186,4 +190,5 @@ FAMILY = Family(
     frontiers=(FrontierSpec(across="ttft_p90", up="output_tokens_per_s"),),
     borrows={CACHE: "reasoning"},
     isolated=True,
+    in_ranks=frozenset({DISTRIBUTE}),
 )

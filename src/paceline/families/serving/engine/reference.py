@@ -79,6 +79,12 @@ class Reference:
 
 def forward(shape: Shape, weights: Weights, tokens_T: Tensor) -> Tensor:
     """Return logits of all positions of one sequence, [T, vocab]."""
+    x = states(shape, weights, tokens_T)
+    return _normed(x, weights["norm"]) @ weights["head"].T
+
+
+def states(shape: Shape, weights: Weights, tokens_T: Tensor) -> Tensor:
+    """Return what leaves the last layer at all positions of one sequence, [T, hidden]."""
     x = weights["embedding"][tokens_T]
     count, width = len(tokens_T), shape.head_dim
     place = torch.arange(count, dtype=torch.float64)
@@ -102,7 +108,7 @@ def forward(shape: Shape, weights: Weights, tokens_T: Tensor) -> Tensor:
             x
             + (gate * torch.sigmoid(gate) * (normed @ weights[f"{layer}.up"].T)) @ weights[f"{layer}.down"].T
         )
-    return _normed(x, weights["norm"]) @ weights["head"].T
+    return x
 
 
 def _normed(x: Tensor, weight: Tensor) -> Tensor:

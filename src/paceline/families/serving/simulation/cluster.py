@@ -18,7 +18,7 @@ from paceline.families.serving.deploying import Busy, Deployment, Given, Layout,
 from paceline.families.serving.engine.blocks import beginnings
 from paceline.families.serving.engine.core import Engine, Output, RefusedStepError, Work, facts
 from paceline.families.serving.load.calls import Call
-from paceline.families.serving.simulation.costs import Costs, Piece
+from paceline.families.serving.simulation.costs import Piece, StepCosts
 from paceline.families.serving.simulation.log import DoneStep, Log, Part, Token, Transfer
 from paceline.families.serving.simulation.sessions import answer_token
 
@@ -75,7 +75,7 @@ class Cluster:
         link: Between memories.
     """
 
-    def __init__(self, deployment: Deployment, given: Given, costs: Costs, link: Link) -> None:
+    def __init__(self, deployment: Deployment, given: Given, costs: StepCosts, link: Link) -> None:
         self._deployment, self._given, self._costs, self._link = deployment, given, costs, link
         self._layout = deployment.layout(given)
         check_layout(self._layout, given)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,17 @@ ROUNDS = 2000
 
 Piece = tuple[int, int, bool]
 """Tokens of a request before a step, tokens that it computes, and whether a next token is wanted."""
+
+
+class StepCosts(Protocol):
+    """Whatever says what steps cost."""
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Return bytes of keys and values of one token."""
+
+    def seconds(self, pieces: Sequence[Piece], seen: int) -> float:
+        """Return what a step takes, alone on its device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from paceline.families.serving.load.calls import Call
 from paceline.families.serving.simulation.cluster import Link
-from paceline.families.serving.simulation.costs import Costs
+from paceline.families.serving.simulation.costs import StepCosts
 from paceline.families.serving.simulation.log import DoneStep, Log, Part, Token, Transfer
 from paceline.families.serving.simulation.sessions import due_times, text_of
 
@@ -25,7 +25,9 @@ MOST = 5
 """Problems that are told."""
 
 
-def broken_laws(log: Log, calls: Sequence[Call], costs: Costs, link: Link, *, block_size: int) -> list[str]:
+def broken_laws(
+    log: Log, calls: Sequence[Call], costs: StepCosts, link: Link, *, block_size: int
+) -> list[str]:
     """Return what a log breaks, in words; none where it keeps all laws."""
     problems = _served_once(log, calls)
     problems += _in_order(log, calls)
@@ -116,7 +118,7 @@ def _shares(log: Log, memory: int) -> bool:
     return bool(log.counters[memory]["prefix_hit_tokens"]) if log.counters else True
 
 
-def _cost(log: Log, costs: Costs) -> list[str]:
+def _cost(log: Log, costs: StepCosts) -> list[str]:
     problems = []
     for step in log.steps:
         expected = costs.seconds([(p.begin, p.count, p.ends) for p in step.parts], step.seen)
@@ -156,7 +158,7 @@ def _devices(log: Log) -> list[str]:
     return problems
 
 
-def _moved(log: Log, costs: Costs, link: Link) -> list[str]:
+def _moved(log: Log, costs: StepCosts, link: Link) -> list[str]:
     problems: list[str] = []
     seen: set[int] = set()
     until: dict[tuple[int, int], float] = defaultdict(float)

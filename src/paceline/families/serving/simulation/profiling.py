@@ -151,21 +151,28 @@ class Profile:
         """Measure so many steps, beginning anew."""
         rng = random.Random(self._seed)
         timed = TimedEngine(Engine(Wander(rng), self._stepper, **self._settings), self._stepper, self._clock)
-        wanted = 1
-        while len(timed.steps) < num_steps:
-            if rng.random() < CHANGE:
-                wanted = rng.randint(1, 2 * self._settings["max_batch"])
-            self._fill_up(timed.engine, rng, wanted)
+        for _ in keep_busy(timed.engine, rng, self._settings, longest=self._longest, vocab=self._shape.vocab):
+            if len(timed.steps) >= num_steps:
+                break
             timed.step(0.0)
         return timed.steps
 
-    def _fill_up(self, engine: Engine, rng: random.Random, wanted: int) -> None:
+
+def keep_busy(
+    engine: Engine, rng: random.Random, settings: Mapping[str, int], *, longest: int, vocab: int
+) -> Iterator[None]:
+    """Before each step, submit requests of all lengths, so that as many are there as are wanted for a while."""
+    wanted = 1
+    while True:
+        if rng.random() < CHANGE:
+            wanted = rng.randint(1, 2 * settings["max_batch"])
         there = engine.submitted - engine.counters.finished
         for _ in range(wanted - there):
-            whole = rng.randint(4, self._longest)
+            whole = rng.randint(4, longest)
             answer = max(1, min(round(whole * rng.random()), whole - 2))
-            prompt = [rng.randrange(FIRST_TOKEN, self._shape.vocab) for _ in range(whole - answer)]
+            prompt = [rng.randrange(FIRST_TOKEN, vocab) for _ in range(whole - answer)]
             engine.submit(prompt, answer)
+        yield
 
 
 def undisturbed(runs: Sequence[Sequence[Measured]]) -> list[Measured]:
