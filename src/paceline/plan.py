@@ -136,7 +136,7 @@ def _plan_suite(
     contracts = {m.name: m.contract_id for m in suite.family.metrics}
     taken = {b["block"] for b in blocks}
     for params in _points(suite, tier, runner):
-        if not _matches(params, suite.name, selection.filters):
+        if not _matches(params, suite, selection.filters):
             continue
         problems = suite.family.check(params)
         reason = "; ".join(problems) or _unrunnable(params, runner)
@@ -304,25 +304,27 @@ def _excluded(rule: Mapping[str, RawScalar], params: Mapping[str, Scalar], label
     return True
 
 
-def _matches(params: Mapping[str, Scalar], suite: str, filters: Sequence[tuple[str, str]]) -> bool:
-    for key, value in filters:
+def _matches(params: Mapping[str, Scalar], suite: Suite, filters: Sequence[tuple[str, str]]) -> bool:
+    for key, text in filters:
         if key == "suite":
-            if value != suite:
+            if text != suite.name:
                 return False
-        elif key not in params or not _same(params[key], value):
+        elif key not in params or not _same(suite.family.parameter(key), params[key], text):
             return False
     return True
 
 
-def _same(value: Scalar, text: str) -> bool:
-    from paceline.units import parse_size  # noqa: PLC0415 - only for filters
-
+def _same(parameter: Parameter | None, value: Scalar, text: str) -> bool:
+    """Say whether a text means a value, as a suite's author may write it or as it is shown."""
     if str(value) == text:
         return True
-    try:
-        return isinstance(value, int) and parse_size(text) == value
-    except ValueError:
-        return False
+    for read in (str, int, float, {"true": True, "false": False}.__getitem__):
+        try:
+            if parameter is not None and parameter.parse(read(text)) == value:
+                return True
+        except (KeyError, ValueError):
+            continue
+    return False
 
 
 def _check_selection(suites: Sequence[Suite], selection: Selection) -> None:

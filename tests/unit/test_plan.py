@@ -19,6 +19,7 @@ from paceline import content
 from paceline.errors import UserError
 from paceline.plan import Plan, Selection, canonical, make_plan
 from paceline.profile import RunnerProfile, load_runner
+from paceline.suite import load_suite
 
 
 def runner(name: str = "local-cpu") -> RunnerProfile:
@@ -178,6 +179,28 @@ def test_a_selection_keeps_the_baseline_and_matching_points(tmp_path: Path) -> N
         with pytest.raises(UserError, match="did you mean") as caught:
             plan(tmp_path, **selection)
         assert caught.value.where == where
+
+
+def test_a_filter_reads_values_as_suites_and_tables_write_them() -> None:
+    suite = load_suite(content.find_suite("serving/speculation"))
+
+    def matching(*filters: tuple[str, str]) -> int:
+        return len(make_plan([suite], runner(), Selection(tier="standard", filters=filters)).blocks)
+
+    assert matching() == 108
+    for text in ("true", "True"):
+        assert matching(("interruptible", text)) == 54
+    for text in ("0.3", "0.30", "3e-1"):
+        assert matching(("draft_ratio", text)) == 36
+    for text in ("30ms", "0.03", "0.03s"):
+        assert matching(("target_latency", text)) == 108
+    for wrong in (
+        ("interruptible", "yes"),
+        ("servers", "7.5"),
+        ("target_latency", "30"),
+        ("draft_ratio", "lots"),
+    ):
+        assert matching(wrong) == 0
 
 
 def test_a_case_is_identified_by_what_is_measured_and_not_by_its_neighbours(tmp_path: Path) -> None:
