@@ -15,7 +15,7 @@ BASE ?=
 TESTS ?=
 JUNIT ?=
 
-.PHONY: setup bench test check format docs image-base image locks reasoner smoke nightly site gate calibrate clean
+.PHONY: setup bench test check format docs image-base image locks reasoner denoiser smoke nightly site gate calibrate clean
 
 setup: $(READY)
 
@@ -70,6 +70,9 @@ locks: setup
 reasoner: setup
 	$(BIN)/python -m paceline.families.reasoning.reasoner train weak
 	$(BIN)/python -m paceline.families.reasoning.reasoner train strong
+
+denoiser: setup
+	$(BIN)/python -m paceline.families.serving.diffusion
 
 docs: setup
 	$(BIN)/python -m paceline.cli.reference docs

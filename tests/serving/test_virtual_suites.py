@@ -20,6 +20,10 @@ WRONG = {
     "forgets-a-sum": ("incorrect", "differ from a plain computation by"),
     "other-heads": ("incorrect", "differ from a plain computation by"),
     "answers-for-nobody": ("incorrect", "wanted states are no rank's"),
+    "forgets-a-layer": ("incorrect", "with all steps exact images are off by"),
+    "never-exact": ("incorrect", "with all steps exact images are off by"),
+    "other-images": ("incorrect", "as far from those of the same noise as other images"),
+    "asks-the-backend": ("refused", "backend's collectives cannot be replayed"),
     "remembers": ("incorrect", "when they are made of what was kept alone, in another process"),
 }
 WHY = "why: Known-wrong techniques must be refused."
@@ -65,12 +69,18 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
         "baseline: tensor-parallel\nmatrix: {ranks: [2]}\ntechniques: [tensor-parallel, data-parallel, "
         "ulysses-inference, shift-parallelism, forgets-a-sum, other-heads, answers-for-nobody, moves-keys]\n"
     )
+    denoised = folder / "denoised.yaml"
+    denoised.write_text(
+        f"suite: serving/denoised\n{COMMON}workload: {{op: denoise, images: 8, steps: 10}}\n"
+        "baseline: sequential-denoising\nmatrix: {ranks: [2]}\ntechniques: [sequential-denoising, layer-split, "
+        "fewer-steps, asyncdiff, forgets-a-layer, never-exact, other-images, asks-the-backend]\n"
+    )
     extra = sorted(
         path
-        for kind in ("deployments", "speculation", "caches", "overlap", "sharing")
+        for kind in ("deployments", "speculation", "caches", "overlap", "sharing", "denoising")
         for path in (MUTANTS / kind).glob("*.py")
     )
-    suites = (simulated, predicted, decoded, kept, ordered, shared)
+    suites = (simulated, predicted, decoded, kept, ordered, shared, denoised)
     return record_of([load_suite(p, extra=extra) for p in suites], folder)
 
 
@@ -94,6 +104,8 @@ def test_a_wrong_technique_gets_no_number(name: str, record: RunRecord) -> None:
         ("nanoflow", "optimum_share"),
         ("data-parallel", "virtual_e2e_mean"),
         ("shift-parallelism", "virtual_e2e_mean"),
+        ("asyncdiff", "virtual_denoise_time"),
+        ("fewer-steps", "image_deviation"),
     ],
 )
 def test_an_honest_technique_beside_it_is_measured(name: str, metric: str, record: RunRecord) -> None:
@@ -122,6 +134,25 @@ def test_ranks_that_share_a_model_hold_send_and_move_what_their_headers_say(reco
     assert of("tensor-parallel", "sent_per_token") == 2 * 4 * 64 * 4
     assert of("data-parallel", "sent_per_token") == 0
     assert of("ulysses-inference", "sent_per_token") == 2 * 2 * (64 + 2 * 16) * 4 / 2
+
+
+def test_ranks_that_share_denoising_compute_and_send_what_their_headers_say(record: RunRecord) -> None:
+    def of(technique: str, metric: str) -> tuple[float, ...]:
+        (found,) = [
+            m.samples
+            for m in record.measurements
+            if m.technique == technique and m.metric is not None and m.metric.name == metric
+        ]
+        return tuple(found or ())
+
+    techniques = ("sequential-denoising", "layer-split", "fewer-steps", "asyncdiff")
+    # ten steps; asyncdiff warms up for one of them on both ranks
+    assert [of(t, "layer_passes") for t in techniques] == [(1.0,), (1.0,), (0.5,), (1.1,)]
+    # a stream has 16 patches of 64 numbers, an image 256, four bytes each
+    sent = [(0.0,), (10.0 * 4 * (16 * 64 + 256),), (0.0,), (4.0 * (8 * 16 * 64 + 9 * 256),)]
+    assert [of(t, "sent_per_image") for t in techniques] == sent
+    assert [of(t, "image_deviation")[0] < 1e-4 for t in techniques] == [True, True, False, False]
+    assert all(len(of(t, "denoise_time")) == 3 and min(of(t, "denoise_time")) > 0 for t in techniques)
 
 
 def test_a_record_says_that_time_was_virtual_and_how_it_was_measured(record: RunRecord) -> None:

@@ -17,6 +17,8 @@ from typing import Any
 from paceline.errors import PacelineError, PrerequisiteError, UserError
 from paceline.families.serving.cached_bench import run_cached_block
 from paceline.families.serving.decoding_bench import run_decoding_block
+from paceline.families.serving.denoise_bench import run_denoise_block
+from paceline.families.serving.diffusion.sealed import SEALED as DENOISING
 from paceline.families.serving.distribute_bench import run_distribute_block
 from paceline.families.serving.gate import check_answers
 from paceline.families.serving.load.calls import Call, Workload
@@ -30,7 +32,7 @@ from paceline.families.serving.model_sizes import FIRST_TOKEN, SIZES
 from paceline.families.serving.overlap_bench import run_overlap_block
 from paceline.families.serving.prefixes import most_hits
 from paceline.families.serving.served import EngineProcess
-from paceline.families.serving.sharing.sealed import SEALED
+from paceline.families.serving.sharing.sealed import SEALED as SHARING
 from paceline.families.serving.virtual_bench import run_virtual_block
 from paceline.families.serving.workloads import CLOSED, draw_workload, trace_facts
 from paceline.worker.session import Block, Case, CaseError, Session
@@ -39,7 +41,9 @@ from paceline.worker.telemetry import Watch
 WARM_CALLS = 4
 WARM_CONNECTIONS = 16
 MODEL_NAME = "paceline"
-SERVE, DISTRIBUTE = "serve", "distribute"
+SERVE, DISTRIBUTE, DENOISE = "serve", "distribute", "denoise"
+IN_RANKS = {DISTRIBUTE: run_distribute_block, DENOISE: run_denoise_block}
+_SEALED = {DISTRIBUTE: SHARING, DENOISE: DENOISING}
 ORACLE = "every token of every answer against a plain forward computation without a cache, in float64"
 SLACK_S = 120.0
 """Beyond the schedule's end, for a technique that is slow."""
@@ -47,13 +51,14 @@ SLACK_S = 120.0
 
 def sealed(operations: Collection[str]) -> tuple[ModuleType, ...]:
     """Return what techniques that run in the ranks must leave as they found it."""
-    return SEALED if DISTRIBUTE in operations else ()
+    modules = (module for operation, found in _SEALED.items() if operation in operations for module in found)
+    return tuple(dict.fromkeys(modules))
 
 
 def run_block(session: Session, block: Block) -> None:
     """Measure all techniques of a block and emit one ``result`` event for each."""
-    if block.params["op"] == DISTRIBUTE:
-        run_distribute_block(session, block)
+    if block.params["op"] in IN_RANKS:
+        IN_RANKS[str(block.params["op"])](session, block)
         return
     if session.rank != 0:
         return

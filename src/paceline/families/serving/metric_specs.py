@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from paceline.families.serving.diffusion.metric_specs import DENOISED
 from paceline.families.serving.sharing.metric_specs import SHARED
 from paceline.family import Metric
 
@@ -393,4 +394,5 @@ METRICS: tuple[Metric, ...] = (
         margin=1e-6,
     ),
     *SHARED,
+    *DENOISED,
 )

@@ -19,7 +19,7 @@ from paceline.families.serving.workloads import (
 )
 from paceline.family import Parameter
 
-SERVE, SIMULATE, PREDICT, DECODE, CACHE, OVERLAP, DISTRIBUTE = (
+SERVE, SIMULATE, PREDICT, DECODE, CACHE, OVERLAP, DISTRIBUTE, DENOISE = (
     "serve",
     "simulate",
     "predict",
@@ -27,6 +27,7 @@ SERVE, SIMULATE, PREDICT, DECODE, CACHE, OVERLAP, DISTRIBUTE = (
     "cache",
     "overlap",
     "distribute",
+    "denoise",
 )
 ON_ENGINE = (SERVE, SIMULATE, PREDICT, DISTRIBUTE)
 """Operations about the reference engine, or about what it costs."""
@@ -41,9 +42,10 @@ _ALL: tuple[Parameter, ...] = (
         "decode: it decodes answers with a draft model beside copies of the target, in virtual time. "
         "cache: it says what a trained model keeps of the tokens before, and makes keys and values of it. "
         "overlap: it orders a batch's operators on one device, in virtual time from datasheets' rates. "
-        "distribute: it computes the engine's steps on several ranks; their load is played in virtual time.",
+        "distribute: it computes the engine's steps on several ranks; their load is played in virtual time. "
+        "denoise: it takes the noise out of images on several ranks.",
         required=True,
-        choices=(SERVE, SIMULATE, PREDICT, DECODE, CACHE, OVERLAP, DISTRIBUTE),
+        choices=(SERVE, SIMULATE, PREDICT, DECODE, CACHE, OVERLAP, DISTRIBUTE, DENOISE),
     ),
     Parameter(
         name="requests",
@@ -53,7 +55,14 @@ _ALL: tuple[Parameter, ...] = (
         minimum=1,
         only_for=(*ON_ENGINE, DECODE, CACHE),
     ),
-    Parameter(name="output_tokens", kind="count", doc="Mean tokens of an answer.", default=32, minimum=1),
+    Parameter(
+        name="output_tokens",
+        kind="count",
+        doc="Mean tokens of an answer.",
+        default=32,
+        minimum=1,
+        only_for=(*ON_ENGINE, DECODE, CACHE, OVERLAP),
+    ),
 )
 _ENGINE: tuple[Parameter, ...] = (
     Parameter(
@@ -220,21 +229,21 @@ _ENGINE: tuple[Parameter, ...] = (
         doc="That share the model.",
         default=2,
         minimum=1,
-        only_for=(DISTRIBUTE,),
+        only_for=(DISTRIBUTE, DENOISE),
     ),
     Parameter(
         name="rank_link",
         kind="rate",
         doc="Out of a rank, to all others together.",
         default=1e9,
-        only_for=(DISTRIBUTE,),
+        only_for=(DISTRIBUTE, DENOISE),
     ),
     Parameter(
         name="rank_link_delay",
         kind="duration",
         doc="Of each message that a rank sends.",
         default=1e-5,
-        only_for=(DISTRIBUTE,),
+        only_for=(DISTRIBUTE, DENOISE),
     ),
     Parameter(name="slo_ttft", kind="duration", doc="Objective of the time to first token.", default=0.5),
     Parameter(name="slo_tpot", kind="duration", doc="Objective of the time per output token.", default=0.05),
@@ -336,6 +345,10 @@ _ORDERED: tuple[Parameter, ...] = (
         default=3e-6,
     ),
 )
+_DENOISED: tuple[Parameter, ...] = (
+    Parameter(name="images", kind="count", doc="That are denoised together.", default=32, minimum=4),
+    Parameter(name="steps", kind="count", doc="Of the sampler, from noise to image.", default=50, minimum=2),
+)
 
 PARAMETERS: tuple[Parameter, ...] = (
     *_ALL,
@@ -343,4 +356,5 @@ PARAMETERS: tuple[Parameter, ...] = (
     *(replace(p, only_for=(DECODE,)) for p in _DECODING),
     *(replace(p, only_for=(CACHE,)) for p in _CACHED),
     *(replace(p, only_for=(OVERLAP,)) for p in _ORDERED),
+    *(replace(p, only_for=(DENOISE,)) for p in _DENOISED),
 )

@@ -10,6 +10,7 @@ from paceline.families.serving.model_sizes import SIZES
 from paceline.families.serving.parameter_specs import (
     CACHE,
     DECODE,
+    DENOISE,
     DISTRIBUTE,
     OVERLAP,
     PARAMETERS,
@@ -37,6 +38,8 @@ DECODING_S = 2.5
 CACHED_S = 10.0
 ORDERING_S = 3.0
 SHARING_S = 15.0
+DENOISING_S = 0.005
+"""Of an image and step, with all that proves and repeats it."""
 MOST_ROWS = 8192
 """That are computed on a small model, too."""
 MOST_TOKENS = 1_000_000
@@ -72,6 +75,8 @@ def check(params: Params) -> list[str]:
         return [] if params["bits"] in (2, 3, 4, 8) else ["bits are 2, 3, 4 or 8"]
     if params["op"] == OVERLAP:
         return _check_overlapping(params)
+    if params["op"] == DENOISE:
+        return []
     wrong = _check_trace(params) + _check_virtual(params)
     if params["workload"] == TRACED:
         return wrong
@@ -160,6 +165,8 @@ def _estimate_s(params: Params) -> float:
         return ORDERING_S
     if params["op"] == DISTRIBUTE:
         return SHARING_S
+    if params["op"] == DENOISE:
+        return DENOISING_S * _count(params, "images") * _count(params, "steps")
     if params["op"] != SERVE:
         return VIRTUAL_S
     requests = _count(params, "requests")
@@ -190,5 +197,5 @@ FAMILY = Family(
     frontiers=(FrontierSpec(across="ttft_p90", up="output_tokens_per_s"),),
     borrows={CACHE: "reasoning"},
     isolated=True,
-    in_ranks=frozenset({DISTRIBUTE}),
+    in_ranks=frozenset({DISTRIBUTE, DENOISE}),
 )
