@@ -3,10 +3,10 @@
 Peng et al., "DeMo: Decoupled Momentum Optimization" (2024), algorithm 1, and the signs and defaults of
 the authors' public optimiser (decay 0.999, chunks of 64, 32 coefficients).
 
-Algorithm (m: this rank's momentum):
+Algorithm (m: this rank's momentum; f: ``rate_factor``):
 1. m ← β·m + g. The cosine transform of each chunk of 64 × 64 elements is taken; its k largest coefficients are q.
 2. What q stands for is taken out of m; q is sent to all ranks.
-3. θ ← θ − η·sign(inverse transform of the sum of all q).
+3. θ ← θ − f·η·sign(inverse transform of the sum of all q).
 
 Cost of a step: (n − 1)·(2 + 1.5)·k bytes for each 4096 elements, in n − 1 messages; with k = 64, 1/73 of the elements'
 bytes. Memory: m, 4P, n messages, and the coefficients, 8P at a time. There are no second moments.
@@ -28,16 +28,18 @@ from paceline.families.training.replica import Comm, Cost, Task
     implements=("data_parallel",),
     summary="own momenta, of which only the largest cosine coefficients travel",
     paper="detonation",
-    options={"k": 64, "decay": 0.999},
+    options={"k": 64, "decay": 0.999, "rate_factor": 1.0},
     properties={"exact": False, "replicas": "identical"},
 )
 class DeMo(DecoupledMomentum):
     """Every rank is a group of its own."""
 
-    def __init__(self, task: Task, comm: Comm, k: int = 64, decay: float = 0.999) -> None:
-        super().__init__(task, comm, group=1, k=k, scheme="dct", decay=decay)
+    def __init__(
+        self, task: Task, comm: Comm, k: int = 64, decay: float = 0.999, rate_factor: float = 1.0
+    ) -> None:
+        super().__init__(task, comm, group=1, k=k, scheme="dct", decay=decay, rate_factor=rate_factor)
 
 
-def cost(task: Task, k: int = 64, decay: float = 0.999) -> Cost:
+def cost(task: Task, k: int = 64, decay: float = 0.999, rate_factor: float = 1.0) -> Cost:
     """Return the header's formula for all steps."""
     return decoupled_cost(task, group=1, k=k, scheme="dct")

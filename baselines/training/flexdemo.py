@@ -3,12 +3,13 @@
 From et al., "DeToNATION: Decoupled Torch Network-Aware Training on Interlinked Online Nodes" (2025), with its
 schemes of replication.
 
-Algorithm (groups of g ranks, as many shares of the parameters):
+Algorithm (groups of g ranks, as many shares of the parameters; f: ``rate_factor``):
 1. A reduce-scatter inside the group leaves the group's mean gradient of share i on its rank i.
 2. That rank's momentum takes it in; chosen components go to the ranks that own share i in other groups, and are taken
    out of the momentum. ``dct``: the largest cosine coefficients with their places (see ``demo``). ``random`` and
    ``striding``: elements at places that all know, so that more of them fit into the same bytes.
-3. Each rank steps its share by the signs of what all groups sent; an all-gather inside the group completes the weights.
+3. Each rank steps its share by f·η times the signs of what all groups sent; an all-gather inside the group completes
+   the weights.
 
 Cost of a step: a ring all-reduce of 4P in the group, and (n/g − 1) messages of a share's components, which are the same
 bytes in all schemes. Memory: m, 4P/g.
@@ -30,7 +31,7 @@ from paceline.families.training.replica import Comm, Cost, Task
     implements=("data_parallel",),
     summary="full exchange inside groups, chosen components of the momentum between them",
     paper="detonation",
-    options={"group": 2, "k": 64, "scheme": "dct", "decay": 0.999},
+    options={"group": 2, "k": 64, "scheme": "dct", "decay": 0.999, "rate_factor": 1.0},
     properties={"exact": False, "replicas": "identical"},
 )
 class FlexDeMo(DecoupledMomentum):
@@ -44,10 +45,18 @@ class FlexDeMo(DecoupledMomentum):
         k: int = 64,
         scheme: Scheme = "dct",
         decay: float = 0.999,
+        rate_factor: float = 1.0,
     ) -> None:
-        super().__init__(task, comm, group=group, k=k, scheme=scheme, decay=decay)
+        super().__init__(task, comm, group=group, k=k, scheme=scheme, decay=decay, rate_factor=rate_factor)
 
 
-def cost(task: Task, group: int = 2, k: int = 64, scheme: Scheme = "dct", decay: float = 0.999) -> Cost:
+def cost(
+    task: Task,
+    group: int = 2,
+    k: int = 64,
+    scheme: Scheme = "dct",
+    decay: float = 0.999,
+    rate_factor: float = 1.0,
+) -> Cost:
     """Return the header's formula for all steps."""
     return decoupled_cost(task, group=group, k=k, scheme=scheme)

@@ -151,6 +151,19 @@ class Claim(FileModel):
     why: str = Field("", description="How the measured thing stands for the paper's statement.")
 
 
+class Tuning(FileModel):
+    """How the settings of techniques were chosen: the best of equally many trials, on other draws."""
+
+    suite: str = Field(
+        description="The suite in which a technique's variants are its trials; they differ in their options."
+    )
+    trials: int = Field(ge=2, description="Trials of each technique; a suite with other numbers is refused.")
+    metric: str = Field(description="What the chosen trial is best in.")
+    untuned: dict[str, str] = Field(
+        default_factory=dict, description="Labels that had no trials of their own, and why."
+    )
+
+
 def _equal_lengths(group: dict[str, list[RawScalar]]) -> dict[str, list[RawScalar]]:
     if len({len(items) for items in group.values()}) > 1:
         raise ValueError("lists that advance together must be of equal length")
@@ -205,6 +218,7 @@ class SuiteModel(FileModel):
         default_factory=dict, description="Metrics that are compared; the first ranks the board."
     )
     claims: list[Claim] = Field(default_factory=list, description="What papers say, to be tested.")
+    tuning: Tuning | None = Field(None, description="How settings were chosen; without it nothing is tuned.")
 
 
 def merge_protocol(protocol: Protocol, tier: Tier | None) -> Protocol:

@@ -58,6 +58,7 @@ def suite_facts(suites: Iterable[Suite]) -> list[dict[str, Any]]:
             "baseline": s.model.baseline,
             "metrics": {name: _margin(s, name) for name in compared_metrics(s)},
             "claims": [c.model_dump(mode="json", exclude_none=True) for c in s.model.claims],
+            **({"tuning": s.model.tuning.model_dump(mode="json")} if s.model.tuning else {}),
         }
         for s in suites
     ]

@@ -101,6 +101,20 @@ class Accounting(TypedDict, total=False):
 
 
 @_open
+class TuningFacts(TypedDict):
+    """How the settings of a suite's techniques had been chosen."""
+
+    suite: str
+    """The suite of the trials."""
+    trials: int
+    """Of each technique."""
+    metric: str
+    """What the chosen trial was best in."""
+    untuned: dict[str, str]
+    """Labels that had no trials, and why."""
+
+
+@_open
 class SuiteFacts(TypedDict, total=False):
     """A suite as it was when it ran."""
 
@@ -110,6 +124,8 @@ class SuiteFacts(TypedDict, total=False):
     metrics: dict[str, Annotated[float, Field(ge=0, le=10)]]
     """Those that it compares, with their margins."""
     claims: list[dict[str, Any]]
+    tuning: TuningFacts
+    """Absent where nothing was tuned."""
 
 
 @_open

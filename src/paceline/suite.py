@@ -28,6 +28,7 @@ from paceline.grammar import (
 from paceline.models import validate
 from paceline.papers import Paper, load_papers
 from paceline.technique import TechniqueSource, valid_name
+from paceline.tuning import Choice, trial_errors
 from paceline.yamlfile import Located, load
 
 CALIBRATION = "calibration"
@@ -175,6 +176,40 @@ def _errors(suite: Suite) -> Iterator[UserError]:
     for tier_name, tier in model.tiers.items():
         yield from _tier_errors(suite, tier_name, tier)
     yield from _claim_errors(suite, list(dict.fromkeys(_labels(suite))))
+    if labels:
+        yield from _tuning_errors(suite)
+
+
+def _tuning_errors(suite: Suite) -> Iterator[UserError]:
+    tuning = suite.model.tuning
+    if tuning is None:
+        return
+    where = suite.located.where(("tuning", "suite"))
+    try:
+        path = content.find_suite(tuning.suite)
+    except UserError as error:
+        yield UserError(error.what, where=where, expected=error.expected, fix="paceline list suites")
+        return
+    if tuning.suite == suite.name or validate(SuiteModel, load(path)).tuning is not None:
+        yield UserError(
+            f"the trials of '{tuning.suite}' rest on trials themselves",
+            where=where,
+            expected="a suite without the key 'tuning'",
+        )
+        return
+    trials = load_suite(path)
+    if tuning.metric not in trials.model.metrics:
+        yield UserError(
+            f"'{tuning.suite}' does not compare '{tuning.metric}'",
+            where=suite.located.where(("tuning", "metric")),
+            expected=expected_one_of(tuning.metric, trials.model.metrics),
+        )
+    yield from trial_errors(tuning, _choices(suite), _choices(trials), suite.located)
+
+
+def _choices(suite: Suite) -> list[Choice]:
+    entries = suite.entries(suite.model.techniques, suite.located.where(("techniques",)))
+    return [Choice(technique=e.source.info.name, label=e.label, options=e.options) for e in entries]
 
 
 def _parameter_errors(

@@ -34,6 +34,8 @@ class Board:
     runner: str
     image_class: str | None
     why: str
+    tuning: Mapping[str, Any] | None
+    """How the settings of techniques were chosen; None where nothing is tuned."""
     points: tuple[Point, ...]
     """One for each combination of parameters, in the order of the parameters."""
     history: tuple[tuple[Point, ...], ...]
@@ -173,6 +175,7 @@ def _board(points: Sequence[Point]) -> Board:
         runner=newest.board[2],
         image_class=image_class(newest.run),
         why=str(facts.get("why", "")),
+        tuning=facts.get("tuning"),
         points=tuple(chosen),
         history=tuple(tuple(versions[params_key(p)]) for p in chosen),
         num_superseded=len(points) - sum(len(v) for v in versions.values()),

@@ -138,12 +138,23 @@ class DecoupledMomentum(FlatReplica):
         k: Components of each chunk of 4096.
         scheme: How they are chosen.
         decay: β of the momentum.
+        rate_factor: Times the task's learning rate: a sign is a step of its own length, whatever Adam's would be.
     """
 
-    def __init__(self, task: Task, comm: Comm, *, group: int, k: int, scheme: Scheme, decay: float) -> None:
+    def __init__(
+        self,
+        task: Task,
+        comm: Comm,
+        *,
+        group: int,
+        k: int,
+        scheme: Scheme,
+        decay: float,
+        rate_factor: float,
+    ) -> None:
         super().__init__(task, comm)
         size = group_size(group, comm.world_size)
-        self.decay = decay
+        self.decay, self.rate_factor = decay, rate_factor
         first = comm.rank - comm.rank % size
         self.group = range(first, first + size)
         self.place = comm.rank % size
@@ -193,7 +204,7 @@ class DecoupledMomentum(FlatReplica):
     def update(self, step: int) -> None:
         """Step this rank's share; the group's other shares follow in ``exchange_parameters``."""
         start, stop = self.bounds[self.place]
-        rate = self.optimizer.param_groups[0]["lr"]
+        rate = self.optimizer.param_groups[0]["lr"] * self.rate_factor
         self.flat.values[start:stop].sub_(self.flat.gradients[start:stop], alpha=rate)
 
     def exchange_parameters(self, step: int) -> None:
