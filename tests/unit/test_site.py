@@ -208,6 +208,16 @@ def test_every_link_of_every_page_leads_to_a_file_and_an_anchor_of_the_site() ->
             assert not parts.fragment or parts.fragment in ids[target], (name, link)
 
 
+def test_a_board_says_how_settings_were_chosen() -> None:
+    chosen = {"suite": "collectives/trials", "trials": 4, "metric": "latency", "untuned": {"ring": "has <none>"}}
+    pages = render(record(1, suites=[{**SUITE, "tuning": chosen}]))
+    board = next(text for name, text in pages.items() if name.startswith("boards/"))
+    assert "the best in latency of 4 trials for each technique" in board
+    assert "ring (has &lt;none&gt;)" in board
+    untuned = render(record(1))
+    assert not any("trials for each technique" in text for text in untuned.values())
+
+
 def test_every_page_has_a_language_one_heading_of_its_own_and_the_one_script() -> None:
     titles = {}
     for name, page in html_pages(render(record(1), calibration={"fake": []})):
