@@ -89,7 +89,8 @@ def test_an_answer_with_another_token_does_not_pass_the_gate(served: EngineProce
     workload = Workload(calls=calls)
     log = run_load(served.url, "m", workload, limits=Limits(run_s=30))
     outcomes = outcomes_of(log)
-    prompts, rounding = check_answers(MODEL, workload, outcomes)
+    reference = Reference(MODEL)
+    prompts, rounding = check_answers(reference, workload, outcomes)
     assert prompts[3] == (8, 9, 14)
     assert rounding["largest_shortfall"] <= rounding["tolerance"]
     ids = outcomes[4].stream.token_ids
@@ -98,7 +99,7 @@ def test_an_answer_with_another_token_does_not_pass_the_gate(served: EngineProce
         wrong = tuple((i + 1) % 128 if n == place else i for n, i in enumerate(ids))
         lying = replace(outcomes[4], stream=replace(outcomes[4].stream, token_ids=wrong))
         with pytest.raises(CaseError, match=f"token {place} of the answer to call 4"):
-            check_answers(MODEL, workload, [*outcomes[:4], lying, *outcomes[5:]])
+            check_answers(reference, workload, [*outcomes[:4], lying, *outcomes[5:]])
     silent = replace(outcomes[4], stream=replace(outcomes[4].stream, token_ids=None))
     with pytest.raises(CaseError, match="tells no tokens"):
-        check_answers(MODEL, workload, [*outcomes[:4], silent, *outcomes[5:]])
+        check_answers(reference, workload, [*outcomes[:4], silent, *outcomes[5:]])

@@ -19,6 +19,7 @@ from paceline.families.serving.engine.core import Engine, Output, RefusedStepErr
 from paceline.families.serving.engine.front import BadRequestError, read_request, read_tokens
 from paceline.families.serving.engine.model import Model, Shape
 from paceline.families.serving.engine.reference import Reference
+from paceline.families.serving.engine.reference import forward as plain_forward
 from paceline.families.serving.engine.stepper import Stepper
 from paceline.families.serving.scheduling import Room, Scheduler, Step, View
 
@@ -77,6 +78,24 @@ def engine_of(
         max_batch=max_batch,
         token_budget=token_budget,
     )
+
+
+def test_an_answer_is_computed_once_and_a_wrong_one_is_still_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge, prompt = Reference(MODEL), (5, 9, 12)
+    answer = judge.greedy(prompt, 4)
+    calls: list[int] = []
+
+    def counted(*given: Any) -> torch.Tensor:
+        calls.append(1)
+        return plain_forward(*given)
+
+    monkeypatch.setattr("paceline.families.serving.engine.reference.forward", counted)
+    assert judge.judge(prompt, answer) == judge.judge(prompt, tuple(answer))
+    assert len(calls) == 2, "one forward in float64 and one in the engine's precision"
+    wrong = [*answer[:2], (answer[2] + 1) % 64, answer[3]]
+    assert judge.judge(prompt, wrong).wrong_at == 2
+    assert judge.judge((*prompt, 7), answer) != judge.judge(prompt, answer)
+    assert len(calls) == 6
 
 
 def test_every_scheduler_is_tried() -> None:

@@ -209,7 +209,12 @@ def test_every_link_of_every_page_leads_to_a_file_and_an_anchor_of_the_site() ->
 
 
 def test_a_board_says_how_settings_were_chosen() -> None:
-    chosen = {"suite": "collectives/trials", "trials": 4, "metric": "latency", "untuned": {"ring": "has <none>"}}
+    chosen = {
+        "suite": "collectives/trials",
+        "trials": 4,
+        "metric": "latency",
+        "untuned": {"ring": "has <none>"},
+    }
     pages = render(record(1, suites=[{**SUITE, "tuning": chosen}]))
     board = next(text for name, text in pages.items() if name.startswith("boards/"))
     assert "the best in latency of 4 trials for each technique" in board

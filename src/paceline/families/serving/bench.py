@@ -20,6 +20,7 @@ from paceline.families.serving.decoding_bench import run_decoding_block
 from paceline.families.serving.denoise_bench import run_denoise_block
 from paceline.families.serving.diffusion.sealed import SEALED as DENOISING
 from paceline.families.serving.distribute_bench import run_distribute_block
+from paceline.families.serving.engine.reference import Reference
 from paceline.families.serving.gate import check_answers
 from paceline.families.serving.load.calls import Call, Workload
 from paceline.families.serving.load.certificate import certify
@@ -74,11 +75,12 @@ def run_block(session: Session, block: Block) -> None:
         for case in block.cases:
             session.emit_failure(block, case, CaseError("unsupported", str(error)))
         return
+    reference = Reference(model)
     order = list(block.cases)
     random.Random(session.draw_seed("order", block.block)).shuffle(order)
     for position, case in enumerate(order):
         try:
-            result = _serve(session, block, case, model, workload)
+            result = _serve(session, block, case, model, workload, reference)
             result["accounting"]["position"] = position
             session.emit_result(block, case, result)
         except CaseError as error:
@@ -94,7 +96,12 @@ def run_block(session: Session, block: Block) -> None:
 
 
 def _serve(
-    session: Session, block: Block, case: Case, model: dict[str, Any], workload: Workload
+    session: Session,
+    block: Block,
+    case: Case,
+    model: dict[str, Any],
+    workload: Workload,
+    reference: Reference,
 ) -> dict[str, Any]:
     """Serve the workload under one technique and judge what came.
 
@@ -121,7 +128,7 @@ def _serve(
     session.begin(block, case.label, "judge")
     outcomes = outcomes_of(log)
     counters = {name: after[name] - before.get(name, 0.0) for name in after}
-    prompts, rounding = check_answers(model, workload, outcomes)
+    prompts, rounding = check_answers(reference, workload, outcomes)
     certificate = certify(log, outcomes)
     if not certificate.valid:
         raise CaseError("invalid", "the client was too slow: " + "; ".join(certificate.problems))

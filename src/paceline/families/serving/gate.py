@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from paceline.families.serving.engine.reference import Reference
 from paceline.families.serving.load.calls import Workload
@@ -27,7 +26,7 @@ def whole_prompts(workload: Workload, outcomes: Sequence[Outcome]) -> Prompts:
 
 
 def check_answers(
-    model: Mapping[str, Any], workload: Workload, outcomes: Sequence[Outcome]
+    reference: Reference, workload: Workload, outcomes: Sequence[Outcome]
 ) -> tuple[Prompts, dict[str, float]]:
     """Judge every whole answer, token for token; return prompts, and how much rounding decided.
 
@@ -35,7 +34,6 @@ def check_answers(
         CaseError: A token is wrong, or an answer tells no tokens.
     """
     prompts = whole_prompts(workload, outcomes)
-    reference = Reference(model)
     short_by = allowed = 0.0
     for outcome in outcomes:
         if not outcome.ok:

@@ -36,7 +36,7 @@ class Judged:
 
 
 class Reference:
-    """Judges answers of one model.
+    """Judges answers of one model; the same answer to the same prompt, by another technique, is looked up.
 
     Args:
         model: Sizes, seed and dtype, as the engine gets them.
@@ -48,10 +48,17 @@ class Reference:
         rounded = {name: w.to(DTYPES[self.shape.dtype]) for name, w in drawn.items()}
         self._exact = {name: w.double() for name, w in rounded.items()}
         self._rounded = rounded
+        self._judged: dict[tuple[tuple[int, ...], tuple[int, ...]], Judged] = {}
 
-    @torch.inference_mode()
     def judge(self, prompt: Sequence[int], answer: Sequence[int]) -> Judged:
         """Judge one answer."""
+        key = tuple(prompt), tuple(answer)
+        if key not in self._judged:
+            self._judged[key] = self._compute(prompt, answer)
+        return self._judged[key]
+
+    @torch.inference_mode()
+    def _compute(self, prompt: Sequence[int], answer: Sequence[int]) -> Judged:
         sequence = torch.tensor([*prompt, *answer[:-1]])
         rows = slice(len(prompt) - 1, None)
         exact = forward(self.shape, self._exact, sequence)[rows]
