@@ -12,14 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from paceline.compare import LEADERBOARD_LAUNCHES, Cell, Point, grade_of, points_of
+from paceline.evidence import evidence, params_key, place_of, with_defaults
 from paceline.family import Family, load_family
 from paceline.papers import Paper
+from paceline.record import Run
 from paceline.stats import (
     Estimate,
     Launches,
     compare_difference,
     compare_ratio,
     compare_unpaired,
+    compare_unpaired_difference,
     estimate_value,
 )
 from paceline.store import RunRecord
@@ -77,34 +80,48 @@ def expectation_text(expect: Mapping[str, float]) -> str:
     return words[kind]
 
 
-Measured = tuple[RunRecord, list[Point]]
-"""A run and its points."""
-
-
 def evaluate(records: Iterable[RunRecord], suites: Sequence[Mapping[str, Any]]) -> list[ClaimResult]:
-    """Evaluate every claim of some suites on the latest run that measured it with enough launches, else the latest.
+    """Evaluate every claim of some suites where it was last measured with enough launches, else where it was last.
+
+    A place is a version of the suite on one hardware, under one runner. A claim is about all points that were measured
+    there: a long suite may be measured in parts, and a part of it, measured again, does not hide the others.
 
     Args:
         records: Runs, in any order.
         suites: Facts of suites (``suite``, ``family``, ``claims``), such as ``provenance.suite_facts`` gives.
     """
-    measured: dict[str, list[Measured]] = {}
+    families = {facts["suite"]: str(facts["family"]) for facts in suites}
+    places: dict[str, dict[Place, list[Point]]] = {}
     for record in sorted(records, key=lambda r: r.run_id, reverse=True):
-        points = points_of(record)
-        for suite in {p.suite for p in points}:
-            measured.setdefault(suite, []).append((record, points))
+        for point in points_of(record):
+            if families.get(point.suite) == point.family:
+                place = (*place_of(point), point.suite_version)
+                places.setdefault(point.suite, {}).setdefault(place, []).append(with_defaults(point))
     return [
-        _evaluate_one(claim, facts["suite"], load_family(facts["family"]), measured.get(facts["suite"], ()))
+        _evaluate_one(claim, facts["suite"], load_family(facts["family"]), places.get(facts["suite"], {}))
         for facts in suites
         for claim in facts.get("claims", ())
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was found at a point, or of all points together."""
+
+    params: Mapping[str, Any]
+    estimate: Estimate
+    run: Run
+
+
+Place = tuple[str, str, str, str | None, int]
+"""What may stand in one table, and the version of the suite."""
 
 
 def _evaluate_one(
     claim: Mapping[str, Any],
     suite: str,
     family: Family,
-    points: Sequence[Measured],
+    places: Mapping[Place, Sequence[Point]],
 ) -> ClaimResult:
     measure, expect = claim["measure"], claim["expect"]
     versus = measure.get("versus")
@@ -121,37 +138,55 @@ def _evaluate_one(
         "versus": _versus_text(measure["technique"], versus_map) if versus_map else None,
         "why": claim.get("why", ""),
     }
-    found: list[tuple[RunRecord, list[Point], list[tuple[Mapping[str, Any], Estimate]]]] = []
-    for record, candidates in points:
-        if claim.get("needs") not in (None, record.run.runner.get("device")):
+    found: list[tuple[list[Point], list[Found]]] = []
+    for measured in places.values():
+        candidates = _counting(measured, measure["technique"], measure["metric"])
+        if not candidates or claim.get("needs") not in (None, candidates[0].run.runner.get("device")):
             continue
-        own = [p for p in candidates if p.suite == suite and _selected(p, measure.get("where", {}), family)]
+        own = [p for p in candidates if _selected(p, measure.get("where", {}), family)]
         estimates = _estimates(own, candidates, measure, versus_map, family, next(iter(expect)))
         if estimates:
-            found.append((record, own, estimates))
-        if estimates and all(e.num_launches >= LEADERBOARD_LAUNCHES for _, e in estimates):
+            found.append((own, estimates))
+        if estimates and all(f.estimate.num_launches >= LEADERBOARD_LAUNCHES for f in estimates):
             found = found[-1:]
             break
     if found:
-        record, own, estimates = found[0]
-        decided = [(params, e, _decide(expect, e)) for params, e in estimates]
+        own, estimates = found[0]
         order = ["not reproduced", "inconclusive", "partly", "reproduced"]
-        worst = min(decided, key=lambda d: (order.index(d[2]), _room(expect, d[1])))
+        worst = min(
+            estimates,
+            key=lambda f: (order.index(_decide(expect, f.estimate)), _room(expect, f.estimate)),
+        )
         failed = _failed(own, measure["technique"])
-        verdict = worst[2]
+        verdict = _decide(expect, worst.estimate)
         if failed is not None and verdict in ("reproduced", "partly"):
             verdict = "inconclusive"
         return ClaimResult(
             **common,
             verdict=verdict,
-            reason=failed or _few_launches(worst[1]),
-            worst=worst[1],
-            points=tuple((params, e) for params, e, _ in decided),
-            run_id=record.run_id,
-            host_class=record.run.host_class,
-            grade=grade_of(record.run, min(e.num_launches for _, e in estimates)),
+            reason=failed or _few_launches(worst.estimate),
+            worst=worst.estimate,
+            points=tuple((f.params, f.estimate) for f in estimates),
+            run_id=worst.run.run_id,
+            host_class=worst.run.host_class,
+            grade=max(grade_of(f.run, f.estimate.num_launches) for f in estimates),
         )
     return ClaimResult(**common, verdict="not run", reason=_why_not_run(claim, suite))
+
+
+def _counting(measured: Sequence[Point], technique: str, metric: str) -> list[Point]:
+    """Return one measurement of each point of a place: the best evidence among those under the newest contract."""
+    contract = next((c.contract_id for p in measured if (c := p.cells.get((technique, metric)))), None)
+    versions: dict[str, list[Point]] = {}
+    for point in measured:
+        cell = point.cells.get((technique, metric))
+        if cell is None or cell.contract_id == contract:
+            versions.setdefault(params_key(point), []).append(point)
+
+    def counts(point: Point) -> tuple[bool, tuple[int, str]]:
+        return (technique, metric) in point.cells or technique in point.failures, evidence(point)
+
+    return [max(same, key=counts) for same in versions.values()]
 
 
 def _few_launches(estimate: Estimate) -> str | None:
@@ -210,29 +245,30 @@ def _estimates(
     versus: Mapping[str, Any],
     family: Family,
     kind: str,
-) -> list[tuple[Mapping[str, Any], Estimate]]:
+) -> list[Found]:
     """Return one estimate for every point that the claim selects and that was measured on both sides."""
     name = measure["metric"]
-    found: list[tuple[Mapping[str, Any], Estimate]] = []
+    found: list[Found] = []
     for point in own:
         cell = point.cells.get((measure["technique"], name))
         if cell is None:
             continue
         if kind.startswith("value"):
-            found.append((point.params, estimate_value(cell.launches, scale=family.metric(name).scale)))
+            estimate = estimate_value(cell.launches, scale=family.metric(name).scale)
+            found.append(Found(params=point.params, estimate=estimate, run=point.run))
             continue
         other, paired = _other_side(point, everyone, measure, versus, family)
         if other is None:
             continue
-        found.append((point.params, _effect(cell, other, paired, kind)))
+        effect = _effect(cell, other, paired, kind)
+        found.append(Found(params=point.params, estimate=effect, run=point.run))
     if kind.startswith("value") and family.metric(name).proportion and len(found) > 1:
-        return [_pooled(own, measure, family)]
+        pooled = _pooled(own, measure, family)
+        return [Found(params={}, estimate=pooled, run=max((f.run for f in found), key=lambda r: r.run_id))]
     return found
 
 
-def _pooled(
-    own: Sequence[Point], measure: Mapping[str, Any], family: Family
-) -> tuple[Mapping[str, Any], Estimate]:
+def _pooled(own: Sequence[Point], measure: Mapping[str, Any], family: Family) -> Estimate:
     """Pool the 0/1 samples of all selected points: a proportion is about all of them together."""
     values: dict[int, float] = {}
     samples: dict[int, Sequence[float]] = {}
@@ -241,7 +277,7 @@ def _pooled(
         for launch, drawn in (cell.samples if cell else {}).items():
             samples[index * 10_000 + launch] = drawn
             values[index * 10_000 + launch] = sum(drawn) / len(drawn)
-    return {}, estimate_value(Launches(values=values, samples=samples), scale="proportion")
+    return estimate_value(Launches(values=values, samples=samples), scale="proportion")
 
 
 def _other_side(
@@ -264,13 +300,15 @@ def _other_side(
         wanted[key] = parameter.parse(value)
     for other in everyone:
         if other.suite == point.suite and dict(other.params) == wanted:
-            return other.cells.get((label, measure["metric"])), True
+            shared = other.run.run_id == point.run.run_id
+            return other.cells.get((label, measure["metric"])), shared
     return None, False
 
 
 def _effect(cell: Cell, other: Cell, paired: bool, kind: str) -> Estimate:
     if kind == "difference_at_most":
-        return compare_difference(cell.launches, other.launches)
+        difference = compare_difference if paired else compare_unpaired_difference
+        return difference(cell.launches, other.launches)
     if paired and set(cell.values) & set(other.values):
         return compare_ratio(cell.launches, other.launches)
     return compare_unpaired(cell.launches, other.launches)

@@ -119,6 +119,53 @@ def test_the_latest_run_that_measured_it_decides() -> None:
     assert (found.verdict, found.run_id) == ("reproduced", newer.run_id)
 
 
+def test_a_suite_measured_in_parts_is_decided_by_all_of_them() -> None:
+    first, second = record(1.5), record(0.5, size_bytes=8)
+    for order in ((first, second), (second, first)):
+        (found,) = evaluate(order, facts(claim({"ratio_at_most": 0.8})))
+        assert (found.verdict, found.run_id) == ("not reproduced", first.run_id)
+        assert len(found.points) == 2
+    again = record(0.5)
+    (found,) = evaluate([first, second, again], facts(claim({"ratio_at_most": 0.8})))
+    assert (found.verdict, len(found.points)) == ("reproduced", 2)
+
+
+def test_parts_from_another_place_or_version_are_no_parts() -> None:
+    here, there = record(1.5), record(0.5, size_bytes=8)
+    elsewhere = factory.in_memory(
+        there.run.model_copy(update={"host_class": "Another, 2 cores, 8 GiB"}), there.measurements
+    )
+    later = factory.in_memory(
+        there.run, [m.model_copy(update={"suite_version": 2}) for m in there.measurements]
+    )
+    for other in (elsewhere, later):
+        (found,) = evaluate([here, other], facts(claim({"ratio_at_most": 0.8})))
+        assert (found.verdict, found.run_id, len(found.points)) == ("reproduced", there.run_id, 1)
+
+
+def test_a_part_that_failed_later_is_not_hidden_by_an_earlier_number() -> None:
+    number, run = record(0.5), factory.make_run()
+    lines = factory.launches(run, "native", [1.0] * 5)
+    failures = [factory.measurement(run, "ring", n, [], reason="it broke") for n in range(5)]
+    other = record(0.5, size_bytes=8)
+    (found,) = evaluate(
+        [number, factory.in_memory(run, [*lines, *failures]), other], facts(claim({"ratio_at_most": 0.8}))
+    )
+    assert found.verdict == "inconclusive"
+    assert found.reason is not None and "failed at 1 of 2 points" in found.reason
+
+
+def test_sides_from_two_runs_share_no_launches() -> None:
+    near, far = record(1.0), record(3.0, link="delay-5ms")
+    expect = {"ratio_at_least": 2.5}
+    (found,) = evaluate(
+        [near, far],
+        facts(claim(expect, where={"link": "delay-5ms"}, versus={"where": {"link": "loopback"}})),
+    )
+    assert found.verdict == "reproduced"
+    assert found.worst is not None and "Welch" in found.worst.method
+
+
 def test_a_claim_that_nobody_measured_says_what_it_needs() -> None:
     for where, runner in (({}, "local-cpu"), ({"link": "delay-1ms"}, "netns-cpu")):
         (found,) = evaluate([], facts(claim({"ratio_at_most": 0.8}, where=where)))

@@ -11,14 +11,14 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from paceline.compare import LEADERBOARD_LAUNCHES, Point, compared, confirm, grade_of, points_of, sort_key
+from paceline.compare import Point, compared, confirm, points_of, sort_key
 from paceline.errors import UserError
+from paceline.evidence import evidence, image_class, params_key, place_of, with_defaults
 from paceline.family import load_family
-from paceline.record import Run
 from paceline.store import RunRecord
 
 OFF_BOARD_REASONS = frozenset({"calibrate", "correction"})
@@ -69,25 +69,6 @@ def slug(name: str, *parts: str) -> str:
     return f"{readable}-{digest}" if readable else digest
 
 
-def params_key(point: Point) -> str:
-    """Return a point's parameters as canonical text."""
-    return json.dumps(dict(point.params), sort_keys=True)
-
-
-def with_defaults(point: Point) -> Point:
-    """Return a point with every parameter: one that did not exist when it was measured has its default."""
-    family = load_family(point.family)
-    operation = str(point.params.get(family.operation_key, ""))
-    defaults = {p.name: p.default for p in family.parameters_for(operation) if not p.required}
-    return replace(point, params={**defaults, **point.params})
-
-
-def image_class(run: Run) -> str | None:
-    """Return the class of the container image; None outside a container."""
-    found = (run.container or {}).get("image_class")
-    return None if found is None else str(found)
-
-
 Usable = Callable[[RunRecord], tuple[list[Point], list[str]]]
 
 
@@ -106,8 +87,7 @@ def select(records: Iterable[RunRecord], usable: Usable | None = None) -> Select
         points, found = (usable or usable_points)(record)
         problems |= {f"run {record.run_id}: {problem}": None for problem in found}
         for point in points:
-            key = (*point.board, image_class(point.run))
-            groups.setdefault(key, []).append(with_defaults(point))
+            groups.setdefault(place_of(point), []).append(with_defaults(point))
     keys = sorted(groups, key=lambda k: tuple(str(part) for part in k))
     return Selection(boards=tuple(_board(groups[k]) for k in keys), problems=tuple(problems))
 
@@ -184,11 +164,3 @@ def _board(points: Sequence[Point]) -> Board:
 
 def _under(point: Point, contracts: dict[str, str]) -> bool:
     return all(contracts[metric] == cell.contract_id for (_, metric), cell in point.cells.items())
-
-
-def evidence(point: Point) -> tuple[int, str]:
-    """Return what decides between two measurements of a point: the grade of what was tried, then the time."""
-    tried = {m.launch for found in point.failures.values() for m in found}
-    for cell in point.cells.values():
-        tried.update(cell.values)
-    return "DCBA".index(grade_of(point.run, min(len(tried), LEADERBOARD_LAUNCHES))), point.run.run_id
