@@ -1,0 +1,74 @@
+"""Settings that suites use are those whose published trials were best, by the records themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline import content
+from paceline.family import load_family
+from paceline.store import record_paths
+from paceline.suite import Suite, load_suite
+
+PUBLISHED = content.shipped_root() / "results" / "published"
+
+
+def tuned_suites() -> list[str]:
+    return [name for name, path in content.suite_files().items() if load_suite(path).model.tuning is not None]
+
+
+def lines_of(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def newest_run(suite: str) -> Path:
+    """Return the newest published record of a suite's present version."""
+    version = load_suite(content.find_suite(suite)).model.version
+    for path in sorted(record_paths(PUBLISHED), reverse=True):
+        run = next(lines_of(path))
+        if any(s["suite"] == suite and s["version"] == version for s in run["suites"]):
+            return path
+    raise AssertionError(f"no published run of {suite} version {version}: paceline run {suite}")
+
+
+def means(path: Path, metric: str) -> dict[tuple[str, str], float]:
+    """Return the mean over launches of a metric, by technique and canonical options."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for line in lines_of(path):
+        if line["line"] == "measurement" and line["metric"]["name"] == metric:
+            assert line["status"] == "ok", f"{line['label']}: a trial without a number"
+            key = line["technique"], json.dumps(line["options"], sort_keys=True)
+            found.setdefault(key, []).append(line["value"])
+    return {key: sum(values) / len(values) for key, values in found.items()}
+
+
+def chosen(suite: Suite) -> Mapping[str, str]:
+    assert suite.model.tuning is not None
+    entries = suite.entries(suite.model.techniques, "here")
+    return {
+        e.source.info.name: json.dumps(dict(e.options), sort_keys=True)
+        for e in entries
+        if e.label not in suite.model.tuning.untuned
+    }
+
+
+def test_some_suites_are_tuned() -> None:
+    assert "training/low-communication" in tuned_suites()
+
+
+@pytest.mark.parametrize("name", tuned_suites())
+def test_chosen_settings_are_the_best_of_the_published_trials(name: str) -> None:
+    suite = load_suite(content.find_suite(name))
+    tuning = suite.model.tuning
+    assert tuning is not None
+    sign = 1 if load_family(suite.family.name).metric(tuning.metric).better == "lower" else -1
+    values = means(newest_run(tuning.suite), tuning.metric)
+    for technique, options in chosen(suite).items():
+        trials = {given: value for (tried, given), value in values.items() if tried == technique}
+        assert len(trials) == tuning.trials
+        assert min(trials, key=lambda given: sign * trials[given]) == options, f"{technique}: {trials}"
