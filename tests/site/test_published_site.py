@@ -76,6 +76,15 @@ def test_the_claims_page_counts_what_the_command_counts(families: dict[str, Path
     assert all(row["reason"] or row["claims"] for row in found["papers"]), "no row is blank"
 
 
+def test_the_page_of_claims_is_what_the_published_runs_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shipped_root())
+    options = ["claims", "check", "--results", "results/published", "--format", "md"]
+    written = CliRunner().invoke(application, options).stdout
+    kept = Path("docs/claims.md").read_text(encoding="utf-8")
+    assert kept == written, f"paceline {' '.join(options)} > docs/claims.md"
+    assert "not reproduced" in kept
+
+
 def test_every_page_is_quiet_offline_and_within_the_width_of_a_telephone(
     browser: Any, pages: list[Path]
 ) -> None:

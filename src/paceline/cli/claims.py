@@ -16,7 +16,7 @@ from paceline.cli.options import json_option, print_json, results_option
 from paceline.errors import EXIT_OK, EXIT_REGRESSION
 from paceline.papers import load_papers
 from paceline.provenance import suite_facts
-from paceline.report.tables import format_effect, format_estimate
+from paceline.report.claimstext import OWN_BOUND, claims_page, found_text, sides
 from paceline.suite import load_suite
 
 
@@ -60,39 +60,31 @@ def list_claims(family: str | None, verdict: str | None, results: Path | None, a
     click.echo(", ".join(f"{n} {name}" for name, n in counts.items()))
 
 
-OWN_BOUND = "(own bound)"
-"""Stands where a paper's slug would, for claims that no paper makes."""
-
-
 @claims.command("check")
 @results_option
+@click.option(
+    "--format", "style", type=click.Choice(("table", "md")), default="table", show_default=True,
+    help="A table of all claims, or a Markdown page of those that were measured.",
+)  # fmt: skip
 @json_option
-def check(results: Path | None, as_json: bool) -> None:
+def check(results: Path | None, style: str, as_json: bool) -> None:
     """Evaluate every claim on the stored runs; exit 1 when one was refuted."""
-    _, _, found = current_ledger(results)
+    _, counts, found = current_ledger(results)
     if as_json:
         print_json([plain_claim(c) for c in found])
+    elif style == "md":
+        given = f" --results {results}" if results else ""
+        command = f"paceline claims check{given} --format md"
+        click.echo(claims_page(found, counts, load_papers(), command=command), nl=False)
     else:
         rows = [
-            (c.paper or OWN_BOUND, c.claim_id, c.metric, _sides(c), c.expectation, _measured(c), c.verdict)
+            (c.paper or OWN_BOUND, c.claim_id, c.metric, sides(c), c.expectation, found_text(c), c.verdict)
             for c in found
         ]
         headers = ("paper", "claim", "metric", "measured", "expected", "found", "verdict")
         click.echo(tabulate(rows, headers=headers))
     refuted = any(c.verdict == "not reproduced" for c in found)
     sys.exit(EXIT_REGRESSION if refuted else EXIT_OK)
-
-
-def _sides(claim: ClaimResult) -> str:
-    return f"{claim.technique} / {claim.versus}" if claim.versus else claim.technique
-
-
-def _measured(claim: ClaimResult) -> str:
-    if claim.worst is None:
-        return claim.reason or ""
-    if claim.versus:
-        return format_effect(claim.worst, "ratio" if "ratio" in claim.expectation else "")
-    return format_estimate(claim.worst, "")
 
 
 def _short(row: LedgerRow) -> str:

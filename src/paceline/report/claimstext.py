@@ -1,0 +1,67 @@
+"""The claims that were measured, as a Markdown page: what papers say, what was found, and where it can be redone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from paceline.claims import ClaimResult
+from paceline.papers import Paper
+from paceline.report.tables import format_effect, format_estimate
+
+OWN_BOUND = "(own bound)"
+"""Stands where a paper's slug would, for claims that no paper makes."""
+HEADERS = ("paper", "what it says", "measured", "asked", "found", "verdict")
+
+
+def sides(claim: ClaimResult) -> str:
+    """Say whose number a claim is about, and against whose."""
+    return f"{claim.technique} / {claim.versus}" if claim.versus else claim.technique
+
+
+def found_text(claim: ClaimResult) -> str:
+    """Say what was found, or why nothing was."""
+    if claim.worst is None:
+        return claim.reason or ""
+    if claim.versus:
+        return format_effect(claim.worst, "ratio" if "ratio" in claim.expectation else "")
+    return format_estimate(claim.worst, "")
+
+
+def claims_page(
+    claims: Sequence[ClaimResult], counts: Mapping[str, int], papers: Mapping[str, Paper], *, command: str
+) -> str:
+    """Return the page.
+
+    Args:
+        claims: All claims; those that nobody measured are counted alone.
+        counts: Papers by verdict.
+        papers: The ledger.
+        command: What writes this page.
+    """
+    measured = [c for c in claims if c.verdict != "not run"]
+    lines = [
+        "# What was measured of what papers say",
+        "",
+        f"Written by `{command}`. {sum(counts.values())} papers: "
+        + ", ".join(f"{number} {name}" for name, number in counts.items())
+        + ". A paper has the worst verdict of its claims.",
+        f"Below are the {len(measured)} claims that a run decided; {len(claims) - len(measured)} more wait for one "
+        "(`paceline claims`). A verdict needs the whole 95 % interval on one side; where a claim is about",
+        "several points, the worst of them is shown. The run's page on the site has all points, samples and hardware.",
+    ]
+    for family in dict.fromkeys(c.suite.split("/")[0] for c in measured):
+        lines += ["", f"## {family.capitalize()}", "", _row(HEADERS), _row("---" for _ in HEADERS)]
+        lines += _rows([c for c in measured if c.suite.startswith(f"{family}/")], papers)
+    return "\n".join(lines) + "\n"
+
+
+def _rows(claims: Iterable[ClaimResult], papers: Mapping[str, Paper]) -> Iterator[str]:
+    for claim in claims:
+        paper = papers[claim.paper].title.split(":")[0] if claim.paper else OWN_BOUND
+        what = f"{claim.metric} of {sides(claim)} ({claim.suite})"
+        verdict = claim.verdict if claim.verdict == "reproduced" else f"**{claim.verdict}**"
+        yield _row((paper, claim.quote, what, claim.expectation, found_text(claim), verdict))
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in cells) + " |"
