@@ -45,6 +45,8 @@ class ClaimResult:
     technique: str
     versus: str | None
     verdict: ClaimVerdictName
+    where: str = ""
+    """What selects its points, in words; empty when it is about all of them."""
     reason: str | None = None
     worst: Estimate | None = None
     """The estimate that decided, over all points that the claim selects."""
@@ -136,6 +138,7 @@ def _evaluate_one(
         "metric": measure["metric"],
         "technique": measure["technique"],
         "versus": _versus_text(measure["technique"], versus_map) if versus_map else None,
+        "where": _where_text(measure.get("where", {})),
         "why": claim.get("why", ""),
     }
     found: list[tuple[list[Point], list[Found]]] = []
@@ -226,8 +229,12 @@ def _why_not_run(claim: Mapping[str, Any], suite: str) -> str:
 
 def _versus_text(technique: str, versus: Mapping[str, Any]) -> str:
     name = str(versus.get("technique") or technique)
-    where = ", ".join(f"{k} = {v}" for k, v in versus.get("where", {}).items())
+    where = _where_text(versus.get("where", {}))
     return f"{name} at {where}" if where else name
+
+
+def _where_text(where: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in where.items())
 
 
 def _selected(point: Point, where: Mapping[str, Any], family: Family) -> bool:

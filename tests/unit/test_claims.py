@@ -9,6 +9,7 @@ import record_factory as factory
 
 from paceline.claims import ClaimResult, evaluate, expectation_text, ledger
 from paceline.papers import Paper, load_papers
+from paceline.report.claimstext import claims_page
 from paceline.store import RunRecord
 
 WOBBLE = [1.0, 1.004, 0.996, 1.002, 0.998]
@@ -185,6 +186,18 @@ def test_a_claim_that_nobody_measured_says_what_it_needs() -> None:
 )
 def test_an_expectation_is_said_in_words(expect: dict[str, float], text: str) -> None:
     assert expectation_text(expect) == text
+
+
+def test_the_page_of_claims_holds_what_was_measured_and_counts_the_rest() -> None:
+    odd = claim({"ratio_at_most": 0.8}, where={"ranks": 2}) | {"quote": "fast | faster\n# and fast"}
+    given = facts(odd, claim({"ratio_at_most": 0.8}, metric="wire_bytes") | {"id": "two"})
+    results = evaluate([record(1.5)], given)
+    page = claims_page(results, {"not run": 246}, load_papers(), command="this")
+    (row,) = [line for line in page.splitlines() if line.startswith("| Prime")]
+    assert "fast \\| faster # and fast" in row and "**not reproduced**" in row
+    assert "latency of ring / native where ranks = 2 (collectives/example)" in row
+    assert "the 1 claims that a run decided; 1 more wait" in page
+    assert "wire_bytes" not in page
 
 
 def paper(slug: str, **changes: Any) -> Paper:

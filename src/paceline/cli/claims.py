@@ -78,13 +78,17 @@ def check(results: Path | None, style: str, as_json: bool) -> None:
         click.echo(claims_page(found, counts, load_papers(), command=command), nl=False)
     else:
         rows = [
-            (c.paper or OWN_BOUND, c.claim_id, c.metric, sides(c), c.expectation, found_text(c), c.verdict)
+            (c.paper or OWN_BOUND, c.claim_id, c.metric, sides(c), c.expectation, _found(c), c.verdict)
             for c in found
         ]
         headers = ("paper", "claim", "metric", "measured", "expected", "found", "verdict")
         click.echo(tabulate(rows, headers=headers))
     refuted = any(c.verdict == "not reproduced" for c in found)
     sys.exit(EXIT_REGRESSION if refuted else EXIT_OK)
+
+
+def _found(claim: ClaimResult) -> str:
+    return found_text(claim) if claim.worst is not None else claim.reason or ""
 
 
 def _short(row: LedgerRow) -> str:
@@ -113,6 +117,7 @@ def plain_claim(claim: ClaimResult) -> dict[str, Any]:
         "metric": claim.metric,
         "technique": claim.technique,
         "versus": claim.versus,
+        "where": claim.where,
         "expectation": claim.expectation,
         "verdict": claim.verdict,
         "reason": claim.reason,

@@ -1,4 +1,4 @@
-"""The claims that were measured, as a Markdown page: what papers say, what was found, and where it can be redone."""
+"""Claims in words, for tables and pages; and those that were measured, as a Markdown page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from paceline.claims import ClaimResult
 from paceline.papers import Paper
-from paceline.report.tables import format_effect, format_estimate
+from paceline.report.tables import ABSENT, format_effect, format_estimate
 
 OWN_BOUND = "(own bound)"
 """Stands where a paper's slug would, for claims that no paper makes."""
@@ -14,14 +14,15 @@ HEADERS = ("paper", "what it says", "measured", "asked", "found", "verdict")
 
 
 def sides(claim: ClaimResult) -> str:
-    """Say whose number a claim is about, and against whose."""
-    return f"{claim.technique} / {claim.versus}" if claim.versus else claim.technique
+    """Say whose number a claim is about, against whose, and at which points."""
+    both = f"{claim.technique} / {claim.versus}" if claim.versus else claim.technique
+    return f"{both} where {claim.where}" if claim.where else both
 
 
 def found_text(claim: ClaimResult) -> str:
-    """Say what was found, or why nothing was."""
+    """Write the estimate that decided a claim."""
     if claim.worst is None:
-        return claim.reason or ""
+        return ABSENT
     if claim.versus:
         return format_effect(claim.worst, "ratio" if "ratio" in claim.expectation else "")
     return format_estimate(claim.worst, "")

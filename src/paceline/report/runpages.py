@@ -12,8 +12,9 @@ from typing import Any
 from paceline.claims import ClaimResult, LedgerRow
 from paceline.record import STATUSES, Run
 from paceline.report.boards import slug
+from paceline.report.claimstext import found_text, sides
 from paceline.report.html import Cell, Grid, rows_grid, verdict_class
-from paceline.report.tables import ABSENT, format_counts, format_effect, format_estimate, format_param
+from paceline.report.tables import ABSENT, format_counts, format_param
 from paceline.store import RunRecord
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -162,12 +163,12 @@ def claim_grid(results: Sequence[ClaimResult], run_hrefs: Mapping[str, str]) -> 
     rows: list[list[Cell | str]] = []
     for c in results:
         link = run_hrefs.get(c.run_id or "")
-        found = measured(c)
+        found = found_text(c)
         rows.append(
             [
                 Cell(text=f"{c.suite} · {c.claim_id}", kind="text broken"),
                 Cell(text=f"{c.quote} ({c.scope})", kind="text prose"),
-                Cell(text=_measure(c), kind="text broken"),
+                Cell(text=f"{c.metric} of {sides(c)}", kind="text broken"),
                 c.expectation,
                 Cell(text=found, href=link if c.worst is not None else None, kind="text"),
                 c.verdict,
@@ -176,20 +177,6 @@ def claim_grid(results: Sequence[ClaimResult], run_hrefs: Mapping[str, str]) -> 
         )
     headers = ("claim", "the statement", "measure", "expected", "found", "verdict", "why")
     return rows_grid("claims", headers, rows)
-
-
-def _measure(claim: ClaimResult) -> str:
-    against = f" against {claim.versus}" if claim.versus else ""
-    return f"{claim.metric} of {claim.technique}{against}"
-
-
-def measured(claim: ClaimResult) -> str:
-    """Write the estimate that decided a claim."""
-    if claim.worst is None:
-        return ABSENT
-    if claim.versus:
-        return format_effect(claim.worst, "ratio" if "ratio" in claim.expectation else "")
-    return format_estimate(claim.worst, "")
 
 
 def ledger_families(rows: Sequence[LedgerRow]) -> list[tuple[str, list[LedgerRow]]]:
