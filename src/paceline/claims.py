@@ -11,20 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from paceline.compare import LEADERBOARD_LAUNCHES, Cell, Point, grade_of, points_of
-from paceline.evidence import evidence, params_key, place_of, with_defaults
+from paceline.claimpoints import Found, Measured, Sides, measured_in, places_of
+from paceline.compare import LEADERBOARD_LAUNCHES, Point, grade_of
 from paceline.family import Family, load_family
 from paceline.papers import Paper
-from paceline.record import Run
-from paceline.stats import (
-    Estimate,
-    Launches,
-    compare_difference,
-    compare_ratio,
-    compare_unpaired,
-    compare_unpaired_difference,
-    estimate_value,
-)
+from paceline.stats import Estimate
 from paceline.store import RunRecord
 
 ClaimVerdictName = Literal["reproduced", "partly", "not reproduced", "inconclusive", "not run"]
@@ -85,119 +76,89 @@ def expectation_text(expect: Mapping[str, float]) -> str:
 def evaluate(records: Iterable[RunRecord], suites: Sequence[Mapping[str, Any]]) -> list[ClaimResult]:
     """Evaluate every claim of some suites where it was last measured with enough launches, else where it was last.
 
-    A place is a version of the suite on one hardware, under one runner. A claim is about all points that were measured
-    there: a long suite may be measured in parts, and a part of it, measured again, does not hide the others.
-
     Args:
         records: Runs, in any order.
         suites: Facts of suites (``suite``, ``family``, ``claims``), such as ``provenance.suite_facts`` gives.
     """
-    families = {facts["suite"]: str(facts["family"]) for facts in suites}
-    places: dict[str, dict[Place, list[Point]]] = {}
-    for record in sorted(records, key=lambda r: r.run_id, reverse=True):
-        for point in points_of(record):
-            if families.get(point.suite) == point.family:
-                place = (*place_of(point), point.suite_version)
-                places.setdefault(point.suite, {}).setdefault(place, []).append(with_defaults(point))
+    places = places_of(records, suites)
     return [
-        _evaluate_one(claim, facts["suite"], load_family(facts["family"]), places.get(facts["suite"], {}))
+        _evaluate_one(claim, facts["suite"], load_family(facts["family"]), places.get(facts["suite"], []))
         for facts in suites
+        if facts.get("family")
         for claim in facts.get("claims", ())
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What was found at a point, or of all points together."""
-
-    params: Mapping[str, Any]
-    estimate: Estimate
-    run: Run
-
-
-Place = tuple[str, str, str, str | None, int]
-"""What may stand in one table, and the version of the suite."""
-
-
 def _evaluate_one(
-    claim: Mapping[str, Any],
-    suite: str,
-    family: Family,
-    places: Mapping[Place, Sequence[Point]],
+    claim: Mapping[str, Any], suite: str, family: Family, places: Sequence[Sequence[Point]]
 ) -> ClaimResult:
-    measure, expect = claim["measure"], claim["expect"]
-    versus = measure.get("versus")
-    versus_map = {"technique": versus} if isinstance(versus, str) else dict(versus or {})
+    sides = Sides.of(claim)
     common: dict[str, Any] = {
         "paper": claim.get("paper"),
         "suite": suite,
         "claim_id": claim["id"],
         "quote": claim["quote"],
         "scope": claim["scope"],
-        "expectation": expectation_text(expect),
-        "metric": measure["metric"],
-        "technique": measure["technique"],
-        "versus": _versus_text(measure["technique"], versus_map) if versus_map else None,
-        "where": _where_text(measure.get("where", {})),
+        "expectation": expectation_text(claim["expect"]),
+        "metric": sides.metric,
+        "technique": sides.technique,
+        "versus": _versus_text(sides),
+        "where": _where_text(sides.where),
         "why": claim.get("why", ""),
     }
-    found: list[tuple[list[Point], list[Found]]] = []
-    for measured in places.values():
-        candidates = _counting(measured, measure["technique"], measure["metric"])
-        if not candidates or claim.get("needs") not in (None, candidates[0].run.runner.get("device")):
+    measured = _deciding(places, sides, family, claim.get("needs"))
+    if measured is None:
+        return ClaimResult(**common, verdict="not run", reason=_why_not_run(claim, suite))
+    if not measured.found:
+        return ClaimResult(**common, verdict="inconclusive", reason=measured.failed)
+    worst = min(measured.found, key=lambda f: _order(claim["expect"], f.estimate))
+    verdict = _decide(claim["expect"], worst.estimate)
+    if measured.failed is not None and verdict in ("reproduced", "partly"):
+        verdict = "inconclusive"
+    remarks = [measured.failed or _few_launches(worst)]
+    if measured.left_out:
+        remarks.append(f"points left out for fewer launches: {measured.left_out}")
+    return ClaimResult(
+        **common,
+        verdict=verdict,
+        reason="; ".join(filter(None, remarks)) or None,
+        worst=worst.estimate,
+        points=tuple((f.params, f.estimate) for f in measured.found),
+        run_id=worst.runs[0].run_id,
+        host_class=worst.runs[0].host_class,
+        grade=max(grade_of(run, f.launches) for f in measured.found for run in f.runs),
+    )
+
+
+def _deciding(
+    places: Sequence[Sequence[Point]], sides: Sides, family: Family, needs: str | None
+) -> Measured | None:
+    """Return what decides: the newest place with enough launches, or where it failed, else the newest."""
+    newest: Measured | None = None
+    for points in places:
+        if needs not in (None, points[0].run.runner.get("device")):
             continue
-        own = [p for p in candidates if _selected(p, measure.get("where", {}), family)]
-        estimates = _estimates(own, candidates, measure, versus_map, family, next(iter(expect)))
-        if estimates:
-            found.append((own, estimates))
-        if estimates and all(f.estimate.num_launches >= LEADERBOARD_LAUNCHES for f in estimates):
-            found = found[-1:]
-            break
-    if found:
-        own, estimates = found[0]
-        order = ["not reproduced", "inconclusive", "partly", "reproduced"]
-        worst = min(
-            estimates,
-            key=lambda f: (order.index(_decide(expect, f.estimate)), _room(expect, f.estimate)),
-        )
-        failed = _failed(own, measure["technique"])
-        verdict = _decide(expect, worst.estimate)
-        if failed is not None and verdict in ("reproduced", "partly"):
-            verdict = "inconclusive"
-        return ClaimResult(
-            **common,
-            verdict=verdict,
-            reason=failed or _few_launches(worst.estimate),
-            worst=worst.estimate,
-            points=tuple((f.params, f.estimate) for f in estimates),
-            run_id=worst.run.run_id,
-            host_class=worst.run.host_class,
-            grade=max(grade_of(f.run, f.estimate.num_launches) for f in estimates),
-        )
-    return ClaimResult(**common, verdict="not run", reason=_why_not_run(claim, suite))
+        measured = measured_in(points, sides, family)
+        if not measured.found and measured.failed is None:
+            continue
+        newest = newest or measured
+        if all(f.launches >= LEADERBOARD_LAUNCHES for f in measured.found):
+            return measured
+    return newest
 
 
-def _counting(measured: Sequence[Point], technique: str, metric: str) -> list[Point]:
-    """Return one measurement of each point of a place: the best evidence among those under the newest contract."""
-    contract = next((c.contract_id for p in measured if (c := p.cells.get((technique, metric)))), None)
-    versions: dict[str, list[Point]] = {}
-    for point in measured:
-        cell = point.cells.get((technique, metric))
-        if cell is None or cell.contract_id == contract:
-            versions.setdefault(params_key(point), []).append(point)
-
-    def counts(point: Point) -> tuple[bool, tuple[int, str]]:
-        return (technique, metric) in point.cells or technique in point.failures, evidence(point)
-
-    return [max(same, key=counts) for same in versions.values()]
-
-
-def _few_launches(estimate: Estimate) -> str | None:
-    if estimate.num_launches < 2 and estimate.low is None:
+def _few_launches(found: Found) -> str | None:
+    if found.estimate.num_launches < 2 and found.estimate.low is None:
         return "one launch gives no interval"
-    if estimate.num_launches < LEADERBOARD_LAUNCHES:
-        return f"exploratory: {estimate.num_launches} launches, {LEADERBOARD_LAUNCHES} are asked for"
+    if found.launches < LEADERBOARD_LAUNCHES:
+        return f"exploratory: {found.launches} launches, {LEADERBOARD_LAUNCHES} are asked for"
     return None
+
+
+def _order(expect: Mapping[str, float], estimate: Estimate) -> tuple[int, float]:
+    """Return what puts the worst first: the verdict, then the room on the right side of the expectation."""
+    order = ["not reproduced", "inconclusive", "partly", "reproduced"]
+    return order.index(_decide(expect, estimate)), _room(expect, estimate)
 
 
 def _room(expect: Mapping[str, float], estimate: Estimate) -> float:
@@ -210,14 +171,6 @@ def _room(expect: Mapping[str, float], estimate: Estimate) -> float:
     return bound - estimate.high if kind.endswith("at_most") else estimate.low - bound
 
 
-def _failed(own: Sequence[Point], technique: str) -> str | None:
-    """Say at how many of the points that a claim selects its technique gave no number; None when at none."""
-    bad = [p.failures[technique][0] for p in own if technique in p.failures]
-    if not bad:
-        return None
-    return f"{technique} failed at {len(bad)} of {len(own)} points: {bad[0].status}: {bad[0].reason}"
-
-
 def _why_not_run(claim: Mapping[str, Any], suite: str) -> str:
     if claim.get("needs") is not None:
         return f"needs {claim['needs']}: paceline run {suite} --tier full --runner local-{claim['needs']}"
@@ -227,98 +180,15 @@ def _why_not_run(claim: Mapping[str, Any], suite: str) -> str:
     return f"needs: paceline run {suite} --runner {runner}"
 
 
-def _versus_text(technique: str, versus: Mapping[str, Any]) -> str:
-    name = str(versus.get("technique") or technique)
-    where = _where_text(versus.get("where", {}))
-    return f"{name} at {where}" if where else name
+def _versus_text(sides: Sides) -> str | None:
+    if sides.other is None:
+        return None
+    where = _where_text(sides.other_where)
+    return f"{sides.other} at {where}" if where else sides.other
 
 
 def _where_text(where: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in where.items())
-
-
-def _selected(point: Point, where: Mapping[str, Any], family: Family) -> bool:
-    for key, raw in where.items():
-        parameter = family.parameter(key)
-        if parameter is None or point.params.get(key) != parameter.parse(raw):
-            return False
-    return True
-
-
-def _estimates(
-    own: Sequence[Point],
-    everyone: Sequence[Point],
-    measure: Mapping[str, Any],
-    versus: Mapping[str, Any],
-    family: Family,
-    kind: str,
-) -> list[Found]:
-    """Return one estimate for every point that the claim selects and that was measured on both sides."""
-    name = measure["metric"]
-    found: list[Found] = []
-    for point in own:
-        cell = point.cells.get((measure["technique"], name))
-        if cell is None:
-            continue
-        if kind.startswith("value"):
-            estimate = estimate_value(cell.launches, scale=family.metric(name).scale)
-            found.append(Found(params=point.params, estimate=estimate, run=point.run))
-            continue
-        other, paired = _other_side(point, everyone, measure, versus, family)
-        if other is None:
-            continue
-        effect = _effect(cell, other, paired, kind)
-        found.append(Found(params=point.params, estimate=effect, run=point.run))
-    if kind.startswith("value") and family.metric(name).proportion and len(found) > 1:
-        pooled = _pooled(own, measure, family)
-        return [Found(params={}, estimate=pooled, run=max((f.run for f in found), key=lambda r: r.run_id))]
-    return found
-
-
-def _pooled(own: Sequence[Point], measure: Mapping[str, Any], family: Family) -> Estimate:
-    """Pool the 0/1 samples of all selected points: a proportion is about all of them together."""
-    values: dict[int, float] = {}
-    samples: dict[int, Sequence[float]] = {}
-    for index, point in enumerate(own):
-        cell = point.cells.get((measure["technique"], measure["metric"]))
-        for launch, drawn in (cell.samples if cell else {}).items():
-            samples[index * 10_000 + launch] = drawn
-            values[index * 10_000 + launch] = sum(drawn) / len(drawn)
-    return estimate_value(Launches(values=values, samples=samples), scale="proportion")
-
-
-def _other_side(
-    point: Point,
-    everyone: Sequence[Point],
-    measure: Mapping[str, Any],
-    versus: Mapping[str, Any],
-    family: Family,
-) -> tuple[Cell | None, bool]:
-    """Find the cell that a claim compares with, and whether it shared launches point by point."""
-    label = str(versus.get("technique") or measure["technique"])
-    where = versus.get("where") or {}
-    if not where:
-        return point.cells.get((label, measure["metric"])), True
-    wanted = dict(point.params)
-    for key, value in where.items():
-        parameter = family.parameter(key)
-        if parameter is None:
-            return None, False
-        wanted[key] = parameter.parse(value)
-    for other in everyone:
-        if other.suite == point.suite and dict(other.params) == wanted:
-            shared = other.run.run_id == point.run.run_id
-            return other.cells.get((label, measure["metric"])), shared
-    return None, False
-
-
-def _effect(cell: Cell, other: Cell, paired: bool, kind: str) -> Estimate:
-    if kind == "difference_at_most":
-        difference = compare_difference if paired else compare_unpaired_difference
-        return difference(cell.launches, other.launches)
-    if paired and set(cell.values) & set(other.values):
-        return compare_ratio(cell.launches, other.launches)
-    return compare_unpaired(cell.launches, other.launches)
 
 
 def _decide(expect: Mapping[str, float], estimate: Estimate) -> ClaimVerdictName:

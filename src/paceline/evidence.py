@@ -1,6 +1,7 @@
 """Which of several measurements of a point counts: boards show it, and claims are decided by it.
 
-The run of the better grade comes first, and of those the newest. Points of another version of a suite, of another
+The run of the better grade comes first, of those one with as many launches as the leaderboard asks for or more than
+others, and of those the newest. Points of another version of a suite, of another
 host class, runner or image never stand in for each other.
 """
 
@@ -12,6 +13,9 @@ from dataclasses import replace
 from paceline.compare import LEADERBOARD_LAUNCHES, Point, grade_of
 from paceline.family import load_family
 from paceline.record import Run
+
+OFF_BOARD_REASONS = frozenset({"calibrate", "correction"})
+"""Runs of these reasons are about the harness or about records, and say nothing about techniques."""
 
 
 def params_key(point: Point) -> str:
@@ -38,9 +42,10 @@ def place_of(point: Point) -> tuple[str, str, str, str | None]:
     return (*point.board, image_class(point.run))
 
 
-def evidence(point: Point) -> tuple[int, str]:
-    """Return what decides between two measurements of a point: the grade of what was tried, then the time."""
+def evidence(point: Point) -> tuple[int, int, str]:
+    """Return what decides between two measurements of a point: grade, launches up to the leaderboard's, time."""
     tried = {m.launch for found in point.failures.values() for m in found}
     for cell in point.cells.values():
         tried.update(cell.values)
-    return "DCBA".index(grade_of(point.run, min(len(tried), LEADERBOARD_LAUNCHES))), point.run.run_id
+    launches = min(len(tried), LEADERBOARD_LAUNCHES)
+    return "DCBA".index(grade_of(point.run, launches)), launches, point.run.run_id

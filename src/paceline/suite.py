@@ -28,8 +28,8 @@ from paceline.grammar import (
 from paceline.models import validate
 from paceline.papers import Paper, load_papers
 from paceline.technique import TechniqueSource, valid_name
-from paceline.tuning import Choice, trial_errors
-from paceline.yamlfile import Located, load
+from paceline.tuning import Choice, trial_errors, workload_errors
+from paceline.yamlfile import KeyPath, Located, load
 
 CALIBRATION = "calibration"
 """Suites below this name measure the harness itself, with techniques of any family."""
@@ -204,12 +204,23 @@ def _tuning_errors(suite: Suite) -> Iterator[UserError]:
             where=suite.located.where(("tuning", "metric")),
             expected=expected_one_of(tuning.metric, trials.model.metrics),
         )
-    yield from trial_errors(tuning, _choices(suite), _choices(trials), suite.located)
+    yield from workload_errors(tuning, suite.model.workload, trials.model.workload, suite.located)
+    yield from trial_errors(tuning, _choices(suite), [*_choices(trials).values()], suite.located)
 
 
-def _choices(suite: Suite) -> list[Choice]:
-    entries = suite.entries(suite.model.techniques, suite.located.where(("techniques",)))
-    return [Choice(technique=e.source.info.name, label=e.label, options=e.options) for e in entries]
+def _choices(suite: Suite) -> dict[KeyPath, Choice]:
+    lists: list[tuple[KeyPath, list[str | TechniqueEntry]]] = [(("techniques",), suite.model.techniques)]
+    lists += [
+        (("tiers", n, "techniques"), t.techniques) for n, t in suite.model.tiers.items() if t.techniques
+    ]
+    found: dict[KeyPath, Choice] = {}
+    for at, items in lists:
+        for place, entry in enumerate(suite.entries(items, suite.located.where(at))):
+            info = entry.source.info
+            found[*at, place] = Choice(
+                technique=info.name, label=entry.label, options=entry.options, defaults=info.options
+            )
+    return found
 
 
 def _parameter_errors(
@@ -394,5 +405,8 @@ def with_user_techniques(suite: Suite, files: Iterable[Path]) -> Suite:
         name: tier.model_copy(update={"techniques": [*tier.techniques, *added]}) if tier.techniques else tier
         for name, tier in suite.model.tiers.items()
     }
-    update = {"techniques": [*suite.model.techniques, *added], "tiers": tiers}
+    update: dict[str, object] = {"techniques": [*suite.model.techniques, *added], "tiers": tiers}
+    if suite.model.tuning is not None:
+        untuned = suite.model.tuning.untuned | dict.fromkeys(added, "given on the command line")
+        update["tuning"] = suite.model.tuning.model_copy(update={"untuned": untuned})
     return replace(suite, model=suite.model.model_copy(update=update))

@@ -12,31 +12,32 @@ from dataclasses import dataclass
 
 from paceline.errors import UserError, expected_one_of
 from paceline.family import Scalar
-from paceline.grammar import Tuning
-from paceline.yamlfile import Located
+from paceline.grammar import RawScalar, Tuning
+from paceline.yamlfile import KeyPath, Located
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A technique with all its options, as a suite lists it."""
+    """A technique with all its options, as a suite lists it, and with those that it has by default."""
 
     technique: str
     label: str
     options: Mapping[str, Scalar]
+    defaults: Mapping[str, Scalar]
 
 
 def trial_errors(
-    tuning: Tuning, used: Sequence[Choice], tried: Sequence[Choice], located: Located
+    tuning: Tuning, used: Mapping[KeyPath, Choice], tried: Sequence[Choice], located: Located
 ) -> Iterator[UserError]:
     """Yield what is unfair about the settings of a suite.
 
     Args:
         tuning: What the suite says of them.
-        used: Its techniques.
+        used: Its techniques, those of its tiers too, by their places in the file.
         tried: Those of the suite of trials.
-        located: The suite's file, for places.
+        located: The suite's file.
     """
-    labels = [choice.label for choice in used]
+    labels = [choice.label for choice in used.values()]
     for label in tuning.untuned:
         if label not in labels:
             yield UserError(
@@ -44,20 +45,48 @@ def trial_errors(
                 where=located.where(("tuning", "untuned", label)),
                 expected=expected_one_of(label, labels),
             )
-    for place, choice in enumerate(used):
+    settled = [choice for choice in used.values() if choice.label not in tuning.untuned]
+    for place, choice in used.items():
+        where = located.where(place)
+        trials = {_settings(t): t.label for t in tried if t.technique == choice.technique}
         if choice.label in tuning.untuned:
-            continue
-        where = located.where(("techniques", place))
-        trials = [t for t in tried if t.technique == choice.technique]
-        if len(trials) != tuning.trials:
+            like = [s.options for s in settled if s.technique == choice.technique] or [choice.defaults]
+            if min(_num_other(choice.options, options) for options in like) > 1:
+                yield UserError(
+                    f"'{choice.label}' had no trials and settings of its own",
+                    where=where,
+                    expected=f"those of '{choice.technique}' in this suite, or its defaults, but for one",
+                )
+        elif len(trials) != tuning.trials:
             yield UserError(
                 f"'{choice.label}' had {len(trials)} trials in {tuning.suite}, others {tuning.trials}",
                 where=where,
                 expected=f"{tuning.trials} variants of '{choice.technique}' there, or a reason under tuning: untuned",
             )
-        elif all(dict(t.options) != dict(choice.options) for t in trials):
+        elif _settings(choice) not in trials:
             yield UserError(
                 f"nobody tried the settings of '{choice.label}' in {tuning.suite}",
                 where=where,
-                expected="the options of one of " + ", ".join(t.label for t in trials),
+                expected="the options of one of " + ", ".join(trials.values()),
             )
+
+
+def workload_errors(
+    tuning: Tuning, workload: Mapping[str, RawScalar], trials: Mapping[str, RawScalar], located: Located
+) -> Iterator[UserError]:
+    """Yield in what the work of a suite is other than that of its trials."""
+    for key, value in trials.items():
+        if key in workload and workload[key] != value:
+            yield UserError(
+                f"settings were tried at {key} {value}",
+                where=located.where(("workload", key)),
+                expected=f"as in {tuning.suite}, whose trials say little about other work",
+            )
+
+
+def _settings(choice: Choice) -> tuple[tuple[str, Scalar], ...]:
+    return tuple(sorted(choice.options.items()))
+
+
+def _num_other(left: Mapping[str, Scalar], right: Mapping[str, Scalar]) -> int:
+    return sum(left[key] != right.get(key) for key in left)

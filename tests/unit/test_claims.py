@@ -156,6 +156,81 @@ def test_a_part_that_failed_later_is_not_hidden_by_an_earlier_number() -> None:
     assert found.reason is not None and "failed at 1 of 2 points" in found.reason
 
 
+def test_a_quick_look_at_another_size_overturns_nothing() -> None:
+    whole, quick = record(0.5), record(1.5, launches=1, size_bytes=8)
+    (found,) = evaluate([whole, quick], facts(claim({"ratio_at_most": 0.8})))
+    assert (found.verdict, found.grade) == ("reproduced", "B")
+    assert found.reason == "points left out for fewer launches: 1"
+    again = record(1.5, launches=2)
+    (found,) = evaluate([whole, again], facts(claim({"ratio_at_most": 0.8})))
+    assert (found.verdict, found.run_id) == ("reproduced", whole.run_id), "more launches are better evidence"
+
+
+def test_a_later_run_without_the_other_side_takes_nothing_away() -> None:
+    whole, run = record(0.5), factory.make_run()
+    alone = factory.in_memory(run, factory.launches(run, "ring", [9.0] * 5))
+    (found,) = evaluate([whole, alone], facts(claim({"ratio_at_most": 0.8})))
+    assert (found.verdict, found.run_id) == ("reproduced", whole.run_id)
+
+
+@pytest.mark.parametrize("side", ["ring", "native"])
+def test_where_a_side_failed_everywhere_older_numbers_do_not_decide(side: str) -> None:
+    older, run = record(0.5), factory.make_run()
+    other = "native" if side == "ring" else "ring"
+    lines = factory.launches(run, other, [1.0] * 5, suite_version=2)
+    lines += [factory.measurement(run, side, n, [], suite_version=2, reason="it broke") for n in range(5)]
+    (found,) = evaluate([older, factory.in_memory(run, lines)], facts(claim({"ratio_at_most": 0.8})))
+    assert (found.verdict, found.worst) == ("inconclusive", None)
+    assert found.reason == f"{side} failed at 1 of 1 points: crashed: it broke"
+
+
+def test_an_older_version_of_a_suite_decides_nothing_beside_a_newer_one() -> None:
+    older, run = record(0.5), factory.make_run()
+    lines = factory.launches(run, "native", [1.0] * 3, suite_version=2)
+    lines += factory.launches(run, "ring", [1.5, 1.51, 1.52], suite_version=2)
+    newer = factory.in_memory(run, lines)
+    (found,) = evaluate([older, newer], facts(claim({"ratio_at_most": 0.8})))
+    assert (found.verdict, found.run_id) == ("not reproduced", newer.run_id)
+
+
+def test_numbers_under_two_contracts_are_never_sides_of_one_claim() -> None:
+    run, later = factory.make_run(), factory.make_run()
+    near = {"link": "loopback"}
+    old = factory.launches(run, "ring", [1.0] * 5, params=near, contract_id="0ld")
+    new = factory.launches(later, "ring", [3.0] * 5, params={"link": "delay-5ms"})
+    given = claim(
+        {"ratio_at_least": 2.5}, where={"link": "delay-5ms"}, versus={"where": {"link": "loopback"}}
+    )
+    (found,) = evaluate([factory.in_memory(run, old), factory.in_memory(later, new)], facts(given))
+    assert found.verdict == "not run"
+    both = [factory.in_memory(run, old), record(0.5, size_bytes=8)]
+    (found,) = evaluate(both, facts(claim({"value_at_most": 2.0})))
+    assert len(found.points) == 1, "a point under an older contract stands beside none under the newer"
+
+
+def test_differences_over_two_runs_are_unpaired() -> None:
+    near, far = record(1.0), record(1.2, link="delay-5ms")
+    given = claim(
+        {"difference_at_most": 0.3}, where={"link": "delay-5ms"}, versus={"where": {"link": "loopback"}}
+    )
+    (found,) = evaluate([near, far], facts(given))
+    assert found.verdict == "reproduced"
+    assert found.worst is not None and "Welch" in found.worst.method
+
+
+def test_runs_about_the_harness_decide_nothing() -> None:
+    run = factory.make_run(reason="calibrate")
+    lines = factory.launches(run, "native", [1.0] * 5) + factory.launches(run, "ring", [0.5] * 5)
+    (found,) = evaluate([factory.in_memory(run, lines)], facts(claim({"ratio_at_most": 0.8})))
+    assert found.verdict == "not run"
+
+
+def test_a_suite_of_no_family_has_no_claims() -> None:
+    (given,) = facts(claim({"ratio_at_most": 0.8}))
+    del given["family"]
+    assert evaluate([record(0.5)], [given]) == []
+
+
 def test_sides_from_two_runs_share_no_launches() -> None:
     near, far = record(1.0), record(3.0, link="delay-5ms")
     expect = {"ratio_at_least": 2.5}
@@ -196,6 +271,7 @@ def test_the_page_of_claims_holds_what_was_measured_and_counts_the_rest() -> Non
     (row,) = [line for line in page.splitlines() if line.startswith("| Prime")]
     assert "fast \\| faster # and fast" in row and "**not reproduced**" in row
     assert "latency of ring / native where ranks = 2 (collectives/example)" in row
+    assert row.split("|")[-2].strip().startswith("B; ")
     assert "the 1 claims that a run decided; 1 more wait" in page
     assert "wire_bytes" not in page
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from paceline import content
 from paceline.family import load_family
+from paceline.stats import Launches, compare_unpaired_difference
 from paceline.store import record_paths
 from paceline.suite import Suite, load_suite
 
@@ -47,14 +48,14 @@ def means(path: Path, metric: str) -> dict[tuple[str, str], float]:
     return {key: sum(values) / len(values) for key, values in found.items()}
 
 
-def chosen(suite: Suite) -> Mapping[str, str]:
+def chosen(suite: Suite) -> list[tuple[str, str, str]]:
+    """Return label, technique and canonical options of everything that had trials."""
     assert suite.model.tuning is not None
-    entries = suite.entries(suite.model.techniques, "here")
-    return {
-        e.source.info.name: json.dumps(dict(e.options), sort_keys=True)
-        for e in entries
+    return [
+        (e.label, e.source.info.name, json.dumps(dict(e.options), sort_keys=True))
+        for e in suite.entries(suite.model.techniques, "here")
         if e.label not in suite.model.tuning.untuned
-    }
+    ]
 
 
 def test_some_suites_are_tuned() -> None:
@@ -68,7 +69,24 @@ def test_chosen_settings_are_the_best_of_the_published_trials(name: str) -> None
     assert tuning is not None
     sign = 1 if load_family(suite.family.name).metric(tuning.metric).better == "lower" else -1
     values = means(newest_run(tuning.suite), tuning.metric)
-    for technique, options in chosen(suite).items():
+    assert chosen(suite)
+    for label, technique, options in chosen(suite):
         trials = {given: value for (tried, given), value in values.items() if tried == technique}
         assert len(trials) == tuning.trials
-        assert min(trials, key=lambda given: sign * trials[given]) == options, f"{technique}: {trials}"
+        assert min(trials, key=lambda given: sign * trials[given]) == options, f"{label}: {trials}"
+
+
+def test_the_learning_rate_is_the_least_that_cannot_be_told_from_the_best() -> None:
+    losses: dict[float, dict[int, float]] = {}
+    for line in lines_of(newest_run("training/learning-rates")):
+        if line["line"] == "measurement" and line["metric"]["name"] == "eval_loss":
+            losses.setdefault(line["params"]["learning_rate"], {})[line["launch"]] = line["value"]
+    launches = {rate: Launches(values=values) for rate, values in losses.items()}
+    best = min(launches, key=lambda rate: sum(losses[rate].values()))
+    told_apart = {
+        rate: compare_unpaired_difference(found, launches[best]).low or 0.0
+        for rate, found in launches.items()
+    }
+    least = min(rate for rate, low in told_apart.items() if low <= 0)
+    for name in (*tuned_suites(), "training/tuning"):
+        assert load_suite(content.find_suite(name)).model.workload["learning_rate"] == least

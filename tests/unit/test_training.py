@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from paceline.baselines.training import diloco, edit, one_bit_adam, qsdp, streaming_diloco
-from training_task import make_comm, make_task
+from paceline.baselines.training import demo, diloco, edit, flexdemo, one_bit_adam, qsdp, streaming_diloco
+from training_task import make_comm, make_task, on_ranks
 
 from paceline import content
 from paceline.drivers.job import build_job
@@ -534,3 +535,23 @@ def test_a_weight_may_be_rounded_to_its_other_neighbour_and_no_farther() -> None
     assert oracle.relative_distance([found], [other], [begin], [allowed]) == 0
     for wrong in (begin, begin - 0.9 * update, begin - update.roll(1), found + 3 * allowed):
         assert oracle.relative_distance([wrong], [other], [begin], [allowed]) > oracle.EXACT_TOLERANCE
+
+
+@pytest.mark.parametrize("kind", [demo.DeMo, flexdemo.FlexDeMo])
+def test_a_factor_of_the_learning_rate_scales_steps_of_signs(kind: type[Replica]) -> None:
+    def moved(factor: float) -> list[torch.Tensor]:
+        def step(replica: Replica) -> list[torch.Tensor]:
+            before = [w.clone() for w in replica.weights()]
+            replica.set_rate(0.01)
+            replica.forward_backward(torch.arange(4 * 17).view(4, 17) % 64)
+            replica.exchange_gradients(0)
+            replica.update(0)
+            replica.exchange_parameters(0)
+            return [w - b for w, b in zip(replica.weights(), before, strict=True)]
+
+        return on_ranks(partial(kind, rate_factor=factor), 2, step)[0][1]
+
+    whole, half = moved(1.0), moved(0.5)
+    assert any(bool(w.any()) for w in whole)
+    for left, right in zip(whole, half, strict=True):
+        assert torch.allclose(left, 2 * right, atol=1e-7)

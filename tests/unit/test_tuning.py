@@ -9,20 +9,21 @@ import suite_text
 
 from paceline import content
 from paceline.errors import UserError
-from paceline.suite import load_suite
+from paceline.suite import load_suite, with_user_techniques
 
 TRIALS = """\
 suite: training/trials
 version: 1
 family: training
 why: Trials.
-workload: {op: data_parallel}
+workload: {op: data_parallel, batch: 8}
 baseline: ddp-ring
 techniques:
   - ddp-ring
   - diloco
   - {technique: diloco, as: diloco-gentle, options: {outer_rate: 0.4}}
   - noloco
+  - {technique: noloco, as: noloco-again}
 metrics:
   eval_loss: {margin: 0.01}
 """
@@ -31,11 +32,13 @@ suite: training/tuned
 version: 1
 family: training
 why: Tuned.
-workload: {op: data_parallel}
+workload: {op: data_parallel, batch: 8, context: 32}
 baseline: ddp-ring
 techniques:
   - ddp-ring
   - {technique: diloco, options: {outer_rate: 0.4}}
+tiers:
+  full: {techniques: [ddp-ring, {technique: diloco, options: {outer_rate: 0.4}}]}
 tuning:
   suite: training/trials
   trials: 2
@@ -64,11 +67,22 @@ MISTAKES = [
         "had 1 trials",
         None,
     ),
-    ("{ddp-ring: has", "{ddp: has", "14:tuning.untuned.ddp", "no technique 'ddp'", "ddp-ring"),
+    ("{ddp-ring: has", "{ddp: has", "16:tuning.untuned.ddp", "no technique 'ddp'", "ddp-ring"),
     ("  untuned: {ddp-ring: has no settings}\n", "", "8:techniques.0", "'ddp-ring' had 1 trials", None),
-    ("training/trials", "training/trails", "11:tuning.suite", "training/trails", "training/trials"),
-    ("training/trials", "training/tuned", "11:tuning.suite", "rest on trials themselves", None),
-    ("metric: eval_loss", "metric: eval_los", "13:tuning.metric", "does not compare 'eval_los'", "eval_loss"),
+    ("training/trials", "training/trails", "13:tuning.suite", "training/trails", "training/trials"),
+    ("training/trials", "training/tuned", "13:tuning.suite", "rest on trials themselves", None),
+    ("metric: eval_loss", "metric: eval_los", "15:tuning.metric", "does not compare 'eval_los'", "eval_loss"),
+]
+
+
+UNTUNED = "  untuned: {ddp-ring: has no settings}"
+OTHERS = [
+    # a technique that had no trials may be a tuned one but for one option, or as it is by default
+    ("{technique: diloco, as: mean, options: {outer_rate: 0.4, outer_momentum: 0.0}}", None),
+    ("{technique: diloco, as: mean, options: {outer_rate: 0.4}}", None),
+    ("{technique: diloco, as: mean, options: {outer_rate: 0.3, outer_momentum: 0.0}}", "settings of its own"),
+    ("{technique: local-sgd, as: mean, options: {sync_every: 7}}", None),
+    ("{technique: edit, as: mean, options: {outer_rate: 0.3, outer_momentum: 0.0}}", "settings of its own"),
 ]
 
 
@@ -108,3 +122,52 @@ def test_trials_of_trials_are_refused(folder: Path) -> None:
     )
     with pytest.raises(UserError, match="rest on trials themselves"):
         load_suite(folder / "suites" / "training" / "again.yaml")
+
+
+@pytest.mark.parametrize(("entry", "said"), OTHERS)
+def test_what_had_no_trials_has_no_settings_of_its_own(folder: Path, entry: str, said: str | None) -> None:
+    changes = [
+        ("  - ddp-ring\n", f"  - ddp-ring\n  - {entry}\n"),
+        (UNTUNED, UNTUNED.replace("}", ", mean: is an ablation}")),
+    ]
+    if said is None:
+        suite_text.load(folder, *changes, text=TUNED)
+        return
+    with pytest.raises(UserError, match=said):
+        suite_text.load(folder, *changes, text=TUNED)
+
+
+def test_a_tier_may_use_no_other_settings_than_were_tried(folder: Path) -> None:
+    tier = "  full: {techniques: [ddp-ring, {technique: diloco, options: {outer_rate: 0.4}}]}"
+    with pytest.raises(UserError, match="nobody tried the settings of 'diloco'") as caught:
+        suite_text.load(folder, (tier, tier.replace("0.4", "0.9")), text=TUNED)
+    (error,) = caught.value.errors  # type: ignore[attr-defined]
+    assert error.where.endswith("11:tiers.full.techniques.1")
+
+
+def test_trials_are_of_the_same_work(folder: Path) -> None:
+    with pytest.raises(UserError, match="settings were tried at batch 8"):
+        suite_text.load(folder, ("batch: 8", "batch: 16"), text=TUNED)
+
+
+def test_one_setting_under_two_labels_is_one_trial(folder: Path) -> None:
+    with pytest.raises(UserError, match="'noloco' had 1 trials in training/trials"):
+        suite_text.load(folder, ("  - ddp-ring\n", "  - ddp-ring\n  - noloco\n"), text=TUNED)
+
+
+def test_a_technique_of_the_command_line_is_said_to_be_untuned(folder: Path, tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text(
+        '''"""Mine."""
+from paceline import technique
+from paceline.families.training.replica import FlatReplica
+
+
+@technique(name="mine", family="training", implements=("data_parallel",), summary="mine")
+class Mine(FlatReplica):
+    """Mine."""
+'''
+    )
+    suite = load_suite(suite_text.write(folder, text=TUNED), extra=[own])
+    tuning = with_user_techniques(suite, [own]).model.tuning
+    assert tuning is not None and tuning.untuned["mine"] == "given on the command line"

@@ -69,6 +69,8 @@ def list_claims(family: str | None, verdict: str | None, results: Path | None, a
 @json_option
 def check(results: Path | None, style: str, as_json: bool) -> None:
     """Evaluate every claim on the stored runs; exit 1 when one was refuted."""
+    if as_json and style == "md":
+        raise click.UsageError("--json and --format md ask for two texts; give one of them")
     _, counts, found = current_ledger(results)
     if as_json:
         print_json([plain_claim(c) for c in found])

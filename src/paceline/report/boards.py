@@ -17,11 +17,9 @@ from typing import Any
 
 from paceline.compare import Point, compared, confirm, points_of, sort_key
 from paceline.errors import UserError
-from paceline.evidence import evidence, image_class, params_key, place_of, with_defaults
+from paceline.evidence import OFF_BOARD_REASONS, evidence, image_class, params_key, place_of, with_defaults
 from paceline.family import load_family
 from paceline.store import RunRecord
-
-OFF_BOARD_REASONS = frozenset({"calibrate", "correction"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

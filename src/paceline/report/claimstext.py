@@ -10,7 +10,7 @@ from paceline.report.tables import ABSENT, format_effect, format_estimate
 
 OWN_BOUND = "(own bound)"
 """Stands where a paper's slug would, for claims that no paper makes."""
-HEADERS = ("paper", "what it says", "measured", "asked", "found", "verdict")
+HEADERS = ("paper", "what it says", "measured", "asked", "found", "verdict", "evidence")
 
 
 def sides(claim: ClaimResult) -> str:
@@ -47,8 +47,11 @@ def claims_page(
         + ", ".join(f"{number} {name}" for name, number in counts.items())
         + ". A paper has the worst verdict of its claims.",
         f"Below are the {len(measured)} claims that a run decided; {len(claims) - len(measured)} more wait for one "
-        "(`paceline claims`). A verdict needs the whole 95 % interval on one side; where a claim is about",
-        "several points, the worst of them is shown. The run's page on the site has all points, samples and hardware.",
+        "(`paceline claims`). A verdict needs the whole 95 % interval on one side. Where a claim is about several "
+        "points, the worst is shown; the suite's board on the site has all.",
+        "",
+        "Evidence is graded: A is confirmed by another run, B has five launches or more, C has fewer, or code that was "
+        "not committed, D was imported.",
     ]
     for family in dict.fromkeys(c.suite.split("/")[0] for c in measured):
         lines += ["", f"## {family.capitalize()}", "", _row(HEADERS), _row("---" for _ in HEADERS)]
@@ -61,7 +64,9 @@ def _rows(claims: Iterable[ClaimResult], papers: Mapping[str, Paper]) -> Iterato
         paper = papers[claim.paper].title.split(":")[0] if claim.paper else OWN_BOUND
         what = f"{claim.metric} of {sides(claim)} ({claim.suite})"
         verdict = claim.verdict if claim.verdict == "reproduced" else f"**{claim.verdict}**"
-        yield _row((paper, claim.quote, what, claim.expectation, found_text(claim), verdict))
+        shown = (claim.grade, claim.host_class, claim.reason)
+        evidence = "; ".join(text for text in shown if text)
+        yield _row((paper, claim.quote, what, claim.expectation, found_text(claim), verdict, evidence))
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from paceline.evidence import image_class
+from paceline.evidence import OFF_BOARD_REASONS, image_class
 from paceline.record import Run
-from paceline.report.boards import OFF_BOARD_REASONS, usable_points
+from paceline.report.boards import usable_points
 from paceline.report.html import Grid, plain_grid
 from paceline.report.runpages import flat, packages, run_slug
 from paceline.report.tables import ABSENT, Table, run_comparison_table

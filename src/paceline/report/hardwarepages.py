@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from paceline.evidence import OFF_BOARD_REASONS
 from paceline.record import Measurement, Run
-from paceline.report.boards import OFF_BOARD_REASONS
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.runpages import flat, run_slug
 from paceline.report.tables import ABSENT, format_param

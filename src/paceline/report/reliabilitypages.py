@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from paceline.evidence import OFF_BOARD_REASONS
 from paceline.record import Run
-from paceline.report.boards import OFF_BOARD_REASONS
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.runpages import run_slug
 from paceline.report.tables import ABSENT, format_counts

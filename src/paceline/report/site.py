@@ -17,6 +17,7 @@ from jinja2 import Environment
 
 from paceline.claims import ClaimResult, LedgerRow
 from paceline.compare import GRADES, Comparison, compare_points
+from paceline.evidence import OFF_BOARD_REASONS
 from paceline.family import family_names, load_family
 from paceline.record import STATUSES
 from paceline.report import (
@@ -40,7 +41,7 @@ from paceline.report import (
 from paceline.report import boardpages as pages
 from paceline.report import runpages as runs
 from paceline.report import techniquepages as techniques
-from paceline.report.boards import OFF_BOARD_REASONS, Board, Selection, select, slug, usable_points
+from paceline.report.boards import Board, Selection, select, slug, usable_points
 from paceline.report.forks import Files, Job, at_work
 from paceline.report.html import (
     SCRIPT,
