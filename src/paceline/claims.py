@@ -18,6 +18,8 @@ from paceline.papers import Paper
 from paceline.stats import Estimate
 from paceline.store import RunRecord
 
+LOCAL_RANKS = 4
+"""Ranks up to which the shipped profile of this host's loopback goes."""
 ClaimVerdictName = Literal["reproduced", "partly", "not reproduced", "inconclusive", "not run"]
 
 
@@ -175,6 +177,8 @@ def _why_not_run(claim: Mapping[str, Any], suite: str) -> str:
     if claim.get("needs") is not None:
         return f"needs {claim['needs']}: paceline run {suite} --tier full --runner local-{claim['needs']}"
     where = claim["measure"].get("where", {})
+    if int(where.get("ranks") or 1) > LOCAL_RANKS:
+        return f"needs: paceline run {suite} --tier full --runner netns-cpu"
     link = str(where.get("link", ""))
     runner = "netns-cpu" if link not in ("", "loopback") else "local-cpu"
     return f"needs: paceline run {suite} --runner {runner}"

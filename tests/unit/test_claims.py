@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import record_factory as factory
 
-from paceline.claims import ClaimResult, evaluate, expectation_text, ledger
+from paceline import content
+from paceline.claims import LOCAL_RANKS, ClaimResult, evaluate, expectation_text, ledger
 from paceline.papers import Paper, load_papers
+from paceline.profile import load_runner
 from paceline.report.claimstext import claims_page
 from paceline.store import RunRecord
 
@@ -249,6 +251,9 @@ def test_a_claim_that_nobody_measured_says_what_it_needs() -> None:
             "not run",
             f"needs: paceline run collectives/example --runner {runner}",
         )
+    (found,) = evaluate([], facts(claim({"ratio_at_most": 0.8}, where={"ranks": LOCAL_RANKS * 2})))
+    assert found.reason == "needs: paceline run collectives/example --tier full --runner netns-cpu"
+    assert load_runner(content.find_runner("local-cpu")).model.max_ranks == LOCAL_RANKS
 
 
 @pytest.mark.parametrize(
