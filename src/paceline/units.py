@@ -120,6 +120,13 @@ def format_size(size_bytes: float) -> str:
     return f"{_digits(size_bytes)} B"
 
 
+def format_rate(rate_bytes_per_s: float) -> str:
+    """Write a link's rate as suites do, such as ``100mbit``, in the largest unit that leaves a whole part."""
+    fitting = [unit for unit, size in RATE_UNITS.items() if rate_bytes_per_s >= size]
+    unit = fitting[-1] if fitting else "bit"
+    return f"{rate_bytes_per_s / RATE_UNITS[unit]:g}{unit}"
+
+
 def format_duration(seconds: float) -> str:
     """Write seconds with three significant digits in ns, µs, ms, s, min or h."""
     magnitude = abs(seconds)

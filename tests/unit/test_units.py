@@ -18,6 +18,7 @@ from paceline.units import (
     finite,
     format_duration,
     format_quantity,
+    format_rate,
     format_size,
     parse_duration,
     parse_rate,
@@ -133,3 +134,13 @@ def test_a_printed_duration_reads_back_within_its_three_digits(seconds: float) -
 )
 def test_quantities_are_scaled_for_people(value: float, unit: str, text: str) -> None:
     assert format_quantity(value, unit) == text
+
+
+@given(number=st.integers(1, 999), unit=st.sampled_from(["kbit", "mbit", "gbit"]))
+def test_a_rate_is_written_as_it_is_read(number: int, unit: str) -> None:
+    assert format_rate(parse_rate(f"{number}{unit}")) == f"{number}{unit}"
+
+
+def test_rates_beyond_their_units_are_still_read_back() -> None:
+    for rate in (parse_rate("3200mbit"), parse_rate("0.5bit"), parse_rate("1500tbit")):
+        assert parse_rate(format_rate(rate)) == rate

@@ -6,16 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from textwrap import shorten
 from typing import Any
 
 from tabulate import tabulate
 
 from paceline.compare import GRADES, Cell, Comparison, Point, compared, grade_of, ranks
-from paceline.family import load_family
+from paceline.family import family_names, load_family
 from paceline.runcompare import RunComparison
 from paceline.stats import Estimate
-from paceline.units import format_quantity, format_size
+from paceline.units import format_quantity, format_rate, format_size
 from paceline.verdict import MANY_LAUNCHES
 
 HIDDEN_PARAMS = ("op",)
@@ -104,7 +105,16 @@ def format_param(name: str, value: Any) -> str:
     """Write a parameter's value for people."""
     if name.endswith("_bytes") and isinstance(value, int):
         return format_size(value)
+    if isinstance(value, float) and name in _rates():
+        return format_rate(value)
     return ABSENT if value is None else str(value)
+
+
+@cache
+def _rates() -> frozenset[str]:
+    """Return the parameters that are rates of links, over all families."""
+    families = [load_family(name) for name in family_names()]
+    return frozenset(p.name for family in families for p in family.parameters if p.kind == "rate")
 
 
 def format_counts(counts: Iterable[tuple[str, int]]) -> str:
