@@ -122,7 +122,9 @@ def measured_in(points: Sequence[Point], sides: Sides, family: Family) -> Measur
     if sides.kind.startswith("value") and family.metric(sides.metric).proportion and len(kept) > 1:
         found = (_pooled([p for p, _ in kept], found, sides),)
     labels = [sides.technique, *([same_point] if same_point else [])]
-    return Measured(found=found, left_out=len(pairs) - len(kept), failed=_failed(own, labels))
+    # where nothing was found, a technique that cannot run there has not failed: another place may decide
+    failed = _failed(own, labels, ignored=() if pairs else ("unsupported",))
+    return Measured(found=found, left_out=len(pairs) - len(kept), failed=failed)
 
 
 def selected(point: Point, where: Mapping[str, Any], family: Family) -> bool:
@@ -209,10 +211,11 @@ def _pooled(points: Sequence[Point], found: Sequence[Found], sides: Sides) -> Fo
     )
 
 
-def _failed(own: Sequence[Point], labels: Iterable[str]) -> str | None:
+def _failed(own: Sequence[Point], labels: Iterable[str], *, ignored: Sequence[str]) -> str | None:
     """Say at how many points a side gave no number, and why; None when at none."""
     for label in dict.fromkeys(labels):
         bad = [p.failures[label][0] for p in own if label in p.failures]
+        bad = [m for m in bad if m.status not in ignored]
         if bad:
             return f"{label} failed at {len(bad)} of {len(own)} points: {bad[0].status}: {bad[0].reason}"
     return None

@@ -186,6 +186,17 @@ def test_where_a_side_failed_everywhere_older_numbers_do_not_decide(side: str) -
     assert found.reason == f"{side} failed at 1 of 1 points: crashed: it broke"
 
 
+def test_a_place_that_cannot_run_a_technique_decides_nothing() -> None:
+    able, run = record(0.5), factory.make_run(host_class="Another, 2 cores, 8 GiB")
+    lines = factory.launches(run, "native", [1.0] * 5)
+    lines += [
+        factory.measurement(run, "ring", n, [], status="unsupported", reason="no such device")
+        for n in range(5)
+    ]
+    (found,) = evaluate([able, factory.in_memory(run, lines)], facts(claim({"ratio_at_most": 0.8})))
+    assert (found.verdict, found.run_id) == ("reproduced", able.run_id)
+
+
 def test_an_older_version_of_a_suite_decides_nothing_beside_a_newer_one() -> None:
     older, run = record(0.5), factory.make_run()
     lines = factory.launches(run, "native", [1.0] * 3, suite_version=2)
