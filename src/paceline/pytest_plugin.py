@@ -74,7 +74,8 @@ class SuiteFile(pytest.File):
         from paceline import content  # noqa: PLC0415 - only when suites are asked for
         from paceline.plan import Selection, make_plan  # noqa: PLC0415
         from paceline.profile import load_runner  # noqa: PLC0415
-        from paceline.suite import load_suite, with_user_techniques  # noqa: PLC0415
+        from paceline.suite import load_suite  # noqa: PLC0415
+        from paceline.usertechniques import with_user_techniques  # noqa: PLC0415
 
         option = self.config.getoption
         files = [Path(name) for name in option("--paceline-technique")]

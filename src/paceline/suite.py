@@ -7,7 +7,7 @@ ledger, so that all mistakes of a file are reported at once, each with its place
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -393,20 +393,3 @@ def _kind(parameter: Parameter, given: RawScalar) -> str:
         "choice": expected_one_of(str(given), parameter.choices),
     }
     return examples[parameter.kind]
-
-
-def with_user_techniques(suite: Suite, files: Iterable[Path]) -> Suite:
-    """Return the suite with the techniques of a user's files in every list of techniques."""
-    paths = {p.resolve() for p in files}
-    names = [n for n, s in suite.sources.items() if s.path in paths]
-    listed = [t if isinstance(t, str) else t.technique for t in suite.model.techniques]
-    added = [n for n in names if n not in listed]
-    tiers = {
-        name: tier.model_copy(update={"techniques": [*tier.techniques, *added]}) if tier.techniques else tier
-        for name, tier in suite.model.tiers.items()
-    }
-    update: dict[str, object] = {"techniques": [*suite.model.techniques, *added], "tiers": tiers}
-    if suite.model.tuning is not None:
-        untuned = suite.model.tuning.untuned | dict.fromkeys(added, "given on the command line")
-        update["tuning"] = suite.model.tuning.model_copy(update={"untuned": untuned})
-    return replace(suite, model=suite.model.model_copy(update=update))

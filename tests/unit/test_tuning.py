@@ -9,7 +9,8 @@ import suite_text
 
 from paceline import content
 from paceline.errors import UserError
-from paceline.suite import load_suite, with_user_techniques
+from paceline.suite import load_suite
+from paceline.usertechniques import with_user_techniques
 
 TRIALS = """\
 suite: training/trials

@@ -36,8 +36,9 @@ from paceline.plan import Plan, Selection, make_plan
 from paceline.profile import load_runner
 from paceline.report.tables import board_table
 from paceline.store import read_record
-from paceline.suite import Suite, with_user_techniques
+from paceline.suite import Suite
 from paceline.units import format_duration
+from paceline.usertechniques import with_user_techniques
 
 MAX_SKIPS_SHOWN = 12
 FAILED = ("incorrect", "refused", "invalid")
