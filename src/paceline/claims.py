@@ -262,5 +262,5 @@ def _paper_verdict(paper: Paper, results: Sequence[ClaimResult]) -> tuple[str, s
         return "not run", paper.testable_claim.removeprefix("none").lstrip(": ") or "nothing testable here"
     return (
         "not run",
-        f"no suite yet; needs {', '.join(paper.needs)}" if paper.needs else "no suite yet",
+        f"no claim declared yet; needs {', '.join(paper.needs)}" if paper.needs else "no claim declared yet",
     )

@@ -1,6 +1,8 @@
 """Trains and saves after every step in a child that is killed at a random moment; prints what each has left.
 
-A script of its own, so that torch is imported once and children are forked while there are no threads.
+A child is one rank or two, which are threads: a kill finds them at different places of their ways to the disk. Every
+second child goes on from what another one left. A script of its own, so that torch is imported once and children are
+forked while there are no threads.
 """
 
 from __future__ import annotations
@@ -11,22 +13,41 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from paceline.baselines.training.datastates_lazy import DatastatesLazy
-from training_task import make_comm, make_task
+from paceline.baselines.training.dcp_async import DcpAsync
+from paceline.baselines.training.sync_save import SyncSave
+from paceline.baselines.training.universal_checkpoint import UniversalCheckpoint
+from training_task import on_ranks
 
-from paceline.families.training.checkpointing.replica import CheckpointingReplica
+from paceline.families.training.checkpointing.replica import CheckpointingReplica, Comm, Task
 from paceline.families.training.checkpointing.storage import Storage
 
 LONGEST_S = 0.25
+LIVES: tuple[tuple[type[CheckpointingReplica], int], ...] = (
+    (DatastatesLazy, 1),
+    (DatastatesLazy, 2),
+    (UniversalCheckpoint, 2),
+    (SyncSave, 2),
+    (DcpAsync, 2),
+)
+"""Techniques, and ranks that train and are killed."""
+MOMENTS = 20
 
 
-def make(folder: Path) -> DatastatesLazy:
-    return DatastatesLazy(replace(make_task(), storage=Storage(folder, rank=0, world_size=1)), make_comm())
+def make(kind: type[CheckpointingReplica], folder: Path) -> Callable[[Task, Comm], CheckpointingReplica]:
+    def on_rank(task: Task, comm: Comm) -> CheckpointingReplica:
+        storage = Storage(folder, rank=task.rank, world_size=task.world_size)
+        return kind(replace(task, storage=storage), comm)
+
+    return on_rank
 
 
 def digest(replica: CheckpointingReplica) -> str:
@@ -34,51 +55,85 @@ def digest(replica: CheckpointingReplica) -> str:
     return hashlib.sha256(b"".join(state[name].numpy().tobytes() for name in sorted(state))).hexdigest()
 
 
-def train(folder: Path, log: int) -> None:
+def resume(replica: CheckpointingReplica, together: threading.Barrier) -> int:
+    """Take up the newest checkpoint as the family does; return its step."""
+    found = replica.storage.newest() or 0
+    together.wait()
+    replica.storage.forget_after(found)
+    together.wait()
+    if found:
+        replica.restore(found)
+    return found
+
+
+def train(replica: CheckpointingReplica, log: int, together: threading.Barrier) -> None:
     """Write the digest of every state before it is saved, and which one is said to be on disk."""
-    torch.manual_seed(os.getpid())
-    replica = make(folder)
-    step = 0
+    step = resume(replica, together)
+    generator = torch.Generator().manual_seed(os.getpid() + replica.comm.rank)
     while True:
-        replica.forward_backward(torch.randint(64, (2, 17)))
+        replica.forward_backward(torch.randint(64, (2, 17), generator=generator))
+        replica.exchange_gradients(step)
         replica.before_update()
         replica.update(step)
+        replica.exchange_parameters(step)
         step += 1
-        os.write(log, f"{json.dumps([step, digest(replica), replica.completed()])}\n".encode())
+        row = [replica.comm.rank, step, digest(replica), replica.completed()]
+        os.write(log, f"{json.dumps(row)}\n".encode())
         replica.save(step)
 
 
-def ending(folder: Path, seconds: float) -> dict[str, object]:
-    """Kill a child after some seconds of training, and look at what it has left."""
+def life(kind: type[CheckpointingReplica], ranks: int, folder: Path, seconds: float) -> list[list[Any]]:
+    """Kill a child after some seconds of training; return what its ranks said of their states."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        train(folder, writing)
+        together = threading.Barrier(ranks)
+        on_ranks(make(kind, folder), ranks, lambda replica: train(replica, writing, together))
+        os._exit(1)
     os.close(writing)
     with os.fdopen(reading) as lines:
         first = lines.readline()
         time.sleep(seconds)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        rows = [json.loads(line) for line in (first + lines.read()).splitlines()]
-    # a child that forks must find no threads: this storage's are gone before the next
-    replica = make(folder)
-    step = replica.storage.newest()
-    if step is not None:
-        replica.restore(step)
-    replica.storage.close()
+        return [json.loads(line) for line in (first + lines.read()).splitlines()]
+
+
+def ending(number: int, folder: Path, moments: random.Random) -> dict[str, object]:
+    """Look at what one child, or the second of two, has left."""
+    kind, ranks = LIVES[number % len(LIVES)]
+    states: list[dict[tuple[int, int], str]] = []
+    for _ in range(1 + number // len(LIVES) % 2):
+        rows = life(kind, ranks, folder, moments.uniform(0, LONGEST_S))
+        states.append({(rank, step): seen for rank, step, seen, _ in rows})
+
+    def look(replica: CheckpointingReplica) -> tuple[int, str]:
+        found = replica.storage.newest() or 0
+        if found:
+            replica.restore(found)
+        # a child that forks must find no threads: this storage's are gone before the next
+        replica.storage.close()
+        return found, digest(replica)
+
+    left = [pair for _, pair in on_ranks(make(kind, folder), ranks, look)]
+    said = dict.fromkeys(range(ranks), 0) | {rank: done or 0 for rank, _, _, done in rows}
     return {
-        "steps": rows[-1][0],
-        "said": rows[-1][2] or 0,
-        "found": step or 0,
-        "same": step is None or {row[0]: row[1] for row in rows}[step] == digest(replica),
+        "technique": kind.__name__,
+        "ranks": ranks,
+        "steps": min(max((step for rank, step, _, _ in rows if rank == r), default=0) for r in said),
+        "said": min(said.values()),
+        "found": sorted({found for found, _ in left}),
+        "same": not left[0][0]
+        or any(
+            all(one.get((rank, found)) == seen for rank, (found, seen) in enumerate(left)) for one in states
+        ),
         "torn": len(list(folder.glob("step-*/writing-*"))),
     }
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    moments = random.Random(int(sys.argv[2]))
-    for number in range(20):
-        print(json.dumps(ending(Path(sys.argv[1]) / str(number), moments.uniform(0, LONGEST_S))))
+    chance = random.Random(int(sys.argv[2]))
+    for number in range(MOMENTS):
+        print(json.dumps(ending(number, Path(sys.argv[1]) / str(number), chance)))

@@ -316,7 +316,7 @@ def test_every_paper_gets_its_worst_verdict_or_the_reason_why_it_has_none() -> N
     built = ledger(papers, [good, bad, missing])
     assert {r.paper.slug: (r.verdict, r.reason) for r in built.rows} == {
         "pccl": ("not reproduced", "1 further claims not run"),
-        "later": ("not run", "no suite yet; needs 2 GPUs"),
+        "later": ("not run", "no claim declared yet; needs 2 GPUs"),
         "nothing": ("not run", "no number is given"),
         "outside": ("outside", "another field"),
     }

@@ -160,6 +160,8 @@ def restored(
     session.control.barrier()
     begin = _clock_ns()
     step = newest(session, replica.storage)
+    replica.storage.forget_after(step or 0)
+    session.control.barrier()
     if step is not None:
 
         def take_up() -> None:

@@ -144,19 +144,34 @@ class Storage:
             self._drop_old()
 
     def _drop_old(self) -> None:
-        complete = [step for step in self._steps() if self._is_there(step)]
+        complete = [step for step in self._steps() if self._writers(step)]
         for step in self._steps():
             if len(complete) >= KEPT and step < complete[-KEPT]:
-                shutil.rmtree(self._step(step) / f"rank-{self.rank}", ignore_errors=True)
-                with suppress(OSError):  # it goes with the last rank's part, whoever that is
-                    self._step(step).rmdir()
+                self._drop(step)
+
+    def forget_after(self, step: int) -> None:
+        """Drop what this rank, and ranks that are no more, have written after a step, from which training goes on.
+
+        All ranks do, before any of them saves again.
+        """
+        with self._files():
+            for later in self._steps():
+                if later > step:
+                    self._drop(later)
+
+    def _drop(self, step: int) -> None:
+        for path in self._step(step).glob("*-*"):
+            if int(path.name.rpartition("-")[2]) % self.world_size == self.rank:
+                shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):  # it goes with the last rank's part, whoever that is
+            self._step(step).rmdir()
 
     # Reading
 
     def newest(self) -> int | None:
         """Return the last checkpoint of which every file is what its manifest says; None without any."""
         with self._files():
-            whole = (s for s in reversed(self._steps()) if self._is_there(s) and self._is_sound(s))
+            whole = (s for s in reversed(self._steps()) if self._is_sound(s, self._writers(s)))
             return next(whole, None)
 
     def manifest(self, step: int, rank: int) -> dict[str, Any]:
@@ -199,9 +214,16 @@ class Storage:
         return sum(p.stat().st_size for p in self._step(step).rglob("*") if p.is_file())
 
     def saved_by(self, step: int) -> int:
-        """Return the number of ranks that wrote a checkpoint."""
-        first = next(self._step(step).glob("rank-*"))
-        return int(self.manifest(step, int(first.name.removeprefix("rank-")))["world_size"])
+        """Return the number of ranks that wrote a checkpoint.
+
+        Raises:
+            ValueError: It is not complete.
+        """
+        with self._files():
+            found = self._writers(step)
+        if not found:
+            raise ValueError(f"the checkpoint of step {step} in '{self.folder}' is not complete")
+        return found
 
     def _step(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}"
@@ -209,26 +231,29 @@ class Storage:
     def _steps(self) -> list[int]:
         return sorted(int(p.name.removeprefix("step-")) for p in self.folder.glob("step-*"))
 
-    def _is_there(self, step: int) -> bool:
-        """Tell whether all ranks' parts have their last names."""
+    def _writers(self, step: int) -> int:
+        """Return how many ranks wrote a checkpoint of which all parts have their last names; 0 where some lack."""
         try:
-            parts = [p for p in self._step(step).glob("rank-*") if (p / MANIFEST).is_file()]
-            return bool(parts) and len(parts) == json.loads((parts[0] / MANIFEST).read_bytes())["world_size"]
-        except (ValueError, KeyError, OSError):
-            return False
+            count = self._said(step, 0)
+            return count if all(self._said(step, rank) == count for rank in range(1, count)) else 0
+        except (ValueError, KeyError, TypeError, OSError):
+            return 0
 
-    def _is_sound(self, step: int) -> bool:
-        """Tell whether all files have the sizes and digests of their manifests."""
+    def _said(self, step: int, rank: int) -> int:
+        return int(json.loads((self.part(step, rank) / MANIFEST).read_bytes())["world_size"])
+
+    def _is_sound(self, step: int, writers: int) -> bool:
+        """Tell whether all files of a complete checkpoint have the sizes and digests of their manifests."""
         try:
-            for part in self._step(step).glob("rank-*"):
+            for part in (self.part(step, rank) for rank in range(writers)):
                 manifest = json.loads((part / MANIFEST).read_bytes())
                 if manifest["step"] != step:
                     return False
                 if any(_entry(part / name) != entry for name, entry in manifest["files"].items()):
                     return False
-        except (ValueError, KeyError, OSError):
+        except (ValueError, KeyError, TypeError, OSError):
             return False
-        return True
+        return writers > 0
 
     @contextmanager
     def _files(self) -> Iterator[None]:
