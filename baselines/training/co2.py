@@ -5,13 +5,13 @@ one asynchronous all-reduce a round, staleness gap penalty, clipped outer moment
 authors' public optimiser (the plain momentum of the displacement, divided by a penalty).
 
 Algorithm (φ: global weights, equal everywhere; θ: a replica's; round t starts from φₜ):
-1. H local steps from φₜ give θ; Δₜ = φₜ − θ sets out around a ring, a message in each step of round t + 1.
+1. H local steps from φₜ give θ; Δₜ = φₜ − θ sets out around a ring, its messages spread evenly over round t + 1.
 2. When round t ends, the mean of Δₜ₋₁ has arrived. It was taken at φₜ₋₁, and φ has moved on since, by s = φₜ − φₜ₋₁.
 3. Λ = 1 + |s|/s̄ for each element, where s̄ is the mean of |s| over elements and rounds.
 4. m ← clip(μ·m + Δₜ₋₁/Λ, ± c times the root mean square of Δₜ₋₁); φₜ₊₁ = φₜ − η·m.
 
-Cost of a round: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages, as DiLoCo's, none of it waited for when a step takes
-longer than a message. Memory: φ, m and the travelling Δ, 12P, and scratch of 2/n · 4P for the ring.
+Cost of a round: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages, as DiLoCo's, none of it waited for when all
+of them take no longer than the H steps. Memory: φ, m and the travelling Δ, 12P, and scratch of 2/n · 4P for the ring.
 Differences: Λ is the gap-aware one of Barkai et al. (ICLR 2020), since the paper's own could not be looked up; the
 authors' code divides by a constant. There the result of clipping is thrown away; here it is used. The first round's end
 leaves φ as it is; after the last round one more outer step takes what still travels.
@@ -65,8 +65,8 @@ class CO2(FlatReplica):
         self.ring = RingAverage(comm, len(self.slow), dtype=torch.float32, device=task.device)
 
     def exchange_parameters(self, step: int) -> None:
-        """Pass on the travelling message; when a round ends, apply what arrived and send what the round gave."""
-        self.ring.advance()
+        """Pass on what is due of what travels; when a round ends, apply it and send what the round gave."""
+        self.ring.advance(step % self.sync_every + 1, self.sync_every)
         if not ends_round(step, self.sync_every, self.task.steps):
             return
         start = self.flat.gradients.copy_(self.slow)  # free until the next backward
@@ -122,5 +122,6 @@ def cost(task: Task, sync_every: int = 20, **others: float) -> Cost:
     sent, messages = ring_cost(task.num_parameters, n)
     rounds = num_rounds(sync_every, steps)
     last = steps - (rounds - 1) * sync_every
-    left = max(messages - last, 0) / max(messages, 1) if rounds > 1 else 0.0
+    begun = 1 + (last - 1) * messages // sync_every
+    left = max(messages - begun, 0) / max(messages, 1) if rounds > 1 else 0.0
     return Cost(sent_bytes=rounds * sent, peak_bytes=round((1 + left) * sent), messages=rounds * messages)

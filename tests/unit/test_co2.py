@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from paceline.baselines.training.co2 import CO2
 from torch import Tensor
-from training_task import make_comm, make_task
+from training_task import make_comm, make_task, on_ranks
 
 STEPS, SYNC_EVERY = 8, 2
 RATE, SHARE = 0.7, 0.3
@@ -60,3 +62,29 @@ def test_outer_steps_are_one_round_late_penalised_and_clipped(penalty: bool, cli
     assert torch.equal(expected[0], begin), "nothing has arrived when the first round ends"
     replica.finish()
     torch.testing.assert_close(replica.slow, expected[-1], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "sync_every", "expected"),
+    [
+        (2, 8, [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]),
+        (4, 8, [0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1]),
+        (4, 4, [0, 0, 0, 1, 1, 2, 1, 2, 1, 2, 1, 2]),
+    ],
+)
+def test_messages_of_an_exchange_are_spread_over_the_round_that_hides_it(
+    ranks: int, sync_every: int, expected: list[int]
+) -> None:
+    """One sets out when a round ends, and the others in equal parts of the next: none is due before its time."""
+
+    def run(replica: object) -> list[int]:
+        assert isinstance(replica, CO2)
+        sent = [0]
+        for step in range(len(expected)):
+            replica.exchange_parameters(step)
+            sent.append(sum(replica.comm.counters.sent_messages))
+        replica.pause()
+        return [after - before for before, after in pairwise(sent)]
+
+    done = on_ranks(lambda task, comm: CO2(task, comm, sync_every=sync_every), ranks, run)
+    assert [found for _, found in done] == [expected] * ranks

@@ -15,8 +15,8 @@ from paceline.families.training.codecs import decode_float4, encode_float4, floa
 class RingAverage:
     """Averages one vector over all ranks in place: ring reduce-scatter, then ring all-gather.
 
-    Sends 2·(n − 1)/n of the vector in 2·(n − 1) messages. With ``begin`` and ``advance`` it goes on in the background:
-    each step's messages travel while the caller computes, and ``advance`` takes the steps that are due.
+    Sends 2·(n − 1)/n of the vector in 2·(n − 1) messages, each of which needs the one before. With ``begin`` and
+    ``advance`` it goes on in the background: messages travel while the caller computes.
 
     Args:
         comm: The communicator.
@@ -42,6 +42,7 @@ class RingAverage:
         largest = max(stop - start for start, stop in self.bounds)
         self.scratch = torch.empty(2 * largest if self.size > 1 else 0, dtype=dtype, device=device)
         self._steps: Iterator[None] | None = None
+        self._taken = 0
 
     def run(self, vector: Tensor) -> None:
         """Average ``vector`` and wait for the result."""
@@ -52,11 +53,22 @@ class RingAverage:
         """Start the exchange; ``vector`` must stay untouched until ``complete`` has returned."""
         assert self._steps is None
         self._steps = self._run(vector)
+        self._taken = 0
         next(self._steps, None)
 
-    def advance(self) -> None:
-        """Take the next step: wait for its messages, which have travelled meanwhile, and start the next ones."""
-        if self._steps is not None:
+    def advance(self, passed: int, period: int) -> None:
+        """Wait for the messages that are due, and start those after them.
+
+        All have the same share of the time, so that none is waited for while their sum fits into it.
+
+        Args:
+            passed: Turns of the caller since ``begin``.
+            period: Turns after which the average is wanted.
+        """
+        if self._steps is None:
+            return
+        while self._taken < passed * self.num_messages // period:
+            self._taken += 1
             next(self._steps, None)
 
     def complete(self) -> None:
@@ -66,8 +78,8 @@ class RingAverage:
             self._steps = None
 
     @property
-    def num_steps(self) -> int:
-        """Dependent messages of one average."""
+    def num_messages(self) -> int:
+        """Messages of one average, one after another."""
         return 2 * (self.size - 1)
 
     def _run(self, vector: Tensor) -> Iterator[None]:
