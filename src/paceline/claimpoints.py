@@ -15,16 +15,9 @@ from paceline.compare import LEADERBOARD_LAUNCHES, Cell, Point, points_of
 from paceline.evidence import OFF_BOARD_REASONS, evidence, params_key, place_of, with_defaults
 from paceline.family import Family
 from paceline.record import Run
-from paceline.stats import (
-    Estimate,
-    Launches,
-    compare_difference,
-    compare_ratio,
-    compare_unpaired,
-    compare_unpaired_difference,
-    estimate_value,
-)
+from paceline.stats import Estimate, Launches, compare_difference, compare_ratio, estimate_value
 from paceline.store import RunRecord
+from paceline.unpaired import compare_unpaired, compare_unpaired_difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from paceline.family import load_family
+from paceline.family import MISSED, load_family
 from paceline.record import Measurement, Run
 from paceline.stats import (
     Estimate,
@@ -71,6 +71,8 @@ class Cell:
     samples: Samples = field(default_factory=Samples)
     flags: set[str] = field(default_factory=set)
     measurements: list[Measurement] = field(default_factory=list)
+    missed: set[int] = field(default_factory=set)
+    """Launches that are infinite here (``paceline.family.MISSED``)."""
     estimated: Estimate | None = field(default=None, repr=False, compare=False)
     """The cell's estimate, once somebody asked for it."""
 
@@ -78,7 +80,9 @@ class Cell:
     def launches(self) -> Launches:
         """The cell as one side of a comparison."""
         statistic = self.measurements[0].metric.statistic if self.measurements else "median"
-        return Launches(values=self.values, samples=self.samples, statistic=statistic)
+        return Launches(
+            values=self.values, samples=self.samples, statistic=statistic, missed=frozenset(self.missed)
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,6 +212,11 @@ def points_of(record: RunRecord) -> list[Point]:
         cell.samples.sources[m.launch] = m
         cell.flags.update(m.flags)
         cell.measurements.append(m)
+    for m in record.measurements:
+        for name, reason in (m.absent or {}).items():
+            cell = points[(m.suite, m.block)].cells.get((m.label, name))
+            if cell is not None and reason.startswith(MISSED):
+                cell.missed.add(m.launch)
     for point in points.values():
         wrong = {label for label, failed in point.failures.items() if any(m.status in WRONG for m in failed)}
         point.cells = {key: cell for key, cell in point.cells.items() if key[0] not in wrong}

@@ -91,6 +91,10 @@ class Parameter:
         raise ValueError(f"'{value}' is not a {self.kind}")
 
 
+MISSED = "missed: "
+"""How the reason begins for which a launch has no value of a metric that was looked for to the end: it is infinite."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """A measured quantity together with the exact rules by which it is measured.

@@ -15,8 +15,9 @@ from typing import Literal
 from paceline.compare import Cell, Point, adjusted, compared, points_of
 from paceline.family import load_family
 from paceline.runcompare import incomparable
-from paceline.stats import Estimate, Launches, compare_unpaired, compare_unpaired_difference
+from paceline.stats import Estimate, Launches
 from paceline.store import RunRecord
+from paceline.unpaired import compare_unpaired, compare_unpaired_difference
 from paceline.verdict import Kind, judge
 
 Answer = Literal["equivalent", "different", "inconclusive", "cannot"]

@@ -10,8 +10,9 @@ from typing import Any
 from paceline.compare import Cell, Point, adjusted, compared, points_of
 from paceline.family import load_family
 from paceline.record import Run
-from paceline.stats import Estimate, compare_unpaired, compare_unpaired_difference, estimate_value
+from paceline.stats import Estimate, estimate_value
 from paceline.store import RunRecord
+from paceline.unpaired import compare_unpaired, compare_unpaired_difference
 from paceline.verdict import Kind, Verdict, judge
 
 

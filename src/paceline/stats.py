@@ -6,10 +6,9 @@ are noise that the launch's own statistic has already absorbed. docs/protocol.md
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -40,6 +39,8 @@ class Estimate:
     spread: float | None = None
     """Standard deviation over launches, of logarithms for ratios."""
     warnings: tuple[str, ...] = ()
+    missed: int = 0
+    """Launches, among ``num_launches``, of which a side never came to have a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,8 @@ class Launches:
     samples: Mapping[int, Sequence[float]] = field(default_factory=dict)
     statistic: str = "median"
     """How a launch's samples became its value."""
+    missed: frozenset[int] = frozenset()
+    """Launches that looked for a value and came to none, such as a time until a target that was never reached."""
 
 
 def median(values: Sequence[float]) -> float:
@@ -87,6 +90,8 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
         scale: ``log`` for what is compared by ratio, as long as all values are positive; ``linear`` for what is
             compared by difference; ``proportion`` counts samples of 0 and 1.
     """
+    if side.missed:
+        return median_with_misses([*side.values.values()], len(side.missed), "launches")
     values = [float(side.values[k]) for k in sorted(side.values)]
     count = len(values)
     if scale == "proportion":
@@ -102,9 +107,9 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
         logs = [math.log(v) for v in values]
         low, high, spread = _t_interval(logs)
         return Estimate(
-            value=_exp(_mean(logs)),
-            low=_exp(low),
-            high=_exp(high),
+            value=exponential(_mean(logs)),
+            low=exponential(low),
+            high=exponential(high),
             method="t on log launch statistics",
             num_launches=count,
             spread=spread,
@@ -117,6 +122,32 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
         method="t on launch statistics",
         num_launches=count,
         spread=spread,
+    )
+
+
+def median_with_misses(values: Sequence[float], num_missed: int, what: str) -> Estimate:
+    """Return the median of values of which some are infinite, since they were missed: there is no interval of those."""
+    count = len(values) + num_missed
+    centre = float(np.median([*values, *[math.inf] * num_missed])) if count else math.nan
+    method = f"median of {what}, {num_missed} of {count} missed"
+    return Estimate(value=centre, low=None, high=None, method=method, num_launches=count, missed=num_missed)
+
+
+def _ratio_with_misses(technique: Launches, baseline: Launches) -> Estimate:
+    """Return the median of the paired ratios, of which a launch that both have missed has none."""
+    ratios = []
+    for launch in sorted(technique.values.keys() | technique.missed):
+        if launch in technique.values and launch in baseline.values:
+            ratios.append(technique.values[launch] / baseline.values[launch])
+        elif launch in technique.values and launch in baseline.missed:
+            ratios.append(0.0)
+        elif launch in baseline.values:
+            ratios.append(math.inf)
+    num_missed = len(technique.missed | baseline.missed)
+    centre = float(np.median(ratios)) if ratios else math.nan
+    method = f"median of paired ratios, {num_missed} launches missed"
+    return Estimate(
+        value=centre, low=None, high=None, method=method, num_launches=len(ratios), missed=num_missed
     )
 
 
@@ -136,16 +167,19 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
     """Estimate technique / baseline from the launches that both have, paired by launch.
 
     Below ten launches the interval is Student's t on the log-ratios; from ten on it is a hierarchical bootstrap
-    (launches, then samples inside them). Values must be positive.
+    (launches, then samples inside them). Values must be positive. With misses it is the median of the ratios, without
+    an interval.
     """
+    if technique.missed or baseline.missed:
+        return _ratio_with_misses(technique, baseline)
     shared = sorted(set(technique.values) & set(baseline.values))
     pairs = [(technique.values[k], baseline.values[k]) for k in shared]
     if not pairs:
         return Estimate(value=math.nan, low=None, high=None, method="no shared launch", num_launches=0)
     if any(a <= 0 or b <= 0 for a, b in pairs):
-        return _ratio_with_zeros(pairs)
+        return ratio_with_zeros(pairs)
     logs = [math.log(a) - math.log(b) for a, b in pairs]
-    centre = _exp(_mean(logs))
+    centre = exponential(_mean(logs))
     count = len(pairs)
     if max(logs) - min(logs) < 1e-12:
         p_value = 1.0 if abs(logs[0]) < 1e-12 else 0.0
@@ -171,8 +205,8 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
         method = "hierarchical bootstrap of paired log-ratios (launches, samples)"
     return Estimate(
         value=centre,
-        low=_exp(low),
-        high=_exp(high),
+        low=exponential(low),
+        high=exponential(high),
         method=method,
         num_launches=count,
         p_value=p_value,
@@ -192,7 +226,7 @@ def _constant_sides(pairs: Sequence[tuple[float, float]]) -> bool:
     return len({a for a, _ in pairs}) == 1 and len({b for _, b in pairs}) == 1
 
 
-def _ratio_with_zeros(pairs: Sequence[tuple[float, float]]) -> Estimate:
+def ratio_with_zeros(pairs: Sequence[tuple[float, float]]) -> Estimate:
     """Say what a ratio is when values are zero: 1 of equals, 0 of nothing to something, otherwise undefined."""
     tops, bottoms = (sorted(values) for values in zip(*pairs, strict=True))
     known = 1.0 if all(a == b for a, b in pairs) else 0.0 if tops[-1] == 0 < bottoms[0] else None
@@ -240,70 +274,6 @@ def compare_difference(technique: Launches, baseline: Launches) -> Estimate:
     )
 
 
-NOT_INTERLEAVED = "not interleaved: the sides were measured at different times"
-"""Travels along with every estimate from two runs: they saw different moments, which no interval can know."""
-
-
-def compare_unpaired(left: Launches, right: Launches) -> Estimate:
-    """Estimate left / right from two runs that did not share launches (Welch's t on logarithms)."""
-    a, b = (np.array(list(side.values.values()), dtype=np.float64) for side in (left, right))
-    if not (a.size and b.size):
-        return _welch(a, b)
-    if (a <= 0).any() or (b <= 0).any():
-        everything = list(itertools.product(a.tolist(), b.tolist()))
-        found = _ratio_with_zeros(everything)
-        return replace(found, num_launches=int(min(a.size, b.size)), warnings=(NOT_INTERLEAVED,))
-    delta = _welch(np.log(a), np.log(b), "log launch statistics")
-    return replace(
-        delta,
-        value=_exp(delta.value),
-        low=None if delta.low is None else _exp(delta.low),
-        high=None if delta.high is None else _exp(delta.high),
-    )
-
-
-def compare_unpaired_difference(left: Launches, right: Launches) -> Estimate:
-    """Estimate left − right from two runs that did not share launches (Welch's t)."""
-    a, b = (np.array(list(side.values.values()), dtype=np.float64) for side in (left, right))
-    return _welch(a, b)
-
-
-def _welch(a: np.ndarray, b: np.ndarray, what: str = "launch statistics") -> Estimate:
-    """Estimate the difference of two means."""
-    count = int(min(a.size, b.size))
-    delta = float(a.mean() - b.mean()) if count else math.nan
-    if count < 2:
-        method = "one launch" if count else "no launch on one side"
-        return Estimate(
-            value=delta, low=None, high=None, method=method, num_launches=count, warnings=(NOT_INTERLEAVED,)
-        )
-    variance_a, variance_b = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
-    error = math.sqrt(variance_a + variance_b)
-    if error == 0:
-        return Estimate(
-            value=delta,
-            low=delta,
-            high=delta,
-            method="constant",
-            num_launches=count,
-            p_value=1.0 if delta == 0 else 0.0,
-            spread=0.0,
-            warnings=(NOT_INTERLEAVED,),
-        )
-    freedom = (variance_a + variance_b) ** 2 / (variance_a**2 / (a.size - 1) + variance_b**2 / (b.size - 1))
-    half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
-    return Estimate(
-        value=delta,
-        low=delta - half,
-        high=delta + half,
-        method=f"Welch's t on {what}",
-        num_launches=count,
-        p_value=float(2 * stdtr(freedom, -abs(delta / error))),
-        spread=error * math.sqrt(count),
-        warnings=(NOT_INTERLEAVED,),
-    )
-
-
 def _mean(values: Sequence[float]) -> float:
     """Return the mean; NaN of numbers whose sum no float can hold, as records of other people may have them."""
     try:
@@ -312,7 +282,8 @@ def _mean(values: Sequence[float]) -> float:
         return math.nan
 
 
-def _exp(value: float) -> float:
+def exponential(value: float) -> float:
+    """Return e to the power of a value; infinite where no float can hold it."""
     try:
         return math.exp(value)
     except OverflowError:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from measured import record_of
 
-from paceline.stats import Launches, compare_unpaired
+from paceline.stats import Launches
 from paceline.suite import load_suite
+from paceline.unpaired import compare_unpaired
 
 SUITE = """
 suite: kernels/for-pytest

@@ -16,6 +16,7 @@ from paceline.compare import (
     ranks,
 )
 from paceline.record import Run
+from paceline.report.tables import format_effect, format_estimate
 from paceline.runcompare import compare_runs, incomparable
 from paceline.store import RunRecord
 
@@ -79,6 +80,24 @@ def test_a_technique_that_was_wrong_once_has_no_number() -> None:
     (point,) = points_of(factory.in_memory(run, lines))
     assert point.labels == ["native"]
     assert point.failures["ring"][0].reason == "an element differs"
+
+
+def test_a_target_that_was_missed_in_one_launch_of_three_is_no_mean_of_the_other_two() -> None:
+    run = factory.make_run()
+    told = {"latency": "missed: 0.7 nats above the entropy rate at the end", "skew": "nobody looked"}
+    lines = [*factory.launches(run, "native", FAST[:3]), *factory.launches(run, "ring", [0.2, 0.3])]
+    lines += [
+        factory.measurement(
+            run, "ring", launch, [1.0], metric="wire_bytes", absent=told if launch == 2 else None
+        )
+        for launch in range(3)
+    ]
+    (point,) = points_of(factory.in_memory(run, lines))
+    assert point.cells["ring", "latency"].missed == {2}
+    assert format_estimate(point.estimate("ring", "latency"), "s") == "300 ms, missed in 1 of 3"
+    effect = point.effect("ring", "native", "latency")
+    assert format_effect(effect, "ratio") == "0.297 × (1 missed)"
+    assert verdicts(factory.in_memory(run, lines), metrics=["latency"]) == {"ring": "inconclusive"}
 
 
 def twice(first: float, second: float, **second_run: Any) -> list[Point]:

@@ -11,9 +11,10 @@ import pytest
 
 from paceline import content
 from paceline.family import load_family
-from paceline.stats import Launches, compare_unpaired_difference
+from paceline.stats import Launches
 from paceline.store import record_paths
 from paceline.suite import Suite, load_suite
+from paceline.unpaired import compare_unpaired_difference
 
 PUBLISHED = content.shipped_root() / "results" / "published"
 

@@ -13,8 +13,8 @@ from paceline.family import load_family
 from paceline.report.boards import Board, select
 from paceline.report.scaling import scaled, scaling_charts, scaling_grid
 from paceline.report.site import SiteInput, render_site
-from paceline.stats import compare_unpaired
 from paceline.store import Loaded, RunRecord
+from paceline.unpaired import compare_unpaired
 
 SUITE = {
     "suite": "training/example",

@@ -18,12 +18,11 @@ from paceline.stats import (
     Launches,
     compare_difference,
     compare_ratio,
-    compare_unpaired,
-    compare_unpaired_difference,
     estimate_value,
     launch_statistic,
     wilson,
 )
+from paceline.unpaired import compare_unpaired, compare_unpaired_difference
 
 POSITIVE = st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=9)
 PAIRS = st.lists(st.tuples(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3)), min_size=2, max_size=9)
@@ -321,3 +320,33 @@ def test_numbers_at_the_ends_of_what_a_float_holds_raise_nothing(scale: Literal[
     assert not math.isfinite(compare_difference(huge, below).value)
     for side in (huge, tiny, below):
         assert estimate_value(side, scale=scale).num_launches == 3
+
+
+def raced(values: dict[int, float], *missed: int) -> Launches:
+    return Launches(values=values, missed=frozenset(missed))
+
+
+def test_a_missed_launch_is_infinite_and_the_median_is_quoted_without_an_interval() -> None:
+    """Geometric means of those who arrived would flatter a technique that arrives with one seed of three."""
+    found = estimate_value(raced({0: 3.0, 2: 5.0}, 1))
+    assert (found.value, found.low, found.high, found.num_launches, found.missed) == (5.0, None, None, 3, 1)
+    lucky = estimate_value(raced({0: 3.0}, 1, 2))
+    assert (lucky.value, lucky.num_launches, lucky.missed) == (math.inf, 3, 2)
+
+
+def test_ratios_with_misses_count_those_of_either_side() -> None:
+    base = raced({0: 2.0, 1: 2.0, 2: 2.0, 3: 2.0})
+    found = compare_ratio(raced({0: 1.0, 1: 1.2, 3: 8.0}, 2), base)
+    assert found.value == pytest.approx((0.6 + 4.0) / 2)  # of 0.5, 0.6, 4 and infinity
+    assert (found.low, found.p_value, found.missed, found.num_launches) == (None, None, 1, 4)
+    assert compare_ratio(raced({0: 1.0}, 1, 2, 3), base).value == math.inf
+    assert compare_ratio(raced({0: 1.0, 1: 1.0, 2: 1.0}), raced({0: 2.0}, 1, 2)).value == 0.0
+    neither = compare_ratio(raced({0: 3.0}, 1, 2), raced({0: 2.0}, 1, 2))
+    assert (neither.value, neither.num_launches, neither.missed) == (1.5, 1, 2)
+
+
+def test_two_runs_with_misses_are_compared_by_their_medians() -> None:
+    found = compare_unpaired(raced({0: 3.0, 1: 4.0}, 2), raced({0: 2.0, 1: 2.5, 2: 9.0}))
+    assert (found.value, found.low, found.missed) == (4.0 / 2.5, None, 1)
+    assert compare_unpaired(raced({0: 3.0}, 1, 2), raced({0: 2.0})).value == math.inf
+    assert math.isnan(compare_unpaired(raced({0: 3.0}, 1, 2), raced({0: 3.0}, 1, 2)).value)

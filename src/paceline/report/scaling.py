@@ -18,7 +18,8 @@ from paceline.report.boardpages import Chart
 from paceline.report.boards import Board
 from paceline.report.html import Grid, rows_grid
 from paceline.report.tables import ABSENT, format_estimate, format_param, varying_params
-from paceline.stats import Estimate, compare_unpaired
+from paceline.stats import Estimate
+from paceline.unpaired import compare_unpaired
 
 RANKS = "ranks"
 

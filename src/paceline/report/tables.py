@@ -59,6 +59,9 @@ class Table:
 
 def format_estimate(estimate: Estimate, unit: str) -> str:
     """Write a value with its half-interval, such as ``1.23 ms ± 4 %``, or with both ends where that says too little."""
+    if estimate.missed:
+        text = "" if math.isinf(estimate.value) else f"{format_quantity(estimate.value, unit)}, "
+        return f"{text}missed in {estimate.missed} of {estimate.num_launches}"
     if not math.isfinite(estimate.value):
         return ABSENT
     text = format_quantity(estimate.value, unit)
@@ -89,6 +92,8 @@ def format_effect(estimate: Estimate, kind: str) -> str:
         return ABSENT
     mark = " ×" if kind == "ratio" else ""
     text = f"{estimate.value:.3g}{mark}"
+    if estimate.missed:
+        return f"{text} ({estimate.missed} missed)"
     if estimate.low is None or estimate.high is None or estimate.low == estimate.high:
         return text
     return f"{text} [{estimate.low:.3g}, {estimate.high:.3g}]"

@@ -15,6 +15,7 @@ from paceline.families.training.arm import PARTS, Trained
 from paceline.families.training.seat import DIAGNOSES
 from paceline.families.training.setting import Setting
 from paceline.families.training.spec import DATA_PARALLEL
+from paceline.family import MISSED
 from paceline.worker.session import Block, CaseError, Session
 
 ROW = ("seconds", *PARTS, "communicate_s", "loss", "present", "steps")
@@ -270,7 +271,7 @@ class Figures:
         where = crossing(excess, float(target))
         for name, values in (("time_to_target", self.seconds), ("bytes_to_target", self.sent)):
             if where is None:
-                self.absent[name] = f"missed: {excess[-1]:.4g} nats above the entropy rate at the end"
+                self.absent[name] = f"{MISSED}{excess[-1]:.4g} nats above the entropy rate at the end"
             elif name == "bytes_to_target" and "wire_bytes" in self.absent:
                 self.absent[name] = self.absent["wire_bytes"]
             else:
