@@ -13,8 +13,9 @@ Algorithm (φ: global weights, equal everywhere; θ: a replica's; round t starts
 Cost of a round: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages, as DiLoCo's, none of it waited for when all
 of them take no longer than the H steps. Memory: φ, m and the travelling Δ, 12P, and scratch of 2/n · 4P for the ring.
 Differences: Λ is the gap-aware one of Barkai et al. (ICLR 2020), since the paper's own could not be looked up; the
-authors' code divides by a constant. There the result of clipping is thrown away; here it is used. The first round's end
-leaves φ as it is; after the last round one more outer step takes what still travels.
+authors' code divides by a constant, which ``by_element`` off comes close to: Λ = 1 + mean|s|/s̄ for all elements. There
+the result of clipping is thrown away; here it is used. The first round's end leaves φ as it is; after the last round
+one more outer step takes what still travels.
 Limits: the first two rounds start from the same weights. No sharding of states, which the paper combines with this.
 """
 
@@ -35,7 +36,14 @@ from paceline.families.training.rounds import ends_round, num_rounds
     implements=("data_parallel",),
     summary="rounds of local steps whose exchange hides behind the next round",
     paper="co2",
-    options={"sync_every": 20, "outer_rate": 1.0, "outer_momentum": 0.2, "penalty": True, "clip": 10.0},
+    options={
+        "sync_every": 20,
+        "outer_rate": 1.0,
+        "outer_momentum": 0.2,
+        "penalty": True,
+        "clip": 10.0,
+        "by_element": True,
+    },
     properties={"exact": False, "replicas": "identical"},
 )
 class CO2(FlatReplica):
@@ -50,10 +58,11 @@ class CO2(FlatReplica):
         outer_momentum: float = 0.2,
         penalty: bool = True,
         clip: float = 10.0,
+        by_element: bool = True,
     ) -> None:
         super().__init__(task, comm)
         self.sync_every, self.outer_rate, self.outer_momentum = sync_every, outer_rate, outer_momentum
-        self.penalty, self.clip = penalty, clip
+        self.penalty, self.clip, self.by_element = penalty, clip, by_element
         self.slow = self.keep("slow", self.flat.values.clone())
         self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
         self.outer = self.keep("outer", torch.zeros_like(self.slow))
@@ -104,9 +113,11 @@ class CO2(FlatReplica):
 
     def _gap_penalty(self) -> Tensor | float:
         """Return 1 + |s|/s̄, where s, the last outer step, is η times the momentum that it took."""
-        total, count = self.gaps.tolist()
+        total, count = map(float, self.gaps)
         if total == 0.0:
             return 1.0
+        if not self.by_element:
+            return 1.0 + self.outer_rate * count / total * float(self.momentum.abs().mean())
         return self.momentum.abs().mul_(self.outer_rate * count / total).add_(1.0)
 
 

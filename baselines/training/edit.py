@@ -12,17 +12,20 @@ Algorithm (for each unit, a layer or the rest; φ: global weights, θ: a replica
 3. wᵢ = exp(−Gᵢ/T) / Σ exp(−Gⱼ/T). With all left out the unit goes back to φ.
 4. Δ ← Σ wᵢ·Δᵢ, shortened to at most a length of c; Nesterov's outer step on φ; θ ← φ.
 
-Cost of a round: a ring average of 4P bytes, and a number to each other rank for every unit. Memory: φ and m, 8P, the
-exchanges' vectors 4P, and rings' scratch.
+Cost of a round: a ring average of 4P bytes, and a number to each other rank for every unit (by time: and one more).
+Memory: φ and m, 8P, the exchanges' vectors 4P, and rings' scratch.
 Differences: α = 0.1 and four rounds to fill the average, instead of 0.02 and 120: a run here has twenty rounds. No
-sharding inside a node, which the paper combines with this (2-D mesh). Rounds of A-EDiT end by time; here a round is H
-steps for every rank. The exchange of a unit begins one unit ahead, not more.
+synchronous steps before the first round. No sharding inside a node, which the paper combines with this (2-D mesh). The
+exchange of a unit begins one unit ahead, not more. With ``by_time`` (A-EDiT) a round lasts as long as the fastest rank
+needs for H steps, by what ranks took in the round before and tell each other with a number; slower ranks leave out
+those of the H that do not fit.
 Limits: what is shipped is φ, which lags by one round until the forward after a round's end.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 
 import torch
@@ -53,6 +56,7 @@ NUMBER_BYTES = 4
         "fill_rounds": 4,
         "temperature": 1.0,
         "longest": 10.0,
+        "by_time": False,
     },
     properties={"exact": False, "replicas": "identical"},
 )
@@ -71,10 +75,15 @@ class Edit(Replica):
         fill_rounds: int = 4,
         temperature: float = 1.0,
         longest: float = 10.0,
+        by_time: bool = False,
     ) -> None:
         if fill_rounds < 1 or sync_every < 1:
             raise UnsupportedError(
                 "fill_rounds and sync_every are at least 1: a past of no rounds makes every norm odd"
+            )
+        if by_time and sync_every < 2:
+            raise UnsupportedError(
+                "rounds that end by time have at least two steps: the first one waits for all"
             )
         groups = list(unit_groups(task.model))
         groups = [groups[-1], *groups[:-1]]  # in the order of forward: the embedding is part of the rest
@@ -82,7 +91,7 @@ class Edit(Replica):
         super().__init__(task, comm)
         self.sync_every, self.outer_rate, self.outer_momentum = sync_every, outer_rate, outer_momentum
         self.deviations, self.average_share, self.fill_rounds = deviations, average_share, fill_rounds
-        self.temperature, self.longest = temperature, longest
+        self.temperature, self.longest, self.by_time = temperature, longest, by_time
         self.slow = [self.keep(f"slow {i}", u.values.clone()) for i, u in enumerate(self.units)]
         self.momentum = [self.keep(f"momentum {i}", torch.zeros_like(s)) for i, s in enumerate(self.slow)]
         self.outer = [torch.empty_like(s) for s in self.slow]
@@ -94,13 +103,42 @@ class Edit(Replica):
         self.waiting = self.keep("waiting", torch.zeros(count, dtype=torch.bool))
         self.heard: list[float] = []
         """Weights of all replicas in the exchange that is under way."""
+        self.begun = self.ended = 0.0
+        self.taken = 0
+        """When this replica's first step of the round and its last one ended, and the steps in between."""
+        self.period: float | None = None
+        """Seconds of a round after its first step, once one was timed."""
         for number, (module, _) in enumerate(groups):
             module.register_forward_pre_hook(lambda *_, number=number: self._arrive(number))
+
+    def rests(self, step: int) -> bool:
+        """Tell whether no more than half of a step would still fit into a round that ends by time."""
+        if not self.by_time or self.period is None or step % self.sync_every == 0:
+            return False
+        own = (self.ended - self.begun) / self.taken if self.taken else 0.0
+        return self.now() - self.begun + own / 2 >= self.period
+
+    def update(self, step: int) -> None:
+        """Apply the gradients, and time the steps after a round's first, in which all wait for one another."""
+        super().update(step)
+        self.ended = self.now()
+        if step % self.sync_every == 0:
+            self.begun, self.taken = self.ended, 0
+        else:
+            self.taken += 1
 
     def exchange_parameters(self, step: int) -> None:
         """Let all units wait for their exchange when a round ends."""
         if ends_round(step, self.sync_every, self.task.steps):
             self.waiting.fill_(True)
+            if self.by_time:
+                own = (self.ended - self.begun) / self.taken if self.taken else math.inf
+                fastest = min(self._gather(own))
+                self.period = (self.sync_every - 1) * fastest if math.isfinite(fastest) else None
+
+    def now(self) -> float:
+        """Return seconds by a clock that only goes forward."""
+        return time.perf_counter()
 
     def finish(self) -> None:
         """Synchronise what still waits."""
@@ -184,20 +222,22 @@ def penalty_weights(norms: Sequence[float], temperature: float) -> list[float]:
     return [share / sum(shares) for share in shares]
 
 
-def cost(task: Task, sync_every: int = 20, **others: float) -> Cost:
+def cost(task: Task, sync_every: int = 20, by_time: bool = False, **others: float) -> Cost:
     """Return the header's formula for all rounds; two rounds' exchanges may meet in the last step.
 
     Args:
         task: The task.
         sync_every: H.
+        by_time: Whether a round's end is timed, with a number to each other rank.
         others: Options that change no bytes.
     """
     n, sizes = task.world_size, unit_sizes(task.model)
     if n == 1:
         return Cost(sent_bytes=0, peak_bytes=0, messages=0)
     rings = [ring_cost(size, n) for size in sizes]
-    sent = sum(r[0] for r in rings) + len(sizes) * (n - 1) * NUMBER_BYTES
-    messages = sum(r[1] for r in rings) + len(sizes) * (n - 1)
+    numbers = (len(sizes) + by_time) * (n - 1)
+    sent = sum(r[0] for r in rings) + numbers * NUMBER_BYTES
+    messages = sum(r[1] for r in rings) + numbers
     rounds = num_rounds(sync_every, task.steps)
     last = (task.steps - 1) % sync_every == 0  # the round before ends in its forward, the last one after it
     return Cost(

@@ -14,7 +14,7 @@ STEPS, SYNC_EVERY = 8, 2
 RATE, SHARE = 0.7, 0.3
 
 
-def written_out(begin: Tensor, moves: list[Tensor], *, penalty: bool, clip: float) -> list[Tensor]:
+def written_out(begin: Tensor, moves: list[Tensor], *, penalty: str, clip: float) -> list[Tensor]:
     """Return the global weights after each round's end, and after the last outer step."""
     slow, momentum, late = begin.clone(), torch.zeros_like(begin), None
     gaps: list[float] = []
@@ -24,8 +24,11 @@ def written_out(begin: Tensor, moves: list[Tensor], *, penalty: bool, clip: floa
         if late is not None:
             limit = clip * float(late.square().mean().sqrt())
             outer = late
-            if penalty and gaps:
-                outer = late / (1 + (RATE * momentum).abs() / (sum(gaps) / len(gaps)))
+            if penalty != "none" and gaps:
+                gap = (RATE * momentum).abs()
+                outer = late / (
+                    1 + (gap if penalty == "by element" else gap.mean()) / (sum(gaps) / len(gaps))
+                )
             momentum = (SHARE * momentum + outer).clamp(-limit, limit)
             slow = slow - RATE * momentum
             gaps.append(RATE * float(momentum.abs().mean()))
@@ -35,9 +38,9 @@ def written_out(begin: Tensor, moves: list[Tensor], *, penalty: bool, clip: floa
     return found
 
 
-@pytest.mark.parametrize("penalty", [True, False])
+@pytest.mark.parametrize("penalty", ["by element", "even", "none"])
 @pytest.mark.parametrize("clip", [10.0, 0.8])
-def test_outer_steps_are_one_round_late_penalised_and_clipped(penalty: bool, clip: float) -> None:
+def test_outer_steps_are_one_round_late_penalised_and_clipped(penalty: str, clip: float) -> None:
     task = make_task(optimizer_name="sgd", steps=STEPS)
     replica = CO2(
         task,
@@ -45,7 +48,8 @@ def test_outer_steps_are_one_round_late_penalised_and_clipped(penalty: bool, cli
         sync_every=SYNC_EVERY,
         outer_rate=RATE,
         outer_momentum=SHARE,
-        penalty=penalty,
+        penalty=penalty != "none",
+        by_element=penalty == "by element",
         clip=clip,
     )
     begin = replica.slow.clone()

@@ -39,6 +39,8 @@ class Trained:
     """Steps that had been done at each evaluation."""
     seconds: list[float] = field(default_factory=list)
     """Training time at each evaluation."""
+    taken: list[float] = field(default_factory=list)
+    """Steps in which this rank had taken part at each evaluation."""
     sent: list[float] = field(default_factory=list)
     """Payload bytes that this rank had sent at each evaluation."""
     windows: list[list[float]] = field(default_factory=list)
@@ -122,6 +124,7 @@ class Loop:
         self.back = Return(seat.session, absence, seat.weights) if absence else None
         self._parts = [0] * len(PARTS)
         self._losses: list[Tensor] = []
+        self._took: list[bool] = []
         self._excluded_ns = 0
         self._kernel_excluded = 0
         self._around_excluded = 0
@@ -210,10 +213,14 @@ class Loop:
 
     def _step(self, step: int, *, last: bool) -> None:
         replica = self.replica
-        if self._is_away(step):
+        if self._is_away(step) or self._rests(step, last=last):
+            self._took.append(False)
             self._losses.append(torch.tensor(math.nan))
+            if step in self.count_after:
+                self._count_memory()
             self._look(step)
             return
+        self._took.append(True)
         sequences_BS = self.batches[step].to(replica.task.device).long()
         keeping = nullcontext() if self.ledger is None else self.ledger.watch()
         with self.seat.watch(), keeping:
@@ -261,10 +268,19 @@ class Loop:
         if self.absence.changes(step):
             with self.seat.watch():
                 self.replica.change_members(step, self.absence.members(step, self.session.world_size))
-        return self._away(step)
+        return self.absence.away(self.session.rank, step)
 
-    def _away(self, step: int) -> bool:
-        return self.absence is not None and self.absence.away(self.session.rank, step)
+    def _rests(self, step: int, *, last: bool) -> bool:
+        """Return whether the technique leaves a step out on this rank, and let it end its round all the same."""
+        replica, begin = self.replica, _clock_ns()
+        with self.seat.watch():
+            if not replica.rests(step):
+                return False
+            replica.exchange_parameters(step)
+            if last:
+                replica.finish()
+        self._parts[PARTS.index("parameters_s")] += _clock_ns() - begin
+        return True
 
     def _count_memory(self) -> None:
         counting = _clock_ns()
@@ -288,11 +304,10 @@ class Loop:
     def _close_window(self, elapsed_ns: int, split: dict[str, float]) -> None:
         losses = torch.stack([x.reshape(()) for x in self._losses]).double()
         self.trained.losses += losses.tolist()
-        first = len(self.trained.losses) - len(losses)
-        steps = range(first, first + len(losses))
-        present = self.absence.present(self.session.rank, steps) if self.absence else len(losses)
+        took = self._took[-len(losses) :]
+        present = sum(took)
         if present < len(losses):
-            losses = losses[[not self._away(step) for step in steps]]
+            losses = losses[took]
         communicate = split.get("communicate", 0.0)
         row = [elapsed_ns * 1e-9, *(p * 1e-9 for p in self._parts), communicate, float(losses.mean())]
         self.trained.windows.append([*row, float(present), float(len(self._losses))])
@@ -310,6 +325,7 @@ class Loop:
         trained.weights.append([w.clone() for w in weights])
         trained.evaluated.append(steps)
         trained.seconds.append(seconds)
+        trained.taken.append(float(sum(self._took)))
         trained.sent.append(sent)
 
     def _counts(self) -> tuple[int, int]:

@@ -56,9 +56,14 @@ class Figures:
         self.kernel_bytes: float | None = None
         if trained.kernel_bytes is not None:
             self.kernel_bytes = sum(r[0][0] for r in session.control.gather([[trained.kernel_bytes]]))
-        everyone = session.control.gather([trained.seconds, trained.sent])
+        everyone = session.control.gather([trained.seconds, trained.sent, trained.taken])
         self.seconds = [max(rank[0][i] for rank in everyone) for i in range(len(trained.seconds))]
         self.sent = [max(rank[1][i] for rank in everyone) for i in range(len(trained.sent))]
+        whole = setting.batch_size * setting.context
+        self.tokens = [
+            round(whole * fmean(rank[2][i] for rank in everyone)) for i in range(len(trained.taken))
+        ]
+        """Read at each evaluation, by all ranks together."""
 
     def course(self) -> dict[str, Any]:
         """Return the curve over the evaluations; nothing where nothing was trained.
@@ -72,7 +77,7 @@ class Figures:
         rate = setting.corpus.entropy_rate
         found: dict[str, Any] = {
             "steps": trained.evaluated,
-            "tokens": [self._tokens_until(s) for s in trained.evaluated],
+            "tokens": self.tokens,
             "seconds": self.seconds,
         }
         if self.uncounted is None:
@@ -137,15 +142,6 @@ class Figures:
             )
         return {"mfu": {"samples": shares}}
 
-    def _tokens_until(self, step: int) -> int:
-        """Return the tokens of the steps before one."""
-        setting, size = self.setting, self.session.world_size
-        whole = step * setting.batch_size * setting.context
-        if setting.absence is None:
-            return whole
-        missed = step - setting.absence.present(setting.absence.rank, range(step))
-        return whole - missed * setting.batch_size * setting.context // size
-
     def _idle(self) -> list[float]:
         inside, whole = ROW.index("communicate_s"), ROW.index("seconds")
         count = range(len(self.windows[0]))
@@ -189,10 +185,8 @@ class Figures:
         found: dict[str, list[float]] = {}
         if self.block.params["op"] == DATA_PARALLEL and self.session.world_size > 1:
             everyone = control.gather([trained.losses])
-            found["loss_dispersion"] = [
-                pstdev(rank[0][i] for rank in everyone if not math.isnan(rank[0][i]))
-                for i in range(sum(steps))
-            ]
+            present = ([r[0][i] for r in everyone if not math.isnan(r[0][i])] for i in range(sum(steps)))
+            found["loss_dispersion"] = [pstdev(losses) if losses else 0.0 for losses in present]
             said = trained.diagnoses.get("loss_dispersion", found["loss_dispersion"])
             for step, (own, true) in enumerate(zip(said, found["loss_dispersion"], strict=True)):
                 if not oracle.agrees(own, true):

@@ -162,6 +162,13 @@ class Replica:
 
     # The parts of a step
 
+    def rests(self, step: int) -> bool:
+        """Tell, before a step, whether this rank leaves it out of its own accord; its tokens do not count then.
+
+        Of such a step ``exchange_parameters`` is called alone. Techniques whose rounds end by time override it.
+        """
+        return False
+
     def forward_backward(self, sequences_BS: Tensor) -> Tensor | None:
         """Leave this rank's gradients in the parameters and return its loss, if it lies here."""
         self.optimizer.zero_grad(set_to_none=True)
