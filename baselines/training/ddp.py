@@ -38,6 +38,8 @@ from paceline.families.training.torch_parallel import distributed_data_parallel
 class Ddp(Replica):
     """Wrap the model; the library does the rest."""
 
+    own_gradients = False
+
     def __init__(self, task: Task, comm: Comm, bucket_bytes: int = 1048576) -> None:
         self.wrapped = distributed_data_parallel(task.model, comm, bucket_bytes=bucket_bytes)
         super().__init__(task, comm)

@@ -40,6 +40,8 @@ from paceline.families.training.torch_parallel import fully_sharded, local_part,
 class Fsdp(Replica):
     """Shard the model; the library does the rest."""
 
+    own_gradients = False
+
     def __init__(self, task: Task, comm: Comm, reshard: bool = True) -> None:
         fully_sharded(task.model, comm, reshard=reshard)
         super().__init__(task, comm)

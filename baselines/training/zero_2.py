@@ -43,6 +43,8 @@ from paceline.families.training.replica import Comm, Cost, Replica, Task
 class Zero2(Replica):
     """Scatter gradients bucket by bucket and keep one share of each."""
 
+    own_gradients = False
+
     def __init__(self, task: Task, comm: Comm, bucket_bytes: int = 262144) -> None:
         self.buckets = buckets(task.model, bucket_bytes, task.world_size)
         self.members = range(task.world_size)

@@ -19,6 +19,7 @@ from paceline.families.training.memory import state_bytes
 from paceline.families.training.owners import Owners
 from paceline.families.training.pipeline.executor import Pass
 from paceline.families.training.returning import Return
+from paceline.families.training.rider import Rider
 from paceline.families.training.seat import Seat
 from paceline.families.training.unchanged import passes_of, shares_sequences
 from paceline.worker.namespace import read_counters, sent_again_bytes
@@ -90,6 +91,7 @@ class Loop:
         owners: Looks after every step at who owns which weights, where a technique may change that.
         course: Has checkpoints saved between steps; None where there are none.
         absence: Who leaves and comes back; None where all stay.
+        rider: Takes notes of gradients before evaluations; None where nothing rides along.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Loop:
         owners: Owners | None = None,
         course: Course | None = None,
         absence: Absence | None = None,
+        rider: Rider | None = None,
     ) -> None:
         self.seat = seat
         self.session = seat.session
@@ -122,6 +125,7 @@ class Loop:
         self.course = course
         self.absence = absence
         self.back = Return(seat.session, absence, seat.weights) if absence else None
+        self.rider = rider
         self._parts = [0] * len(PARTS)
         self._losses: list[Tensor] = []
         self._took: list[bool] = []
@@ -218,6 +222,7 @@ class Loop:
             self._losses.append(torch.tensor(math.nan))
             if step in self.count_after:
                 self._count_memory()
+            self._ride(step, present=False)
             self._look(step)
             return
         self._took.append(True)
@@ -235,6 +240,9 @@ class Loop:
                 self.trained.pass_bytes[peer] += sent - before[peer]
             if step == self.passes_after:
                 self.trained.passes = passes_of(replica)
+        self._ride(step, present=True)
+        with self.seat.watch(), keeping:
+            exchanging = _clock_ns()
             replica.exchange_gradients(step)
             exchanged = _clock_ns()
         if step in self.count_after:
@@ -253,7 +261,7 @@ class Loop:
         self._look(step)
         if self.course is not None:
             self._excluded_ns += self.course.after(step)
-        spans = (computed - begin, exchanged - computed, updated - updating, ended - updated)
+        spans = (computed - begin, exchanged - exchanging, updated - updating, ended - updated)
         for part, spent in enumerate(spans):
             self._parts[part] += spent
         self._losses.append(torch.tensor(math.nan) if loss is None else loss)
@@ -281,6 +289,15 @@ class Loop:
                 replica.finish()
         self._parts[PARTS.index("parameters_s")] += _clock_ns() - begin
         return True
+
+    def _ride(self, step: int, *, present: bool) -> None:
+        """Note the gradients of a step that comes before an evaluation."""
+        if self.rider is None or step + 1 not in self.evaluate_after:
+            return
+        riding = _clock_ns()
+        gradients = [p.grad for p in self.replica.model.parameters()] if present else [None]
+        self.rider.note([g for g in gradients if g is not None] if None not in gradients else None)
+        self._excluded_ns += _clock_ns() - riding
 
     def _count_memory(self) -> None:
         counting = _clock_ns()

@@ -33,6 +33,7 @@ from paceline.families.training.fine_tuning.pretraining import pretrained
 from paceline.families.training.gate import STEPS, Proved, prove
 from paceline.families.training.owners import Owners
 from paceline.families.training.pipeline import timeline
+from paceline.families.training.rider import apart, make_rider
 from paceline.families.training.sealed import sealed
 from paceline.families.training.seat import Seat, make_seat
 from paceline.families.training.setting import (
@@ -245,6 +246,7 @@ def _train(
     metrics |= _transient(setting, proved, figures) | (played.metrics() if played else {})
     metrics |= _fine_tuned(followed, figures, batches) | _of_experts(session, seat, setting, loop)
     metrics |= _saved(session, block, case, setting, loop) | _returned(loop, figures)
+    metrics |= apart(session, block, loop.rider, figures.absent)
     return {
         "status": "ok",
         "metrics": metrics,
@@ -350,6 +352,7 @@ def _loop(
         owners=Owners() if block.params["op"] == EXPERT_PARALLEL else None,
         course=_course(block, seat),
         absence=setting.absence,
+        rider=make_rider(session, block, case, seat),
     )
 
 

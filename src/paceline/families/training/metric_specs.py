@@ -57,6 +57,13 @@ _DIAGNOSED = {
 }
 
 
+_SEEN = {
+    "sample": "the step before an evaluation, from what forward_backward left on every rank, by the harness",
+    "exclusions": "looking is no part of any time",
+    "sketch": "4096 places, random signs",
+}
+
+
 def _state(name: str, doc: str) -> Metric:
     return Metric(name=name, unit="B", better="lower", doc=doc, contract=_STATE, statistic="max")
 
@@ -358,6 +365,24 @@ METRICS: tuple[Metric, ...] = (
         better="higher",
         doc="Mean cosine between the gradients of two ranks before averaging, weighted by their norms.",
         contract=_DIAGNOSED,
+        statistic="mean",
+        compared_by="difference",
+    ),
+    Metric(
+        name="seen_norm_dispersion",
+        unit="ratio",
+        better="lower",
+        doc="Standard deviation over ranks of their own gradients' norms, over their mean, with any technique.",
+        contract=_SEEN,
+        statistic="mean",
+        compared_by="difference",
+    ),
+    Metric(
+        name="seen_gradient_cosine",
+        unit="ratio",
+        better="higher",
+        doc="Mean cosine between two ranks' own gradients, with any technique.",
+        contract=_SEEN,
         statistic="mean",
         compared_by="difference",
     ),

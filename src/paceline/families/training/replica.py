@@ -214,6 +214,8 @@ class Replica:
         """Return what this rank owns of the weights where no rank has them all; the harness gathers them."""
         return None
 
+    own_gradients = True
+    """Whether parameters hold this rank's own gradients between ``forward_backward`` and ``exchange_gradients``."""
     common: Sequence[int] = ()
     """Numbers of the parameters that every rank holds in whole beside its shares."""
 

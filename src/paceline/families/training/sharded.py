@@ -107,6 +107,8 @@ class ShardedReplica(Replica):
     say how units are gathered and gradients scattered.
     """
 
+    own_gradients = False
+
     def __init__(self, task: Task, comm: Comm) -> None:
         groups = list(unit_groups(task.model))
         self.units = [Unit(parameters, task.rank, task.world_size) for _, parameters in groups]

@@ -1,0 +1,84 @@
+"""What rides along tells gradients that agree from those that do not, whatever the technique does with them after."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from paceline.families.training.rider import APART, MOST_ELEMENTS, WIDTH, Rider, apart
+
+SHAPES = ((300, 40), (7,), (64, 64))
+TOLERANCE = 4 / math.sqrt(WIDTH)
+"""Four standard errors of a sketched cosine."""
+BLOCK: Any = SimpleNamespace(params={"op": "data_parallel"})
+
+
+def gradients(seed: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=generator) for shape in SHAPES]
+
+
+def found(*ranks: list[list[Tensor] | None]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Let each rank note its gradients of some steps, and bring the notes together."""
+    riders = []
+    for steps in ranks:
+        rider = Rider(gradients(0), seed=11)
+        for step in steps:
+            rider.note(step)
+        riders.append(rider)
+    session: Any = SimpleNamespace(
+        control=SimpleNamespace(gather=lambda rows: [rider.notes for rider in riders])
+    )
+    absent: dict[str, str] = {}
+    return apart(session, BLOCK, riders[0], absent), absent
+
+
+def test_cosines_and_dispersions_are_those_of_the_gradients() -> None:
+    one, other = gradients(1), gradients(2)
+    mixed = [0.6 * a + 0.8 * b for a, b in zip(one, other, strict=True)]
+    flat = [torch.cat([g.reshape(-1) for g in grads]).double() for grads in (one, mixed)]
+    true = float(torch.dot(*flat) / (flat[0].norm() * flat[1].norm()))
+    metrics, absent = found([one], [mixed])
+    assert metrics["seen_gradient_cosine"]["samples"][0] == pytest.approx(true, abs=TOLERANCE)
+    norms = [float(f.norm()) for f in flat]
+    spread = abs(norms[0] - norms[1]) / sum(norms)
+    assert metrics["seen_norm_dispersion"]["samples"][0] == pytest.approx(spread, rel=1e-4)
+    assert not absent
+
+
+def test_equal_opposed_and_unrelated_gradients_are_told_apart() -> None:
+    same, negative = gradients(1), [-g for g in gradients(1)]
+    longer = [3 * g for g in same]
+    metrics, _ = found([same, same, same], [longer, negative, gradients(2)])
+    equal, opposed, unrelated = metrics["seen_gradient_cosine"]["samples"]
+    assert equal == pytest.approx(1.0, abs=1e-6)
+    assert opposed == pytest.approx(-1.0, abs=1e-6)
+    assert abs(unrelated) < TOLERANCE
+    assert metrics["seen_norm_dispersion"]["samples"] == pytest.approx([0.5, 0.0, spread_of(same)], abs=1e-2)
+
+
+def spread_of(same: list[Tensor]) -> float:
+    norms = [math.sqrt(sum(float(g.square().sum()) for g in grads)) for grads in (same, gradients(2))]
+    return abs(norms[0] - norms[1]) / sum(norms)
+
+
+def test_a_rank_that_was_away_is_left_out_and_steps_of_one_rank_are_none() -> None:
+    same = gradients(1)
+    metrics, _ = found([same, same], [same, None], [None, None])
+    assert len(metrics["seen_gradient_cosine"]["samples"]) == 1
+    nothing, absent = found([same], [None])
+    assert nothing == {} and set(absent) == set(APART)
+
+
+def test_of_a_large_model_some_elements_are_sketched_and_all_count_for_norms() -> None:
+    large = [torch.ones(3 * MOST_ELEMENTS // 2)]
+    rider = Rider(large, seed=1)
+    rider.note(large)
+    assert rider.stride == 2
+    assert rider.notes[0][0] == pytest.approx(math.sqrt(3 * MOST_ELEMENTS // 2))
+    assert math.sqrt(sum(v * v for v in rider.notes[0][1:])) == pytest.approx(1, abs=1e-6)
