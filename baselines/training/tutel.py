@@ -65,6 +65,7 @@ class Tutel(ExpertReplica):
         """Ranks of this one's group."""
         self.column = list(range(self.slice, task.world_size, self.slices))
         """Ranks with the same part of every group's experts."""
+        self._found: tuple[Routing, tuple[Tensor, Tensor]] | None = None
 
     def begin_step(self) -> None:
         """Choose."""
@@ -73,13 +74,19 @@ class Tutel(ExpertReplica):
 
     def encode(self, h_GTD: Tensor, routing: Routing) -> Tensor:
         """Copy tokens into their slots."""
-        found: Tensor = _apply(_Encode, h_GTD, *_indices(routing), routing)
+        found: Tensor = _apply(_Encode, h_GTD, *self._places(routing), routing)
         return found
 
     def decode(self, slots_EGCD: Tensor, routing: Routing) -> Tensor:
         """Gather what experts made of every token, and weigh it."""
-        found: Tensor = _apply(_Decode, slots_EGCD, routing.weights_GTk, *_indices(routing), routing.kept_GTk)
+        found: Tensor = _apply(_Decode, slots_EGCD, routing.weights_GTk, *self._places(routing), routing.kept_GTk)
         return found
+
+    def _places(self, routing: Routing) -> tuple[Tensor, Tensor]:
+        """Return a routing's indices, which encode and decode share."""
+        if self._found is None or self._found[0] is not routing:
+            self._found = routing, _indices(routing)
+        return self._found[1]
 
     def run_experts(self, layer: int, slots_EGCD: Tensor) -> Tensor:
         """Let the experts work on the slots, in the way that was chosen."""
