@@ -79,7 +79,9 @@ class Tutel(ExpertReplica):
 
     def decode(self, slots_EGCD: Tensor, routing: Routing) -> Tensor:
         """Gather what experts made of every token, and weigh it."""
-        found: Tensor = _apply(_Decode, slots_EGCD, routing.weights_GTk, *self._places(routing), routing.kept_GTk)
+        found: Tensor = _apply(
+            _Decode, slots_EGCD, routing.weights_GTk, *self._places(routing), routing.kept_GTk
+        )
         return found
 
     def _places(self, routing: Routing) -> tuple[Tensor, Tensor]:

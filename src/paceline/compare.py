@@ -6,11 +6,12 @@ launches. Points of different host class, contract, image class or scale never m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from paceline.family import MISSED, load_family
+from paceline.family import MISSED, Metric, load_family
 from paceline.record import Measurement, Run
 from paceline.stats import (
     Estimate,
@@ -301,10 +302,27 @@ def compare_points(
                 q_value=q_value,
                 verdict=verdict,
                 grade=grade_of(point.run, effect.num_launches, (cell.label, cell.metric) in point.confirmed),
-                warnings=tuple(sorted(cell.flags | base.flags)) + effect.warnings,
+                warnings=(
+                    *sorted(cell.flags | base.flags),
+                    *effect.warnings,
+                    *suspicions(effect, load_family(point.family).metric(cell.metric)),
+                ),
             )
         )
     return comparisons
+
+
+def suspicions(effect: Estimate, metric: Metric) -> tuple[str, ...]:
+    """Return what to say of an effect that is better than a metric finds plausible; nothing of others."""
+    if metric.suspicious_gain is None or not math.isfinite(effect.value):
+        return ()
+    neutral = 1.0 if metric.compared_by == "ratio" else 0.0
+    gain = (neutral - effect.value) * (1 if metric.better == "lower" else -1)
+    if gain <= metric.suspicious_gain:
+        return ()
+    return (
+        f"better than plausible: by more than {metric.suspicious_gain:g}; look at the data and at the baseline",
+    )
 
 
 def confirm(points: Sequence[Point]) -> None:

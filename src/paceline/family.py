@@ -113,6 +113,8 @@ class Metric:
     compared_by: Literal["ratio", "difference"] = "ratio"
     proportion: bool = False
     """Samples are 0 or 1 and the value is their mean, with a Wilson interval."""
+    suspicious_gain: float | None = None
+    """A technique that is better than its baseline by more (as it is compared) is probably measured wrongly."""
     margin: float = 0.0
     """Largest relative (or absolute, when compared by difference) change that nobody should care about."""
 

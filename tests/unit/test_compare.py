@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -14,10 +15,13 @@ from paceline.compare import (
     grade_of,
     points_of,
     ranks,
+    suspicions,
 )
+from paceline.family import load_family
 from paceline.record import Run
 from paceline.report.tables import format_effect, format_estimate
 from paceline.runcompare import compare_runs, incomparable
+from paceline.stats import Estimate
 from paceline.store import RunRecord
 
 FAST, SLOW = [1.00, 1.01, 0.99, 1.02, 1.00], [1.50, 1.52, 1.49, 1.51, 1.50]
@@ -98,6 +102,17 @@ def test_a_target_that_was_missed_in_one_launch_of_three_is_no_mean_of_the_other
     effect = point.effect("ring", "native", "latency")
     assert format_effect(effect, "ratio") == "0.297 × (1 missed)"
     assert verdicts(factory.in_memory(run, lines), metrics=["latency"]) == {"ring": "inconclusive"}
+
+
+@pytest.mark.parametrize(("effect", "said"), [(-0.25, True), (-0.15, False), (0.5, False), (math.nan, False)])
+def test_a_loss_that_is_lower_than_plausible_is_said_to_be(effect: float, said: bool) -> None:
+    loss = load_family("training").metric("eval_loss")
+    found = suspicions(Estimate(value=effect, low=None, high=None, method="one launch", num_launches=1), loss)
+    assert bool(found) == said
+    assert not suspicions(
+        Estimate(value=0.01, low=None, high=None, method="one launch", num_launches=1),
+        load_family("collectives").metric("latency"),
+    )
 
 
 def twice(first: float, second: float, **second_run: Any) -> list[Point]:

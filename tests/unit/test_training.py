@@ -17,7 +17,7 @@ from training_task import make_comm, make_task, on_ranks
 
 from paceline import content
 from paceline.drivers.job import build_job
-from paceline.families.training import corpus, memory, oracle
+from paceline.families.training import corpus, judging, memory, oracle
 from paceline.families.training.buckets import buckets
 from paceline.families.training.codecs import (
     decode_float4,
@@ -555,3 +555,11 @@ def test_a_factor_of_the_learning_rate_scales_steps_of_signs(kind: type[Replica]
     assert any(bool(w.any()) for w in whole)
     for left, right in zip(whole, half, strict=True):
         assert torch.allclose(left, 2 * right, atol=1e-7)
+
+
+def test_a_loss_below_the_entropy_of_the_language_is_impossible() -> None:
+    judging.check_possible(2.79, 2.8, 8192)
+    judging.check_possible(1.0, None, 8192)
+    with pytest.raises(CaseError, match=r"2.7 nats is below the language's 2.8"):
+        judging.check_possible(2.7, 2.8, 8192)
+    judging.check_possible(2.7, 2.8, 64)

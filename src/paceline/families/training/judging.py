@@ -85,7 +85,27 @@ def losses(
     if not 1 - curve[-1] / curve[0] >= oracle.LEAST_FALL:
         text = f"nothing was learnt: held-out loss {curve[0]:.4g} → {curve[-1]:.4g} nats"
         raise CaseError("incorrect", text)
+    check_possible(curve[-1], setting.corpus.entropy_rate, held_out[:, 1:].numel())
     return curve, all(equal)
+
+
+def check_possible(loss: float, entropy_rate: float | None, num_symbols: int) -> None:
+    """Raise where a loss is lower than any model of the language could have.
+
+    Six standard errors of a mean over so many symbols, whose surprise varies by about a nat, are left for the luck of
+    the text.
+
+    Raises:
+        CaseError: ``incorrect``: the technique knows the text, or the evaluation is not one.
+    """
+    if entropy_rate is None:
+        return
+    least = entropy_rate - 6 / math.sqrt(num_symbols)
+    if loss < least:
+        text = f"a held-out loss of {loss:.4g} nats is below the language's {entropy_rate:.4g}"
+        raise CaseError(
+            "incorrect", f"{text}: no model that has not seen the text can have less than {least:.4g}"
+        )
 
 
 def uncounted(session: Session, seat: Seat, trained: Trained) -> str | None:

@@ -101,6 +101,7 @@ METRICS: tuple[Metric, ...] = (
         statistic="last",
         compared_by="difference",
         margin=0.01,
+        suspicious_gain=0.2,
     ),
     Metric(
         name="excess_loss",
