@@ -23,6 +23,8 @@ ROW = ("seconds", *PARTS, "communicate_s", "loss", "present", "steps")
 NO_PASSES = "only where the family's own code runs forward and backward: pipelines and shared sequences"
 COUNTED = ("wire_bytes", "peak_bytes", "messages", "pass_bytes", "pass_link_bytes")
 """What only the communicator knows."""
+CARRIED = 0.93
+"""Payload's share of what a token bucket lets through: 92.9 of 100 Mbit/s were carried, headers are the rest."""
 DIAGNOSED = DIAGNOSES[1:]
 """What a technique may find out about ranks; dispersion of losses is the harness's own."""
 
@@ -115,6 +117,7 @@ class Figures:
         metrics.update(self._drift())
         metrics.update(self._memory())
         metrics.update(self._bytes())
+        metrics.update(self._link_clock())
         metrics.update(self._imbalance())
         metrics.update(self._target())
         return metrics
@@ -237,6 +240,31 @@ class Figures:
         for i, (name, share) in enumerate(shares.items()):
             metrics[name] = {"samples": [max(rank[0][i] for rank in everyone) / share]}
         return metrics
+
+    def _link_clock(self) -> dict[str, Any]:
+        """Return training's seconds over those of a virtual link, on which nothing is hidden."""
+        link, trained = self.block.link, self.trained
+        rate, delay_s = link.get("rate_bytes_per_s"), link.get("delay_s") or 0.0
+        if not rate and not delay_s:
+            self.absent["link_clock_ratio"] = "the link is not shaped"
+            return {}
+        if self.uncounted is not None:
+            self.absent["link_clock_ratio"] = self.uncounted
+            return {}
+        own = max(
+            sum(s - inside for s, inside in zip(*self._columns(rank), strict=True)) for rank in self.windows
+        )
+        whole = sum(self._worst("seconds"))
+        everyone = self.session.control.gather([[trained.sent_bytes, trained.messages]])
+        sent, messages = (max(rank[0][i] for rank in everyone) for i in (0, 1))
+        travelling = sent / (rate * CARRIED) if rate else 0.0
+        return {"link_clock_ratio": {"samples": [whole / (own + travelling + messages * delay_s)]}}
+
+    @staticmethod
+    def _columns(windows: list[list[float]]) -> tuple[list[float], list[float]]:
+        """Return a rank's seconds of each window, and those inside the communicator."""
+        seconds, inside = ROW.index("seconds"), ROW.index("communicate_s")
+        return [row[seconds] for row in windows], [row[inside] for row in windows]
 
     def _imbalance(self) -> dict[str, Any]:
         own = self.trained.attention_flops

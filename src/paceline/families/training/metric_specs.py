@@ -370,6 +370,17 @@ METRICS: tuple[Metric, ...] = (
         compared_by="difference",
     ),
     Metric(
+        name="link_clock_ratio",
+        unit="ratio",
+        better="lower",
+        doc="Training's seconds over those of a virtual clock of the shaped link; below 1 where exchanges are hidden.",
+        contract={
+            "clock": "seconds outside the communicator, slowest rank; bytes of the busiest over 0.93 of the link's "
+            "rate; its messages times the delay",
+            "exclusions": "nothing is hidden and nobody waits for a slower rank",
+        },
+    ),
+    Metric(
         name="seen_norm_dispersion",
         unit="ratio",
         better="lower",
