@@ -428,6 +428,15 @@ def test_a_norm_is_odd_beside_its_own_past_and_leaves_no_trace_in_it() -> None:
     assert not replica._is_odd(1, 3.0)  # another unit has a past of its own
 
 
+def test_the_past_by_which_a_norm_is_odd_survives_a_checkpoint() -> None:
+    replica, fresh = (edit.Edit(make_task(), make_comm(), fill_rounds=4) for _ in range(2))
+    for norm in (1.0, 1.2, 0.8, 1.1):
+        replica._is_odd(0, norm)
+    assert not fresh._is_odd(0, 3.0), "without a past nothing is odd"
+    fresh.load_state_dict(replica.state_dict())
+    assert fresh._is_odd(0, 3.0)
+
+
 def test_a_unit_whose_replicas_are_all_odd_goes_back() -> None:
     replica = edit.Edit(make_task(), make_comm(), fill_rounds=1)
     replica.rounds.fill_(1)
