@@ -40,7 +40,7 @@ from paceline.families.training.rounds import ends_round, nesterov_, round_ends
         "replicas": "identical",
         "equals_ddp": {
             "optimizer": "sgd",
-            "options": {"sync_every": 1, "outer_rate": 1.0, "outer_momentum": 0.0},
+            "arguments": {"sync_every": 1, "outer_rate": 1.0, "outer_momentum": 0.0},
         },
         "elastic": True,
     },

@@ -19,7 +19,9 @@ synchronous steps before the first round. No sharding inside a node, which the p
 exchange of a unit begins one unit ahead, not more. With ``by_time`` (A-EDiT) a round lasts as long as the fastest rank
 needs for H steps, by what ranks took in the round before and tell each other with a number; slower ranks leave out
 those of the H that do not fit.
-Limits: what is shipped is φ, which lags by one round until the forward after a round's end.
+Limits: what is shipped is φ, which lags by one round until the forward after a round's end. With H = 1, an outer
+rate of 1, no momentum, nothing left out, equal weights (T → ∞) and plain SGD it equals synchronous training, seen one
+step later.
 """
 
 from __future__ import annotations
@@ -58,7 +60,22 @@ NUMBER_BYTES = 4
         "longest": 10.0,
         "by_time": False,
     },
-    properties={"exact": False, "replicas": "identical"},
+    properties={
+        "exact": False,
+        "replicas": "identical",
+        "equals_ddp": {
+            "optimizer": "sgd",
+            "arguments": {
+                "sync_every": 1,
+                "outer_rate": 1.0,
+                "outer_momentum": 0.0,
+                "fill_rounds": 1_000_000,
+                "temperature": 1e9,
+                "longest": 1e9,
+            },
+            "late": True,
+        },
+    },
 )
 class Edit(Replica):
     """Synchronise unit by unit while the next forward goes on."""

@@ -11,7 +11,8 @@ Algorithm (φ: global weights; θ: a replica's):
 Cost of a round: 2·(n − 1)/n · P bytes and 1024 bytes of codebook in each of 2·(n − 1) messages: a quarter of DiLoCo's.
 Memory: φ and m, 8P, two messages and a chunk.
 Differences: one replica is one rank, not a node that shards its replica; nobody joins or leaves (the collectives
-family's ``elastic-allreduce`` shows that part).
+family's ``elastic-allreduce`` shows that part). ``bits`` 32, which no suite sets, takes a plain ring: with it, H = 1,
+an outer rate of 1, no momentum and plain SGD it equals synchronous training.
 Limits: those of the codec: values beyond 6σ share a code.
 """
 
@@ -22,6 +23,7 @@ from paceline.baselines.collectives import int8_ring
 from torch import Tensor
 
 from paceline import technique
+from paceline.families.training.exchange import RingAverage
 from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
 from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
 
@@ -33,7 +35,14 @@ from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
     summary="DiLoCo with outer gradients as 8-bit codes",
     paper="intellect-1",
     options={"sync_every": 20, "outer_rate": 0.7, "outer_momentum": 0.9},
-    properties={"exact": False, "replicas": "identical"},
+    properties={
+        "exact": False,
+        "replicas": "identical",
+        "equals_ddp": {
+            "optimizer": "sgd",
+            "arguments": {"sync_every": 1, "outer_rate": 1.0, "outer_momentum": 0.0, "bits": 32},
+        },
+    },
 )
 class Intellect1(FlatReplica):
     """DiLoCo's rounds on an 8-bit ring."""
@@ -45,20 +54,29 @@ class Intellect1(FlatReplica):
         sync_every: int = 20,
         outer_rate: float = 0.7,
         outer_momentum: float = 0.9,
+        bits: int = 8,
     ) -> None:
         super().__init__(task, comm)
         self.sync_every, self.outer_rate, self.outer_momentum = sync_every, outer_rate, outer_momentum
         self.slow = self.keep("slow", self.flat.values.clone())
         self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
-        self.ring = int8_ring.Int8Ring(task.problem("all_reduce", self.slow.numel()), comm)
+        count = self.slow.numel()
+        self.coded: int8_ring.Int8Ring | None = None
+        if bits == 8:
+            self.coded = int8_ring.Int8Ring(task.problem("all_reduce", count), comm)
+        else:
+            self.plain = RingAverage(comm, count, dtype=torch.float32, device=task.device)
 
     def exchange_parameters(self, step: int) -> None:
         """Take the outer step when a round ends."""
         if not ends_round(step, self.sync_every, self.task.steps):
             return
         outer = torch.sub(self.slow, self.flat.values, out=self.flat.gradients)
-        self.ring.run(outer)
-        outer.div_(self.comm.world_size)
+        if self.coded is not None:
+            self.coded.run(outer)
+            outer.div_(self.comm.world_size)
+        else:
+            self.plain.run(outer)
         nesterov_(self.slow, self.momentum, outer, rate=self.outer_rate, momentum_share=self.outer_momentum)
         self.flat.values.copy_(self.slow)
 

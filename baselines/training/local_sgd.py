@@ -31,7 +31,7 @@ from paceline.families.training.rounds import ends_round, round_ends
     properties={
         "exact": False,
         "replicas": "apart",
-        "equals_ddp": {"optimizer": "sgd", "options": {"sync_every": 1}},
+        "equals_ddp": {"optimizer": "sgd", "arguments": {"sync_every": 1}},
         "elastic": True,
     },
 )

@@ -14,7 +14,8 @@ that comes back is sent nothing: its partners pull it along.
 Memory: φ, δ and two buffers of the partner's, 16P.
 Differences: the paper also routes activations between pipelines at random, which needs a pipeline. γ must lie between
 α and 2 + α for pairs; 1 is our choice.
-Limits: replicas differ; what is shipped is one of them, and the reported loss is the mean over all.
+Limits: replicas differ; what is shipped is one of them, and the reported loss is the mean over all. With H = 1, α = 0,
+β = 1 and plain SGD two ranks equal synchronous training; more do not, since a pair's mean is not that of all.
 """
 
 from __future__ import annotations
@@ -37,7 +38,16 @@ from paceline.families.training.rounds import ends_round, round_ends
     summary="H local steps, then an outer step with one random partner",
     paper="noloco",
     options={"sync_every": 20, "alpha": 0.5, "beta": 0.7, "gamma": 1.0},
-    properties={"exact": False, "replicas": "apart", "elastic": True},
+    properties={
+        "exact": False,
+        "replicas": "apart",
+        "equals_ddp": {
+            "optimizer": "sgd",
+            "arguments": {"sync_every": 1, "alpha": 0.0, "beta": 1.0},
+            "max_ranks": 2,
+        },
+        "elastic": True,
+    },
 )
 class NoLoCo(FlatReplica):
     """Exchange slow weights and displacement with one partner at the end of each round."""

@@ -38,7 +38,7 @@ EPSILON = 1e-8
     properties={
         "exact": False,
         "replicas": "identical",
-        "equals_ddp": {"optimizer": "adamw", "options": {"warmup_share": 1.0}},
+        "equals_ddp": {"optimizer": "adamw", "arguments": {"warmup_share": 1.0}},
     },
 )
 class OneBitAdam(FlatReplica):

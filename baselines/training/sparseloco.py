@@ -11,7 +11,8 @@ Algorithm (φ: global weights; θ: a replica's; e: its accumulator):
 Cost of a round: (n − 1)·(14·k/8 + 8) bytes for each 4096 elements, in n − 1 messages. With k = 64 (1.6 %) that is
 (n − 1) · 4P/137. Memory: φ, e and the sum, 12P, and n messages.
 Differences: accumulator, selection and codec are the collectives family's ``topk-sparse``, whose two levels are means
-of magnitudes instead of the paper's own table.
+of magnitudes instead of the paper's own table. ``bits`` 32, which no suite sets, sends values as they are: with it,
+k = 4096, H = 1 and plain SGD it equals synchronous training.
 Limits: traffic grows with n, since ranks gather each other's messages.
 """
 
@@ -33,7 +34,11 @@ from paceline.families.training.rounds import ends_round, num_rounds
     summary="H local steps, then the largest elements of a decayed accumulator in 14 bits each",
     paper="sparseloco",
     options={"sync_every": 20, "outer_rate": 1.0, "decay": 0.95, "k": 64},
-    properties={"exact": False, "replicas": "identical"},
+    properties={
+        "exact": False,
+        "replicas": "identical",
+        "equals_ddp": {"optimizer": "sgd", "arguments": {"sync_every": 1, "k": 4096, "bits": 32}},
+    },
 )
 class SparseLoCo(FlatReplica):
     """DiLoCo's rounds with a sparse exchange and no outer momentum."""
@@ -46,12 +51,13 @@ class SparseLoCo(FlatReplica):
         outer_rate: float = 1.0,
         decay: float = 0.95,
         k: int = 64,
+        bits: int = 2,
     ) -> None:
         super().__init__(task, comm)
         self.sync_every, self.outer_rate = sync_every, outer_rate
         self.slow = self.keep("slow", self.flat.values.clone())
         problem = task.problem("all_reduce", self.slow.numel())
-        self.sparse = topk_sparse.TopKSparse(problem, comm, k=k, decay=decay)
+        self.sparse = topk_sparse.TopKSparse(problem, comm, k=k, decay=decay, bits=bits)
         self.keep("unsent", self.sparse.unsent)
 
     def exchange_parameters(self, step: int) -> None:

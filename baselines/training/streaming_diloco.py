@@ -12,7 +12,8 @@ Algorithm (F fragments of the parameters; φ, m: global weights and outer moment
 Cost of a fragment: 2·(n − 1)/n · P/(2F) bytes, and a scale for each 4096 elements, in 2·(n − 1) messages: 1/(8F) of a
 round of DiLoCo, half of it in each of two steps. Memory: φ, m and arrived means, 12P, and codes.
 Differences: fragments are consecutive shares of the parameters, not strided layers. Both directions are coded; nothing
-feeds the error back, as in the paper.
+feeds the error back, as in the paper. ``bits`` 32, which no suite sets, sends values as they are: with it, F = H = 1,
+τ = 0, α = 0, an outer rate of 1, no momentum and plain SGD it equals synchronous training.
 Limits: what is shipped is φ, whose fragments are of different ages.
 """
 
@@ -44,7 +45,22 @@ from paceline.families.training.rounds import nesterov_
         "outer_rate": 0.7,
         "outer_momentum": 0.9,
     },
-    properties={"exact": False, "replicas": "identical"},
+    properties={
+        "exact": False,
+        "replicas": "identical",
+        "equals_ddp": {
+            "optimizer": "sgd",
+            "arguments": {
+                "sync_every": 1,
+                "fragments": 1,
+                "delay": 0,
+                "mixing": 0.0,
+                "outer_rate": 1.0,
+                "outer_momentum": 0.0,
+                "bits": 32,
+            },
+        },
+    },
 )
 class StreamingDiLoCo(FlatReplica):
     """Begin, forward and apply fragments on their schedule."""
@@ -59,6 +75,7 @@ class StreamingDiLoCo(FlatReplica):
         mixing: float = 0.5,
         outer_rate: float = 0.7,
         outer_momentum: float = 0.9,
+        bits: int = 4,
     ) -> None:
         super().__init__(task, comm)
         self.sync_every, self.fragments, self.delay = sync_every, fragments, min(delay, sync_every - 1)
@@ -70,7 +87,9 @@ class StreamingDiLoCo(FlatReplica):
         self.arrived = self.keep("arrived", torch.zeros_like(self.slow))
         self.stage = self.keep("stage", torch.zeros(fragments, dtype=torch.int64))
         """0: idle; 1: codes are on their way to owners; 2: back from them; 3: the mean lies in ``arrived``."""
-        self.averages = [CodedAverage(comm, stop - start, device=task.device) for start, stop in self.bounds]
+        self.averages = [
+            CodedAverage(comm, stop - start, device=task.device, bits=bits) for start, stop in self.bounds
+        ]
 
     def exchange_parameters(self, step: int) -> None:
         """Take the actions that are due after a step."""

@@ -10,7 +10,8 @@ Algorithm (e: this rank's memory):
 Cost of a step: (n − 1)·(14·k/8 + 8) bytes for each 4096 elements, in n − 1 messages. Memory: e and the sum, 8P, and n
 messages.
 Differences: selection by chunks and values of two bits are the collectives family's ``topk-sparse``; the inner
-optimiser is the point's, where the paper has SGD with its rate inside the memory.
+optimiser is the point's, where the paper has SGD with its rate inside the memory. ``bits`` 32, which no suite sets,
+sends values as they are: with it and k = 4096 a step is synchronous training's.
 Limits: traffic grows with n; with Adam the memory's delays meet moments that have moved on.
 """
 
@@ -28,15 +29,19 @@ from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
     implements=("data_parallel",),
     summary="the largest elements of each step's gradient, the rest kept for later",
     options={"k": 64},
-    properties={"exact": False, "replicas": "identical"},
+    properties={
+        "exact": False,
+        "replicas": "identical",
+        "equals_ddp": {"optimizer": "sgd", "arguments": {"k": 4096, "bits": 32}},
+    },
 )
 class TopKErrorFeedback(FlatReplica):
     """Average sparse gradients."""
 
-    def __init__(self, task: Task, comm: Comm, k: int = 64) -> None:
+    def __init__(self, task: Task, comm: Comm, k: int = 64, bits: int = 2) -> None:
         super().__init__(task, comm)
         problem = task.problem("all_reduce", self.flat.values.numel())
-        self.sparse = topk_sparse.TopKSparse(problem, comm, k=k)
+        self.sparse = topk_sparse.TopKSparse(problem, comm, k=k, bits=bits)
         self.keep("unsent", self.sparse.unsent)
 
     def exchange_gradients(self, step: int) -> None:

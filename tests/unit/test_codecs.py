@@ -45,10 +45,10 @@ def ternary(values: Tensor, generator: torch.Generator, clip_sigmas: float = 0.0
     return codecs.decode_ternary(message, values.numel(), layer=LAYER)
 
 
-def top_k(values: Tensor, k: int) -> Tensor:
-    message = empty(codecs.top_k_bytes(values.numel(), k))
-    codecs.encode_top_k(values, message, k)
-    positions, decoded = codecs.decode_top_k(message, values.numel(), k)
+def top_k(values: Tensor, k: int, bits: int = 2) -> Tensor:
+    message = empty(codecs.top_k_bytes(values.numel(), k, bits))
+    codecs.encode_top_k(values, message, k, bits)
+    positions, decoded = codecs.decode_top_k(message, values.numel(), k, bits)
     assert positions.unique().numel() == positions.numel()
     return torch.zeros_like(values).index_add_(0, positions, decoded)
 
@@ -145,6 +145,10 @@ def test_top_k_sends_each_chunks_largest_with_their_signs(count: int, seed: int,
         if bool(rest.any()):
             assert chunk[chosen].abs().min() >= chunk[rest].abs().max()
         assert float(sent.abs().sum()) == pytest.approx(float(chunk[chosen].abs().sum()), rel=1e-4)
+    plain = top_k(values, k, 32)
+    assert torch.equal(plain, torch.where(decoded == 0, 0.0, values)), (
+        "with 32 bits values travel as they are"
+    )
 
 
 @given(COUNTS, SEEDS)

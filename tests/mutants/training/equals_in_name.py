@@ -11,7 +11,7 @@ from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
     family="training",
     implements=("data_parallel",),
     summary="says that it equals synchronous training with an option that changes nothing",
-    properties={"exact": False, "replicas": "apart", "equals_ddp": {"optimizer": "sgd", "options": {}}},
+    properties={"exact": False, "replicas": "apart", "equals_ddp": {"optimizer": "sgd", "arguments": {}}},
 )
 class EqualsInName(FlatReplica):
     """Says that it equals synchronous training with an option that changes nothing."""

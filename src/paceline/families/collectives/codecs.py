@@ -181,18 +181,27 @@ def top_k_selected(count: int, k: int) -> int:
     return full * min(k, INDEX_CHUNK) + min(k, tail)
 
 
-def top_k_bytes(count: int, k: int) -> int:
-    """Return the bytes of a sparse message: two levels for each chunk, 12 + 2 bits for each value sent."""
+def top_k_bytes(count: int, k: int, bits: int = 2) -> int:
+    """Return the bytes of a sparse message: two levels for each chunk, 12 + 2 bits for each value sent.
+
+    With 32 bits there are no levels: values travel as they are.
+    """
     sent = top_k_selected(count, k)
+    if bits == 32:
+        return sent * FLOAT_BYTES + index_bytes(sent)
     return num_parts(count, INDEX_CHUNK) * 2 * FLOAT_BYTES + index_bytes(sent) + packed_bytes(sent, 2)
 
 
-def encode_top_k(values_m: Tensor, message: Tensor, k: int) -> None:
+def encode_top_k(values_m: Tensor, message: Tensor, k: int, bits: int = 2) -> None:
     """Write each chunk's ``k`` largest values by magnitude: 12-bit index, sign bit, and one of two levels.
 
-    A chunk's levels are the mean of its chosen magnitudes at or above their mean, and of those below.
+    A chunk's levels are the mean of its chosen magnitudes at or above their mean, and of those below. With 32 bits the
+    values are written themselves.
     """
     count = values_m.numel()
+    if bits == 32:
+        _encode_top_k_values(values_m, message, k)
+        return
     head = num_parts(count, INDEX_CHUNK) * 2 * FLOAT_BYTES
     levels_C2 = message[:head].view(torch.float32).view(-1, 2)
     indices, codes = [], []
@@ -213,14 +222,29 @@ def encode_top_k(values_m: Tensor, message: Tensor, k: int) -> None:
     message[head:].copy_(packed)
 
 
-def decode_top_k(message: Tensor, count: int, k: int) -> tuple[Tensor, Tensor]:
+def _encode_top_k_values(values_m: Tensor, message: Tensor, k: int) -> None:
+    indices, values = [], []
+    for rows_CE in _chunk_rows(values_m):
+        chosen_Ck = rows_CE.abs().topk(min(k, rows_CE.shape[1]), dim=1, sorted=False).indices
+        indices.append(chosen_Ck.view(-1))
+        values.append(rows_CE.gather(1, chosen_Ck).view(-1))
+    head = top_k_selected(values_m.numel(), k) * FLOAT_BYTES
+    message[:head].view(torch.float32).copy_(torch.cat(values))
+    message[head:].copy_(pack_indices(torch.cat(indices)))
+
+
+def decode_top_k(message: Tensor, count: int, k: int, bits: int = 2) -> tuple[Tensor, Tensor]:
     """Return positions (int64, each once) and float32 values of a sparse message of ``count`` elements."""
     sent = top_k_selected(count, k)
+    chunk_of = torch.arange(sent, device=message.device).div_(min(k, INDEX_CHUNK), rounding_mode="floor")
+    if bits == 32:
+        head = sent * FLOAT_BYTES
+        positions = unpack_indices(message[head:], sent).add_(chunk_of, alpha=INDEX_CHUNK)
+        return positions, message[:head].view(torch.float32)
     num_chunks = num_parts(count, INDEX_CHUNK)
     head = num_chunks * 2 * FLOAT_BYTES
     middle = head + index_bytes(sent)
     levels_C2 = message[:head].view(torch.float32).view(-1, 2)
-    chunk_of = torch.arange(sent, device=message.device).div_(min(k, INDEX_CHUNK), rounding_mode="floor")
     codes = unpack(message[middle:], 2, sent).to(torch.int64)
     magnitude = levels_C2[chunk_of, codes & 1]
     positions = unpack_indices(message[head:middle], sent).add_(chunk_of, alpha=INDEX_CHUNK)

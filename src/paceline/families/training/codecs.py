@@ -52,6 +52,24 @@ def decode_float4(message: Tensor, count: int) -> Tensor:
     return signed * scale_B.repeat_interleave(BLOCK)[:count]
 
 
+def float_bytes(count: int, bits: int) -> int:
+    """Return the bytes of a message of four-bit floats, or of 32-bit ones, which are values as they are."""
+    return float4_bytes(count) if bits == 4 else count * FLOAT_BYTES
+
+
+def encode_floats(values_m: Tensor, message: Tensor, bits: int) -> None:
+    """Write values as floats of 4 or 32 bits."""
+    if bits == 4:
+        encode_float4(values_m, message)
+    else:
+        message.view(torch.float32).copy_(values_m)
+
+
+def decode_floats(message: Tensor, count: int, bits: int) -> Tensor:
+    """Return the ``count`` float32 values of a message of floats of 4 or 32 bits."""
+    return decode_float4(message, count) if bits == 4 else message.view(torch.float32)
+
+
 LEVEL_BLOCK = 1024
 """Elements that share a smallest and a largest value."""
 

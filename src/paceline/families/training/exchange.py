@@ -9,7 +9,7 @@ from torch import Tensor
 
 from paceline.families.collectives import rings
 from paceline.families.collectives.problem import Comm, Transfer, chunk_bounds
-from paceline.families.training.codecs import decode_float4, encode_float4, float4_bytes
+from paceline.families.training.codecs import decode_floats, encode_floats, float4_bytes, float_bytes
 
 
 class RingAverage:
@@ -109,12 +109,13 @@ class CodedAverage:
         comm: The communicator.
         count: Elements of the vector.
         device: Where it is.
+        bits: 4, or 32 for values as they are.
     """
 
-    def __init__(self, comm: Comm, count: int, *, device: torch.device) -> None:
-        self.comm = comm
+    def __init__(self, comm: Comm, count: int, *, device: torch.device, bits: int = 4) -> None:
+        self.comm, self.bits = comm, bits
         self.bounds = chunk_bounds(count, comm.world_size)
-        sizes = [float4_bytes(stop - start) for start, stop in self.bounds]
+        sizes = [float_bytes(stop - start, bits) for start, stop in self.bounds]
         own = sizes[comm.rank]
         self.outgoing = [torch.empty(s, dtype=torch.uint8, device=device) for s in sizes]
         self.parts = [torch.empty(own, dtype=torch.uint8, device=device) for _ in sizes]
@@ -123,7 +124,7 @@ class CodedAverage:
     def begin(self, vector: Tensor) -> None:
         """Start the first step; ``vector`` may change afterwards."""
         for (start, stop), message in zip(self.bounds, self.outgoing, strict=True):
-            encode_float4(vector[start:stop], message)
+            encode_floats(vector[start:stop], message, self.bits)
         self._transfer = self._start(self.outgoing, self.parts)
 
     def advance(self) -> None:
@@ -134,16 +135,16 @@ class CodedAverage:
         self.parts[rank].copy_(self.outgoing[rank])
         total = torch.zeros(stop - start, dtype=torch.float32, device=self.parts[rank].device)
         for message in self.parts:
-            total.add_(decode_float4(message, stop - start))
+            total.add_(decode_floats(message, stop - start, self.bits))
         own = self.outgoing[rank]
-        encode_float4(total.div_(self.comm.world_size), own)
+        encode_floats(total.div_(self.comm.world_size), own, self.bits)
         self._transfer = self._start([own] * self.comm.world_size, self.outgoing)
 
     def complete(self, vector: Tensor) -> None:
         """Wait for the second step and write the average."""
         self._wait()
         for (start, stop), message in zip(self.bounds, self.outgoing, strict=True):
-            vector[start:stop].copy_(decode_float4(message, stop - start))
+            vector[start:stop].copy_(decode_floats(message, stop - start, self.bits))
 
     def _start(self, outgoing: Sequence[Tensor], incoming: Sequence[Tensor]) -> Transfer:
         rank, size = self.comm.rank, self.comm.world_size

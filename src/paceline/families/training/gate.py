@@ -10,8 +10,9 @@ and with the options under which its paper makes it so it equals synchronous tra
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -115,10 +116,11 @@ def _prove_more(session: Session, block: Block, case: Case, setting: Setting) ->
     text = "a run that was saved and taken up again ends with different weights"
     _same(session, whole, resumed, text, bitwise=bitwise)
     equal: Mapping[str, Any] = info.properties.get("equals_ddp") or {}
-    if equal:
+    if equal and session.world_size <= equal.get("max_ranks", session.world_size):
         under = _plain(short) if equal["optimizer"] == "sgd" else replace(short, optimizer=equal["optimizer"])
-        special = _with_options(case, equal["options"], known=info.options)
-        compared += _equals_serial(session, block, special, under, f" with {equal['options']}")
+        special = replace(case, options={**case.options, **equal["arguments"]})
+        text, late = f" with {equal['arguments']}", bool(equal.get("late"))
+        compared += _equals_serial(session, block, special, under, text, late=late)
     return compared
 
 
@@ -138,38 +140,57 @@ def _equals_serial(
     when: str,
     *,
     counted: Transients | None = None,
+    late: bool = False,
 ) -> int:
     """Compare a few steps with one process on the whole batch; return their number. The last may be counted.
 
     Every step begins from the technique's own weights, so that what rounding moved in one does not grow in the next.
+    Where a step's result is shipped late, it is compared after the next step, whose gradients were taken at it.
     """
     seat = make_seat(session, block, case, setting)
-    task = setting.task(rank=0, world_size=1)
-    serial = Replica(task, session.comm())
+    serial = Replica(setting.task(rank=0, world_size=1), session.comm())
+    compare: Callable[[], None] = partial(_take_up, serial, seat)
     for step in range(STEPS):
         whole = _decided_batch(session, setting, serial, step)
         rows = list(setting.rows(session.rank, session.world_size))
         seat.step(whole[rows], step, counted=counted if step + 1 == STEPS else None)
+        if late:
+            compare()
         begin = [w.clone() for w in serial.weights()]
-        serial.set_rate(task.rate(step))
+        serial.set_rate(serial.task.rate(step))
         _serial_gradients(serial, setting, whole, session.world_size)
         serial.update(step)
-        shares = oracle.rounding_share(serial.optimizer, list(serial.model.parameters()), step)
-        allowed = [a + b for a, b in zip(shares, oracle.last_place(serial.weights()), strict=True)]
-        found_weights = seat.weights()
-        distance = oracle.relative_distance(found_weights, serial.weights(), begin, allowed)
-        problem = None
-        if not distance <= oracle.EXACT_TOLERANCE:
-            problem = (
-                f"step {step + 1}{when}: {distance:.2g} of the way beside one process on the whole batch"
-            )
-        found = session.control.first_problem(problem)
-        if found is not None:
-            raise CaseError("incorrect", found)
-        for weight, own in zip(serial.weights(), found_weights, strict=True):
-            weight.copy_(own)
+        compare = partial(_compare, session, seat, serial, begin, step, f"step {step + 1}{when}")
+        if not late:
+            compare()
     seat.finish()
+    if late:
+        compare()
     return STEPS
+
+
+def _take_up(serial: Replica, seat: Seat) -> None:
+    """Let one process begin from a technique's own weights."""
+    for weight, own in zip(serial.weights(), seat.weights(), strict=True):
+        weight.copy_(own)
+
+
+def _compare(
+    session: Session, seat: Seat, serial: Replica, begin: Sequence[Tensor], step: int, when: str
+) -> None:
+    """Hold a technique's weights against one process's after a step, and let that one go on from them."""
+    shares = oracle.rounding_share(serial.optimizer, list(serial.model.parameters()), step)
+    allowed = [a + b for a, b in zip(shares, oracle.last_place(serial.weights()), strict=True)]
+    found_weights = seat.weights()
+    distance = oracle.relative_distance(found_weights, serial.weights(), begin, allowed)
+    problem = None
+    if not distance <= oracle.EXACT_TOLERANCE:
+        problem = f"{when}: {distance:.2g} of the way beside one process on the whole batch"
+    found = session.control.first_problem(problem)
+    if found is not None:
+        raise CaseError("incorrect", found)
+    for weight, own in zip(serial.weights(), found_weights, strict=True):
+        weight.copy_(own)
 
 
 def _serial_gradients(serial: Replica, setting: Setting, whole_BS: Tensor, world_size: int) -> None:

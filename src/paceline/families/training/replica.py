@@ -13,9 +13,10 @@ Its module may define ``cost(task, **options) -> Cost | None``: the closed form 
 
 Properties in ``@technique``: ``exact`` (every step equals one process that trains on the whole batch), ``replicas``
 (``identical``: equal shipped weights on all ranks; ``apart``: they may differ), ``bitwise`` (False: a run taken up from
-a checkpoint is only close to one that was not interrupted), ``equals_ddp`` (optimiser and options under which it equals
-synchronous training), ``diagnoses`` (``diagnosis`` returns figures, which are proved), ``elastic`` (ranks may leave and
-come back).
+a checkpoint is only close to one that was not interrupted), ``equals_ddp`` (``optimizer`` and ``arguments`` under which
+it equals synchronous training, some of which need not be options; ``max_ranks`` up to which; ``late``: what a step gave
+is shipped one step later), ``diagnoses`` (``diagnosis`` returns figures, which are proved), ``elastic`` (ranks may
+leave and come back, by agreement between steps).
 """
 
 from __future__ import annotations
