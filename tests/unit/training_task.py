@@ -62,3 +62,40 @@ def on_ranks(
     for thread in threads:
         thread.join(JOIN_S)
     return [found[rank] for rank in range(ranks)]
+
+
+SMALL = Size(layers=2, width=16, heads=2)
+"""Two chunks of 4096 parameters and a part of a third."""
+
+
+def moves_of(steps: int, ranks: int, *, seed: int = 5) -> torch.Tensor:
+    """Return what each rank's local steps would do to the parameters of ``SMALL``, (steps, ranks, P)."""
+    count = sum(p.numel() for p in make_model(SMALL).parameters())
+    return torch.randn(steps, ranks, count, generator=torch.Generator().manual_seed(seed)) * 0.01
+
+
+def play(
+    kind: Callable[[Task, Comm], Any], moves_SRP: torch.Tensor
+) -> list[tuple[list[torch.Tensor], list[torch.Tensor]]]:
+    """Let a technique's ranks move as told instead of training.
+
+    Returns:
+        After each step, and after the end, each rank's own weights and those that it would ship.
+    """
+    steps, ranks, _ = moves_SRP.shape
+
+    def run(replica: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        found = []
+        for step in range(steps + 1):
+            if step < steps:
+                replica.flat.values.add_(moves_SRP[step, replica.comm.rank])
+                replica.exchange_parameters(step)
+            else:
+                replica.finish()
+            shipped = torch.cat([w.reshape(-1) for w in replica.weights()])
+            found.append((replica.flat.values.clone(), shipped))
+        return found
+
+    results = on_ranks(kind, ranks, run, size=SMALL, steps=steps, optimizer_name="sgd")
+    courses = [course for _, course in results]
+    return [([c[i][0] for c in courses], [c[i][1] for c in courses]) for i in range(steps + 1)]
