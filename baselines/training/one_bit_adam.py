@@ -12,7 +12,7 @@ Algorithm (g: this rank's gradient; w: steps of warm-up):
 Cost of a step: in the warm-up 2·(n − 1)/n · 4P bytes; afterwards 2·(n − 1)/n · P/8 bytes and a scale for each chunk:
 1/32. Memory: m and v as in Adam, both sides' errors, 4P + 4P/n, messages of P/8, and 2/n · 4P of scratch for the ring.
 Differences: the compressed all-reduce is the collectives family's ``onebit``. Adam without decay of weights, β₂ the
-point's, 0.95; bias is corrected while warming up, and the frozen v keeps the correction that it had.
+point's, 0.95; m's bias is corrected in all steps, and the frozen v keeps the correction that it had.
 Limits: v is that of the warm-up for good; a learning rate that changes later cannot adapt it.
 """
 
