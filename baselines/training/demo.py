@@ -11,7 +11,9 @@ Algorithm (m: this rank's momentum; f: ``rate_factor``):
 Cost of a step: (n − 1)·(2 + 1.5)·k bytes for each 4096 elements, in n − 1 messages; with k = 64, 1/73 of the elements'
 bytes. Memory: m, 4P, n messages, and the coefficients, 8P at a time. There are no second moments.
 Differences: 64 coefficients, since models are small. Chunks are runs of 4096 elements of the parameters, not tiles of
-each tensor. Values are bfloat16, and what rounding loses stays in the momentum.
+each tensor. Values are bfloat16, and what rounding loses stays in the momentum. All that was sent for a coefficient is
+added up; the authors' optimiser divides each coefficient by the number of ranks that sent it, before the transform, so
+that one which many ranks chose weighs no more in the signs than one of a single rank.
 Limits: traffic grows with n; signs need a learning rate of Adam's size or less.
 """
 

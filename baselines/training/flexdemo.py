@@ -14,7 +14,8 @@ Algorithm (groups of g ranks, as many shares of the parameters; f: ``rate_factor
 Cost of a step: a ring all-reduce of 4P in the group, and (n/g − 1) messages of a share's components, which are the same
 bytes in all schemes. Memory: m, 4P/g.
 Differences: parameters are whole on every rank between steps; the paper shards them inside the group. One kind of
-network stands for both: what goes between groups is not told apart in the bytes.
+network stands for both: what goes between groups is not told apart in the bytes. What groups sent for a coefficient is
+added up, and not its mean over those that sent it (see ``demo``).
 Limits: g is lowered to its greatest common divisor with n.
 """
 

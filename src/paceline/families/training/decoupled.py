@@ -1,4 +1,8 @@
-"""Decoupled momentum: only the few fast components of a momentum leave a group of ranks, the rest stays and decays."""
+"""Decoupled momentum: only the few fast components of a momentum leave a group of ranks, the rest stays and decays.
+
+What groups send for a coefficient is added up before transform and sign. The published optimiser takes its mean over
+those that sent it.
+"""
 
 from __future__ import annotations
 
