@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, median
+from typing import Any
 
+import psutil
 import pytest
 from measured import record_of
 
+from paceline.families.training import corpus
 from paceline.families.training.conformance import points
 from paceline.record import Measurement
 from paceline.suite import load_suite
@@ -16,6 +23,7 @@ FAULTY = '''
 
 import time
 
+import torch
 from torch import Tensor
 
 from paceline import technique
@@ -29,11 +37,13 @@ def cost(task: Task) -> None:
 ENDINGS = {
     "raises": "raise ZeroDivisionError('in the fifth step')",
     "hangs": "time.sleep(600)",
+    "is-killed": "getattr(torch, 'sy' + 's').modules['signal'].raise_signal(9)",
     "goes-nan": "self.flat.values.fill_(float('nan'))",
 }
 EXPECTED = {
     "raises": ("crashed", "ZeroDivisionError: in the fifth step"),
     "hangs": ("timeout", "a call in stage 'train' did not end within 8 s: rank 1"),
+    "is-killed": ("crashed", "rank 1 was killed by signal 9; last operation: "),
     "goes-nan": ("incorrect", "diverged: rank 0's loss is not finite"),
 }
 
@@ -60,17 +70,34 @@ class {name.title().replace("-", "")}(FlatReplica):
 '''
 
 
-def run(folder: Path, data: str, techniques: str, extra: list[Path]) -> list[Measurement]:
+def run(
+    folder: Path,
+    techniques: str,
+    *,
+    extra: Sequence[Path] = (),
+    launches: int = 1,
+    matrix: str = "",
+    on_event: Callable[[Mapping[str, Any]], None] = lambda event: None,
+    **changes: Any,
+) -> list[Measurement]:
+    """Measure techniques beside ddp-ring at a small point, of which some parameters are told apart."""
     (point,) = points("data_parallel")
-    lines = "".join(f"  {k}: {v}\n" for k, v in (point | {"proof": "brief", "data": data}).items())
+    lines = "".join(f"  {k}: {v}\n" for k, v in (point | {"proof": "brief"} | changes).items())
     path = folder / "faults.yaml"
     path.write_text(
         "suite: training/faults\nversion: 1\nfamily: training\nwhy: Faults end in a reason.\n"
-        f"workload:\n  op: data_parallel\n  ranks: 2\n{lines}"
-        f"baseline: ddp-ring\ntechniques: [ddp-ring{techniques}]\nprotocol: {{launches: 1, timeout: 8s}}\n"
+        f"workload:\n  op: data_parallel\n  ranks: 2\n{lines}matrix: {{{matrix}}}\n"
+        f"baseline: ddp-ring\ntechniques: [ddp-ring, {techniques}]\n"
+        f"protocol: {{launches: {launches}, timeout: 8s}}\n"
     )
-    suite = load_suite(path, extra=extra)
-    return list(record_of([suite], folder).measurements)
+    suite = load_suite(path, extra=list(extra))
+    return list(record_of([suite], folder, on_event=on_event).measurements)
+
+
+def left_of(folder: Path) -> list[str]:
+    """Return the command lines of processes that still run from a folder."""
+    found = [" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])]
+    return [line for line in found if str(folder) in line]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +105,8 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]
     folder = tmp_path_factory.mktemp("faults")
     file = folder / "faulty.py"
     file.write_text(FAULTY + "".join(technique_text(n, d) for n, d in ENDINGS.items()))
-    found = run(folder, "markov", "".join(f", {name}" for name in ENDINGS), [file])
+    found = run(folder, ", ".join(ENDINGS), extra=[file])
+    assert not left_of(folder)
     return {m.label: (m.status, m.reason or "") for m in found}
 
 
@@ -93,7 +121,53 @@ def test_the_others_go_on(ended: dict[str, tuple[str, str]]) -> None:
     assert ended["ddp-ring"][0] == "ok"
 
 
-def test_data_that_is_not_there_is_named_on_all_ranks(tmp_path: Path) -> None:
-    (found,) = run(tmp_path, f"'bytes:{tmp_path / 'gone'}'", "", [])
-    assert found.status == "invalid"
-    assert "0 files, has 0 bytes to train" in (found.reason or "")
+def test_data_that_vanishes_while_a_plan_is_measured_is_named_on_all_ranks(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    text = Path(corpus.__file__).read_bytes() * 8
+    for number in range(20):
+        (data / f"{number:02}.txt").write_bytes(text[:40_000])
+
+    def on_event(event: Mapping[str, Any]) -> None:
+        if event["event"] == "launch_end" and data.is_dir():
+            shutil.rmtree(data)
+
+    found = run(tmp_path, "local-sgd", launches=2, on_event=on_event, data=f"'bytes:{data}'")
+    first = [m for m in found if m.launch == 0]
+    assert {m.status for m in first} == {"ok"}, "what was there was measured"
+    later = [m for m in found if m.launch == 1]
+    assert {(m.label, m.status, m.reason) for m in later} == {
+        (label, "invalid", f"data: there is no folder {data}") for label in ("ddp-ring", "local-sgd")
+    }
+
+
+def test_a_rate_at_which_training_diverges_is_named_and_no_technique_is_blamed(tmp_path: Path) -> None:
+    found = run(tmp_path, "local-sgd, edit", learning_rate="1.0e+30")
+    assert {m.label for m in found} == {"ddp-ring", "local-sgd", "edit"}
+    for m in found:
+        assert m.status == "incorrect"
+        assert re.search(r"diverged: .* not finite", m.reason or ""), m.reason
+
+
+def test_others_wait_for_a_slow_rank_whose_own_computation_is_longer(tmp_path: Path) -> None:
+    apart = "{technique: local-sgd, as: apart, options: {sync_every: 1000}}"
+    found = run(tmp_path, f"local-sgd, diloco, noloco, edit, {apart}", matrix="slow_factor: [1, 8]")
+    assert {m.status for m in found} == {"ok"}, [m.reason for m in found if m.reason]
+
+    def windows(label: str, metric: str, factor: int) -> Sequence[float]:
+        (samples,) = [
+            m.samples
+            for m in found
+            if (m.label, m.metric.name, m.params["slow_factor"]) == (label, metric, factor)
+        ]
+        assert samples is not None
+        return samples
+
+    def ratio(label: str, metric: str) -> float:
+        return median(windows(label, metric, 8)) / median(windows(label, metric, 1))
+
+    assert ratio("apart", "compute_s") > 2, "of the rank that takes longest where none waits for another"
+    for label in ("local-sgd", "diloco", "noloco"):
+        assert ratio(label, "token_s") > 2
+        slow, even = (fmean(windows(label, "idle_share", factor)) for factor in (8, 1))
+        assert slow > even + 0.1, "half of the ranks wait"

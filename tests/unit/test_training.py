@@ -7,6 +7,7 @@ import math
 from collections import deque
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from training_task import make_comm, make_task, on_ranks
 
 from paceline import content
 from paceline.drivers.job import build_job
-from paceline.families.training import corpus, judging, memory, oracle
+from paceline.families.training import bench, corpus, judging, memory, oracle
 from paceline.families.training.buckets import buckets
 from paceline.families.training.codecs import (
     decode_float4,
@@ -120,7 +121,25 @@ def test_the_standard_library_is_at_hand() -> None:
 
 def test_a_folder_without_data_is_named(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match=r"0 files, has 0 bytes to train and 0 to judge"):
+        corpus.load(f"bytes:{tmp_path}")
+    with pytest.raises(CaseError, match=f"there is no folder {tmp_path / 'gone'}"):
         corpus.load(f"bytes:{tmp_path / 'gone'}")
+
+
+def test_a_file_that_vanishes_after_it_was_listed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_bytes(b"x" * 100)
+    read = Path.read_bytes
+
+    def read_bytes(path: Path) -> bytes:
+        (tmp_path / "2.txt").unlink(missing_ok=True)
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    with pytest.raises(CaseError, match=r"2\.txt cannot be read: No such file"):
+        corpus.load(f"bytes:{tmp_path}")
 
 
 def test_the_rate_warms_up_and_falls_to_a_tenth() -> None:
@@ -502,6 +521,15 @@ def test_bad_data_begins_half_way_and_on_one_rank_alone() -> None:
     assert not torch.equal(clean[4:], bad[4:])
     assert int(bad.min()) >= 0
     assert int(bad.max()) < 64
+
+
+def test_the_last_rank_alone_is_slow_by_its_own_computation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "compute_seconds", lambda setting, sequences: 0.25)
+    sessions: list[Any] = [OfRanks(rank, 3) for rank in range(3)]
+    batches = torch.zeros(1, 1, 2)
+    for factor, expected in ((1.0, [0.0, 0.0, 0.0]), (2.0, [0.0, 0.0, 0.25])):
+        block: Any = SimpleNamespace(params={"slow_factor": factor})
+        assert [bench._extra_seconds(s, block, make_setting(), batches) for s in sessions] == expected
 
 
 def test_operations_of_a_rank_follow_from_the_time_of_a_token() -> None:

@@ -162,6 +162,8 @@ def file_bytes(folder: str | None) -> Bytes:
         CaseError: ``invalid``: there is no such folder, or it holds too little.
     """
     root = Path(folder) if folder else Path(sysconfig.get_path("stdlib"))
+    if not root.is_dir():
+        raise CaseError("invalid", f"data: there is no folder {root}")
     skipped = {"site-packages", "dist-packages", "__pycache__", "test", "tests"}
     paths = sorted(
         p

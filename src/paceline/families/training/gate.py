@@ -184,7 +184,9 @@ def _compare(
     found_weights = seat.weights()
     distance = oracle.relative_distance(found_weights, serial.weights(), begin, allowed)
     problem = None
-    if not distance <= oracle.EXACT_TOLERANCE:
+    if not all(bool(torch.isfinite(w).all()) for w in serial.weights()):
+        problem = f"diverged: {when}: one process on the whole batch has weights that are not finite"
+    elif not distance <= oracle.EXACT_TOLERANCE:
         problem = f"{when}: {distance:.2g} of the way beside one process on the whole batch"
     found = session.control.first_problem(problem)
     if found is not None:
