@@ -63,6 +63,7 @@ EXPECTED = {
             "saves-global-weights",
             "saves-rank-0",
             "forgets-what-waits",
+            "forgets-what-travels",
         ),
         ("incorrect", r"a run that was saved and taken up again ends with different weights"),
     ),

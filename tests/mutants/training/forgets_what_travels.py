@@ -1,0 +1,30 @@
+"""Exchanges in the background what a checkpoint does not hold."""
+
+from __future__ import annotations
+
+from paceline.baselines.training.co2 import CO2
+
+from paceline import technique
+from paceline.families.training.replica import Comm, Cost, Task
+
+
+@technique(
+    name="forgets-what-travels",
+    family="training",
+    implements=("data_parallel",),
+    summary="exchanges in the background what a checkpoint does not hold",
+    options={"sync_every": 20},
+    properties={"exact": False, "replicas": "identical"},
+)
+class ForgetsWhatTravels(CO2):
+    """CO2 that loses the round under way when it is saved."""
+
+    def __init__(self, task: Task, comm: Comm, sync_every: int = 20) -> None:
+        super().__init__(task, comm, sync_every=sync_every)
+        for name in ("outer", "late"):
+            del self.kept[name]
+
+
+def cost(task: Task, sync_every: int = 20) -> Cost | None:
+    """State what the file is about."""
+    return None
