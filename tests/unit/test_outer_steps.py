@@ -240,7 +240,7 @@ EDIT: dict[str, Any] = {
     "outer_rate": 0.6,
     "outer_momentum": 0.8,
     "deviations": 2.0,
-    "average_share": 0.3,
+    "average_share": 0.6,
     "fill_rounds": 3,
     "temperature": 0.05,
     "longest": 0.1,
@@ -261,7 +261,7 @@ def edit_course(theta_URP: list[Array], moves_RRP: list[Array]) -> list[list[Arr
             ]
             for i, g in enumerate(norms):
                 if not left_out[i]:
-                    (mean, variance), share = past[i], max(0.3, 1 / (number + 1))
+                    (mean, variance), share = past[i], max(0.6, 1 / (number + 1))
                     past[i] = (
                         (1 - share) * mean + share * g,
                         (1 - share) * variance + (1 - share) * share * (g - mean) ** 2,
@@ -303,13 +303,17 @@ def play_edit(moves_SRP: torch.Tensor, **options: Any) -> tuple[list[Array], lis
     return [np.repeat(first[None], ranks, axis=0) for first in found[0][0]], found[0][1]
 
 
+LENGTHS = [
+    [1.0, 1.4, 0.8, 0.8, 0.7, 0.7, 5.0, 0.6],
+    [1.0, 1.4, 0.8, 0.8, 5.0, 0.7, 5.0, 0.6],
+    [1.0, 1.4, 0.8, 0.8, 0.8, 1.25, 5.0, 0.6],
+]
+"""Of each rank's moves, round after round: one is odd by far, one only beside its latest past, and once all are."""
+
+
 def edit_moves() -> torch.Tensor:
-    """Return moves among which one rank's are odd in a round, and all ranks' in another."""
-    moves = moves_of(8, 3) * torch.tensor([1.0, 1.1, 0.9]).view(1, 3, 1) / 4
-    moves *= torch.linspace(1.0, 1.2, 8).view(8, 1, 1)
-    moves[4, 1] *= 5
-    moves[6] *= 5
-    return moves
+    """Return moves with ``LENGTHS``, (rounds, ranks, P)."""
+    return moves_of(8, 3) * torch.tensor(LENGTHS).T[:, :, None] / 4
 
 
 def test_units_take_the_penalised_mean_of_replicas_that_are_not_odd() -> None:
