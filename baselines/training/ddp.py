@@ -22,7 +22,7 @@ from torch import Tensor
 
 from paceline import technique
 from paceline.families.training.model import loss_and_gradients
-from paceline.families.training.replica import Comm, Replica, Task
+from paceline.families.training.replica import Comm, Cost, Replica, Task
 from paceline.families.training.torch_parallel import distributed_data_parallel
 
 
@@ -50,6 +50,6 @@ class Ddp(Replica):
         return loss_and_gradients(self.wrapped, sequences_BS)
 
 
-def cost(task: Task, bucket_bytes: int = 1048576) -> None:
-    """State no closed form: the backend decides what it sends."""
-    return
+def cost(task: Task, bucket_bytes: int = 1048576) -> Cost:
+    """Return what a rank holds, the whole state; what is sent, the backend decides."""
+    return Cost(state_bytes=task.whole_state_bytes)

@@ -11,7 +11,7 @@ Differences: none. Limits: meant to be slow.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Replica, Task
+from paceline.families.training.replica import Comm, Cost, Replica, Task
 
 
 @technique(
@@ -35,6 +35,6 @@ class DdpNaive(Replica):
             parameter.grad.div_(self.comm.world_size)
 
 
-def cost(task: Task) -> None:
-    """State no closed form: the backend decides what it sends."""
-    return
+def cost(task: Task) -> Cost:
+    """Return what a rank holds, the whole state; what is sent, the backend decides."""
+    return Cost(state_bytes=task.whole_state_bytes, scratch_bytes=0)

@@ -19,6 +19,7 @@ from paceline import technique
 from paceline.families.training.absence import ring_bytes, welcome
 from paceline.families.training.exchange import RingAverage
 from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.sharded import largest_share
 
 
 @technique(
@@ -64,4 +65,12 @@ def cost(task: Task) -> Cost:
         welcome_bytes=4 * (3 * task.num_parameters + 1) if adam else 4 * task.num_parameters,
         welcome_messages=4 if adam else 1,
     )
-    return Cost(sent_bytes=sent, peak_bytes=peak, messages=messages)
+    longest = largest_share([task.num_parameters], task.world_size)
+    return Cost(
+        sent_bytes=sent,
+        peak_bytes=peak,
+        messages=messages,
+        state_bytes=task.whole_state_bytes,
+        # a ring of fewer ranks has longer chunks, and nobody is told when memory is counted
+        scratch_bytes=8 * longest * (task.world_size > 1) if task.absence is None else None,
+    )

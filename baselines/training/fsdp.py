@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Replica, Task
+from paceline.families.training.replica import Comm, Cost, Replica, Task
 from paceline.families.training.torch_parallel import fully_sharded, local_part, whole
 
 
@@ -76,6 +76,7 @@ class Fsdp(Replica):
                     local_part(self.optimizer.state[parameter][name]).copy_(value)
 
 
-def cost(task: Task, reshard: bool = True) -> None:
-    """State no closed form: the backend decides what it sends."""
-    return
+def cost(task: Task, reshard: bool = True) -> Cost:
+    """Return what a rank holds: shares of whole rows; what is sent, the backend decides."""
+    owned = sum(-(-p.shape[0] // task.world_size) * p.shape[1:].numel() for p in task.model.parameters())
+    return Cost(state_bytes=(8 + task.moment_bytes) * owned)

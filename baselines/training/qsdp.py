@@ -27,7 +27,7 @@ from paceline import technique
 from paceline.families.collectives.problem import chunk_bounds
 from paceline.families.training.codecs import decode_levels, encode_levels, level_bytes
 from paceline.families.training.replica import Comm, Cost, Task, UnsupportedError
-from paceline.families.training.sharded import ShardedReplica, Unit, unit_sizes
+from paceline.families.training.sharded import ShardedReplica, Unit, largest_share, unit_sizes
 
 
 @technique(
@@ -98,8 +98,6 @@ class Qsdp(ShardedReplica):
 def cost(task: Task, weight_bits: int = 8, gradient_bits: int = 8, unbiased: bool = True) -> Cost:
     """Return the header's formula, with the exact sizes of shares and blocks."""
     n = task.world_size
-    if n == 1:
-        return Cost(sent_bytes=0, peak_bytes=0, messages=0)
     busiest, sizes = 0, unit_sizes(task.model)
     for rank in range(n):
         sent = 0
@@ -110,4 +108,10 @@ def cost(task: Task, weight_bits: int = 8, gradient_bits: int = 8, unbiased: boo
             sent += sum(level_bytes(s, gradient_bits) for i, s in enumerate(shares) if i != rank)
         busiest = max(busiest, sent)
     messages = (n - 1) * (3 * len(sizes) - 1)
-    return Cost(sent_bytes=task.steps * busiest, peak_bytes=busiest, messages=task.steps * messages)
+    return Cost(
+        sent_bytes=task.steps * busiest,
+        peak_bytes=busiest,
+        messages=task.steps * messages,
+        state_bytes=(8 + task.moment_bytes) * largest_share(sizes, n),
+        scratch_bytes=0,
+    )

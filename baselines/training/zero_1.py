@@ -25,6 +25,7 @@ from paceline.families.collectives import rings
 from paceline.families.collectives.problem import chunk_bounds
 from paceline.families.training.exchange import ring_cost
 from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.sharded import largest_share
 
 
 @technique(
@@ -68,5 +69,13 @@ class Zero1(FlatReplica):
 
 def cost(task: Task) -> Cost:
     """Return the header's formula."""
-    sent, messages = ring_cost(task.num_parameters, task.world_size)
-    return Cost(sent_bytes=task.steps * sent, peak_bytes=sent, messages=task.steps * messages)
+    count, n = task.num_parameters, task.world_size
+    sent, messages = ring_cost(count, n)
+    longest = largest_share([count], n)
+    return Cost(
+        sent_bytes=task.steps * sent,
+        peak_bytes=sent,
+        messages=task.steps * messages,
+        state_bytes=8 * count + task.moment_bytes * longest,
+        scratch_bytes=8 * longest if n > 1 else 0,
+    )

@@ -29,6 +29,7 @@ from paceline.families.training.buckets import bucket_groups, buckets
 from paceline.families.training.exchange import ring_cost
 from paceline.families.training.model import loss_and_gradients
 from paceline.families.training.replica import Comm, Cost, Replica, Task
+from paceline.families.training.sharded import largest_share
 
 
 @technique(
@@ -101,4 +102,11 @@ def cost(task: Task, bucket_bytes: int = 262144) -> Cost:
     sizes = [sum(p.numel() for p in group) for group in bucket_groups(task.model, bucket_bytes)]
     found = [ring_cost(size, task.world_size) for size in sizes]
     sent, messages = sum(f[0] for f in found), sum(f[1] for f in found)
-    return Cost(sent_bytes=task.steps * sent, peak_bytes=sent, messages=task.steps * messages)
+    owned = largest_share(sizes, task.world_size)
+    return Cost(
+        sent_bytes=task.steps * sent,
+        peak_bytes=sent,
+        messages=task.steps * messages,
+        state_bytes=4 * sum(sizes) + (4 + task.moment_bytes) * owned,
+        scratch_bytes=0,
+    )

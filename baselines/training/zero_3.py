@@ -27,7 +27,7 @@ from paceline import technique
 from paceline.families.collectives import rings
 from paceline.families.collectives.problem import chunk_bounds
 from paceline.families.training.replica import Cost, Task
-from paceline.families.training.sharded import ShardedReplica, Unit, unit_sizes
+from paceline.families.training.sharded import ShardedReplica, Unit, largest_share, unit_sizes
 
 
 @technique(
@@ -58,8 +58,6 @@ class Zero3(ShardedReplica):
 def cost(task: Task) -> Cost:
     """Return the header's formula, with the exact sizes of units and shares."""
     n, sizes = task.world_size, unit_sizes(task.model)
-    if n == 1:
-        return Cost(sent_bytes=0, peak_bytes=0, messages=0)
     busiest = 0
     for place in range(n):
         sent = 0
@@ -69,4 +67,10 @@ def cost(task: Task) -> Cost:
             sent += times * (sum(shares) - shares[(place + 1) % n]) + sum(shares) - shares[place]
         busiest = max(busiest, sent)
     messages = (n - 1) * (3 * len(sizes) - 1)
-    return Cost(sent_bytes=task.steps * busiest, peak_bytes=busiest, messages=task.steps * messages)
+    return Cost(
+        sent_bytes=task.steps * busiest,
+        peak_bytes=busiest,
+        messages=task.steps * messages,
+        state_bytes=(8 + task.moment_bytes) * largest_share(sizes, n),
+        scratch_bytes=0,
+    )

@@ -54,6 +54,8 @@ EXPECTED = {
     "explodes": ("incorrect", r"diverged: weights are not finite after a proof"),
     "explodes-late": ("incorrect", r"diverged: rank 0's loss is not finite in window \d"),
     "lies-about-bytes": ("incorrect", r"(wire|peak)_bytes is .*, formula"),
+    "keeps-all-moments": ("incorrect", r"state_bytes is .*, formula"),
+    "hides-moments": ("incorrect", r"scratch_bytes is .*, formula"),
     "goes-around": ("refused", r"imports torch\.distributed"),
     "reads-the-corpus": ("refused", r"imports paceline\.families\.training\.corpus"),
     **dict.fromkeys(

@@ -184,8 +184,11 @@ def test_memory_is_counted_by_kind_and_once() -> None:
     assert found["gradient"] == 4 * count
     assert 8 * count <= found["optimizer"] <= 8 * count + 64
     assert found["extra"] == 8 * count
+    assert found["state"] == sum(found[kind] for kind in memory.STATE)
     replica.hidden = {"deep": deque([Box(torch.zeros(1000)), np.zeros(500)])}  # type: ignore[attr-defined]
-    assert memory.state_bytes(replica)["scratch"] == found["scratch"] + 8000
+    again = memory.state_bytes(replica)
+    assert again["scratch"] == found["scratch"] + 8000
+    assert again["state"] == found["state"]
     adam = one_bit_adam.OneBitAdam(make_task(), make_comm())
     assert memory.state_bytes(adam)["optimizer"] >= 8 * count
 

@@ -154,11 +154,16 @@ def predicted(seat: Seat, case: Case, setting: Setting, metrics: dict[str, Any])
         return None
     if not isinstance(found, Cost):
         raise CaseError("refused", f"cost(task, **options) gave {type(found).__name__}, not a Cost or None")
-    predicted = {
-        "wire_bytes": found.sent_bytes / setting.steps,
-        "peak_bytes": float(found.peak_bytes),
-        "messages": found.messages / setting.steps,
+    tables = sum(buffer.untyped_storage().nbytes() for buffer in seat.replica.model.buffers())
+    scratch = None if found.scratch_bytes is None else found.scratch_bytes + tables
+    stated = {
+        "wire_bytes": (found.sent_bytes, setting.steps),
+        "peak_bytes": (found.peak_bytes, 1),
+        "messages": (found.messages, setting.steps),
+        "state_bytes": (found.state_bytes, 1),
+        "scratch_bytes": (scratch, 1),
     }
+    predicted = {name: total / over for name, (total, over) in stated.items() if total is not None}
     off = off_formula({name: m["samples"][0] for name, m in metrics.items()}, predicted)
     if off is not None:
         raise CaseError("incorrect", off)

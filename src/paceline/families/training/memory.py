@@ -16,11 +16,13 @@ from paceline.families.training.torch_parallel import local_part
 
 PLAIN = (str, bytes, int, float, complex, type, type(None), torch.Generator, torch.device, torch.dtype)
 KINDS = ("parameter", "gradient", "optimizer", "extra", "scratch")
+STATE = KINDS[:-1]
+"""Kinds that together are a rank's state; buffers are none."""
 MAX_DEPTH = 6
 
 
 def state_bytes(replica: Replica) -> dict[str, float]:
-    """Return bytes by kind; a storage that several kinds reach belongs to the first of them."""
+    """Return bytes by kind, and those of all state; a storage that several kinds reach belongs to the first of them."""
     kept = replica.kept
     optimizer = [t for state in replica.optimizer.state.values() for t in _tensors(state, 1)]
     optimizer += [kept[name] for name, kind in replica.kept_as.items() if kind == "optimizer"]
@@ -41,7 +43,7 @@ def state_bytes(replica: Replica) -> dict[str, float]:
                 seen.add(storage.data_ptr())
                 total += storage.nbytes()
         found[kind] = float(total)
-    return found
+    return {"state": sum(found[kind] for kind in STATE), **found}
 
 
 def _leaves(replica: Replica) -> list[nn.Parameter]:

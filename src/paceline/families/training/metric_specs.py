@@ -289,6 +289,11 @@ METRICS: tuple[Metric, ...] = (
         statistic="mean",
         compared_by="difference",
     ),
+    _state(
+        "state_bytes",
+        "All state that a rank holds: parameters, gradients, the optimiser's and what is kept beside it. A technique "
+        "that states its closed form is refused where it holds more or less.",
+    ),
     _state("parameter_bytes", "Parameters that a rank holds."),
     _state("gradient_bytes", "Gradients that a rank holds after their exchange."),
     _state("optimizer_bytes", "State of the optimiser that a rank holds."),

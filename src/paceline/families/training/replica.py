@@ -9,7 +9,7 @@ order, times them, copies weights for evaluation, and counts bytes. A technique 
 
     forward_backward → exchange_gradients → update → exchange_parameters
 
-Its module may define ``cost(task, **options) -> Cost | None``: the closed form of what a run sends.
+Its module may define ``cost(task, **options) -> Cost | None``: the closed form of what a run sends and a rank holds.
 
 Properties in ``@technique``: ``exact`` (every step equals one process that trains on the whole batch), ``replicas``
 (``identical``: equal shipped weights on all ranks; ``apart``: they may differ), ``bitwise`` (False: a run taken up from
@@ -49,14 +49,18 @@ WEIGHT_DECAY = 0.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Closed forms of a whole run; bytes are payload bytes without transport headers."""
+    """Closed forms of a whole run; what is None is not stated. Bytes are payload bytes without transport headers."""
 
-    sent_bytes: float
-    """Sent by the busiest rank."""
-    peak_bytes: float
+    sent_bytes: float | None = None
+    """Sent by the busiest rank; backends' own collectives are known to the kernel alone."""
+    peak_bytes: float | None = None
     """Sent by the busiest rank in the step in which it sends most."""
-    messages: float
+    messages: float | None = None
     """Sent by the busiest rank."""
+    state_bytes: float | None = None
+    """Parameters, gradients, state of the optimiser and what is kept beside it, on the rank that holds most."""
+    scratch_bytes: float | None = None
+    """Held beside all state and the model's own tables: without it, state could hide among buffers."""
 
 
 Share = tuple[int, int, Tensor]
@@ -99,6 +103,17 @@ class Task:
     def num_parameters(self) -> int:
         """P: those that are trained."""
         return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+
+    @property
+    def moment_bytes(self) -> int:
+        """What the inner optimiser keeps of one parameter: two moments with Adam, nothing with plain SGD."""
+        return 8 if self.optimizer_name == "adamw" else 0
+
+    @property
+    def whole_state_bytes(self) -> int:
+        """State of a rank that shares none: all parameters, and gradients and moments of those that are trained."""
+        held = sum(p.numel() for p in self.model.parameters())
+        return 4 * held + (4 + self.moment_bytes) * self.num_parameters
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step: linear warm-up, then a cosine to a tenth of the peak."""

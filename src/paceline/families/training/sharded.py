@@ -7,7 +7,7 @@ again: what autograd has saved of them sees the new contents, and nothing keeps 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -97,6 +97,15 @@ def unit_groups(model: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Parameter
 def unit_sizes(model: nn.Module) -> list[int]:
     """Return the number of parameters of each unit, the rest of the model last."""
     return [sum(p.numel() for p in parameters) for _, parameters in unit_groups(model)]
+
+
+def largest_share(sizes: Sequence[int], world_size: int) -> int:
+    """Return the elements that the rank which owns most has of some vectors, each cut into a share for every rank."""
+    owned = [0] * world_size
+    for size in sizes:
+        for rank, (start, stop) in enumerate(chunk_bounds(size, world_size)):
+            owned[rank] += stop - start
+    return max(owned)
 
 
 class ShardedReplica(Replica):
