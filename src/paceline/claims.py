@@ -21,6 +21,7 @@ from paceline.store import RunRecord
 LOCAL_RANKS = 4
 """Ranks up to which the shipped profile of this host's loopback goes."""
 ClaimVerdictName = Literal["reproduced", "partly", "not reproduced", "inconclusive", "not run"]
+WORST_FIRST: tuple[ClaimVerdictName, ...] = ("not reproduced", "inconclusive", "partly", "reproduced")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,9 @@ class LedgerRow:
 
 def expectation_text(expect: Mapping[str, float]) -> str:
     """Say an expectation in words."""
+    if len(expect) == 2:
+        quantity = next(iter(expect)).partition("_")[0]
+        return f"{expect[f'{quantity}_at_least']:g} ≤ {quantity} ≤ {expect[f'{quantity}_at_most']:g}"
     kind, bound = next(iter(expect.items()))
     words = {
         "ratio_at_most": f"ratio ≤ {bound:g}",
@@ -159,13 +163,15 @@ def _few_launches(found: Found) -> str | None:
 
 def _order(expect: Mapping[str, float], estimate: Estimate) -> tuple[int, float]:
     """Return what puts the worst first: the verdict, then the room on the right side of the expectation."""
-    order = ["not reproduced", "inconclusive", "partly", "reproduced"]
-    return order.index(_decide(expect, estimate)), _room(expect, estimate)
+    return WORST_FIRST.index(_decide(expect, estimate)), _room(expect, estimate)
 
 
 def _room(expect: Mapping[str, float], estimate: Estimate) -> float:
     """Return how far an estimate stays on the right side of an expectation; the least decides among equal verdicts."""
-    kind, bound = next(iter(expect.items()))
+    return min(_room_beside(kind, bound, estimate) for kind, bound in expect.items())
+
+
+def _room_beside(kind: str, bound: float, estimate: Estimate) -> float:
     if estimate.low is None or estimate.high is None:
         return -math.inf
     if kind == "equal_within":
@@ -196,8 +202,13 @@ def _where_text(where: Mapping[str, Any]) -> str:
 
 
 def _decide(expect: Mapping[str, float], estimate: Estimate) -> ClaimVerdictName:
-    """Hold an interval against an expectation."""
-    kind, bound = next(iter(expect.items()))
+    """Hold an interval against an expectation, both bounds where it has two."""
+    return min(
+        (_decide_bound(kind, bound, estimate) for kind, bound in expect.items()), key=WORST_FIRST.index
+    )
+
+
+def _decide_bound(kind: str, bound: float, estimate: Estimate) -> ClaimVerdictName:
     low, high = estimate.low, estimate.high
     if low is None or high is None or not math.isfinite(estimate.value):
         return "inconclusive"
@@ -251,9 +262,8 @@ def _paper_verdict(paper: Paper, results: Sequence[ClaimResult]) -> tuple[str, s
         return "outside", paper.outside_reason
     measured = [r for r in results if r.verdict != "not run"]
     if measured:
-        order = ["not reproduced", "inconclusive", "partly", "reproduced"]
         names = {r.verdict for r in measured}
-        worst = min(names, key=order.index)
+        worst = min(names, key=WORST_FIRST.index)
         open_claims = len(results) - len(measured)
         return worst, f"{open_claims} further claims not run" if open_claims else None
     if results:

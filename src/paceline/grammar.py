@@ -104,8 +104,11 @@ class Measure(FileModel):
     )
 
 
+TWO_SIDED = ({"ratio_at_most", "ratio_at_least"}, {"value_at_most", "value_at_least"})
+
+
 class Expect(FileModel):
-    """What must hold for the whole interval; exactly one key."""
+    """What must hold for the whole interval; one key, or both bounds of a ratio or of a value."""
 
     ratio_at_most: float | None = Field(None, gt=0, description="Ratio to the other side, upper bound.")
     ratio_at_least: float | None = Field(None, gt=0, description="Ratio to the other side, lower bound.")
@@ -117,19 +120,21 @@ class Expect(FileModel):
     @model_validator(mode="after")
     def _exactly_one(self) -> Expect:
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"give exactly one of: {', '.join(type(self).model_fields)}; found {len(given)}")
+        if set(given) in TWO_SIDED:
+            upper, lower = (float(getattr(self, name)) for name in given)
+            if lower > upper:
+                raise ValueError(f"nothing is at least {lower:g} and at most {upper:g}")
+        elif len(given) != 1:
+            raise ValueError(
+                f"give exactly one of: {', '.join(type(self).model_fields)}, or both bounds of a ratio or of a value; "
+                f"found {len(given)}"
+            )
         return self
 
     @property
     def kind(self) -> str:
-        """The name of the one key that is set."""
+        """The name of the key that is set; of two, the first."""
         return next(name for name in type(self).model_fields if getattr(self, name) is not None)
-
-    @property
-    def bound(self) -> float:
-        """The number of the one key that is set."""
-        return float(getattr(self, self.kind))
 
 
 class Claim(FileModel):

@@ -69,6 +69,12 @@ def verdict(expect: dict[str, float], found: RunRecord, **measure: Any) -> Claim
         ({"value_at_most": 1.3}, 1.4, 1, "not reproduced"),
         ({"value_at_least": 1.3}, 1.4, 1, "reproduced"),
         ({"value_at_least": 1.3}, 1.2, 1, "not reproduced"),
+        ({"ratio_at_most": 0.66, "ratio_at_least": 0.59}, 0.62, 1, "reproduced"),
+        ({"ratio_at_most": 0.66, "ratio_at_least": 0.59}, 0.8, 1, "partly"),
+        ({"ratio_at_most": 0.66, "ratio_at_least": 0.59}, 0.5, 1, "not reproduced"),
+        ({"ratio_at_most": 0.66, "ratio_at_least": 0.59}, 0.59, 1, "inconclusive"),
+        ({"value_at_most": 1.3, "value_at_least": 1.1}, 1.2, 1, "reproduced"),
+        ({"value_at_most": 1.3, "value_at_least": 1.1}, 1.0, 1, "not reproduced"),
     ],
 )
 def test_the_whole_interval_decides(expect: dict[str, float], ratio: float, noise: float, name: str) -> None:
@@ -273,6 +279,7 @@ def test_a_claim_that_nobody_measured_says_what_it_needs() -> None:
         ({"ratio_at_most": 0.5}, "ratio ≤ 0.5"),
         ({"equal_within": 0}, "equal"),
         ({"value_at_least": 2}, "value ≥ 2"),
+        ({"ratio_at_most": 0.66, "ratio_at_least": 0.59}, "0.59 ≤ ratio ≤ 0.66"),
     ],
 )
 def test_an_expectation_is_said_in_words(expect: dict[str, float], text: str) -> None:

@@ -87,6 +87,8 @@ MISTAKES = [
     ("ratio_at_most: 1.5", "value_at_most: .nan", "28:claims.0.expect.value_at_most", "finite number", None),
     ("ratio_at_most: 1.5", "", "28:claims.0.expect", "give exactly one of: ratio_at_most", None),
     ("1.5}", "1.5, equal_within: 0}", "28:claims.0.expect", "found 2", None),
+    ("1.5}", "1.5, value_at_least: 1}", "28:claims.0.expect", "found 2", None),
+    ("1.5}", "1.5, ratio_at_least: 2}", "28:claims.0.expect", "at least 2 and at most 1.5", None),
     ("versus: native, ", "", "27:claims.0.measure", "'ratio_at_most' compares two sides", None),
     ("versus: native", "versus: natve", "27:claims.0.measure.versus", "no technique 'natve'", "native"),
     ("metric: latency", "metric: latncy", "27:claims.0.measure.metric", "no metric 'latncy'", "latency"),
