@@ -9,8 +9,10 @@ Algorithm (parameters in n shares):
 3. An all-gather gives every rank all shares.
 
 Cost of a step: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages, that of an all-reduce. State: parameters 4P, gradients 4P,
-Adam 8P/n (in mixed precision the paper counts 4P + 12P/n). Memory: scratch of 2/n · 4P.
-Differences: single precision throughout. Rings of our own: Gloo's reduce-scatter moves an all-reduce's bytes.
+Adam 8P/n. Memory: scratch of 2/n · 4P. With ``state: mixed`` parameters and gradients have two bytes and shares a
+master in float32, as the paper counts: 4P + 12P/n, and half of the bytes on the wire.
+Differences: bfloat16 in the place of the paper's float16, so that no loss is scaled; masters begin as the rounded
+weights. Rings of our own: Gloo's reduce-scatter moves an all-reduce's bytes.
 Limits: gradients are still whole (stage 2 drops them).
 """
 
@@ -24,6 +26,7 @@ from paceline import technique
 from paceline.families.collectives import rings
 from paceline.families.collectives.problem import chunk_bounds
 from paceline.families.training.exchange import ring_cost
+from paceline.families.training.masters import SINGLE, Masters, narrow_parameters, widths
 from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
 from paceline.families.training.sharded import largest_share
 
@@ -34,26 +37,30 @@ from paceline.families.training.sharded import largest_share
     implements=("data_parallel",),
     summary="optimiser state in shares: reduce-scatter, own update, all-gather",
     paper="zero",
-    properties={"exact": True, "replicas": "identical"},
+    options={"state": "single"},
+    properties={"exact": True, "inexact_with": {"state": "mixed"}, "replicas": "identical"},
 )
 class Zero1(FlatReplica):
     """Update one share and gather the others."""
 
-    def __init__(self, task: Task, comm: Comm) -> None:
+    def __init__(self, task: Task, comm: Comm, state: str = SINGLE) -> None:
+        narrow_parameters(task, state)
         self.bounds = chunk_bounds(task.num_parameters, task.world_size)
         super().__init__(task, comm)
         self.members = range(task.world_size)
         self.values = [self.flat.values[a:b] for a, b in self.bounds]
         self.gradients = [self.flat.gradients[a:b] for a, b in self.bounds]
         longest = max(b - a for a, b in self.bounds)
-        self.scratch = torch.empty(2 * longest if task.world_size > 1 else 0, device=task.device)
+        scratch = 2 * longest if task.world_size > 1 else 0
+        self.scratch = torch.empty(scratch, dtype=self.flat.values.dtype, device=task.device)
 
     def make_optimizer(self) -> Optimizer:
-        """Return the point's optimiser over this rank's share, a view of the whole vector."""
+        """Return the point's optimiser over this rank's share, a view of the whole vector, or over its master."""
         start, stop = self.bounds[self.task.rank]
         self.share = nn.Parameter(self.flat.values[start:stop])
         self.share.grad = self.flat.gradients[start:stop]
-        return self.task.optimizer([self.share])
+        self.masters = Masters(self, [self.share])
+        return self.task.optimizer(self.masters.parameters)
 
     def exchange_gradients(self, step: int) -> None:
         """Leave the mean gradient of this rank's share in it."""
@@ -62,20 +69,24 @@ class Zero1(FlatReplica):
         )
         self.gradients[self.comm.rank].div_(self.comm.world_size)
 
+    def update(self, step: int) -> None:
+        """Apply the gradients of this rank's share."""
+        self.masters.step(self.optimizer)
+
     def exchange_parameters(self, step: int) -> None:
         """Gather all shares."""
         rings.finish(rings.all_gather(self.comm, self.values, self.members, self.comm.rank))
 
 
-def cost(task: Task) -> Cost:
+def cost(task: Task, state: str = SINGLE) -> Cost:
     """Return the header's formula."""
-    count, n = task.num_parameters, task.world_size
-    sent, messages = ring_cost(count, n)
+    count, n, (width, master) = task.num_parameters, task.world_size, widths(state)
+    sent, messages = ring_cost(count, n, width)
     longest = largest_share([count], n)
     return Cost(
         sent_bytes=task.steps * sent,
         peak_bytes=sent,
         messages=task.steps * messages,
-        state_bytes=8 * count + task.moment_bytes * longest,
-        scratch_bytes=8 * longest if n > 1 else 0,
+        state_bytes=2 * width * count + (master + task.moment_bytes) * longest,
+        scratch_bytes=2 * width * longest if n > 1 else 0,
     )

@@ -9,9 +9,11 @@ Algorithm (parameters in buckets of whole tensors, each bucket in n shares):
 2. Rank r updates its shares of all buckets with its own part of the optimiser's state.
 3. An all-gather for each bucket gives every rank all shares.
 
-Cost of a step: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages a bucket. State: parameters 4P, gradients 4P/n, Adam 8P/n
-(in mixed precision the paper counts 2P + 14P/n). Memory: one bucket's gradients and its scratch at a time.
-Differences: single precision throughout; a bucket's exchange is waited for inside backward, not overlapped with it.
+Cost of a step: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages a bucket. State: parameters 4P, gradients 4P/n, Adam 8P/n.
+Memory: one bucket's gradients and its scratch at a time. With ``state: mixed``, as in ``zero-1``, state is the paper's
+2P + 14P/n, and half of the bytes travel.
+Differences: bfloat16 in the place of float16; a bucket's exchange is waited for inside backward, not overlapped with
+it.
 Limits: a bucket holds at least one whole tensor.
 """
 
@@ -27,6 +29,7 @@ from paceline import technique
 from paceline.families.collectives import rings
 from paceline.families.training.buckets import bucket_groups, buckets
 from paceline.families.training.exchange import ring_cost
+from paceline.families.training.masters import SINGLE, Masters, narrow_parameters, widths
 from paceline.families.training.model import loss_and_gradients
 from paceline.families.training.replica import Comm, Cost, Replica, Task
 from paceline.families.training.sharded import largest_share
@@ -38,15 +41,16 @@ from paceline.families.training.sharded import largest_share
     implements=("data_parallel",),
     summary="optimiser state and gradients in shares, scattered bucket by bucket during backward",
     paper="zero",
-    options={"bucket_bytes": 262144},
-    properties={"exact": True, "replicas": "identical"},
+    options={"bucket_bytes": 262144, "state": "single"},
+    properties={"exact": True, "inexact_with": {"state": "mixed"}, "replicas": "identical"},
 )
 class Zero2(Replica):
     """Scatter gradients bucket by bucket and keep one share of each."""
 
     own_gradients = False
 
-    def __init__(self, task: Task, comm: Comm, bucket_bytes: int = 262144) -> None:
+    def __init__(self, task: Task, comm: Comm, bucket_bytes: int = 262144, state: str = SINGLE) -> None:
+        narrow_parameters(task, state)
         self.buckets = buckets(task.model, bucket_bytes, task.world_size)
         self.members = range(task.world_size)
         super().__init__(task, comm)
@@ -57,14 +61,15 @@ class Zero2(Replica):
                 )
 
     def make_optimizer(self) -> Optimizer:
-        """Return the point's optimiser over this rank's shares, views of the buckets' vectors."""
-        self.owned: list[nn.Parameter] = []
+        """Return the point's optimiser over this rank's shares, views of the buckets' vectors, or their masters."""
+        shares = []
         for bucket in self.buckets:
             start, stop = bucket.bounds[self.task.rank]
             share = nn.Parameter(bucket.values[start:stop])
             share.grad = torch.zeros_like(share)
-            self.owned.append(share)
-        return self.task.optimizer(self.owned)
+            shares.append(share)
+        self.masters = Masters(self, shares)
+        return self.task.optimizer(self.masters.parameters)
 
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Run forward and backward; buckets are scattered and freed meanwhile."""
@@ -81,11 +86,15 @@ class Zero2(Replica):
         gradients = bucket.take_gradients()
         chunks = [gradients[a:b] for a, b in bucket.bounds]
         longest = max(b - a for a, b in bucket.bounds)
-        scratch = torch.empty(2 * longest if self.comm.world_size > 1 else 0, device=self.task.device)
+        scratch = gradients.new_empty(2 * longest if self.comm.world_size > 1 else 0)
         rings.finish(rings.reduce_scatter(self.comm, chunks, self.members, self.comm.rank, scratch))
         share = self.owned[number].grad
         assert share is not None
         torch.div(chunks[self.comm.rank], self.comm.world_size, out=share)
+
+    def update(self, step: int) -> None:
+        """Apply the gradients of this rank's shares."""
+        self.masters.step(self.optimizer)
 
     def exchange_parameters(self, step: int) -> None:
         """Gather all shares of every bucket."""
@@ -97,16 +106,17 @@ def _completed(replica: Zero2, number: int, parameter: Tensor) -> None:
     replica._ready(number)
 
 
-def cost(task: Task, bucket_bytes: int = 262144) -> Cost:
+def cost(task: Task, bucket_bytes: int = 262144, state: str = SINGLE) -> Cost:
     """Return the header's formula, with the exact sizes of buckets and shares."""
     sizes = [sum(p.numel() for p in group) for group in bucket_groups(task.model, bucket_bytes)]
-    found = [ring_cost(size, task.world_size) for size in sizes]
+    width, master = widths(state)
+    found = [ring_cost(size, task.world_size, width) for size in sizes]
     sent, messages = sum(f[0] for f in found), sum(f[1] for f in found)
     owned = largest_share(sizes, task.world_size)
     return Cost(
         sent_bytes=task.steps * sent,
         peak_bytes=sent,
         messages=task.steps * messages,
-        state_bytes=4 * sum(sizes) + (4 + task.moment_bytes) * owned,
+        state_bytes=width * sum(sizes) + (width + master + task.moment_bytes) * owned,
         scratch_bytes=0,
     )

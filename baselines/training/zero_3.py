@@ -11,8 +11,9 @@ Algorithm (units: each layer, and the rest of the model; every unit in n shares)
 3. Rank r updates its shares. Nothing is gathered until it is used.
 
 Cost of a step: 3·(n − 1)/n · 4P bytes for layers and 2·(n − 1)/n · 4P for the rest, in as many times n − 1 messages a
-unit: at most 3/2 of an all-reduce. State between steps: 16P/n in single precision with Adam (the paper's mixed
-precision: 16P/n as well). Memory: one layer in whole with its gradients, and the rest.
+unit: at most 3/2 of an all-reduce. State between steps: 16P/n with Adam, in single precision and, with
+``state: mixed`` as in ``zero-1``, in the paper's, where half of the bytes travel. Memory: one layer in whole with its
+gradients, and the rest.
 Differences: true rings; PyTorch's ``fully_shard`` (see ``fsdp``) calls the backend's reduce-scatter, which on Gloo
 moves an all-reduce's bytes. Nothing is prefetched: an exchange is waited for where it is needed.
 Limits: a layer's tensors are gathered together, so the largest layer must fit.
@@ -20,13 +21,13 @@ Limits: a layer's tensors are gathered together, so the largest layer must fit.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from paceline import technique
 from paceline.families.collectives import rings
 from paceline.families.collectives.problem import chunk_bounds
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.masters import SINGLE, widths
+from paceline.families.training.replica import Comm, Cost, Task
 from paceline.families.training.sharded import ShardedReplica, Unit, largest_share, unit_sizes
 
 
@@ -36,10 +37,14 @@ from paceline.families.training.sharded import ShardedReplica, Unit, largest_sha
     implements=("data_parallel",),
     summary="parameters, gradients and state in shares, gathered layer by layer through true rings",
     paper="zero",
-    properties={"exact": True, "replicas": "identical"},
+    options={"state": "single"},
+    properties={"exact": True, "inexact_with": {"state": "mixed"}, "replicas": "identical"},
 )
 class Zero3(ShardedReplica):
     """Gather and scatter through rings."""
+
+    def __init__(self, task: Task, comm: Comm, state: str = SINGLE) -> None:
+        super().__init__(task, comm, state)
 
     def gather(self, unit: Unit) -> None:
         """Make a unit whole."""
@@ -50,19 +55,19 @@ class Zero3(ShardedReplica):
         """Return the sum over ranks of this rank's share of a unit's gradients."""
         chunks = unit.take_gradients()
         longest = max(len(chunk) for chunk in chunks)
-        scratch = torch.empty(2 * longest if len(chunks) > 1 else 0, device=self.task.device)
+        scratch = chunks[0].new_empty(2 * longest if len(chunks) > 1 else 0)
         rings.finish(rings.reduce_scatter(self.comm, chunks, range(len(chunks)), self.comm.rank, scratch))
         return chunks[self.comm.rank]
 
 
-def cost(task: Task) -> Cost:
+def cost(task: Task, state: str = SINGLE) -> Cost:
     """Return the header's formula, with the exact sizes of units and shares."""
-    n, sizes = task.world_size, unit_sizes(task.model)
+    n, sizes, (width, master) = task.world_size, unit_sizes(task.model), widths(state)
     busiest = 0
     for place in range(n):
         sent = 0
         for number, size in enumerate(sizes):
-            shares = [4 * (stop - start) for start, stop in chunk_bounds(size, n)]
+            shares = [width * (stop - start) for start, stop in chunk_bounds(size, n)]
             times = 1 if number == len(sizes) - 1 else 2
             sent += times * (sum(shares) - shares[(place + 1) % n]) + sum(shares) - shares[place]
         busiest = max(busiest, sent)
@@ -71,6 +76,6 @@ def cost(task: Task) -> Cost:
         sent_bytes=task.steps * busiest,
         peak_bytes=busiest,
         messages=task.steps * messages,
-        state_bytes=(8 + task.moment_bytes) * largest_share(sizes, n),
+        state_bytes=(2 * width + master + task.moment_bytes) * largest_share(sizes, n),
         scratch_bytes=0,
     )

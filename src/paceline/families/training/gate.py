@@ -73,7 +73,7 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> Prove
     if block.params["op"] == EXPERT_INFERENCE:
         return Proved(compared=prove_reading(session, block, case, setting), transient_bytes=None)
     counted = Transients() if counts_transients(case, setting) else None
-    if info.properties.get("exact"):
+    if is_exact(info.properties, info.options, case):
         compared = _equals_serial(session, block, case, setting, "", counted=counted)
         compared += _equals_serial(session, block, case, _plain(setting), " with plain SGD")
     else:
@@ -82,6 +82,13 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> Prove
     transient = None if counted is None else _worst(session, counted.peak_bytes)
     compared += _prove_more(session, block, case, setting)
     return Proved(compared=compared, transient_bytes=transient)
+
+
+def is_exact(properties: Mapping[str, Any], defaults: Mapping[str, Any], case: Case) -> bool:
+    """Tell whether every step must equal one process on the whole batch, with the options that the case has."""
+    chosen = {**defaults, **case.options}
+    rounding: Mapping[str, Any] = properties.get("inexact_with") or {}
+    return bool(properties.get("exact")) and not any(chosen[name] == v for name, v in rounding.items())
 
 
 def counts_transients(case: Case, setting: Setting) -> bool:

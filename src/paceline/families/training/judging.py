@@ -72,7 +72,8 @@ def losses(
         lend(session, setting.absence, trained.evaluated, trained.weights)
     initial = setting.judge()
     begun = all(
-        torch.equal(a, b.detach()) for a, b in zip(trained.weights[0], initial.parameters(), strict=True)
+        torch.equal(a, b.detach().to(a.dtype))
+        for a, b in zip(trained.weights[0], initial.parameters(), strict=True)
     )
     changed = session.control.first_problem(None if begun else "it changed the weights before the first step")
     if changed is not None:

@@ -47,9 +47,11 @@ def state_bytes(replica: Replica) -> dict[str, float]:
 
 
 def _leaves(replica: Replica) -> list[nn.Parameter]:
-    """Return the model's parameters and those that the optimiser steps: shares may have storages of their own."""
+    """Return the model's parameters, shares and what the optimiser steps, unless that is kept as its own state."""
+    masters = {replica.kept[name].data_ptr() for name, kind in replica.kept_as.items() if kind == "optimizer"}
     groups = [p for group in replica.optimizer.param_groups for p in group["params"]]
-    return [*replica.model.parameters(), *groups]
+    stepped = [p for p in groups if local_part(p).data_ptr() not in masters]
+    return [*replica.model.parameters(), *replica.owned, *stepped]
 
 
 def _tensors(value: Any, depth: int) -> Iterator[Tensor]:

@@ -11,12 +11,13 @@ order, times them, copies weights for evaluation, and counts bytes. A technique 
 
 Its module may define ``cost(task, **options) -> Cost | None``: the closed form of what a run sends and a rank holds.
 
-Properties in ``@technique``: ``exact`` (every step equals one process that trains on the whole batch), ``replicas``
-(``identical``: equal shipped weights on all ranks; ``apart``: they may differ), ``bitwise`` (False: a run taken up from
-a checkpoint is only close to one that was not interrupted), ``equals_ddp`` (``optimizer`` and ``arguments`` under which
-it equals synchronous training, some of which need not be options; ``max_ranks`` up to which; ``late``: what a step gave
-is shipped one step later), ``diagnoses`` (``diagnosis`` returns figures, which are proved), ``elastic`` (ranks may
-leave and come back, by agreement between steps).
+Properties in ``@technique``: ``exact`` (every step equals one process that trains on the whole batch), ``inexact_with``
+(options under which it does not, since they round), ``replicas`` (``identical``: equal shipped weights on all ranks;
+``apart``: they may differ), ``bitwise`` (False: a run taken up from a checkpoint is only close to one that was not
+interrupted), ``equals_ddp`` (``optimizer`` and ``arguments`` under which it equals synchronous training, some of which
+need not be options; ``max_ranks`` up to which; ``late``: what a step gave is shipped one step later), ``diagnoses``
+(``diagnosis`` returns figures, which are proved), ``elastic`` (ranks may leave and come back, by agreement between
+steps).
 """
 
 from __future__ import annotations
@@ -160,6 +161,8 @@ class Replica:
         self.kept: dict[str, Tensor] = {}
         self.kept_as: dict[str, str] = {}
         self.generators: dict[str, torch.Generator] = {}
+        self.owned: list[nn.Parameter] = []
+        """Shares of the model's parameters, with storages or gradients that neither it nor the optimiser may have."""
         self.optimizer = self.make_optimizer()
 
     def make_optimizer(self) -> Optimizer:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.training.masters import SINGLE, Masters, narrow_parameters
 from paceline.families.training.model import loss_and_gradients
 from paceline.families.training.replica import Comm, Replica, Share, Task
 
@@ -118,7 +119,8 @@ class ShardedReplica(Replica):
 
     own_gradients = False
 
-    def __init__(self, task: Task, comm: Comm) -> None:
+    def __init__(self, task: Task, comm: Comm, state: str = SINGLE) -> None:
+        narrow_parameters(task, state)
         groups = list(unit_groups(task.model))
         self.units = [Unit(parameters, task.rank, task.world_size) for _, parameters in groups]
         super().__init__(task, comm)
@@ -134,14 +136,19 @@ class ShardedReplica(Replica):
         """Take a unit's gradients and return the sum over ranks of this rank's share of them."""
 
     def make_optimizer(self) -> Optimizer:
-        """Return the point's optimiser over this rank's shares."""
-        return self.task.optimizer([unit.share for unit in self.units])
+        """Return the point's optimiser over this rank's shares, or their masters."""
+        self.masters = Masters(self, [unit.share for unit in self.units])
+        return self.task.optimizer(self.masters.parameters)
 
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Run forward and backward; units come and go meanwhile."""
         for unit in self.units:
             unit.missing = len(unit.parameters)
         return loss_and_gradients(self.model, sequences_BS)
+
+    def update(self, step: int) -> None:
+        """Apply the gradients of this rank's shares."""
+        self.masters.step(self.optimizer)
 
     def shares(self) -> list[Share]:
         """Return this rank's shares."""
@@ -152,6 +159,7 @@ class ShardedReplica(Replica):
         """Return this rank's shares and the optimiser's state of them."""
         return {
             "shares": [unit.share.detach().clone() for unit in self.units],
+            "kept": {name: tensor.clone() for name, tensor in self.kept.items()},
             "optimizer": self.optimizer.state_dict(),
             "generators": {name: g.get_state() for name, g in self.generators.items()},
         }
@@ -167,6 +175,8 @@ class ShardedReplica(Replica):
         with torch.no_grad():
             for unit, share in zip(self.units, state["shares"], strict=True):
                 unit.share.copy_(share)
+            for name, tensor in state["kept"].items():
+                self.kept[name].copy_(tensor)
         for name, generator in state["generators"].items():
             self.generators[name].set_state(generator)
         self.optimizer.load_state_dict(state["optimizer"])
