@@ -60,6 +60,10 @@ def test_the_closed_form_counts_the_models_parameters(name: str) -> None:
     assert sum(p.numel() for p in model.parameters()) == SIZES[name].parameters(64)
 
 
+def test_the_thin_model_has_a_hundred_tensors() -> None:
+    assert len(list(Transformer(SIZES["thin"], vocabulary=64, context=CONTEXT).parameters())) >= 100
+
+
 def test_the_operations_of_a_token_are_those_that_torch_counts() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 

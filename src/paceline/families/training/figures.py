@@ -226,6 +226,11 @@ class Figures:
             )
         else:
             metrics["kernel_bytes_total"] = {"samples": [self.kernel_bytes / steps]}
+        calls = max(rank[0][0] for rank in control.gather([[float(trained.backend_calls)]]))
+        if calls or self.uncounted is None:
+            metrics["backend_calls"] = {"samples": [calls / steps]}
+        else:
+            self.absent["backend_calls"] = "PyTorch's own modules call it, past the communicator"
         if self.uncounted is not None:
             self.absent.update(dict.fromkeys(COUNTED, self.uncounted))
             return metrics

@@ -149,6 +149,19 @@ METRICS: tuple[Metric, ...] = (
         statistic="mean",
     ),
     Metric(
+        name="backend_calls",
+        unit="calls",
+        better="lower",
+        doc="Calls of the backend's own collectives in one step, averaged over the whole run; their messages are not "
+        "known.",
+        contract={
+            "counter": "calls through the communicator, those of DistributedDataParallel's reducer among them",
+            "ranks": "the rank that calls most",
+            "sample": "calls of the run over its steps; absent where a library calls by itself",
+        },
+        statistic="mean",
+    ),
+    Metric(
         name="pass_bytes",
         unit="B",
         better="lower",
