@@ -13,8 +13,8 @@ rounded at random, without bias; weights to the nearest level.
 Cost of a step: (n − 1)/n · P · (2·w + g)/8 bytes for layers and (w + g)/8 for the rest, and 8 bytes a block; a quarter
 of float32 with w = g = 8. Messages: 3·(n − 1) for each layer, 2·(n − 1) for the rest.
 Differences: the paper shifts the grid of weights at random, and can learn its levels; here they are uniform and stay.
-Gains of norms are coded with their layer. The sum of a scatter takes n − 1 messages to n − 1 ranks: codes cannot be
-added up on a ring's way.
+Codes fill bytes, with 1, 2, 4 or 8 bits: the paper's six for weights cannot be had. Gains of norms are coded with their
+layer. The sum of a scatter takes n − 1 messages to n − 1 ranks: codes cannot be added up on a ring's way.
 Limits: what is shipped are the exact shares, with which no step has computed.
 """
 

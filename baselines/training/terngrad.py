@@ -1,4 +1,4 @@
-"""TernGrad: gradients travel as −s, 0 or +s, drawn so that their expectation is the gradient.
+"""TernGrad: gradients travel as −s, 0 or +s, drawn so that their expectation is the clipped gradient.
 
 Wen et al., "TernGrad: Ternary Gradients to Reduce Communication in Distributed Deep Learning" (NIPS 2017), algorithm 1;
 clipping, section 3.3.
@@ -13,6 +13,8 @@ Memory: n messages and the sum, 4P.
 Differences: codes are the collectives family's ``ternary``: layers are runs of 16384 elements, and ranks gather what
 the paper's server would add up.
 Limits: traffic grows with n; the variance of a code grows with the ratio of its layer's largest to its mean magnitude.
+Clipping gives up what the paper proves: codes are unbiased with ``clip_sigmas: 0`` alone, as the collectives family's
+``ternary`` runs and must prove; with 2.5 the largest elements of a gradient are shortened in every step.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
     name="terngrad",
     family="training",
     implements=("data_parallel",),
-    summary="gradients as unbiased ternary codes of two bits",
+    summary="clipped gradients as ternary codes of two bits",
     paper="terngrad",
     options={"clip_sigmas": 2.5, "layer": 16384},
     properties={"exact": False, "replicas": "identical"},
