@@ -11,8 +11,9 @@ Algorithm (units: each layer, and the rest of the model; every unit in n shares)
 3. Rank r updates its shares. Nothing is gathered until it is used.
 
 Cost of a step: 3·(n − 1)/n · 4P bytes for layers and 2·(n − 1)/n · 4P for the rest, in as many times n − 1 messages a
-unit: at most 3/2 of an all-reduce. State between steps: 16P/n with Adam, in single precision and, with
-``state: mixed`` as in ``zero-1``, in the paper's, where half of the bytes travel. Memory: one layer in whole with its
+unit: at most 3/2 of an all-reduce. Layers that stay from forward to backward (``reshard: false``) are gathered once,
+which is 2/2, and are all whole at the end of forward. State between steps: 16P/n with Adam, in single precision and in
+the paper's (``state: mixed``, as in ``zero-1``), where half of the bytes travel. Memory: one layer in whole with its
 gradients, and the rest.
 Differences: true rings; PyTorch's ``fully_shard`` (see ``fsdp``) calls the backend's reduce-scatter, which on Gloo
 moves an all-reduce's bytes. Nothing is prefetched: an exchange is waited for where it is needed.
@@ -37,14 +38,14 @@ from paceline.families.training.sharded import ShardedReplica, Unit, largest_sha
     implements=("data_parallel",),
     summary="parameters, gradients and state in shares, gathered layer by layer through true rings",
     paper="zero",
-    options={"state": "single"},
+    options={"state": "single", "reshard": True},
     properties={"exact": True, "inexact_with": {"state": "mixed"}, "replicas": "identical"},
 )
 class Zero3(ShardedReplica):
     """Gather and scatter through rings."""
 
-    def __init__(self, task: Task, comm: Comm, state: str = SINGLE) -> None:
-        super().__init__(task, comm, state)
+    def __init__(self, task: Task, comm: Comm, state: str = SINGLE, reshard: bool = True) -> None:
+        super().__init__(task, comm, state, reshard=reshard)
 
     def gather(self, unit: Unit) -> None:
         """Make a unit whole."""
@@ -60,7 +61,7 @@ class Zero3(ShardedReplica):
         return chunks[self.comm.rank]
 
 
-def cost(task: Task, state: str = SINGLE) -> Cost:
+def cost(task: Task, state: str = SINGLE, reshard: bool = True) -> Cost:
     """Return the header's formula, with the exact sizes of units and shares."""
     n, sizes, (width, master) = task.world_size, unit_sizes(task.model), widths(state)
     busiest = 0
@@ -68,10 +69,10 @@ def cost(task: Task, state: str = SINGLE) -> Cost:
         sent = 0
         for number, size in enumerate(sizes):
             shares = [width * (stop - start) for start, stop in chunk_bounds(size, n)]
-            times = 1 if number == len(sizes) - 1 else 2
+            times = 2 if reshard and number < len(sizes) - 1 else 1
             sent += times * (sum(shares) - shares[(place + 1) % n]) + sum(shares) - shares[place]
         busiest = max(busiest, sent)
-    messages = (n - 1) * (3 * len(sizes) - 1)
+    messages = (n - 1) * (2 * len(sizes) + (len(sizes) - 1 if reshard else 0))
     return Cost(
         sent_bytes=task.steps * busiest,
         peak_bytes=busiest,

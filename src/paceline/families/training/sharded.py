@@ -115,17 +115,23 @@ class ShardedReplica(Replica):
     A layer is gathered before its forward and freed after, gathered again before its backward, and freed with its
     gradients when they are complete. The rest is gathered once and stays until its gradients are complete. Techniques
     say how units are gathered and gradients scattered.
+
+    Args:
+        task: What is trained.
+        comm: The communicator.
+        state: See ``masters``.
+        reshard: Whether layers are freed after forward; otherwise they stay until their gradients are complete.
     """
 
     own_gradients = False
 
-    def __init__(self, task: Task, comm: Comm, state: str = SINGLE) -> None:
+    def __init__(self, task: Task, comm: Comm, state: str = SINGLE, *, reshard: bool = True) -> None:
         narrow_parameters(task, state)
         groups = list(unit_groups(task.model))
         self.units = [Unit(parameters, task.rank, task.world_size) for _, parameters in groups]
         super().__init__(task, comm)
         for (module, _), unit in zip(groups, self.units, strict=True):
-            self._watch(module, unit, frees=module is not task.model)
+            self._watch(module, unit, frees=reshard and module is not task.model)
 
     @abstractmethod
     def gather(self, unit: Unit) -> None:

@@ -1,4 +1,4 @@
-"""Techniques that share state prove themselves with two-byte parameters, too, and hold what the paper counts."""
+"""Techniques that share state prove themselves with two-byte parameters, too, and hold and send what papers count."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
         family="training",
         operations=("data_parallel",),
         ranks=RANKS,
-        variants=[{"technique": name, "as": f"{name}-mixed", "options": {"state": "mixed"}} for name in HELD],
+        variants=[
+            {"technique": "zero-3", "as": "zero-3-kept", "options": {"reshard": False}},
+            *({"technique": name, "as": f"{name}-mixed", "options": {"state": "mixed"}} for name in HELD),
+        ],
         folder=tmp_path_factory.mktemp("mixed"),
     )
     return {(r.technique, int(r.params["ranks"])): r for r in found}
@@ -44,3 +47,13 @@ def test_mixed_state_is_the_papers_and_halves_what_is_sent(
     assert mixed.measured["messages"] == single.measured["messages"]
     assert mixed.measured["eval_loss"] != single.measured["eval_loss"]
     assert mixed.measured["eval_loss"] == pytest.approx(single.measured["eval_loss"], rel=LIKE)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_layers_that_stay_after_forward_are_gathered_once(ranks: int, results: Results) -> None:
+    kept, freed = results["zero-3-kept", ranks], results["zero-3", ranks]
+    assert kept.problem is None
+    assert kept.measured["wire_bytes"] == pytest.approx(
+        results["zero-1", ranks].measured["wire_bytes"], rel=0.001
+    )
+    assert kept.measured["state_bytes"] == freed.measured["state_bytes"]
