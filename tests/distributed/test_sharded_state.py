@@ -57,3 +57,4 @@ def test_layers_that_stay_after_forward_are_gathered_once(ranks: int, results: R
         results["zero-1", ranks].measured["wire_bytes"], rel=0.001
     )
     assert kept.measured["state_bytes"] == freed.measured["state_bytes"]
+    assert kept.measured["transient_bytes"] > freed.measured["transient_bytes"]

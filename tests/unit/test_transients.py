@@ -43,6 +43,23 @@ def test_views_and_operations_in_place_make_nothing() -> None:
     assert counted.peak_bytes == 0
 
 
+def test_what_is_emptied_between_steps_counts_once_while_it_is_filled() -> None:
+    kept, held = torch.ones(1000), torch.ones(1000)
+    view, storage = kept[:10], kept.untyped_storage()
+    storage.resize_(0)
+    counted = Transients()
+    counted.look_at([storage, view.untyped_storage(), held.untyped_storage()])
+    with counted:
+        held.add_(1)
+        assert counted.peak_bytes == 0
+        storage.resize_(SIZE)
+        kept.zero_()
+        held.exp()
+        storage.resize_(0)
+        held.exp()
+    assert counted.peak_bytes == 2 * SIZE
+
+
 def step(kind: Callable[[Task, Comm], Replica], *, ranks: int = 2) -> list[tuple[int, list[torch.Tensor]]]:
     """Return for each rank the most that forward and backward had made, and its gradients."""
 

@@ -320,7 +320,7 @@ METRICS: tuple[Metric, ...] = (
         unit="B",
         better="lower",
         doc="Most that one step had made and not yet freed at one time: activations, gradients and buffers beside what "
-        "is held between steps.",
+        "is held between steps; parameters that come and go count while they are there.",
         contract={
             "counter": "storages that torch's operations return, from the first to the last reference",
             "when": "the last of the first proof's steps, which has the point's model and batch",

@@ -113,6 +113,8 @@ class Seat:
     def step(self, sequences_BS: Tensor, step: int, *, counted: Transients | None = None) -> None:
         """Run one step without a clock; count what it makes where that is asked for."""
         replica = self.replica
+        if counted is not None:
+            counted.look_at(local_part(p).untyped_storage() for p in replica.model.parameters())
         with self.watch(proving=True), counted or nullcontext():
             replica.comm.begin_call()
             replica.set_rate(replica.task.rate(step))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Transients(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own annotation is missing
-    """Counts the bytes of storages that operations inside make, until they are freed.
+    """Counts the bytes of storages that operations inside make, until they are freed, and of those filled meanwhile.
 
     Autograd keeps storages alive that no Python object refers to; torch keeps their Python object with them, so that a
     weak reference tells when they have gone. Views and operations in place make nothing.
@@ -29,6 +29,12 @@ class Transients(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         self.peak_bytes = 0
         self._now = 0
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._empty: list[torch.UntypedStorage] = []
+
+    def look_at(self, held: Iterable[torch.UntypedStorage]) -> None:
+        """Count what is empty among held storages while it is filled: its size changes without an operation."""
+        empty = {id(storage): storage for storage in held if not storage.nbytes()}
+        self._empty = list(empty.values())
 
     def __torch_dispatch__(
         self,
@@ -45,6 +51,8 @@ class Transients(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
                 storage = leaf.untyped_storage()
                 if id(storage) not in given and id(storage) not in self._alive:
                     self._made(storage)
+        filled = sum(storage.nbytes() for storage in self._empty)
+        self.peak_bytes = max(self.peak_bytes, self._now + filled)
         return found
 
     def _made(self, storage: torch.UntypedStorage) -> None:
@@ -56,4 +64,3 @@ class Transients(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
 
         self._alive[number] = weakref.ref(storage, freed)
         self._now += size
-        self.peak_bytes = max(self.peak_bytes, self._now)
