@@ -102,6 +102,27 @@ def test_a_played_schedule_by_hand() -> None:
     assert played.longest_bubble == 7.0
 
 
+@given(ranks=st.integers(2, 9), extra=st.integers(0, 20))
+def test_a_schedule_that_keeps_more_than_there_is_room_for_is_refused(ranks: int, extra: int) -> None:
+    microbatches = 2 * ranks + extra
+    for name in ("1f1b", "zb-h1"):
+        limited(name, ranks, microbatches, ranks)
+        with pytest.raises(ScheduleError, match=f"of {ranks} microbatches at one time"):
+            limited(name, ranks, microbatches, ranks - 1)
+    for name, most in (("gpipe", microbatches), ("zb-h2", 2 * ranks - 1)):
+        with pytest.raises(
+            ScheduleError,
+            match=f"rank 0 keeps activations of {most} microbatches at one time, and the limit is {ranks}",
+        ):
+            limited(name, ranks, microbatches, ranks)
+        limited(name, ranks, microbatches, most)
+
+
+def limited(name: str, ranks: int, microbatches: int, limit: int) -> Simulated:
+    table = TABLES[name](ranks, microbatches)
+    return simulate(table, lambda action: 1.0, num_stages=ranks, live_limit=limit)
+
+
 LEGAL = one_f_one_b.table(2, 2)
 WRONG: dict[str, tuple[Table, str]] = {
     "missing": ([LEGAL[0][:-1], LEGAL[1]], "stage 0 does 'F' with microbatch 1"),

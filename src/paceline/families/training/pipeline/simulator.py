@@ -61,7 +61,12 @@ class Simulated:
 
 
 def simulate(
-    table: Table, seconds: Callable[[Action], float], *, num_stages: int, link_s: float = 0.0
+    table: Table,
+    seconds: Callable[[Action], float],
+    *,
+    num_stages: int,
+    link_s: float = 0.0,
+    live_limit: int | None = None,
 ) -> Simulated:
     """Play a table: every action begins when its rank is free and what it needs has arrived.
 
@@ -70,13 +75,20 @@ def simulate(
         seconds: What an action takes, ``Times.of`` or measured.
         num_stages: Stages of the model.
         link_s: From the end of an action to when another rank can use its result.
+        live_limit: For how many microbatches of a stage a rank has room for activations; None means for all.
 
     Raises:
-        ScheduleError: Ranks wait for one another in a circle.
+        ScheduleError: Ranks wait for one another in a circle, or one of them keeps more than it has room for.
     """
     if not any(table):
         raise ScheduleError("the table is empty")
     size = len(table)
+    peak = tuple(map(most_live, table))
+    for rank, most in enumerate(peak):
+        if live_limit is not None and most > live_limit:
+            raise ScheduleError(
+                f"rank {rank} keeps activations of {most} microbatches at one time, and the limit is {live_limit}"
+            )
     ends: dict[Action, float] = {}
     free, first, busy = [0.0] * size, [-1.0] * size, [0.0] * size
     for rank, action in in_order(table, num_stages):
@@ -92,6 +104,6 @@ def simulate(
         makespan=max(free) - min(f for f in first if f >= 0),
         spans=tuple(end - max(begin, 0.0) for begin, end in zip(first, free, strict=True)),
         busy=tuple(busy),
-        peak=tuple(map(most_live, table)),
+        peak=peak,
         ends=ends,
     )
