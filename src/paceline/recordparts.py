@@ -14,8 +14,8 @@ from typing_extensions import TypedDict
 _open = with_config(ConfigDict(extra="allow", allow_inf_nan=False))
 
 Count = Annotated[int, Field(ge=0)]
-Bar = tuple[Literal["F", "B", "I", "W"], Count, Count, float, float]
-"""Kind of a pass, stage, microbatch, begin and end in seconds."""
+Bar = tuple[Literal["F", "B", "I", "W", "C"], Count, Count, float, float]
+"""Kind of a pass, or C for a message that one waits for, stage, microbatch, begin and end in seconds."""
 
 
 def _even(curve: dict[str, list[float] | str]) -> dict[str, list[float] | str]:

@@ -189,7 +189,7 @@ def test_no_part_of_a_record_breaks_a_page(family: str, value: Any) -> None:
         (("accounting", "curve", "tokens"), [1.0], "different lengths"),
         (("accounting", "curve", "tokens"), {"a": 1}, "accounting.curve"),
         (("accounting", "timeline", 0, "ranks"), [], "at least 1 item"),
-        (("accounting", "timeline", 0, "ranks", 0, 0, 0), "Z", "'F', 'B', 'I' or 'W'"),
+        (("accounting", "timeline", 0, "ranks", 0, 0, 0), "Z", "'F', 'B', 'I', 'W' or 'C'"),
         (("accounting", "timeline", 0, "title"), 1, "valid string"),
         (("samples", 0), float("nan"), "NaN is not a number"),
         (("samples", 0), 10**400, "too large a number"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from paceline.families.training.pipeline.schedule import Action, most_live
 from paceline.families.training.pipeline.timeline import gather
 from paceline.families.training.replica import Replica
 from paceline.families.training.unchanged import passes_are_the_familys, passes_of
-from paceline.report.timelines import timeline_chart
+from paceline.report.svg import WIDTH
+from paceline.report.timelines import LEFT, timeline_chart, timeline_grid
 from paceline.worker.transport import ThreadHub
 
 MS = 1_000_000
@@ -66,8 +68,46 @@ def test_processor_seconds_are_played_and_host_seconds_are_shown() -> None:
     assert found.virtual_idle_share == pytest.approx(1 - 60 / (2 * 60))
     simulated, measured = found.rows
     assert simulated["ranks"][0] == [["F", 0, 0, 0.0, 0.01], ["B", 0, 0, 0.04, 0.06]]
-    assert measured["ranks"][0] == [["F", 0, 0, 0.0, 0.01], ["B", 0, 0, 0.05, 0.07]]
-    assert measured["ranks"][1][1] == ["B", 1, 0, 0.022, 0.048]
+    assert passes_alone(measured)[0] == [["F", 0, 0, 0.0, 0.01], ["B", 0, 0, 0.05, 0.07]]
+    assert passes_alone(measured)[1][1] == ["B", 1, 0, 0.022, 0.048]
+
+
+def passes_alone(row: Any) -> list[Any]:
+    return [[bar for bar in bars if bar[0] != "C"] for bars in row["ranks"]]
+
+
+def test_a_makespan_is_foretold_from_the_mean_of_each_kind_of_pass() -> None:
+    """Of stage 1's two backwards the first takes three times as long as the second, and stage 0 waits for both."""
+    first = passes(
+        ("F", 0, 0, 0, 20, 20), ("F", 0, 1, 20, 40, 20), ("B", 0, 1, 90, 110, 20), ("B", 0, 0, 115, 135, 20)
+    )
+    second = passes(
+        ("F", 1, 0, 21, 31, 10), ("F", 1, 1, 42, 52, 10), ("B", 1, 1, 52, 82, 30), ("B", 1, 0, 82, 92, 10)
+    )
+    found = played(first, second)
+    assert found.predicted_s == pytest.approx(0.040 + 0.010 + 3 * 0.020)
+    assert found.virtual_s == pytest.approx(0.040 + 0.010 + 0.030 + 2 * 0.020)
+    assert found.measured_s == pytest.approx(0.135)
+    ratios = {name: metric["samples"] for name, metric in found.metrics().items()}
+    assert ratios["makespan_ratio"] == pytest.approx([0.135 / found.predicted_s])
+    assert ratios["virtual_makespan_ratio"] == pytest.approx([found.virtual_s / found.predicted_s])
+
+
+def test_a_message_is_under_way_from_when_it_was_made_or_its_reader_was_free() -> None:
+    """Rank 0 waits 28 ms for rank 1, then 2 ms for the message; rank 1 works when its second message is made."""
+    first = passes(("F", 0, 0, 100, 110, 10), ("F", 0, 1, 110, 120, 10), ("B", 0, 0, 150, 170, 20))
+    second = passes(("F", 1, 0, 112, 122, 10), ("B", 1, 0, 122, 148, 20), ("F", 1, 1, 149, 159, 10))
+    ranks = played(first, second).rows[1]["ranks"]
+    assert [bar for bar in ranks[0] if bar[0] == "C"] == [["C", 0, 0, 0.048, 0.05]]
+    assert [bar for bar in ranks[1] if bar[0] == "C"] == [["C", 1, 0, 0.01, 0.012], ["C", 1, 1, 0.048, 0.049]]
+    assert [bar[0] for bar in ranks[1]] == ["C", "F", "B", "C", "F"], "before the pass that needs it"
+
+
+def test_what_stays_on_a_rank_is_no_message() -> None:
+    alone = passes(
+        ("F", 0, 0, 0, 10, 10), ("F", 1, 0, 15, 25, 10), ("B", 1, 0, 25, 45, 20), ("B", 0, 0, 50, 70, 20)
+    )
+    assert {bar[0] for bar in played(alone).rows[1]["ranks"][0]} == {"F", "B"}
 
 
 def test_without_passes_on_some_rank_there_is_no_timeline() -> None:
@@ -163,3 +203,35 @@ def test_a_chart_draws_every_pass_to_one_scale() -> None:
     assert drawn.count(" later") == 2, "the second stage of rank 0, in both"
     assert "a&lt;b" in drawn and "a<b" not in drawn
     assert "backward to weights" in drawn and ">backward<" not in drawn
+    assert ">communication<" not in drawn and ">idle<" in drawn, "as records had it before"
+
+
+def test_messages_have_a_colour_and_a_place_in_the_legend() -> None:
+    rows = [
+        {
+            "title": "measured",
+            "ranks": [[["F", 0, 0, 0.0, 1.0]], [["C", 1, 0, 1.0, 2.0], ["F", 1, 0, 2.0, 4.0]]],
+        }
+    ]
+    drawn = str(timeline_chart("a", rows))
+    widths = [float(w) for w in re.findall(r'class="part s3" x="[\d.]+" y="[\d.]+" width="([\d.]+)"', drawn)]
+    whole = (WIDTH - 16 - LEFT) / 4
+    assert widths == pytest.approx([11.0, whole], abs=0.1)
+    assert re.findall(r'class="tick"[^>]*>([a-z]+)<', drawn) == ["forward", "communication", "idle"]
+    assert drawn.count('class="bar-text"') == 2, "microbatches are numbered, and not messages"
+
+
+def test_the_table_tells_messages_and_idleness_apart() -> None:
+    rows = [
+        {
+            "title": "measured",
+            "ranks": [[["F", 0, 0, 0.0, 1.0]], [["C", 1, 0, 1.0, 2.0], ["F", 1, 0, 2.0, 4.0]]],
+        }
+    ]
+    measurement = SimpleNamespace(launch=0, accounting={"timeline": rows})
+    cells = {("a", "token_s"): SimpleNamespace(measurements=[measurement])}
+    grid = timeline_grid(SimpleNamespace(labels=["a"], cells=cells))  # type: ignore[arg-type]  # what it needs of one
+    headers = [cell.text for cell in grid.headers]
+    first, second = (dict(zip(headers, [cell.text for cell in row], strict=True)) for row in grid.groups[0])
+    assert (first["communication"], first["idle"]) == ("–", "3 s")
+    assert (second["communication"], second["idle"]) == ("1 s", "1 s")

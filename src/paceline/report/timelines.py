@@ -18,7 +18,9 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "B": ("s1", "backward"),
     "I": ("s4", "backward to inputs"),
     "W": ("s2", "backward to weights"),
+    "C": ("s3", "communication"),
 }
+IDLE = "idle"
 ROW, GAP = 20.0, 4.0
 LEAST_TEXT = 16.0
 """Pixels that a bar must have for its microbatch's number."""
@@ -35,7 +37,7 @@ def timeline_charts(point: Point) -> list[Chart]:
 
 
 def timeline_grid(point: Point) -> Grid:
-    """Return the numbers behind the charts: for each rank the passes' seconds and what is left of the step."""
+    """Return the numbers behind the charts: for each rank the seconds of passes and messages, and what is left."""
     found = []
     for label in point.labels:
         for row in _timeline(point, label):
@@ -46,23 +48,18 @@ def timeline_grid(point: Point) -> Grid:
                 seconds = [format_quantity(v, "s") if v else "–" for v in (*kinds.values(), idle)]
                 found.append([label, row["title"], str(rank), *seconds])
     return rows_grid(
-        "timelines", ("technique", "time", "rank", *(name for _, name in KINDS.values()), "idle"), found
+        "timelines", ("technique", "time", "rank", *(name for _, name in KINDS.values()), IDLE), found
     )
 
 
 def timeline_chart(label: str, rows: Sequence[Timeline]) -> Markup:
     """Draw ranks below one another, time to the right, for each title (simulated, measured) on one scale.
 
-    Numbers in bars are microbatches; the second stage of a rank and those after it are paler.
+    Numbers in bars are microbatches; the second stage of a rank and those after it are paler. Where there is no bar a
+    rank has nothing to do.
     """
     axis = Axis(low=0, high=_end(rows), begin=LEFT, end=WIDTH - 16, log=False)
-    present = [k for k in KINDS if any(bar[0] == k for row in rows for bars in row["ranks"] for bar in bars)]
-    parts, x = [], 12.0
-    for kind in present:
-        colour, name = KINDS[kind]
-        parts.append(f'<rect class="part {colour}" x="{x:.1f}" y="8" width="11" height="11"/>')
-        parts.append(text(x + 16, 18, name, "tick"))
-        x += 30 + 6.5 * len(name)
+    parts = _legend(rows)
     y = 32.0
     for row in rows:
         parts.append(text(12, y + 12, row["title"], "axis-name"))
@@ -76,13 +73,25 @@ def timeline_chart(label: str, rows: Sequence[Timeline]) -> Markup:
                     f'<rect class="part {KINDS[kind][0]}{later}" x="{a:.1f}" y="{y:.1f}" '
                     f'width="{max(b - a, 0.5):.1f}" height="{ROW:.0f}"/>'
                 )
-                if b - a >= LEAST_TEXT:
+                if b - a >= LEAST_TEXT and kind != "C":
                     parts.append(text((a + b) / 2, y + 14, str(microbatch), "bar-text", "middle"))
             y += ROW + GAP
         y += 6
     parts.append(x_marks(axis, axis.ticks(), y, _seconds))
     parts.append(text(WIDTH - 16, y + 38, "seconds from the first pass", "axis-name", "end"))
     return svg(f"timeline of one step of {label}: simulated above measured", y + 46, parts)
+
+
+def _legend(rows: Sequence[Timeline]) -> list[str]:
+    """Return a swatch and a name for each kind of bar that there is, and for where there is none."""
+    present = {bar[0] for row in rows for bars in row["ranks"] for bar in bars}
+    entries = [(f"part {colour}", name) for kind, (colour, name) in KINDS.items() if kind in present]
+    parts, x = [], 12.0
+    for style, name in (*entries, ("axis", IDLE)):
+        parts.append(f'<rect class="{style}" x="{x:.1f}" y="8" width="11" height="11"/>')
+        parts.append(text(x + 16, 18, name, "tick"))
+        x += 30 + 6.5 * len(name)
+    return parts
 
 
 def _timeline(point: Point, label: str) -> list[Timeline]:

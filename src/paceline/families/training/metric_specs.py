@@ -31,6 +31,11 @@ _VIRTUAL = {
     "timer": "processor time of the rank's thread in every pass of one step, which a technique cannot know",
     "sample": "the schedule, played with these times; not a measured duration",
 }
+_MAKESPAN = {
+    "predicted": "the schedule, played with the mean processor seconds of each kind of pass in each stage, a core for "
+    "every rank, and messages that take no time",
+    "sample": "one step, which a technique cannot know",
+}
 _LOG = {
     "log": "the codes that ranks sent in every step, copied from their messages by the communicator",
     "ranks": "the largest",
@@ -301,6 +306,26 @@ METRICS: tuple[Metric, ...] = (
         contract=_VIRTUAL,
         statistic="mean",
         compared_by="difference",
+    ),
+    Metric(
+        name="makespan_ratio",
+        unit="ratio",
+        better="neither",
+        doc="Measured time of forward and backward of one step over what the simulator foretells: 1 where it is right.",
+        contract=_MAKESPAN
+        | {
+            "measured": "from the first pass's begin to the last pass's end over all ranks, host clock; with fewer "
+            "cores than ranks it holds waiting for a core, too"
+        },
+        statistic="mean",
+    ),
+    Metric(
+        name="virtual_makespan_ratio",
+        unit="ratio",
+        better="neither",
+        doc="Virtual: virtual_s over what the simulator foretells, for machines that have fewer cores than ranks.",
+        contract=_MAKESPAN | {"played": "virtual_s, from every pass's own processor seconds"},
+        statistic="mean",
     ),
     _state(
         "state_bytes",
