@@ -123,6 +123,49 @@ def limited(name: str, ranks: int, microbatches: int, limit: int) -> Simulated:
     return simulate(table, lambda action: 1.0, num_stages=ranks, live_limit=limit)
 
 
+def of_pytorch(schedule: str, ranks: int, microbatches: int, chunks: int = 1) -> Table:
+    """Return the table that PyTorch's own schedule has, without what it says of sums over ranks."""
+    orders = pytest.importorskip("torch.distributed.pipelining._schedule_visualizer")
+    return [
+        [
+            Action(a.computation_type.value, a.stage_index, a.microbatch_index)
+            for a in row
+            if a is not None and a.microbatch_index is not None
+        ]
+        for row in orders.get_schedule_ops(schedule, ranks, microbatches, chunks)
+    ]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+def test_gpipe_is_pytorchs_but_for_the_order_of_backwards(ranks: int, rounds: int) -> None:
+    """Ours go back from the last microbatch to the first, as they came; PyTorch's begin again with the first."""
+    microbatches = ranks * rounds
+    for own, theirs in zip(
+        gpipe.table(ranks, microbatches), of_pytorch("GPipe", ranks, microbatches), strict=True
+    ):
+        assert own[:microbatches] == theirs[:microbatches]
+        assert own[microbatches:] == theirs[: microbatches - 1 : -1]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+def test_1f1b_is_pytorchs_but_for_its_numbers_on_the_last_rank(ranks: int, rounds: int) -> None:
+    """What PyTorch lists there, and does not do, counts forwards from one: there would be one too many."""
+    microbatches = ranks * rounds
+    own, theirs = one_f_one_b.table(ranks, microbatches), of_pytorch("1F1B", ranks, microbatches)
+    assert own[:-1] == theirs[:-1]
+    assert own[-1] == [Action(a.kind, a.stage, a.microbatch - (a.kind == "F")) for a in theirs[-1]]
+
+
+@pytest.mark.parametrize(("ranks", "chunks"), [(1, 2), (2, 2), (4, 2), (8, 2), (2, 4), (4, 3)])
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+def test_interleaved_1f1b_is_pytorchs(ranks: int, chunks: int, rounds: int) -> None:
+    microbatches = ranks * rounds
+    own = interleaved_one_f_one_b.table(ranks, microbatches, chunks)
+    assert own == of_pytorch("Interleaved1F1B", ranks, microbatches, chunks)
+
+
 LEGAL = one_f_one_b.table(2, 2)
 WRONG: dict[str, tuple[Table, str]] = {
     "missing": ([LEGAL[0][:-1], LEGAL[1]], "stage 0 does 'F' with microbatch 1"),

@@ -3,6 +3,9 @@
 Every rank reads the whole batch: the first stage needs its symbols, the last one those that follow. The embedding
 belongs to the first stage; where the last one lies on another rank, that rank has a copy as its head, sends the copy's
 gradient in each step, and is sent the new values.
+
+PyTorch's own stages (torch.distributed.pipelining) send around the communicator that counts bytes and times waits, and
+its passes have no clock of their own. Orders are held against its schedules' in tests.
 """
 
 from __future__ import annotations
