@@ -16,7 +16,8 @@ from paceline.families.training.model import Layer, loss_and_gradients
 from paceline.families.training.replica import Comm, Replica, Task, UnsupportedError
 from paceline.families.training.sizes import SIZES
 
-TOLERANCE = 2e-6
+TOLERANCE = 1e-6
+"""Norm of the difference over that of the tensor's gradient; 5·10⁻⁷ was seen, in float32 on both sides."""
 
 
 def meshes(ranks: int, tensor: int, pipeline: int) -> list[Mesh]:
