@@ -10,8 +10,9 @@ Algorithm (n ranks, E/n experts of every layer on each):
 3. After the last layer every rank sends the others the keys and values that it made: contexts are coherent again.
 
 Cost of a layer and position: 4·(d + 3) bytes for every token whose next expert lies elsewhere, in one message for each
-pair of ranks, beside counts; and once a position 4·(2·d + 1)·(n − 1) bytes for every token and layer that was here. The
-second part is the larger one: what saves an all-to-all of d costs 2·d to every other rank.
+pair of ranks, beside counts; and once a position 4·(2·k + 1)·(n − 1) bytes for every token and layer that was here; k
+is the width of all keys: d, or less where a head of keys serves several of queries. With k = d the second part is the
+larger one: what saves an all-to-all of d costs 2·d to every other rank.
 Memory: keys and values of all sequences on every rank.
 Differences: the paper counts the gathering of contexts once an iteration; equal outputs need the keys and values of
 every layer, which is what is sent here. The program is solved exactly by dynamic programming along the layers, where
@@ -61,8 +62,8 @@ class ExFlow(ExpertDecoder):
         x_mD = self.embed(symbols_B[sequences_m])
         made: list[Tensor] = []
         for layer in range(len(self.layers)):
-            x_mD, k_mHK, v_mHK = self.attend(layer, position, sequences_m, x_mD)
-            made.append(torch.cat([sequences_m[:, None], k_mHK.flatten(1), v_mHK.flatten(1)], dim=1))
+            x_mD, k_mGK, v_mGK = self.attend(layer, position, sequences_m, x_mD)
+            made.append(torch.cat([sequences_m[:, None], k_mGK.flatten(1), v_mGK.flatten(1)], dim=1))
             h_mD = self.normalise(layer, x_mD)
             experts_m, weights_m = self.route(layer, position, sequences_m, h_mD)
             exchange = RowExchange(self.comm, self.rank_LE[layer, experts_m])
@@ -79,8 +80,8 @@ class ExFlow(ExpertDecoder):
         counts_L = torch.tensor([len(rows) for rows in made])
         for rank, (counts, rows) in enumerate(share_rows(self.comm, counts_L, torch.cat(made))):
             for layer, part in enumerate(torch.split(rows, counts) if rank != self.comm.rank else ()):
-                k_mHK, v_mHK = part[:, 1:].view(len(part), 2, *self.keys_LBHTK.shape[2::2]).unbind(1)
-                self.remember(layer, position, part[:, 0].long(), k_mHK, v_mHK)
+                k_mGK, v_mGK = part[:, 1:].view(len(part), 2, *self.keys_LBGTK.shape[2::2]).unbind(1)
+                self.remember(layer, position, part[:, 0].long(), k_mGK, v_mGK)
 
 
 def placed(task: Task, placement: str) -> Placement:
@@ -111,7 +112,9 @@ def cost(task: Task, placement: str = "affinity") -> Cost:
     moves_PTLnN = moves(before_PBTL, ranks_PBTL, n)
     row_bytes, row_messages = across(moves_PTLnN, ITEM * (width + 3))
     here_PTLn = moves_PTLnN.sum(dim=-1)
-    kept_bytes = ITEM * (2 * width + 1) * (n - 1) * here_PTLn.sum(dim=(1, 2))
+    size = expert_layers(task.model)[0].size
+    keys = size.num_kv_heads * size.head_width
+    kept_bytes = ITEM * (2 * keys + 1) * (n - 1) * here_PTLn.sum(dim=(1, 2))
     kept_messages = (n - 1) * (here_PTLn.sum(dim=2) > 0).sum(dim=1)
     layers, positions = ranks_PBTL.shape[-1], task.context
     counts_bytes = COUNT_BYTES * positions * (n - 1) * 2 * layers

@@ -31,7 +31,7 @@ from paceline.families.training.expert.placement import (
 )
 from paceline.families.training.expert.traces import Router, make_router, steps_between
 from paceline.families.training.model import Transformer
-from paceline.families.training.replica import Task
+from paceline.families.training.replica import Comm, Task
 from paceline.families.training.sizes import SIZES
 from paceline.worker.session import UnsupportedError
 from paceline.worker.transport import ThreadHub
@@ -45,9 +45,11 @@ TECHNIQUES: dict[str, tuple[ModuleType, Any, dict[str, Any]]] = {
 }
 
 
-def make_model(experts: int = 8) -> Transformer:
+def make_model(experts: int = 8, kv_heads: int = 0) -> Transformer:
     layer = partial(ExpertLayer, num_experts=experts, top_k=1, capacity_factor=1.0)
-    model = Transformer(SIZES["nano"], vocabulary=64, context=CONTEXT, layer=layer)
+    model = Transformer(
+        replace(SIZES["nano"], kv_heads=kv_heads), vocabulary=64, context=CONTEXT, layer=layer
+    )
     model.initialise(1)
     return model
 
@@ -65,8 +67,8 @@ def router(kind: str = "markov", layers: int = LAYERS, experts: int = 8) -> Rout
     )
 
 
-def of_experts(task: Task, experts: int = 8) -> Task:
-    return replace(task, model=make_model(experts), router=router(experts=experts))
+def of_experts(task: Task, experts: int = 8, kv_heads: int = 0) -> Task:
+    return replace(task, model=make_model(experts, kv_heads), router=router(experts=experts))
 
 
 def balanced(experts: int, ranks: int) -> Iterator[list[int]]:
@@ -180,12 +182,15 @@ def test_placing_by_affinity_saves_moves_where_there_is_affinity(
         assert least <= 1 - moved / plain <= most
 
 
+@pytest.mark.parametrize("kv_heads", [4, 2])
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 @pytest.mark.parametrize("name", TECHNIQUES)
-def test_logits_and_bytes_are_those_of_one_process_and_of_the_formula(name: str, size: int) -> None:
+def test_logits_and_bytes_are_those_of_one_process_and_of_the_formula(
+    name: str, size: int, kv_heads: int
+) -> None:
     module, kind, options = TECHNIQUES[name]
     batches = torch.randint(64, (2, BATCH, CONTEXT + 1), generator=torch.Generator().manual_seed(0))
-    serial, drawn = make_model(), router()
+    serial, drawn = make_model(kv_heads=kv_heads), router()
 
     def read(replica: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
         found, replica.router = [], drawn
@@ -194,7 +199,10 @@ def test_logits_and_bytes_are_those_of_one_process_and_of_the_formula(name: str,
             found.append((replica.logits_BTV, replica.times_BT))
         return found
 
-    done = on_ranks(lambda task, comm: kind(of_experts(task), comm, **options), size, read, **TASK)
+    def make(task: Task, comm: Comm) -> Any:
+        return kind(of_experts(task, kv_heads=kv_heads), comm, **options)
+
+    done = on_ranks(make, size, read, **TASK)
     for number, batch in enumerate(batches):
         for index, layer in enumerate(expert_layers(serial)):
             layer.chosen_GT = drawn.chosen(number)[..., index]
@@ -207,7 +215,8 @@ def test_logits_and_bytes_are_those_of_one_process_and_of_the_formula(name: str,
             times += own_times
         assert bool((times == 1).all())
         assert float((whole - expected).norm() / expected.norm()) <= 1e-6
-    promised = module.cost(of_experts(make_task(world_size=size, **(TASK | {"steps": 2}))), **options)
+    task = of_experts(make_task(world_size=size, **(TASK | {"steps": 2})), kv_heads=kv_heads)
+    promised = module.cost(task, **options)
     counters = [replica.comm.counters for replica, _ in done]
     assert max(sum(c.sent_bytes) for c in counters) == promised.sent_bytes
     assert max(sum(c.sent_messages) for c in counters) == promised.messages

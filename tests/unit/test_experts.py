@@ -31,9 +31,11 @@ TUTEL = {
 }
 
 
-def make_model(experts: int = 8, top_k: int = 2, capacity: float = 0.9) -> Transformer:
-    layer = partial(ExpertLayer, num_experts=experts, top_k=top_k, capacity_factor=capacity)
-    model = Transformer(SIZES["nano"], vocabulary=64, context=CONTEXT, layer=layer)
+def make_model(experts: int = 8, kv_heads: int = 4) -> Transformer:
+    layer = partial(ExpertLayer, num_experts=experts, top_k=2, capacity_factor=0.9)
+    model = Transformer(
+        replace(SIZES["nano"], kv_heads=kv_heads), vocabulary=64, context=CONTEXT, layer=layer
+    )
     model.initialise(1)
     return model
 
@@ -82,6 +84,7 @@ def test_slots_are_what_all_tokens_need_times_the_factor() -> None:
     assert slots(99.0, 2, 64, 16) == 64
 
 
+@pytest.mark.parametrize("kv_heads", [4, 2])
 @pytest.mark.parametrize(
     ("name", "size"),
     [
@@ -91,11 +94,13 @@ def test_slots_are_what_all_tokens_need_times_the_factor() -> None:
         if size > 1 or technique(name)[2].get("slices", 0) <= 1  # one rank is no group of two
     ],
 )
-def test_gradients_and_bytes_are_those_of_one_process_and_of_the_formula(name: str, size: int) -> None:
+def test_gradients_and_bytes_are_those_of_one_process_and_of_the_formula(
+    name: str, size: int, kv_heads: int
+) -> None:
     """Some tokens are dropped: eight experts have room for less than all."""
     module, kind, options = technique(name)
     sequences = torch.randint(64, (BATCH, CONTEXT + 1), generator=torch.Generator().manual_seed(0))
-    serial = make_model()
+    serial = make_model(kv_heads=kv_heads)
     whole = next_symbol_loss(serial, sequences)
     whole.backward()
     expected = [p.grad for p in serial.parameters()]
@@ -123,13 +128,13 @@ def test_gradients_and_bytes_are_those_of_one_process_and_of_the_formula(name: s
 
     task = {"context": CONTEXT, "batch": BATCH, "steps": 3}
     torch.set_num_threads(1)
-    done = on_ranks(lambda t, c: kind(replace_model(t), c, **options), size, step, **task)
+    done = on_ranks(lambda t, c: kind(replace_model(t, kv_heads), c, **options), size, step, **task)
     replicas, losses = zip(*done, strict=True)
     for number in range(3):
         mean = sum(float(own[number]) for own in losses) / size
         assert mean == pytest.approx(float(whole.detach()), rel=1e-6)
     counts = [(sum(r.comm.counters.sent_bytes), sum(r.comm.counters.sent_messages)) for r in replicas]
-    promised = module.cost(replace_model(make_task(world_size=size, **task)), **options)
+    promised = module.cost(replace_model(make_task(world_size=size, **task), kv_heads), **options)
     assert max(sent for sent, _ in counts) == promised.sent_bytes
     assert max(messages for _, messages in counts) == promised.messages
 
@@ -184,8 +189,8 @@ def test_owners_see_what_changes_hands() -> None:
     assert owners.moved_bytes == 16
 
 
-def replace_model(task: Any) -> Any:
-    return replace(task, model=make_model())
+def replace_model(task: Any, kv_heads: int) -> Any:
+    return replace(task, model=make_model(kv_heads=kv_heads))
 
 
 def close(found: torch.Tensor, expected: torch.Tensor) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from paceline.families.training.sizes import GATED_LINEAR, SOFTMAX
 from paceline.families.training.spec import (
     CHECKPOINT,
@@ -10,10 +12,13 @@ from paceline.families.training.spec import (
     FINE_TUNE,
     PIPELINE_PARALLEL,
     SEQUENCE_PARALLEL,
+    WITH_EXPERTS,
 )
 from paceline.family import Scalar
 
 RANKS = (1, 2, 4)
+KV_HEADS = (4, 2)
+"""Of sizes with four heads of queries."""
 
 
 def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
@@ -21,9 +26,9 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
 
     They are the same whether ``brief`` or not. What is exact needs no long run to show that it learns; pipelines need
     as many layers as there are stages, and a rate at which eight layers learn evenly: at 0.01 how a processor rounds
-    decides whether 30 steps take away 0.2 % or 4 % of the loss. Ranks that share sequences have each kind of
-    attention, with as many heads of keys as of queries and with half as many; a technique of one kind is unsupported
-    at the other's.
+    decides whether 30 steps take away 0.2 % or 4 % of the loss. Where a point says how many heads of keys there are,
+    there are as many as of queries and half as many. Ranks that share sequences have each kind of attention; a
+    technique of one kind is unsupported at the other's.
     """
     if operation == PIPELINE_PARALLEL:
         return [
@@ -39,7 +44,9 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
                 "learning_rate": 0.003,
                 "warmup_steps": 4,
                 "proof": "all",
+                "kv_heads": heads,
             }
+            for heads in KV_HEADS
         ]
     common: dict[str, Scalar] = {
         "size": "nano",
@@ -62,8 +69,10 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
         common |= {"size": "deep", "context": 7, "steps": 12, "window": 6, "experts": 8}
     if operation == EXPERT_PARALLEL:
         common |= {"context": 31, "steps": 50, "experts": 8, "top_k": 2, "capacity": 0.9}
+    if operation in WITH_EXPERTS:
+        return [common | {"kv_heads": heads} for heads in KV_HEADS]
     if operation != SEQUENCE_PARALLEL:
         return [common]
     common |= {"context": 31, "steps": 40}
-    kinds = [(SOFTMAX, 4), (SOFTMAX, 2), (GATED_LINEAR, 4), (GATED_LINEAR, 2)]
+    kinds = product((SOFTMAX, GATED_LINEAR), KV_HEADS)
     return [common | {"attention": attention, "kv_heads": heads} for attention, heads in kinds]

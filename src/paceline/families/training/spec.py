@@ -53,7 +53,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         kind="count",
         doc="Heads of keys and values, each of which serves equally many heads of queries; default: as many.",
         default=None,
-        only_for=(SEQUENCE_PARALLEL,),
+        only_for=(PIPELINE_PARALLEL, SEQUENCE_PARALLEL, *WITH_EXPERTS),
         minimum=1,
     ),
     Parameter(

@@ -5,7 +5,8 @@ rank is told the symbols, and the technique must deliver the logits of every seq
 goes to in a layer is the trace's; the gate says what it counts. Every rank has all weights but the experts', which are
 dealt out by the technique's placement; the keys and values that ``attend`` keeps are those that were given to it.
 
-Shape suffixes: B sequences, m those that are on this rank, D width, H heads, K width of a head, T positions, V symbols.
+Shape suffixes: B sequences, m those that are on this rank, D width, H heads (of queries; G of keys and values), K width
+of a head, T positions, V symbols.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class ExpertDecoder(Replica):
         self.home = torch.arange(task.rank, self.num_sequences, task.world_size, device=task.device)
         """Sequences that begin on this rank."""
         size = layers[0].size
-        shape = (len(layers), len(cached), size.heads, task.context, size.head_width)
-        self.keys_LBHTK = self.keep("keys", torch.zeros(shape, device=task.device))
-        self.values_LBHTK = self.keep("values", torch.zeros(shape, device=task.device))
+        shape = (len(layers), len(cached), size.num_kv_heads, task.context, size.head_width)
+        self.keys_LBGTK = self.keep("keys", torch.zeros(shape, device=task.device))
+        self.values_LBGTK = self.keep("values", torch.zeros(shape, device=task.device))
         self.cache_row_B = torch.full((self.num_sequences,), -1, device=task.device)
         self.cache_row_B[list(cached)] = torch.arange(len(cached), device=task.device)
         self.passes = self.keep("passes", torch.zeros((), dtype=torch.int64))
@@ -114,25 +115,28 @@ class ExpertDecoder(Replica):
     def attend(
         self, layer: int, position: int, sequences_m: Tensor, x_mD: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the stream after attention, and the keys and values that were kept for the sequences, (m, H, K)."""
+        """Return the stream after attention, and the keys and values that were kept for the sequences, (m, G, K)."""
         module, width = self.layers[layer], x_mD.shape[1]
-        heads = module.size.heads, module.size.head_width
-        qkv = module.qkv(module.attention_norm(x_mD)).view(len(x_mD), 3, *heads)
+        size = module.size
+        counts = [size.heads, size.num_kv_heads, size.num_kv_heads]
+        qkv = module.qkv(module.attention_norm(x_mD)).view(len(x_mD), sum(counts), size.head_width)
+        q_mHK, k_mGK, v_mGK = torch.split(qkv, counts, dim=1)
         cos, sin = (self.model.get_buffer(name)[position] for name in ("cos_TK", "sin_TK"))
-        q_mHK, k_mHK = rotate(qkv[:, 0], cos, sin), rotate(qkv[:, 1], cos, sin)
-        v_mHK = qkv[:, 2]
-        self.remember(layer, position, sequences_m, k_mHK, v_mHK)
+        q_mHK, k_mGK = rotate(q_mHK, cos, sin), rotate(k_mGK, cos, sin)
+        self.remember(layer, position, sequences_m, k_mGK, v_mGK)
         rows_m = self.cache_row_B[sequences_m]
-        k_mHTK = self.keys_LBHTK[layer, rows_m, :, : position + 1]
-        v_mHTK = self.values_LBHTK[layer, rows_m, :, : position + 1]
-        seen_mH1K = functional.scaled_dot_product_attention(q_mHK[:, :, None], k_mHTK, v_mHTK)
-        return x_mD + module.mix(seen_mH1K.reshape(len(x_mD), width)), k_mHK, v_mHK
+        k_mGTK = self.keys_LBGTK[layer, rows_m, :, : position + 1]
+        v_mGTK = self.values_LBGTK[layer, rows_m, :, : position + 1]
+        seen_mH1K = functional.scaled_dot_product_attention(
+            q_mHK[:, :, None], k_mGTK, v_mGTK, enable_gqa=size.heads != size.num_kv_heads
+        )
+        return x_mD + module.mix(seen_mH1K.reshape(len(x_mD), width)), k_mGK, v_mGK
 
-    def remember(self, layer: int, position: int, sequences_m: Tensor, k_mHK: Tensor, v_mHK: Tensor) -> None:
+    def remember(self, layer: int, position: int, sequences_m: Tensor, k_mGK: Tensor, v_mGK: Tensor) -> None:
         """Keep keys and values of a position of some sequences."""
         rows_m = self.cache_row_B[sequences_m]
-        self.keys_LBHTK[layer, rows_m, :, position] = k_mHK
-        self.values_LBHTK[layer, rows_m, :, position] = v_mHK
+        self.keys_LBGTK[layer, rows_m, :, position] = k_mGK
+        self.values_LBGTK[layer, rows_m, :, position] = v_mGK
 
     def normalise(self, layer: int, x_mD: Tensor) -> Tensor:
         """Return what experts read of the stream."""
