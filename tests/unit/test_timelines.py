@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import astuple
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -52,11 +54,20 @@ def passes(*rows: tuple[str, int, int, int, int, int]) -> list[Pass]:
     return [(Action(k, s, m), b * MS, e * MS, c * MS) for k, s, m, b, e, c in rows]  # type: ignore[arg-type]  # kinds
 
 
-def played(*ranks: list[Pass] | None) -> Any:
+def gathered(*ranks: list[list[Pass]]) -> Any:
+    """Return what the last rank is told of the steps of all."""
     texts: list[str] = []
     for rank in ranks[:-1]:
-        gather(Session(texts), rank)  # type: ignore[arg-type]  # leaves its text behind
+        Session(texts).control.gather_text(
+            json.dumps([[(*astuple(a), *times) for a, *times in p] for p in rank])
+        )
     return gather(Session(texts), ranks[-1])  # type: ignore[arg-type]  # what it needs of one
+
+
+def played(*ranks: list[Pass]) -> Any:
+    """Return the one step."""
+    (step,) = gathered(*([rank] for rank in ranks)).steps
+    return step
 
 
 def test_processor_seconds_are_played_and_host_seconds_are_shown() -> None:
@@ -88,9 +99,21 @@ def test_a_makespan_is_foretold_from_the_mean_of_each_kind_of_pass() -> None:
     assert found.predicted_s == pytest.approx(0.040 + 0.010 + 3 * 0.020)
     assert found.virtual_s == pytest.approx(0.040 + 0.010 + 0.030 + 2 * 0.020)
     assert found.measured_s == pytest.approx(0.135)
-    ratios = {name: metric["samples"] for name, metric in found.metrics().items()}
-    assert ratios["makespan_ratio"] == pytest.approx([0.135 / found.predicted_s])
-    assert ratios["virtual_makespan_ratio"] == pytest.approx([found.virtual_s / found.predicted_s])
+
+
+def test_times_are_those_of_the_first_step_and_ratios_those_of_all() -> None:
+    quick = passes(
+        ("F", 0, 0, 0, 10, 10), ("F", 0, 1, 10, 20, 10), ("B", 0, 0, 20, 40, 20), ("B", 0, 1, 40, 60, 20)
+    )
+    slow = passes(
+        ("F", 0, 0, 0, 20, 10), ("F", 0, 1, 20, 40, 10), ("B", 0, 0, 40, 70, 20), ("B", 0, 1, 70, 90, 20)
+    )
+    found = gathered([quick, slow])
+    samples = {name: metric["samples"] for name, metric in found.metrics().items()}
+    assert samples["makespan_ratio"] == pytest.approx([1, 1.5])
+    assert samples["virtual_makespan_ratio"] == pytest.approx([1, 1])
+    assert samples["virtual_s"] == pytest.approx([0.06])
+    assert found.rows[1]["ranks"] == found.steps[0].rows[1]["ranks"]
 
 
 def test_a_message_is_under_way_from_when_it_was_made_or_its_reader_was_free() -> None:
@@ -111,7 +134,8 @@ def test_what_stays_on_a_rank_is_no_message() -> None:
 
 
 def test_without_passes_on_some_rank_there_is_no_timeline() -> None:
-    assert played(passes(("F", 0, 0, 0, 1, 1)), None) is None
+    assert gathered([passes(("F", 0, 0, 0, 1, 1))], []) is None
+    assert gathered([], [passes(("F", 0, 0, 0, 1, 1))]) is None
 
 
 def on_two_ranks(kind: type[Replica], microbatches: int = 2) -> list[Any]:

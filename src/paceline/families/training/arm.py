@@ -71,8 +71,8 @@ class Trained:
     """This rank's loss in every step; NaN where it lies on another rank."""
     sees_loss: bool = True
     """Whether it had one in every step."""
-    passes: list[Pass] | None = None
-    """Of one step that a technique cannot know; None where it is no pipeline."""
+    passes: list[list[Pass]] = field(default_factory=list)
+    """Of each step after which memory is counted, which a technique cannot know; none where it is no pipeline."""
     diagnoses: dict[str, list[float]] = field(default_factory=dict)
     """What the technique found out about every step."""
 
@@ -117,7 +117,6 @@ class Loop:
         steps = len(batches)
         self.evaluate_after = {round(steps * (i + 1) / evaluations) for i in range(evaluations)}
         self.count_after = count_after
-        self.passes_after = min(count_after)
         self.extra_s = extra_s
         self.ledger = ledger
         self.trained = Trained(pass_bytes=[0.0] * seat.session.world_size)
@@ -238,8 +237,8 @@ class Loop:
             computed = _clock_ns()
             for peer, sent in enumerate(replica.comm.counters.sent_bytes):
                 self.trained.pass_bytes[peer] += sent - before[peer]
-            if step == self.passes_after:
-                self.trained.passes = passes_of(replica)
+            if step in self.count_after and (passes := passes_of(replica)):
+                self.trained.passes.append(passes)
         self._ride(step, present=True)
         with self.seat.watch(), keeping:
             exchanging = _clock_ns()

@@ -34,7 +34,7 @@ _VIRTUAL = {
 _MAKESPAN = {
     "predicted": "the schedule, played with the mean processor seconds of each kind of pass in each stage, a core for "
     "every rank, and messages that take no time",
-    "sample": "one step, which a technique cannot know",
+    "sample": "a step; three or four of a run, which a technique cannot know",
 }
 _LOG = {
     "log": "the codes that ranks sent in every step, copied from their messages by the communicator",
@@ -317,7 +317,6 @@ METRICS: tuple[Metric, ...] = (
             "measured": "from the first pass's begin to the last pass's end over all ranks, host clock; with fewer "
             "cores than ranks it holds waiting for a core, too"
         },
-        statistic="mean",
     ),
     Metric(
         name="virtual_makespan_ratio",
@@ -325,7 +324,6 @@ METRICS: tuple[Metric, ...] = (
         better="neither",
         doc="Virtual: virtual_s over what the simulator foretells, for machines that have fewer cores than ranks.",
         contract=_MAKESPAN | {"played": "virtual_s, from every pass's own processor seconds"},
-        statistic="mean",
     ),
     _state(
         "state_bytes",

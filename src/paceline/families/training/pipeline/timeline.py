@@ -1,4 +1,4 @@
-"""What the passes of one step took: as measured, as the simulator plays them, and as it foretells them.
+"""What the passes of some steps took: as measured, as the simulator plays them, and as it foretells them.
 
 Three makespans of one table. Measured: on the host's clock, over all ranks. Played: every pass takes its own processor
 seconds, a core for every rank. Predicted: every pass takes the mean of its kind in its stage, which is all that anybody
@@ -27,7 +27,7 @@ DIGITS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
+class Step:
     """One step of a pipeline on all ranks."""
 
     rows: list[dict[str, Any]]
@@ -40,34 +40,53 @@ class Timeline:
     predicted_s: float
     """The simulator's makespan, from the mean processor seconds of each kind of pass in each stage."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Some steps, the first of which is drawn."""
+
+    steps: list[Step]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Those of the first step."""
+        return self.steps[0].rows
+
     def metrics(self) -> dict[str, Any]:
-        """Return its figures as a result holds them."""
+        """Return its figures as a result holds them: times of the first step, ratios of all."""
         return {
-            "virtual_s": {"samples": [self.virtual_s]},
-            "virtual_idle_share": {"samples": [self.virtual_idle_share]},
-            "makespan_ratio": {"samples": [self.measured_s / self.predicted_s]},
-            "virtual_makespan_ratio": {"samples": [self.virtual_s / self.predicted_s]},
+            "virtual_s": {"samples": [self.steps[0].virtual_s]},
+            "virtual_idle_share": {"samples": [self.steps[0].virtual_idle_share]},
+            "makespan_ratio": {"samples": [s.measured_s / s.predicted_s for s in self.steps]},
+            "virtual_makespan_ratio": {"samples": [s.virtual_s / s.predicted_s for s in self.steps]},
         }
 
 
-def gather(session: Session, passes: list[Pass] | None) -> Timeline | None:
-    """Bring the passes of all ranks together; None when some rank has none."""
-    own = [(a.kind, a.stage, a.microbatch, begin, end, spent) for a, begin, end, spent in passes or ()]
+def gather(session: Session, steps: Sequence[Sequence[Pass]]) -> Timeline | None:
+    """Bring the passes of all ranks together, of the same steps on each; None when some rank has none."""
     offset = session.control.clock_offset_ns
-    texts = session.control.gather_text(json.dumps({"offset": offset, "passes": own}))
-    everyone = [json.loads(text) for text in texts]
-    if not all(rank["passes"] for rank in everyone):
+    own = [
+        [
+            (a.kind, a.stage, a.microbatch, begin + offset, end + offset, spent)
+            for a, begin, end, spent in passes
+        ]
+        for passes in steps
+    ]
+    everyone = [json.loads(text) for text in session.control.gather_text(json.dumps(own))]
+    if not all(everyone):
         return None
-    table = [[Action(*p[:3]) for p in rank["passes"]] for rank in everyone]
-    spent = {Action(*p[:3]): p[5] * NS for rank in everyone for p in rank["passes"]}
+    return Timeline(steps=[_step(ranks) for ranks in zip(*everyone, strict=True)])
+
+
+def _step(ranks: Sequence[Sequence[Sequence[Any]]]) -> Step:
+    """Play a step; for each rank (kind, stage, microbatch, begin, end, processor's time), in ns on the common clock."""
+    table = [[Action(*p[:3]) for p in passes] for passes in ranks]
+    spent = {Action(*p[:3]): p[5] * NS for passes in ranks for p in passes}
     stages = 1 + max(a.stage for a in spent)
     played = simulate(table, spent.__getitem__, num_stages=stages)
-    first = min(p[3] + rank["offset"] for rank in everyone for p in rank["passes"])
-    measured = [
-        [[*p[:3], *(_seconds(t + rank["offset"] - first) for t in p[3:5])] for p in rank["passes"]]
-        for rank in everyone
-    ]
-    return Timeline(
+    first = min(p[3] for passes in ranks for p in passes)
+    measured = [[[*p[:3], *(_seconds(t - first) for t in p[3:5])] for p in passes] for passes in ranks]
+    return Step(
         rows=[
             {"title": "simulated", "ranks": _bars(table, spent, played)},
             {"title": "measured", "ranks": with_messages(measured, stages)},
