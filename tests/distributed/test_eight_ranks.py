@@ -24,14 +24,25 @@ SHORT: dict[str, Any] = {
     "warmup_steps": 1,
 }
 LAYOUTS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "pipeline_parallel": ({"size": "deep", "microbatches": 4}, ["1f1b", "gpipe", "zb-h1", "megatron-3d"]),
-    "sequence_parallel": (
-        {"size": "nano", "context": 13},
+    "pipelines": (
+        {"op": "pipeline_parallel", "size": "deep", "microbatches": 4},
+        ["1f1b", "gpipe", "zb-h1", "zb-h2", "megatron-3d"],
+    ),
+    "sequences": (
+        {"op": "sequence_parallel", "size": "nano", "context": 13},
         ["ring-attention", "token-ring", "all-gather-sp", "ulysses"],
     ),
-    "expert_parallel": ({"size": "nano", "experts": 8}, ["ep-alltoall", "tutel"]),
+    "linear-sequences": (
+        {"op": "sequence_parallel", "size": "nano", "context": 13, "attention": "gated-linear"},
+        ["lasp", "zeco"],
+    ),
+    "experts": ({"op": "expert_parallel", "size": "nano", "experts": 8}, ["ep-alltoall", "tutel"]),
+    "expert-inference": (
+        {"op": "expert_inference", "size": "nano", "experts": 8, "context": 5},
+        ["ep-decode", "exflow"],
+    ),
 }
-"""For each operation what its point has of its own, and techniques."""
+"""For each suite what its point has of its own, and techniques."""
 TOO_FEW_HEADS = "4 heads cannot be dealt out evenly to 8 ranks"
 
 
@@ -43,18 +54,18 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceResu
     runner = folder / "eight.yaml"
     runner.write_text(yaml.safe_dump(profile | {"runner": "eight", "max_ranks": RANKS}))
     suites = []
-    for operation, (own, techniques) in LAYOUTS.items():
+    for name, (own, techniques) in LAYOUTS.items():
         document = {
-            "suite": f"training/eight-{operation.replace('_', '-')}",
+            "suite": f"training/eight-{name}",
             "version": 1,
             "family": "training",
             "why": "Layouts hold whatever the number of ranks.",
-            "workload": {"op": operation, "ranks": RANKS} | SHORT | own,
+            "workload": {"ranks": RANKS} | SHORT | own,
             "baseline": techniques[0],
             "techniques": techniques,
             "protocol": {"launches": 1, "timeout": "120s"},
         }
-        path = folder / f"{operation}.yaml"
+        path = folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(document))
         suites.append(path)
     return {
