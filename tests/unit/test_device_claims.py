@@ -29,6 +29,9 @@ EXPECTED = {
     ("kernels/add-rmsnorm", "fused-norm-near-copy-bandwidth"),
     ("kernels/gemm", "stream-k-near-the-library"),
     ("kernels/gemm", "persistent-near-the-library"),
+    ("training/checkpoints", "lazy-blocks-a-fifth-of-a-device"),
+    ("training/experts", "tutel-sparse-encode-on-a-device"),
+    ("training/pipelines", "recomputation-on-a-device"),
 }
 MULTIPROCESSORS = 132
 """Of an H100 or H200."""

@@ -41,7 +41,7 @@ SHARED = (
     "metric",
 )
 """Fields of a case that all its launches share: kept once."""
-OWN = ("launch", "value", "n", "status", "reason", "flags", "ceilings")
+OWN = ("launch", "value", "n", "status", "reason", "flags", "ceilings", "absent")
 """Fields of each measurement that an index keeps, beside the samples of proportions, which every page counts."""
 
 Stamp = list[int]

@@ -18,6 +18,7 @@ from paceline.families.training.flops import attention_flops
 from paceline.families.training.memory import state_bytes
 from paceline.families.training.owners import Owners
 from paceline.families.training.pipeline.executor import Pass
+from paceline.families.training.replica import Replica
 from paceline.families.training.returning import Return
 from paceline.families.training.rider import Rider
 from paceline.families.training.seat import Seat
@@ -216,15 +217,10 @@ class Loop:
 
     def _step(self, step: int, *, last: bool) -> None:
         replica = self.replica
-        if self._is_away(step) or self._rests(step, last=last):
-            self._took.append(False)
-            self._losses.append(torch.tensor(math.nan))
-            if step in self.count_after:
-                self._count_memory()
-            self._ride(step, present=False)
-            self._look(step)
+        self._took.append(not self._is_away(step) and not self._rests(step, last=last))
+        if not self._took[-1]:
+            self._leave_out(step)
             return
-        self._took.append(True)
         sequences_BS = self.batches[step].to(replica.task.device).long()
         keeping = nullcontext() if self.ledger is None else self.ledger.watch()
         with self.seat.watch(), keeping:
@@ -268,6 +264,14 @@ class Loop:
         for name, value in said.items():
             self.trained.diagnoses.setdefault(name, []).append(value)
 
+    def _leave_out(self, step: int) -> None:
+        """Note a step in which this rank takes no part."""
+        self._losses.append(torch.tensor(math.nan))
+        if step in self.count_after:
+            self._count_memory()
+        self._ride(step, present=False)
+        self._look(step)
+
     def _is_away(self, step: int) -> bool:
         """Tell the technique where the members change with a step, and return whether this rank takes no part in it."""
         if self.absence is None:
@@ -280,6 +284,8 @@ class Loop:
     def _rests(self, step: int, *, last: bool) -> bool:
         """Return whether the technique leaves a step out on this rank, and let it end its round all the same."""
         replica, begin = self.replica, _clock_ns()
+        if type(replica).rests is Replica.rests:
+            return False
         with self.seat.watch():
             if not replica.rests(step):
                 return False
