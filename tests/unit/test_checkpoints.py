@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -264,3 +265,14 @@ def test_atoms_refuse_ranks_that_saved_different_numbers(tmp_path: Path) -> None
         Storage(tmp_path, rank=rank, world_size=2).write(1, state)
     with pytest.raises(ValueError, match="different values of 'step'"):
         atoms.convert(Storage(tmp_path, rank=0, world_size=2), 1, [(0, 4)])
+
+
+def test_ranks_that_drop_the_same_steps_at_one_time_do_not_trip_over_each_other(tmp_path: Path) -> None:
+    ranks = 4
+    for step in range(1, 401):
+        for rank in range(ranks):
+            (tmp_path / f"step-{step:08d}" / f"rank-{rank}").mkdir(parents=True)
+    storages = [Storage(tmp_path, rank=rank, world_size=ranks) for rank in range(ranks)]
+    with ThreadPoolExecutor(ranks) as together:
+        list(together.map(lambda storage: storage.forget_after(0), storages))
+    assert list(tmp_path.iterdir()) == []

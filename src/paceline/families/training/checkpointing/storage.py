@@ -160,10 +160,10 @@ class Storage:
                     self._drop(later)
 
     def _drop(self, step: int) -> None:
-        for path in self._step(step).glob("*-*"):
-            if int(path.name.rpartition("-")[2]) % self.world_size == self.rank:
-                shutil.rmtree(path, ignore_errors=True)
-        with suppress(OSError):  # it goes with the last rank's part, whoever that is
+        with suppress(OSError):  # the folder goes with the last rank's part, whoever that is
+            for path in list(self._step(step).iterdir()):
+                if int(path.name.rpartition("-")[2]) % self.world_size == self.rank:
+                    shutil.rmtree(path, ignore_errors=True)
             self._step(step).rmdir()
 
     # Reading
