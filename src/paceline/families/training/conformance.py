@@ -27,8 +27,8 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
     They are the same whether ``brief`` or not. What is exact needs no long run to show that it learns; pipelines need
     as many layers as there are stages, and a rate at which eight layers learn evenly: at 0.01 how a processor rounds
     decides whether 30 steps take away 0.2 % or 4 % of the loss. Where a point says how many heads of keys there are,
-    there are as many as of queries and half as many. Ranks that share sequences have each kind of attention; a
-    technique of one kind is unsupported at the other's.
+    there are as many as of queries and half as many; pipelines, whose layers are whole, have half as many alone. Ranks
+    that share sequences have each kind of attention; a technique of one kind is unsupported at the other's.
     """
     if operation == PIPELINE_PARALLEL:
         return [
@@ -44,9 +44,8 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
                 "learning_rate": 0.003,
                 "warmup_steps": 4,
                 "proof": "all",
-                "kv_heads": heads,
+                "kv_heads": KV_HEADS[-1],
             }
-            for heads in KV_HEADS
         ]
     common: dict[str, Scalar] = {
         "size": "nano",
