@@ -1,11 +1,14 @@
 """Metrics of the training family and their contracts, free of torch.
 
-It is long because it is a list: what techniques of one operation alone have stands beside what all of them have, in the
-order in which reports show it.
+They stand in the order in which reports show them. What ranks hold and how far they are apart, and what checkpoints and
+fine-tuning alone have, is in modules of its own.
 """
 
 from __future__ import annotations
 
+from paceline.families.training.contracts import BYTES, LOSS
+from paceline.families.training.operation_metrics import OPERATION_METRICS
+from paceline.families.training.rank_metrics import RANK_METRICS
 from paceline.families.training.sizes import size_of, vocabulary
 from paceline.family import DerivedMetric, Metric, Params
 
@@ -13,15 +16,6 @@ _STEP = {
     "timer": "the host's performance counter around a part of a step, the device idle at both ends of a window",
     "sample": "seconds of one step on the slowest rank, averaged over a window of steps",
     "excluded": "drawing of batches, copies of weights for evaluation",
-}
-_BYTES = {
-    "counter": "payload bytes that pass through the communicator, headers excluded",
-    "ranks": "the rank that sends most",
-}
-_LOSS = {
-    "model": "the weights that would be shipped at that moment, copied between steps and evaluated after training",
-    "data": "held-out sequences, drawn after techniques were imported, equal for all techniques of a block",
-    "value": "mean cross-entropy of the next symbol over all positions, natural logarithm; mean over ranks",
 }
 _TARGET = {
     "target": "target_excess above the entropy rate, by linear interpolation between evaluations",
@@ -36,41 +30,10 @@ _MAKESPAN = {
     "every rank, and messages that take no time",
     "sample": "a step; three or four of a run, which a technique cannot know",
 }
-_LOG = {
-    "log": "the codes that ranks sent in every step, copied from their messages by the communicator",
-    "ranks": "the largest",
-}
-_CHECKPOINT = {
-    "timer": "the host's performance counter around the technique's calls in the family's loop",
-    "schedule": "in every second window a checkpoint after every step; the other windows have none",
-    "oracle": "what is restored has the bits of the copy that the harness made at that step",
-}
-_STATE = {
-    "counted": "storages reachable from the technique after its gradient exchange, each once, by walking its objects",
-    "when": "the last step and three others that a technique cannot know; the largest",
-    "ranks": "the rank that holds most",
-}
 
 
 def _step_part(name: str, doc: str) -> Metric:
     return Metric(name=name, unit="s", better="lower", doc=doc, contract=_STEP, statistic="mean")
-
-
-_DIAGNOSED = {
-    "sample": "as the technique found it in each step, mean over a window",
-    "proof": "in the gate, beside the gradients of every rank's sequences computed by one process",
-}
-
-
-_SEEN = {
-    "sample": "the step before an evaluation, from what forward_backward left on every rank, by the harness",
-    "exclusions": "looking is no part of any time",
-    "sketch": "4096 places, random signs",
-}
-
-
-def _state(name: str, doc: str) -> Metric:
-    return Metric(name=name, unit="B", better="lower", doc=doc, contract=_STATE, statistic="max")
 
 
 METRICS: tuple[Metric, ...] = (
@@ -102,7 +65,7 @@ METRICS: tuple[Metric, ...] = (
         unit="nat",
         better="lower",
         doc="Loss on held-out text after the last step; its samples are the curve over the evaluations.",
-        contract=_LOSS,
+        contract=LOSS,
         statistic="last",
         compared_by="difference",
         margin=0.01,
@@ -113,7 +76,7 @@ METRICS: tuple[Metric, ...] = (
         unit="nat",
         better="lower",
         doc="eval_loss above the entropy rate of the synthetic language, which no model can undercut.",
-        contract=_LOSS | {"limit": "entropy rate of the chain, from its stationary distribution"},
+        contract=LOSS | {"limit": "entropy rate of the chain, from its stationary distribution"},
         statistic="last",
         compared_by="difference",
         margin=0.01,
@@ -134,7 +97,7 @@ METRICS: tuple[Metric, ...] = (
         unit="B",
         better="lower",
         doc="Payload bytes that the busiest rank sends in one step, averaged over the whole run.",
-        contract=_BYTES | {"sample": "bytes of the run over its steps"},
+        contract=BYTES | {"sample": "bytes of the run over its steps"},
         statistic="mean",
     ),
     Metric(
@@ -142,7 +105,7 @@ METRICS: tuple[Metric, ...] = (
         unit="B",
         better="lower",
         doc="Payload bytes that the busiest rank sends in the step in which it sends most.",
-        contract=_BYTES | {"sample": "the largest step of the run"},
+        contract=BYTES | {"sample": "the largest step of the run"},
         statistic="max",
     ),
     Metric(
@@ -150,7 +113,7 @@ METRICS: tuple[Metric, ...] = (
         unit="messages",
         better="lower",
         doc="Messages that the busiest rank sends in one step, averaged over the whole run.",
-        contract=_BYTES | {"sample": "messages of the run over its steps"},
+        contract=BYTES | {"sample": "messages of the run over its steps"},
         statistic="mean",
     ),
     Metric(
@@ -172,7 +135,7 @@ METRICS: tuple[Metric, ...] = (
         better="lower",
         doc="Payload bytes that the busiest rank sends during forward and backward of one step: activations and their "
         "gradients, where the family's own code runs both.",
-        contract=_BYTES | {"sample": "bytes of all forward_backward calls over their number"},
+        contract=BYTES | {"sample": "bytes of all forward_backward calls over their number"},
         statistic="mean",
     ),
     Metric(
@@ -181,7 +144,7 @@ METRICS: tuple[Metric, ...] = (
         better="lower",
         doc="Payload bytes that go from one rank to another, for the pair and direction that carries most, during "
         "forward and backward of one step, where the family's own code runs both.",
-        contract=_BYTES
+        contract=BYTES
         | {
             "ranks": "the ordered pair that carries most",
             "sample": "bytes of all forward_backward calls over their number",
@@ -325,207 +288,8 @@ METRICS: tuple[Metric, ...] = (
         doc="Virtual: virtual_s over what the simulator foretells, for machines that have fewer cores than ranks.",
         contract=_MAKESPAN | {"played": "virtual_s, from every pass's own processor seconds"},
     ),
-    _state(
-        "state_bytes",
-        "All state that a rank holds: parameters, gradients, the optimiser's and what is kept beside it. A technique "
-        "that states its closed form is refused where it holds more or less.",
-    ),
-    _state("parameter_bytes", "Parameters that a rank holds."),
-    _state("gradient_bytes", "Gradients that a rank holds after their exchange."),
-    _state("optimizer_bytes", "State of the optimiser that a rank holds."),
-    _state(
-        "extra_bytes",
-        "State that a rank keeps beside the optimiser's: outer momentum, residuals, copies of weights.",
-    ),
-    _state("scratch_bytes", "Buffers that a rank holds beside all state."),
-    Metric(
-        name="transient_bytes",
-        unit="B",
-        better="lower",
-        doc="Most that one step had made and not yet freed at one time: activations, gradients and buffers beside what "
-        "is held between steps; parameters that come and go count while they are there.",
-        contract={
-            "counter": "storages that torch's operations return, from the first to the last reference",
-            "when": "the last of the first proof's steps, which has the point's model and batch",
-            "ranks": "the rank that needs most",
-        },
-        statistic="max",
-    ),
-    Metric(
-        name="device_peak_bytes",
-        unit="B",
-        better="lower",
-        doc="Most of a device's memory that was given out at once during training: state, activations, buffers, and "
-        "the copies of weights that are kept for evaluation.",
-        contract={
-            "counter": "the peak of the device's own allocator, reset before the first step; absent on the host",
-            "ranks": "the rank that needs most",
-        },
-        statistic="max",
-    ),
-    Metric(
-        name="divergence",
-        unit="ratio",
-        better="lower",
-        doc="Largest distance of a replica's weights from the mean of all, over the mean's norm, after the last step.",
-        contract={"norm": "Euclidean over all parameters, in float64"},
-        statistic="max",
-        compared_by="difference",
-    ),
-    Metric(
-        name="recovery_steps",
-        unit="steps",
-        better="lower",
-        doc="Steps from the return of a rank that was away until its weights are no farther from the mean of all "
-        "ranks' than in the last 25 steps before it left.",
-        contract={
-            "distance": "Euclidean over all parameters, over the mean's norm, from the weights it would ship"
-        },
-        statistic="max",
-    ),
-    Metric(
-        name="loss_dispersion",
-        unit="nat",
-        better="lower",
-        doc="Standard deviation over ranks of their losses in a step; its samples are means over windows.",
-        contract={"sample": "as forward_backward returned them on every rank, compared by the harness"},
-        statistic="mean",
-        compared_by="difference",
-    ),
-    Metric(
-        name="gradient_norm_dispersion",
-        unit="ratio",
-        better="lower",
-        doc="Standard deviation over ranks of their gradients' norms before averaging, over their mean.",
-        contract=_DIAGNOSED,
-        statistic="mean",
-        compared_by="difference",
-    ),
-    Metric(
-        name="gradient_cosine",
-        unit="ratio",
-        better="higher",
-        doc="Mean cosine between the gradients of two ranks before averaging, weighted by their norms.",
-        contract=_DIAGNOSED,
-        statistic="mean",
-        compared_by="difference",
-    ),
-    Metric(
-        name="link_clock_ratio",
-        unit="ratio",
-        better="lower",
-        doc="Training's seconds over those of a virtual clock of the shaped link; below 1 where exchanges are hidden.",
-        contract={
-            "clock": "seconds outside the communicator, slowest rank; bytes of the busiest over 0.93 of the link's "
-            "rate; its messages times the delay",
-            "exclusions": "nothing is hidden and nobody waits for a slower rank",
-        },
-    ),
-    Metric(
-        name="seen_norm_dispersion",
-        unit="ratio",
-        better="lower",
-        doc="Standard deviation over ranks of their own gradients' norms, over their mean, with any technique.",
-        contract=_SEEN,
-        statistic="mean",
-        compared_by="difference",
-    ),
-    Metric(
-        name="seen_gradient_cosine",
-        unit="ratio",
-        better="higher",
-        doc="Mean cosine between two ranks' own gradients, with any technique.",
-        contract=_SEEN,
-        statistic="mean",
-        compared_by="difference",
-    ),
-    Metric(
-        name="blocking_s",
-        unit="s",
-        better="lower",
-        doc="Seconds for which one checkpoint holds training up.",
-        contract=_CHECKPOINT
-        | {
-            "sample": "seconds in save and before_update, over the checkpoints of a window, on the slowest rank"
-        }
-        | {"last": "no computation hides what before_update waits for after a window's last checkpoint"},
-        statistic="mean",
-        margin=0.05,
-    ),
-    Metric(
-        name="checkpoint_overhead",
-        unit="1",
-        better="lower",
-        doc="By what share of a step training takes longer with a checkpoint after every step.",
-        contract=_CHECKPOINT
-        | {
-            "value": "median seconds of a step in windows with checkpoints over those in windows without, less one"
-        }
-        | {"included": "waiting for the disk at a window's end"},
-        statistic="mean",
-        compared_by="difference",
-        margin=0.02,
-    ),
-    Metric(
-        name="checkpoint_bytes",
-        unit="B",
-        better="lower",
-        doc="Bytes of one checkpoint on disk, of all ranks.",
-        contract={"counted": "sizes of its files, manifests included, by the harness"},
-        statistic="mean",
-    ),
-    Metric(
-        name="restore_s",
-        unit="s",
-        better="lower",
-        doc="Seconds to find the newest sound checkpoint, digests included, and take it up on a new replica.",
-        contract=_CHECKPOINT | {"cache": "files are in the host's page cache", "ranks": "the slowest"},
-        statistic="mean",
-    ),
-    Metric(
-        name="loss_fall",
-        unit="nat",
-        better="higher",
-        doc="By how much fine-tuning has lowered eval_loss: that of its start less that after the last step.",
-        contract=_LOSS,
-        statistic="last",
-        margin=0.02,
-    ),
-    Metric(
-        name="payload_bytes",
-        unit="B",
-        better="lower",
-        doc="Payload bytes that one rank sends to one other for one slope of the loss (fine_tune).",
-        contract=_BYTES | {"sample": "bytes of the run to the rank that gets most, over steps and probes"},
-        statistic="mean",
-    ),
-    Metric(
-        name="replay_difference",
-        unit="1",
-        better="lower",
-        doc="Largest difference between an element of the trained weights and of those that a new replica makes of the "
-        "initial ones and the log; anything but 0 is incorrect.",
-        contract=_LOG
-        | {"oracle": "the harness replays the log, too, and compares every copy of the weights"},
-        statistic="max",
-        compared_by="difference",
-    ),
-    Metric(
-        name="replay_s",
-        unit="s",
-        better="lower",
-        doc="What joining at the end costs: seconds in which a new replica replays the log of the whole run.",
-        contract=_LOG | {"timer": "host clock around the replay, all ranks at once"},
-        statistic="max",
-    ),
-    Metric(
-        name="log_bytes",
-        unit="B",
-        better="lower",
-        doc="Bytes of the log of the whole run, which is all that a rank that joins late is sent.",
-        contract=_LOG,
-        statistic="max",
-    ),
+    *RANK_METRICS,
+    *OPERATION_METRICS,
     Metric(
         name="time_to_target",
         unit="s",
