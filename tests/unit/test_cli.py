@@ -327,3 +327,13 @@ def test_an_option_of_calibrate_that_would_be_ignored_is_refused(arguments: list
     refused = invoke("calibrate", *arguments)
     assert isinstance(refused.exception, PacelineError)
     assert fix in str(refused.exception.fix)
+
+
+def test_a_plan_tells_no_time_that_nobody_has_seen_on_an_accelerator() -> None:
+    suite = "training/checkpoints"
+    here, there = (
+        invoke("plan", suite, "--tier", "full", "--runner", runner).output
+        for runner in ("local-cpu", "local-cuda")
+    )
+    assert "; about " in here and ", at most " in here
+    assert "about" not in there.splitlines()[0] and "; at most " in there

@@ -113,9 +113,12 @@ def plan_command(suites: tuple[str, ...], as_json: bool, **options: Any) -> None
 def describe_plan(plan: Plan) -> str:
     """Return a plan as text: what will run, what is skipped and why, how long it takes."""
     estimate = plan.data["estimate"]
+    likely = f"about {format_duration(estimate['likely_s'])}, "
+    if plan.data["runner"]["device"] in ("cuda", "rocm", "npu"):
+        likely = ""  # what two cores need says nothing about an accelerator
     lines = [
         f"{plan.num_cases} cases in {len(plan.blocks)} blocks, {plan.num_results} results; "
-        f"about {format_duration(estimate['likely_s'])}, at most {format_duration(estimate['most_s'])}"
+        f"{likely}at most {format_duration(estimate['most_s'])}"
     ]
     for name, blocks in _by_suite(plan).items():
         labels = sorted({c["label"] for b in blocks for c in b["cases"]})
