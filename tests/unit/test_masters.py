@@ -82,3 +82,9 @@ def test_options_that_round_end_exactness(options: dict[str, str], exact: bool) 
     properties = {"exact": True, "inexact_with": {"state": "mixed"}}
     assert is_exact(properties, {"state": "single"}, case) is exact
     assert not is_exact({"exact": False}, {"state": "single"}, case)
+
+
+def test_an_option_at_its_default_ends_no_exactness() -> None:
+    """Or a technique that rounds could say that it is exact and never be held to it."""
+    case = Case(case_id="1", label="it", technique="it", module="it", sha256="", role="technique", options={})
+    assert is_exact({"exact": True, "inexact_with": {"state": "mixed"}}, {"state": "mixed"}, case)

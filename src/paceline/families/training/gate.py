@@ -85,10 +85,13 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> Prove
 
 
 def is_exact(properties: Mapping[str, Any], defaults: Mapping[str, Any], case: Case) -> bool:
-    """Tell whether every step must equal one process on the whole batch, with the options that the case has."""
-    chosen = {**defaults, **case.options}
+    """Tell whether every step must equal one process on the whole batch, with the options that the case has.
+
+    An option ends that only where it is not what it is by default: a technique that says it is exact is held to it.
+    """
     rounding: Mapping[str, Any] = properties.get("inexact_with") or {}
-    return bool(properties.get("exact")) and not any(chosen[name] == v for name, v in rounding.items())
+    ended = any(case.options.get(n, defaults[n]) == v != defaults[n] for n, v in rounding.items())
+    return bool(properties.get("exact")) and not ended
 
 
 def counts_transients(case: Case, setting: Setting) -> bool:
