@@ -242,6 +242,10 @@ def test_who_goes_on_drops_what_a_life_before_it_had_begun(tmp_path: Path) -> No
     for step in (6, 7, 8):
         write(tmp_path, step, 2, 2, 0, 1)
     assert not (tmp_path / "step-00000005").exists(), "parts of ranks that are no more go with the others"
+    (tmp_path / "step-00000008" / "notes.txt").write_text("somebody's")
+    for storage in found:
+        storage.forget_after(7)
+    assert [p.name for p in (tmp_path / "step-00000008").iterdir()] == ["notes.txt"]
 
 
 def test_the_update_waits_for_the_copy_and_the_loop_does_not_wait_for_the_disk(tmp_path: Path) -> None:

@@ -299,6 +299,7 @@ class Loop:
         """Note the gradients of a step that comes before an evaluation."""
         if self.rider is None or step + 1 not in self.evaluate_after:
             return
+        self.session.device.synchronize()  # backward is the step's
         riding = _clock_ns()
         gradients = [p.grad for p in self.replica.model.parameters()] if present else [None]
         self.rider.note([g for g in gradients if g is not None] if None not in gradients else None)

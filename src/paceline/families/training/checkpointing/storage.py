@@ -162,7 +162,8 @@ class Storage:
     def _drop(self, step: int) -> None:
         with suppress(OSError):  # the folder goes with the last rank's part, whoever that is
             for path in list(self._step(step).iterdir()):
-                if int(path.name.rpartition("-")[2]) % self.world_size == self.rank:
+                what, _, rank = path.name.partition("-")
+                if what in ("rank", "writing") and int(rank) % self.world_size == self.rank:
                     shutil.rmtree(path, ignore_errors=True)
             self._step(step).rmdir()
 
