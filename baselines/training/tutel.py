@@ -8,20 +8,25 @@ Algorithm (n ranks in groups of s; a group has E·s/n experts, a rank of it F/s 
 2. ``expert``: slots go to one rank of their expert's group, which gathers the group's parts of the weights.
    ``model``: slots go to all ranks of the group; each computes with its part, and what comes back adds up.
    ``data``: every rank gathers all weights and keeps its tokens.
-3. A strategy is chosen in every step by the bytes that it would send. Weights, their gradients and the optimiser's
-   state stay where they are: only what is gathered for a step, or where tokens go, is different.
+3. ``adaptive`` chooses in every step the strategy that would send the fewest bytes. ``measured`` takes each in turn
+   for a step, twice over, and then stays with the one whose faster step, on the rank that took longest, was fastest;
+   ranks agree on that once, in 4·(n − 1) bytes for each strategy. Weights, their gradients and the optimiser's state
+   stay where they are: only what is gathered for a step, or where tokens go, is different.
 
 Cost of a layer with B = E·G·C rows of 4·d bytes and W = 8·E·F·d bytes of weights, forward and backward:
 ``expert`` 4·B·(n − s)/n + 2·(s − 1)·W/n, ``model`` 4·B·(n − 1)·s/n, ``data`` 2·(n − 1)·W/n. With s = 1 the first two
 are one. Memory: W/n of weights and state; gathered weights stay until backward.
-Differences: the paper measures strategies at run time and remembers the fastest for each range of capacities; here the
-closed form decides, for two runs must give the same bits. Pipelining, the hierarchical all-to-all and kernels for GPUs
-are left out. Groups are an option (``slices``; 0: the fewest ranks that an expert needs).
+Differences: the paper measures strategies at run time and remembers the fastest for each range of capacities. That is
+``measured``, where a run has one capacity; its bytes have no closed form, and two runs may differ in what rounding
+does. By default the closed form decides, for two runs must give the same bits. Pipelining, the hierarchical all-to-all
+and kernels for GPUs are left out. Groups are an option (``slices``; 0: the fewest ranks that an expert needs).
 Limits: groups of one size with as many experts each.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any
 
 import torch
@@ -40,6 +45,8 @@ from paceline.families.training.expert.routing import Routing
 from paceline.families.training.replica import Comm, Cost, Task, UnsupportedError
 
 STRATEGIES = ("expert", "data", "model")
+TRIALS = 2
+"""Steps for which ``measured`` tries each strategy; the first one of a process is often slow."""
 
 
 @technique(
@@ -52,14 +59,25 @@ STRATEGIES = ("expert", "data", "model")
     properties={"exact": True, "replicas": "identical"},
 )
 class Tutel(ExpertReplica):
-    """Chooses a strategy in every step: ``adaptive``, ``cycle`` (each in turn), or always one of them."""
+    """Chooses a strategy in every step.
+
+    Args:
+        task: The rank's task.
+        comm: The communicator.
+        strategy: ``adaptive`` (by bytes), ``measured`` (by time), ``cycle`` (each in turn), or always one of them.
+        slices: Ranks among which an expert is divided; 0: as few as it needs.
+    """
 
     def __init__(self, task: Task, comm: Comm, strategy: str = "adaptive", slices: int = 0) -> None:
-        if strategy not in ("adaptive", "cycle", *STRATEGIES):
+        if strategy not in ("adaptive", "measured", "cycle", *STRATEGIES):
             raise UnsupportedError(f"there is no strategy '{strategy}'")
         super().__init__(task, comm, slices or num_slices(shape_of(task)))
         self.asked, self.now = strategy, ""
         self.step = self.keep("step", torch.zeros((), dtype=torch.int64))
+        self.tried = STRATEGIES if self.slices > 1 else STRATEGIES[:2]
+        """Strategies that differ: in groups of one rank ``model`` is ``expert``."""
+        self.best_s = self.keep("best_s", torch.full((len(self.tried),), math.inf, device=task.device))
+        self._began_s = 0.0
         row = range(self.group * self.slices, (self.group + 1) * self.slices)
         self.row = list(row)
         """Ranks of this one's group."""
@@ -69,8 +87,35 @@ class Tutel(ExpertReplica):
 
     def begin_step(self) -> None:
         """Choose."""
-        self.now = choice(self.asked, int(self.step), self.shape, self.slices)
+        step = int(self.step)
+        if self.asked == "measured":
+            self.now = self._fastest(step)
+            self._began_s = self._clock()
+        else:
+            self.now = choice(self.asked, step, self.shape, self.slices)
         self.step += 1
+
+    def end_passes(self) -> None:
+        """Note how long a strategy took that is being tried."""
+        step = int(self.step) - 1
+        if self.asked == "measured" and step < TRIALS * len(self.tried):
+            place = step % len(self.tried)
+            self.best_s[place] = min(float(self.best_s[place]), self._clock() - self._began_s)
+
+    def _fastest(self, step: int) -> str:
+        """Return what is tried in a step, or what was fastest when all was tried."""
+        trials = TRIALS * len(self.tried)
+        if step < trials:
+            return self.tried[step % len(self.tried)]
+        if step == trials:
+            self.best_s.copy_(all_gather(self.comm, self.best_s).amax(dim=0))
+        return self.tried[int(self.best_s.argmin())]
+
+    def _clock(self) -> float:
+        """Return the seconds after which what was issued to the device is done."""
+        if self.task.device.type != "cpu":
+            torch.accelerator.synchronize()
+        return time.perf_counter()
 
     def encode(self, h_GTD: Tensor, routing: Routing) -> Tensor:
         """Copy tokens into their slots."""
@@ -151,8 +196,10 @@ def choice(asked: str, step: int, shape: Shape, slices: int) -> str:
     return asked
 
 
-def cost(task: Task, strategy: str = "adaptive", slices: int = 0) -> Cost:
-    """Return the header's formula, for the strategies of all steps."""
+def cost(task: Task, strategy: str = "adaptive", slices: int = 0) -> Cost | None:
+    """Return the header's formula, for the strategies of all steps; None where times decide on them."""
+    if strategy == "measured":
+        return None
     groups_of = slices or num_slices(shape_of(task))
 
     def of_layer(shape: Shape, step: int) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
@@ -26,7 +27,7 @@ from paceline.worker.transport import ThreadHub
 CONTEXT, BATCH = 13, 8
 TUTEL = {
     f"tutel-{strategy}-{slices}": (strategy, slices)
-    for strategy in ("adaptive", "cycle", "expert", "data", "model")
+    for strategy in ("adaptive", "measured", "cycle", "expert", "data", "model")
     for slices in (0, 2)
 }
 
@@ -135,6 +136,9 @@ def test_gradients_and_bytes_are_those_of_one_process_and_of_the_formula(
         assert mean == pytest.approx(float(whole.detach()), rel=1e-6)
     counts = [(sum(r.comm.counters.sent_bytes), sum(r.comm.counters.sent_messages)) for r in replicas]
     promised = module.cost(replace_model(make_task(world_size=size, **task), kv_heads), **options)
+    if name.startswith("tutel-measured"):
+        assert promised is None  # times decide
+        return
     assert max(sent for sent, _ in counts) == promised.sent_bytes
     assert max(messages for _, messages in counts) == promised.messages
 
@@ -178,6 +182,53 @@ def test_tutel_chooses_what_sends_least(experts: int, ranks: int, rows: int, sli
     assert sent["expert"] == pytest.approx(4 * tokens * (n - slices) / n + 2 * (slices - 1) * weights / n)
     assert sent["model"] == pytest.approx(4 * tokens * slices * (n - 1) / n)
     assert sent["data"] == pytest.approx(2 * (n - 1) * weights / n)
+
+
+@pytest.mark.parametrize(
+    ("slow", "slices", "fastest"),
+    [
+        ({"data"}, 1, "expert"),
+        ({"expert"}, 1, "data"),
+        ({"expert", "data"}, 2, "model"),
+        ({"expert", "model"}, 2, "data"),
+    ],
+)
+def test_tutel_measures_what_is_fastest_on_the_slowest_rank(
+    monkeypatch: pytest.MonkeyPatch, slow: set[str], slices: int, fastest: str
+) -> None:
+    """On one rank of two every other strategy is slow."""
+    run_experts = tutel.Tutel.run_experts
+
+    def slowed(self: Any, layer: int, slots: torch.Tensor) -> torch.Tensor:
+        if self.now in slow and self.comm.rank == 1:
+            time.sleep(0.1)
+        return run_experts(self, layer, slots)
+
+    monkeypatch.setattr(tutel.Tutel, "run_experts", slowed)
+    sequences = torch.randint(64, (BATCH, CONTEXT + 1), generator=torch.Generator().manual_seed(0))
+    tried = 3 if slices > 1 else 2
+
+    def step(replica: Any) -> list[str]:
+        taken = []
+        for number in range(tutel.TRIALS * tried + 2):
+            replica.forward_backward(sequences[replica.comm.rank :: 2])
+            replica.exchange_gradients(number)
+            taken.append(replica.now)
+        return taken
+
+    done = on_ranks(
+        lambda t, c: tutel.Tutel(replace_model(t, 4), c, strategy="measured", slices=slices),
+        2,
+        step,
+        context=CONTEXT,
+        batch=BATCH,
+        steps=tutel.TRIALS * tried + 2,
+    )
+    for replica, taken in done:
+        assert taken == [*tutel.STRATEGIES[:tried] * tutel.TRIALS, fastest, fastest]
+        assert torch.equal(replica.best_s, done[0][0].best_s)
+    task = replace_model(make_task(world_size=2, context=CONTEXT, batch=BATCH), 4)
+    assert tutel.cost(task, strategy="measured") is None
 
 
 def test_owners_see_what_changes_hands() -> None:

@@ -140,6 +140,9 @@ class ExpertReplica(Replica):
     def begin_step(self) -> None:
         """Do what must be done before a step's forward; nothing by default."""
 
+    def end_passes(self) -> None:
+        """Do what must be done after a step's backward; nothing by default."""
+
     # The parts of a step
 
     def mixture(self, layer: int, h_GTD: Tensor, routing: Routing) -> Tensor:
@@ -156,7 +159,9 @@ class ExpertReplica(Replica):
         self.flat.gradients.zero_()
         for parameter in (*self.up_efD, *self.down_efD):
             parameter.grad = None
-        return loss_and_gradients(self.model, sequences_BS)
+        loss = loss_and_gradients(self.model, sequences_BS)
+        self.end_passes()
+        return loss
 
     def exchange_gradients(self, step: int) -> None:
         """Average what all ranks hold; an expert's gradient is a sum over ranks' means already."""
