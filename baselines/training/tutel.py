@@ -20,7 +20,8 @@ Differences: the paper measures strategies at run time and remembers the fastest
 ``measured``, where a run has one capacity; its bytes have no closed form, and two runs may differ in what rounding
 does. By default the closed form decides, for two runs must give the same bits. Pipelining, the hierarchical all-to-all
 and kernels for GPUs are left out. Groups are an option (``slices``; 0: the fewest ranks that an expert needs).
-Limits: groups of one size with as many experts each.
+Limits: groups of one size with as many experts each; ``measured`` does not pass ``proof: all``, which asks two runs for
+equal bits.
 """
 
 from __future__ import annotations
