@@ -26,7 +26,7 @@ from paceline.families.training.expert.probe import dispatch_seconds
 from paceline.families.training.expert.reading import crossings
 from paceline.families.training.expert.replica import ITEM, ExpertReplica
 from paceline.families.training.expert.traces import Router, make_router
-from paceline.families.training.figures import Figures
+from paceline.families.training.figures import Figures, timed
 from paceline.families.training.fine_tuning import joining
 from paceline.families.training.fine_tuning.ledger import Ledger
 from paceline.families.training.fine_tuning.pretraining import pretrained
@@ -50,6 +50,7 @@ from paceline.families.training.spec import (
     EXPERT_PARALLEL,
     FINE_TUNE,
     PIPELINE_PARALLEL,
+    REQUIRED,
     WHOLE_BATCH,
 )
 from paceline.families.training.unchanged import passes_are_the_familys
@@ -150,6 +151,7 @@ def _setting(session: Session, block: Block, found: corpus.Corpus) -> Setting:
         model_seed=session.draw_seed("model", block.block),
         data_seed=session.draw_seed("data", block.block),
         shared_seed=session.draw_seed("shared", block.block),
+        must_learn=params["learning"] == REQUIRED,
     )
     if params["away"] != "nothing":
         return replace(setting, absence=Absence.of_last(session.world_size, setting.steps))
@@ -247,13 +249,16 @@ def _train(
     metrics |= _fine_tuned(followed, figures, batches) | _of_experts(session, seat, setting, loop)
     metrics |= _saved(session, block, case, setting, loop) | _returned(loop, figures)
     metrics |= apart(session, block, loop.rider, figures.absent)
+    if curve and not oracle.learnt(curve):
+        figures.absent |= dict.fromkeys(timed(metrics), judging.nothing_learnt(curve))
+        metrics = {name: found for name, found in metrics.items() if name not in figures.absent}
     return {
         "status": "ok",
         "metrics": metrics,
         "absent": figures.absent,
         "ceilings": _ceilings(setting),
         "predicted": judging.predicted(seat, case, setting, metrics),
-        "correctness": _correctness(setting, proved.compared, equal),
+        "correctness": _correctness(setting, proved.compared, equal, curve),
         "accounting": _accounting(len(batches), figures, played),
         "telemetry": watch.facts(),
         "clock": {"offset_ns": session.control.clock_offset_ns, "error_ns": session.control.clock_error_ns},
@@ -317,12 +322,13 @@ def _of_experts(session: Session, seat: Seat, setting: Setting, loop: Loop) -> d
     return found
 
 
-def _correctness(setting: Setting, proved: int, equal: bool) -> dict[str, Any]:
+def _correctness(setting: Setting, proved: int, equal: bool, curve: list[float]) -> dict[str, Any]:
     return {
         "passed": True,
         "oracle": ORACLE,
         "gate_checks": proved,
         "replicas_equal": equal,
+        "learnt": oracle.learnt(curve) if curve else None,
         "entropy_rate": setting.corpus.entropy_rate,
         "data_sha256": setting.corpus.fingerprint,
         "input_seed": setting.data_seed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import accumulate
 from statistics import fmean, pstdev
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from paceline.families.datasheets import datasheet_of
 from paceline.families.training import oracle
 from paceline.families.training.arm import PARTS, Trained
+from paceline.families.training.metric_specs import METRICS
 from paceline.families.training.seat import DIAGNOSES
 from paceline.families.training.setting import Setting
 from paceline.families.training.spec import DATA_PARALLEL
@@ -25,6 +27,8 @@ COUNTED = ("wire_bytes", "peak_bytes", "messages", "pass_bytes", "pass_link_byte
 """What only the communicator knows."""
 CARRIED = 0.93
 """Payload's share of what a token bucket lets through: 92.9 of 100 Mbit/s were carried, headers are the rest."""
+UNTIMED = ("nat", "B", "messages", "calls")
+"""Units of what does not depend on how fast anything runs."""
 DIAGNOSED = DIAGNOSES[1:]
 """What a technique may find out about ranks; dispersion of losses is the harness's own."""
 
@@ -304,6 +308,12 @@ class Figures:
             else:
                 metrics[name] = {"samples": [_at(values, where)]}
         return metrics
+
+
+def timed(metrics: Iterable[str]) -> set[str]:
+    """Return those of the metrics that tell of time, which is shown of what works alone: all but losses and counts."""
+    units = {metric.name: metric.unit for metric in METRICS}
+    return {name for name in metrics if units[name] not in UNTIMED}
 
 
 def _window_means(values: list[float], steps: list[int]) -> list[float]:

@@ -29,6 +29,11 @@ CLOSE = 1e-5
 EVALUATION_ROWS = 32
 
 
+def learnt(curve: Sequence[float]) -> bool:
+    """Return whether a curve of held-out losses, in nats, ends lower than it begins by ``LEAST_FALL`` of it or more."""
+    return 1 - curve[-1] / curve[0] >= LEAST_FALL
+
+
 def held_out_loss(
     model: nn.Module, weights: Sequence[Tensor], sequences: Tensor, device: torch.device
 ) -> float:

@@ -69,6 +69,8 @@ class Setting:
     """Where checkpoints are written to."""
     absence: Absence | None = None
     """Who leaves training and comes back."""
+    must_learn: bool = True
+    """Whether a run is incorrect whose held-out loss does not fall."""
 
     @property
     def by_share(self) -> bool:

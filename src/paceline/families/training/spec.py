@@ -15,7 +15,9 @@ OPERATIONS = (DATA_PARALLEL, PIPELINE_PARALLEL, SEQUENCE_PARALLEL, *WITH_EXPERTS
 WHOLE_BATCH = frozenset({PIPELINE_PARALLEL, SEQUENCE_PARALLEL, EXPERT_INFERENCE})
 """Operations in which every rank reads the whole batch: ranks share one model's work, and not the sequences."""
 FLOAT32, EAGER = "float32", "eager"
+REQUIRED = "required"
 DATA_PARALLEL_ALONE = {
+    "learning": REQUIRED,
     "corrupt": "nothing",
     "alike": 0.0,
     "slow_factor": 1.0,
@@ -199,6 +201,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         doc="Loss above the entropy rate that counts as the target (markov).",
         default=None,
         minimum=0.0,
+    ),
+    Parameter(
+        name="learning",
+        kind="choice",
+        doc="What a run counts for whose held-out loss did not fall. required: nothing, it is incorrect; measured: its "
+        "losses and bytes, and no time, so that an ablation can show that nothing works without a part.",
+        default=REQUIRED,
+        choices=(REQUIRED, "measured"),
     ),
     Parameter(
         name="tuned",
