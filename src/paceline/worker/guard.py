@@ -90,8 +90,8 @@ class Guard:
             yield
         finally:
             self.close()
-            self._replaced = self._seal.restore()
-        self.check()
+            self._replaced = self._seal.restore()  # also when it raises: the next technique is not to blame
+        self._judge()
 
     @contextmanager
     def outside(self) -> Iterator[None]:
@@ -123,8 +123,11 @@ class Guard:
         Raises:
             ContractBreachError: It tried something forbidden, even when it swallowed the refusal.
         """
-        replaced = self._replaced + self._seal.restore()
-        self._replaced = []
+        self._replaced += self._seal.restore()
+        self._judge()
+
+    def _judge(self) -> None:
+        replaced, self._replaced = self._replaced, []
         threads, before = self._before
         if self._active.breach is not None:
             raise ContractBreachError(self._active.breach)
