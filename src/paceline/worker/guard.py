@@ -94,6 +94,20 @@ class Guard:
         self._judge()
 
     @contextmanager
+    def between(self) -> Iterator[None]:
+        """Judge inside ``watch`` what was done so far, do the harness's own work, and watch on.
+
+        Raises:
+            ContractBreachError: As ``watch``.
+        """
+        building, library = self._active.building, self._active.library
+        self.close()
+        self.check()
+        yield
+        self.open(building=building)
+        self._active.library = library
+
+    @contextmanager
     def outside(self) -> Iterator[None]:
         """Do the harness's own work while a technique waits for it: nothing of it is held against the technique."""
         was, before = getattr(self._active, "on", False), threading.active_count()

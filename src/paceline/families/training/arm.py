@@ -223,36 +223,38 @@ class Loop:
             return
         sequences_BS = self.batches[step].to(replica.task.device).long()
         keeping = nullcontext() if self.ledger is None else self.ledger.watch()
-        with self.seat.watch(), keeping:
-            begin = _clock_ns()
-            if self.extra_s:
-                _sleep(self.extra_s)
-            replica.set_rate(replica.task.rate(step))
-            before = list(replica.comm.counters.sent_bytes)
-            loss = replica.forward_backward(sequences_BS)
-            computed = _clock_ns()
+        clock = _clock_ns  # what is replaced and put back within a step moves no part
+        with self.seat.watch():
+            with keeping:
+                begin = clock()
+                if self.extra_s:
+                    _sleep(self.extra_s)
+                replica.set_rate(replica.task.rate(step))
+                before = list(replica.comm.counters.sent_bytes)
+                loss = replica.forward_backward(sequences_BS)
+                computed = clock()
             for peer, sent in enumerate(replica.comm.counters.sent_bytes):
                 self.trained.pass_bytes[peer] += sent - before[peer]
             if step in self.count_after and (passes := passes_of(replica)):
                 self.trained.passes.append(passes)
-        self._ride(step, present=True)
-        with self.seat.watch(), keeping:
-            exchanging = _clock_ns()
-            replica.exchange_gradients(step)
-            exchanged = _clock_ns()
-        if step in self.count_after:
-            self._count_memory()
-        if self.course is not None:
-            self.course.before_update(step)
-        with self.seat.watch():
-            updating = _clock_ns()
+            if self._rides(step):
+                with self.session.guard.between():
+                    self._ride(present=True)
+            with keeping:
+                exchanging = clock()
+                replica.exchange_gradients(step)
+                exchanged = clock()
+            if step in self.count_after or self.course is not None:
+                with self.session.guard.between():
+                    self._look_before_update(step)
+            updating = clock()
             replica.update(step)
-            updated = _clock_ns()
+            updated = clock()
             replica.exchange_parameters(step)
             if last:
                 replica.finish()
             said = self.seat.diagnosis()
-            ended = _clock_ns()
+            ended = clock()
         self._look(step)
         if self.course is not None:
             self._excluded_ns += self.course.after(step)
@@ -269,7 +271,8 @@ class Loop:
         self._losses.append(torch.tensor(math.nan))
         if step in self.count_after:
             self._count_memory()
-        self._ride(step, present=False)
+        if self._rides(step):
+            self._ride(present=False)
         self._look(step)
 
     def _is_away(self, step: int) -> bool:
@@ -295,15 +298,23 @@ class Loop:
         self._parts[PARTS.index("parameters_s")] += _clock_ns() - begin
         return True
 
-    def _ride(self, step: int, *, present: bool) -> None:
-        """Note the gradients of a step that comes before an evaluation."""
-        if self.rider is None or step + 1 not in self.evaluate_after:
-            return
+    def _rides(self, step: int) -> bool:
+        """Return whether the gradients of a step are noted: one that comes before an evaluation."""
+        return self.rider is not None and step + 1 in self.evaluate_after
+
+    def _ride(self, *, present: bool) -> None:
+        assert self.rider is not None
         self.session.device.synchronize()  # backward is the step's
         riding = _clock_ns()
         gradients = [p.grad for p in self.replica.model.parameters()] if present else [None]
         self.rider.note([g for g in gradients if g is not None] if None not in gradients else None)
         self._excluded_ns += _clock_ns() - riding
+
+    def _look_before_update(self, step: int) -> None:
+        if step in self.count_after:
+            self._count_memory()
+        if self.course is not None:
+            self.course.before_update(step)
 
     def _count_memory(self) -> None:
         counting = _clock_ns()
