@@ -221,10 +221,8 @@ def _train(
     watch = Watch(session.device.telemetry)
     watch.sample()
     loop = _loop(block, case, setting, batches, seat, followed.ledger if followed else None)
-    trained, beside = loop.trained, _beside(session, block, case, setting, batches)
-    bare = [beside.window(steps) for steps in loop.windows()] if beside else None
-    if bare is None:
-        loop.run()
+    bare = _run(loop, _beside(session, block, case, setting, batches))
+    trained = loop.trained
     watch.sample()
     session.begin(block, case.label, "evaluate")
     windows = session.control.gather(trained.windows)
@@ -374,6 +372,18 @@ def _extra_seconds(session: Session, block: Block, setting: Setting, batches: to
     if factor == 1 or session.rank != session.world_size - 1:
         return 0.0
     return (factor - 1) * compute_seconds(setting, batches[0])
+
+
+def _run(loop: Loop, beside: BareScript | None) -> list[float] | None:
+    """Train, in turn with a bare script where there is one; return its seconds of each window."""
+    if beside is None:
+        loop.run()
+        return None
+    taken = []
+    for steps in loop.windows():
+        taken.append(beside.window(steps))
+        loop.session.control.barrier()  # all ranks begin the loop's next window at once, as they do the script's
+    return taken
 
 
 def _beside(
