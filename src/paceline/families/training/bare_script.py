@@ -55,9 +55,10 @@ class BareScript:
             )
         else:
             mesh = DeviceMesh.from_group(transport.group, setting.device.type)
+            # as the technique: left alone, the library keeps the outermost part whole until backward
             for layer in model.get_submodule("layers").children():
-                fully_shard(layer, mesh=mesh)
-            fully_shard(model, mesh=mesh)
+                fully_shard(layer, mesh=mesh, reshard_after_forward=True)
+            fully_shard(model, mesh=mesh, reshard_after_forward=True)
         self.model = model
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=setting.peak_rate, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True

@@ -1,0 +1,37 @@
+"""The bare script does the work that the technique does: its time is the loop's without the harness."""
+
+from __future__ import annotations
+
+import pytest
+from measured import record_of
+
+from paceline.store import RunRecord
+from paceline.suite import load_suite
+
+TECHNIQUES = ("ddp", "fsdp")
+SUITE = """
+suite: training/beside
+version: 1
+family: training
+why: The loop and a script take turns.
+workload: {op: data_parallel, size: nano, batch: 12, context: 16, learning_rate: 0.01, beside: bare-script}
+baseline: ddp
+techniques: [ddp, fsdp]
+matrix: {ranks: [2], steps: [80], warmup_steps: [4], window: [10], evaluations: [2], eval_batch: [64]}
+protocol: {launches: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    folder = tmp_path_factory.mktemp("beside")
+    path = folder / "beside.yaml"
+    path.write_text(SUITE.lstrip())
+    return record_of([load_suite(path)], folder)
+
+
+@pytest.mark.parametrize("technique", TECHNIQUES)
+def test_both_have_a_time_of_every_window_but_the_first(technique: str, record: RunRecord) -> None:
+    found = {m.metric.name: m.samples for m in record.measurements if m.technique == technique}
+    assert len(found["bare_token_s"]) == len(found["token_s"]) == 7
+    assert all(0.1 < a / b < 10 for a, b in zip(found["token_s"], found["bare_token_s"], strict=True))
