@@ -56,7 +56,7 @@ EXPECTED = {
     "lies-about-bytes": ("incorrect", r"(wire|peak)_bytes is .*, formula"),
     "keeps-all-moments": ("incorrect", r"state_bytes is .*, formula"),
     "hides-moments": ("incorrect", r"scratch_bytes is .*, formula"),
-    # the second puts it back within the step, and the harness looks inside some steps, nobody knows which
+    # the second puts it back within the step, and the harness looks inside some steps, few of which can be foretold
     **dict.fromkeys(
         ("stops-a-clock", "stops-a-clock-for-a-step"),
         ("refused", r"it replaced paceline\.families\.training\.arm\._clock_ns"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -223,29 +223,28 @@ class Loop:
             return
         sequences_BS = self.batches[step].to(replica.task.device).long()
         keeping = nullcontext() if self.ledger is None else self.ledger.watch()
-        clock = _clock_ns  # what is replaced and put back within a step moves no part
+        # looked up before a technique runs: what it replaces and puts back within a step moves none of it
+        clock, between, course = _clock_ns, self.session.guard.between, self.course
+        counted, rides, sent = step in self.count_after, self._rides(step), replica.comm.counters.sent_bytes
+        before = sent[:]
         with self.seat.watch():
             with keeping:
                 begin = clock()
                 if self.extra_s:
                     _sleep(self.extra_s)
                 replica.set_rate(replica.task.rate(step))
-                before = list(replica.comm.counters.sent_bytes)
                 loss = replica.forward_backward(sequences_BS)
                 computed = clock()
-            for peer, sent in enumerate(replica.comm.counters.sent_bytes):
-                self.trained.pass_bytes[peer] += sent - before[peer]
-            if step in self.count_after and (passes := passes_of(replica)):
-                self.trained.passes.append(passes)
-            if self._rides(step):
-                with self.session.guard.between():
-                    self._ride(present=True)
+            after = sent[:]
+            if counted or rides:
+                with between():
+                    self._look_after_backward(step)
             with keeping:
                 exchanging = clock()
                 replica.exchange_gradients(step)
                 exchanged = clock()
-            if step in self.count_after or self.course is not None:
-                with self.session.guard.between():
+            if counted or course is not None:
+                with between():
                     self._look_before_update(step)
             updating = clock()
             replica.update(step)
@@ -255,10 +254,17 @@ class Loop:
                 replica.finish()
             said = self.seat.diagnosis()
             ended = clock()
+        self.trained.pass_bytes = [
+            n + b - a for n, a, b in zip(self.trained.pass_bytes, before, after, strict=True)
+        ]
         self._look(step)
         if self.course is not None:
             self._excluded_ns += self.course.after(step)
         spans = (computed - begin, exchanged - exchanging, updated - updating, ended - updated)
+        self._note(spans, loss, said)
+
+    def _note(self, spans: Sequence[int], loss: Tensor | None, said: dict[str, float]) -> None:
+        """Note a step's parts in nanoseconds, its loss, and what the technique found out."""
         for part, spent in enumerate(spans):
             self._parts[part] += spent
         self._losses.append(torch.tensor(math.nan) if loss is None else loss)
@@ -309,6 +315,12 @@ class Loop:
         gradients = [p.grad for p in self.replica.model.parameters()] if present else [None]
         self.rider.note([g for g in gradients if g is not None] if None not in gradients else None)
         self._excluded_ns += _clock_ns() - riding
+
+    def _look_after_backward(self, step: int) -> None:
+        if step in self.count_after and (passes := passes_of(self.replica)):
+            self.trained.passes.append(passes)
+        if self._rides(step):
+            self._ride(present=True)
 
     def _look_before_update(self, step: int) -> None:
         if step in self.count_after:

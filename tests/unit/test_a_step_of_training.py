@@ -1,0 +1,101 @@
+"""What a technique replaces in one part of a step and puts back in a later one wins nothing, or is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from paceline.families.training import arm
+from paceline.families.training.arm import Loop
+from paceline.families.training.replica import Replica
+from paceline.worker.comm import Counters
+from paceline.worker.guard import ContractBreachError, Guard
+
+COUNTED, PLAIN = 0, 1
+SENT_BYTES = 7
+CLOCK_LIMIT_NS = 60 * 10**9
+
+Replaced = tuple[Any, str, Any]
+CHEATS: dict[str, Callable[[], Replaced]] = {
+    "stops the clock": lambda: (arm, "_clock_ns", lambda: 0),
+    "hides what it sends": lambda: (arm, "enumerate", lambda values: ()),
+    "hides the copy of what it sends": lambda: (arm, "list", lambda values: [0, 0]),
+    "says that no step is counted": lambda: (Loop, "count_after", property(lambda loop: frozenset())),
+    "says that nothing rides along": lambda: (Loop, "_rides", lambda loop, step: False),
+    "forges its passes": lambda: (arm, "passes_of", lambda replica: ["forged"]),
+    "skips the look": lambda: (Loop, "_look_before_update", lambda loop, step: None),
+}
+
+
+class Cheat(Replica):
+    """Replaces something in forward and backward, and puts it back after the update."""
+
+    def __init__(self, replaced: Replaced | None) -> None:
+        self.model = nn.Linear(2, 2)
+        self.comm: Any = SimpleNamespace(counters=Counters(2))
+        self.task: Any = SimpleNamespace(device=torch.device("cpu"), rate=lambda step: 0.1)
+        self.replaced = replaced
+
+    def set_rate(self, rate: float) -> None:
+        """Do nothing."""
+
+    def forward_backward(self, sequences_BS: Tensor) -> Tensor:
+        """Send something, and replace."""
+        self.comm.counters.sent_bytes[1] += SENT_BYTES
+        if self.replaced is not None:
+            owner, name, value = self.replaced
+            self.was = vars(owner).get(name)
+            setattr(owner, name, value)
+        return torch.tensor(1.0)
+
+    def update(self, step: int) -> None:
+        """Do nothing."""
+
+    def exchange_parameters(self, step: int) -> None:
+        """Put back."""
+        if self.replaced is not None:
+            owner, name, _ = self.replaced
+            if self.was is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, self.was)
+
+
+def make_loop(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> Loop:
+    guard = Guard((arm,))
+    session = SimpleNamespace(world_size=2, rank=0, guard=guard)
+    seat: Any = SimpleNamespace(session=session, replica=replica, watch=guard.watch, diagnosis=dict)
+    batches = torch.zeros(2, 1, 3, dtype=torch.uint8)
+    loop = Loop(seat, batches, window=1, evaluations=1, count_after=frozenset({COUNTED}))
+    monkeypatch.setattr(loop, "_count_memory", lambda: None)
+    return loop
+
+
+@pytest.mark.parametrize("cheat", sorted(CHEATS))
+def test_it_is_refused_where_the_harness_looks_inside_a_step(
+    cheat: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = make_loop(Cheat(CHEATS[cheat]()), monkeypatch)
+    with pytest.raises(ContractBreachError, match="it replaced"):
+        loop._step(COUNTED, last=False)
+
+
+@pytest.mark.parametrize("cheat", sorted(CHEATS))
+def test_it_wins_nothing_elsewhere(cheat: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = make_loop(Cheat(CHEATS[cheat]()), monkeypatch)
+    loop._step(PLAIN, last=False)
+    assert all(0 <= part < CLOCK_LIMIT_NS for part in loop._parts)
+    assert loop.trained.pass_bytes == [0, SENT_BYTES]
+    assert loop.trained.passes == []
+
+
+def test_an_honest_one_passes_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = make_loop(Cheat(None), monkeypatch)
+    loop._step(COUNTED, last=False)
+    loop._step(PLAIN, last=True)
+    assert loop.trained.pass_bytes == [0, 2 * SENT_BYTES]
