@@ -11,7 +11,14 @@ from paceline.drivers.measure import measure
 from paceline.plan import Selection, make_plan
 from paceline.profile import load_runner
 from paceline.store import RunRecord, read_record
-from paceline.suite import Suite
+from paceline.suite import Suite, load_suite
+
+
+def record_of_text(text: str, folder: Path, *, extra: Sequence[Path] = ()) -> RunRecord:
+    """Measure one suite that is written out, with techniques of files of its own."""
+    path = folder / "suite.yaml"
+    path.write_text(text.lstrip())
+    return record_of([load_suite(path, extra=extra)], folder)
 
 
 def record_of(

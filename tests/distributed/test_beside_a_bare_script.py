@@ -1,12 +1,11 @@
-"""The bare script does the work that the technique does: its time is the loop's without the harness."""
+"""The loop and the bare script take turns on real ranks, and each window has the times of both."""
 
 from __future__ import annotations
 
 import pytest
-from measured import record_of
+from measured import record_of_text
 
 from paceline.store import RunRecord
-from paceline.suite import load_suite
 
 TECHNIQUES = ("ddp", "fsdp")
 SUITE = """
@@ -24,10 +23,7 @@ protocol: {launches: 1}
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
-    folder = tmp_path_factory.mktemp("beside")
-    path = folder / "beside.yaml"
-    path.write_text(SUITE.lstrip())
-    return record_of([load_suite(path)], folder)
+    return record_of_text(SUITE, tmp_path_factory.mktemp("beside"))
 
 
 @pytest.mark.parametrize("technique", TECHNIQUES)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from measured import record_of
+from measured import record_of_text
 
-from paceline.suite import load_suite
 from paceline.testing import ConformanceResult, results_of
 
 MUTANTS = [
@@ -29,12 +28,8 @@ protocol: {launches: 1}
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceResult]:
-    folder = tmp_path_factory.mktemp("learning")
-    path = folder / "learning.yaml"
-    path.write_text(SUITE.lstrip())
-    return {
-        r.technique: r for r in results_of(record_of([load_suite(path, extra=MUTANTS)], folder), "training")
-    }
+    record = record_of_text(SUITE, tmp_path_factory.mktemp("learning"), extra=MUTANTS)
+    return {r.technique: r for r in results_of(record, "training")}
 
 
 def test_a_run_that_learns_nothing_has_losses_and_bytes(found: dict[str, ConformanceResult]) -> None:

@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from measured import record_of
+from measured import record_of_text
 
-from paceline.suite import load_suite
 from paceline.testing import ConformanceResult, results_of
 
 MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "absence").glob("*.py"))
@@ -32,12 +31,8 @@ protocol: {launches: 1}
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceResult]:
-    folder = tmp_path_factory.mktemp("absence")
-    path = folder / "absence.yaml"
-    path.write_text(SUITE.lstrip())
-    return {
-        r.technique: r for r in results_of(record_of([load_suite(path, extra=MUTANTS)], folder), "training")
-    }
+    record = record_of_text(SUITE, tmp_path_factory.mktemp("absence"), extra=MUTANTS)
+    return {r.technique: r for r in results_of(record, "training")}
 
 
 @pytest.mark.parametrize("technique", ["ddp-ring", "local-sgd", "diloco", "noloco"])

@@ -66,12 +66,13 @@ class Cheat(Replica):
                 setattr(owner, name, self.was)
 
 
-def make_loop(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> Loop:
+def make_loop(replica: Replica, monkeypatch: pytest.MonkeyPatch, *, rider: Any = None) -> Loop:
     guard = Guard((arm,))
-    session = SimpleNamespace(world_size=2, rank=0, guard=guard)
+    device = SimpleNamespace(synchronize=lambda: None)
+    session = SimpleNamespace(world_size=2, rank=0, guard=guard, device=device)
     seat: Any = SimpleNamespace(session=session, replica=replica, watch=guard.watch, diagnosis=dict)
     batches = torch.zeros(2, 1, 3, dtype=torch.uint8)
-    loop = Loop(seat, batches, window=1, evaluations=1, count_after=frozenset({COUNTED}))
+    loop = Loop(seat, batches, window=1, evaluations=1, count_after=frozenset({COUNTED}), rider=rider)
     monkeypatch.setattr(loop, "_count_memory", lambda: None)
     return loop
 
@@ -86,6 +87,16 @@ def test_it_is_refused_where_the_harness_looks_inside_a_step(
 
 
 @pytest.mark.parametrize("cheat", sorted(CHEATS))
+def test_it_is_refused_before_gradients_are_noted(cheat: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[Any] = []
+    rider = SimpleNamespace(note=noted.append)
+    loop = make_loop(Cheat(CHEATS[cheat]()), monkeypatch, rider=rider)
+    with pytest.raises(ContractBreachError, match="it replaced"):
+        loop._step(PLAIN, last=False)  # the one before the evaluation
+    assert not noted
+
+
+@pytest.mark.parametrize("cheat", sorted(CHEATS))
 def test_it_wins_nothing_elsewhere(cheat: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = make_loop(Cheat(CHEATS[cheat]()), monkeypatch)
     loop._step(PLAIN, last=False)
@@ -94,8 +105,10 @@ def test_it_wins_nothing_elsewhere(cheat: str, monkeypatch: pytest.MonkeyPatch) 
     assert loop.trained.passes == []
 
 
-def test_an_honest_one_passes_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = make_loop(Cheat(None), monkeypatch)
+def test_an_honest_one_passes_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[Any] = []
+    loop = make_loop(Cheat(None), monkeypatch, rider=SimpleNamespace(note=noted.append))
     loop._step(COUNTED, last=False)
     loop._step(PLAIN, last=True)
     assert loop.trained.pass_bytes == [0, 2 * SENT_BYTES]
+    assert len(noted) == 1

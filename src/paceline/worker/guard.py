@@ -2,9 +2,9 @@
 
 Four independent fences, because each has holes. The source may import only what a technique needs (``source.py``, read
 before it is imported). ``torch.distributed`` is closed while a technique runs. An audit hook refuses sockets,
-processes, foreign memory and file writes during a call. After every call the clocks, the oracle's entry points and the
-number of threads must be what they were. Whatever passes all four still meets the kernel's byte counters in a network
-namespace.
+processes, foreign memory and file writes during a call. After every call, in training after every step, the clocks, the
+oracle's entry points and the number of threads must be what they were. Whatever passes all four still meets the
+kernel's byte counters in a network namespace.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What a technique must leave as it found it: functions, the harness's own modules, torch's kernels, settings.
 
-All of it can be reached by somebody who looks for it by computed names, so it is compared after every call.
+All of it can be reached by somebody who looks for it by computed names, so it is compared after every call, in training
+after every step.
 """
 
 from __future__ import annotations

@@ -258,8 +258,8 @@ class Loop:
             n + b - a for n, a, b in zip(self.trained.pass_bytes, before, after, strict=True)
         ]
         self._look(step)
-        if self.course is not None:
-            self._excluded_ns += self.course.after(step)
+        if course is not None:
+            self._excluded_ns += course.after(step)
         spans = (computed - begin, exchanged - exchanging, updated - updating, ended - updated)
         self._note(spans, loss, said)
 
