@@ -8,28 +8,20 @@ draws of weights and data, so that a launch is also a seed.
 from __future__ import annotations
 
 import gc
-import os
 import random
-import tempfile
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from paceline.families.training import corpus, judging, oracle
-from paceline.families.training.absence import Absence
+from paceline.families.training import judging, oracle, point
 from paceline.families.training.arm import Loop
 from paceline.families.training.checkpointing import course as checkpointing
 from paceline.families.training.expert.probe import dispatch_seconds
 from paceline.families.training.expert.reading import crossings
 from paceline.families.training.expert.replica import ITEM, ExpertReplica
-from paceline.families.training.expert.traces import Router, make_router
 from paceline.families.training.figures import Figures, timed
 from paceline.families.training.fine_tuning import joining
 from paceline.families.training.fine_tuning.ledger import Ledger
-from paceline.families.training.fine_tuning.pretraining import pretrained
 from paceline.families.training.gate import STEPS, Proved, prove
 from paceline.families.training.owners import Owners
 from paceline.families.training.pipeline import timeline
@@ -43,15 +35,11 @@ from paceline.families.training.setting import (
     local_batches,
     prepare_torch,
 )
-from paceline.families.training.sizes import size_of
 from paceline.families.training.spec import (
     CHECKPOINT,
-    EXPERT_INFERENCE,
     EXPERT_PARALLEL,
     FINE_TUNE,
     PIPELINE_PARALLEL,
-    REQUIRED,
-    WHOLE_BATCH,
 )
 from paceline.families.training.unchanged import passes_are_the_familys
 from paceline.worker.session import Block, Case, CaseError, Session
@@ -71,7 +59,7 @@ def run_block(session: Session, block: Block) -> None:
     """Train all techniques of a block and emit one ``result`` event for each."""
     session.begin(block, "-", "data")
     try:
-        setting = _setting(session, block, _corpus(session, block.params))
+        setting = point.setting_of(session, block, point.corpus_of(session, block.params))
         if setting.compiled:
             session.on_all_ranks(lambda: compile_shapes(setting, session))
     except CaseError as error:
@@ -115,89 +103,6 @@ def run_block(session: Session, block: Block) -> None:
             session.emit_result(block, case, ending)
 
 
-def _corpus(session: Session, params: Mapping[str, Any]) -> corpus.Corpus:
-    """Load the data on all ranks.
-
-    Raises:
-        CaseError: ``invalid``, on all ranks: some rank cannot read it, or ranks read different data.
-    """
-    data, shift = str(params["data"]), float(params.get("shift", 0.0))
-    found = session.on_all_ranks(lambda: corpus.markov(shift=shift) if shift else corpus.load(data))
-    if len(set(session.control.gather_text(found.fingerprint))) > 1:
-        raise CaseError("invalid", f"data: ranks read different text from '{data}'")
-    return found
-
-
-def _setting(session: Session, block: Block, found: corpus.Corpus) -> Setting:
-    params = block.params
-    setting = Setting(
-        corpus=found,
-        router=_router(session, block),
-        whole_batch=params["op"] in WHOLE_BATCH,
-        microbatches=int(params["microbatches"]),
-        experts=int(params.get("experts", 0)),
-        top_k=int(params.get("top_k", 1)),
-        capacity=float(params.get("capacity", 1.0)),
-        size=size_of(params),
-        context=int(params["context"]),
-        batch_size=int(params["batch"]),
-        steps=int(params["steps"]),
-        optimizer=str(params["optimizer"]),
-        peak_rate=float(params["learning_rate"]),
-        warmup_steps=int(params["warmup_steps"]),
-        device=torch.device(session.device.torch_type),
-        dtype=str(params["dtype"]),
-        compiled=params["mode"] == "compiled",
-        model_seed=session.draw_seed("model", block.block),
-        data_seed=session.draw_seed("data", block.block),
-        shared_seed=session.draw_seed("shared", block.block),
-        must_learn=params["learning"] == REQUIRED,
-    )
-    if params["away"] != "nothing":
-        return replace(setting, absence=Absence.of_last(session.world_size, setting.steps))
-    if params["op"] == CHECKPOINT:
-        # the name holds the owner for doctor --clean, which finds what a killed rank leaves
-        made = tempfile.mkdtemp(prefix=f"paceline-checkpoints-{os.getpid()}-") if session.rank == 0 else ""
-        return replace(setting, folder=Path(session.control.gather_text(made)[0]))
-    if params["op"] != FINE_TUNE:
-        return setting
-    setting = replace(
-        setting,
-        tuned=str(params["tuned"]),
-        probes=int(params["probes"]),
-        probe_distance=float(params["probe_distance"]),
-    )
-    steps, data_seed = int(params["pretrain_steps"]), session.draw_seed("data before", block.block)
-    return replace(setting, start=pretrained(session, setting, steps=steps, data_seed=data_seed))
-
-
-def _router(session: Session, block: Block) -> Router | None:
-    """Draw where tokens go at inference; elsewhere the model's gates decide."""
-    params = block.params
-    if params["op"] != EXPERT_INFERENCE:
-        return None
-    return make_router(
-        str(params["routes"]),
-        layers=size_of(params).layers,
-        experts=int(params["experts"]),
-        affinity=float(params["affinity"]),
-        passes=int(params["steps"]),
-        sequences=int(params["batch"]),
-        context=int(params["context"]),
-        seed=session.draw_seed("routes", block.block),
-    )
-
-
-def _for_proofs(session: Session, block: Block, case: Case, setting: Setting) -> Setting:
-    """Return the point's setting with weights and data that are drawn for one technique's proofs alone."""
-    return replace(
-        setting,
-        model_seed=session.draw_seed("model of proofs", block.block, case.label),
-        data_seed=session.draw_seed("data of proofs", block.block, case.label),
-        start=None,
-    )
-
-
 def _train(
     session: Session,
     block: Block,
@@ -214,7 +119,7 @@ def _train(
     info = session.loaded(case).info
     if setting.absence is not None and info is not None and not info.properties.get("elastic"):
         raise CaseError("unsupported", "its ranks cannot leave or join")
-    proved = prove(session, block, case, _for_proofs(session, block, case, setting))
+    proved = prove(session, block, case, point.for_proofs(session, block, case, setting))
     seat = make_seat(session, block, case, setting)
     followed = joining.followed(session, block, case, setting, seat)
     session.begin(block, case.label, "train")
