@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from paceline.families.collectives import codecs
+from paceline.families.collectives.passes import gain_score
 
 COUNTS = st.one_of(st.integers(1, 70), st.sampled_from([255, 256, 257, 4095, 4096, 4097, 8193, 12_325]))
 SEEDS = st.integers(0, 2**31 - 1)
@@ -211,6 +212,25 @@ def test_ternary_is_unbiased() -> None:
 def test_clipped_ternary_is_seen_to_be_biased() -> None:
     generator = torch.Generator().manual_seed(11)
     assert not is_unbiased(lambda values: ternary(values, generator, clip_sigmas=1.0))
+
+
+@pytest.mark.parametrize(("clip_sigmas", "unbiased"), [(0.0, True), (2.5, False)])
+def test_the_gain_of_repeated_calls_tells_a_clipped_codec_from_a_fair_one(
+    clip_sigmas: float, unbiased: bool
+) -> None:
+    generator = torch.Generator().manual_seed(13)
+    values = gaussian(8192, 17)
+    norm = float(values @ values)
+    gains = [float(ternary(values, generator, clip_sigmas) @ values) / norm for _ in range(40)]
+    score = gain_score(gains)
+    assert score is not None
+    assert (abs(score) <= 3) == unbiased, score
+
+
+def test_calls_that_are_too_few_or_all_alike_have_no_gain_score() -> None:
+    assert gain_score([1.01, 0.99, 1.0, 1.02]) is None
+    assert gain_score([0.9] * 8) is None
+    assert gain_score([1.0, 1.1, 0.9, 1.1, 0.9]) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_clipping_lowers_the_variance_of_ternary_values() -> None:

@@ -33,6 +33,7 @@ class Check:
     relative_l2: float = 0.0
     max_error: float = 0.0
     bias: float = 0.0
+    gain: float = 1.0
     cosine: float = 1.0
 
 
@@ -136,6 +137,7 @@ def judge(
                 relative_l2=check.relative_l2,
                 max_error=check.max_error,
                 bias=check.bias,
+                gain=check.gain,
                 cosine=check.cosine,
             )
         if check.relative_l2 >= worst.relative_l2:
@@ -188,6 +190,7 @@ def _figures(actual: Tensor, reference: Tensor, error: Tensor) -> Check:
         relative_l2=error_norm / norm if norm else error_norm,
         max_error=float(error.abs().max()) / largest if largest else 0.0,
         bias=float(error.mean()) / mean if mean else 0.0,
+        gain=product / norm**2 if norm else 1.0,
         cosine=product / (norm * actual_norm) if norm and actual_norm else float(norm == actual_norm),
     )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -20,6 +23,8 @@ LOOPBACK = "lo"
 _malloc_trim = find_malloc_trim()
 HELD_CALLS = 3
 MIX_CALLS = 16
+LEAST_GAINS = 5
+"""Calls without which their spread says little."""
 HEADERS_CALL_BYTES = 8192
 """Headers and acknowledgements of a call on a rank, whatever its size."""
 SPAN_METRICS = {
@@ -122,20 +127,36 @@ def errors(session: Session, arm: Arm, num_timed: int) -> dict[str, Any]:
             [c.relative_l2 for c in checks],
             [c.max_error for c in checks],
             [c.bias for c in checks],
+            [c.gain for c in checks],
             arm.checksums,
         ]
     )
-    if any(rank_rows[3] != everyone[0][3] for rank_rows in everyone):
+    if any(rank_rows[4] != everyone[0][4] for rank_rows in everyone):
         raise CaseError("incorrect", "ranks ended timed calls with different results")
 
     def worst(row: int) -> list[float]:
         return [max((r[row][i] for r in everyone), key=abs) for i in range(len(checks))]
 
+    gains = [max((r[3][i] for r in everyone), key=lambda g: abs(g - 1)) for i in range(len(checks))]
+    score = gain_score(gains)
     return {
         "relative_l2_error": {"samples": worst(0)},
         "max_error": {"samples": worst(1)},
         "bias": {"samples": worst(2)},
+        "gain": {"samples": gains},
+        **({} if score is None else {"gain_score": {"samples": [score]}}),
     }
+
+
+def gain_score(gains: Sequence[float]) -> float | None:
+    """Return how many standard errors the mean of some calls' gains lies from 1; None where they have no spread.
+
+    What an unbiased codec gives is the truth on average (TernGrad, section 3.1), so that its projection on the truth is
+    1, whatever the scale of a draw.
+    """
+    if len(gains) < LEAST_GAINS or max(gains) == min(gains):
+        return None
+    return (fmean(gains) - 1) / (stdev(gains) / math.sqrt(len(gains)))
 
 
 def split(session: Session, arm: Arm) -> dict[str, Any]:
