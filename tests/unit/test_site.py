@@ -565,15 +565,19 @@ def test_names_of_near_dots_do_not_cover_each_other() -> None:
 LINKS = {"1gbit": 125e6, "100mbit": 12.5e6, "20mbit": 2.5e6}
 
 
-def over_links(ratios: dict[str, float]) -> RunRecord:
-    """Return a record of native and ring behind three links; ring takes the stated multiple of native's time."""
+def over_links(ratios: dict[str, float], *, unsteady: str | None = None) -> RunRecord:
+    """Return a record of native and ring behind three links; ring takes the stated multiple of native's time.
+
+    Where it is unsteady, it takes a fifth more in one launch and a fifth less in the next.
+    """
     offered = {name: {"rate_bytes_per_s": rate, "delay_s": 0.0} for name, rate in LINKS.items()}
     run = run_line(1, runner={"name": "netns-cpu", "links": offered})
     lines = []
     for name, rate in LINKS.items():
         for launch in range(5):
             for label in ("native", "ring"):
-                time_s = 1e3 / rate * (ratios[name] if label == "ring" else 1.0) * (1 + 0.001 * launch)
+                ratio = ratios[name] * (1.2 ** (-1) ** launch if name == unsteady else 1.0)
+                time_s = 1e3 / rate * (ratio if label == "ring" else 1.0) * (1 + 0.001 * launch)
                 changes = {
                     "samples": [time_s] * 7,
                     "value": time_s,
@@ -590,6 +594,20 @@ def test_a_sweep_over_links_is_drawn_by_their_rates_with_the_crossing() -> None:
     assert "rate of each rank" in text
     (row,) = [r for r in Page(text).rows if len(r) == 7 and r[:2] == ["ring", "latency"]]
     assert row[3:] == ["worse", "44.7 Mbit/s", "20 Mbit/s … 100 Mbit/s", "yes"]
+
+
+def test_a_crossing_beside_an_undecided_point_is_bracketed_by_the_decided_ones() -> None:
+    files = render(over_links({"1gbit": 2.0, "100mbit": 1.01, "20mbit": 0.5}, unsteady="100mbit"))
+    (text,) = [t for name, t in files.items() if name.startswith("boards/")]
+    (row,) = [r for r in Page(text).rows if len(r) == 7 and r[:2] == ["ring", "latency"]]
+    assert row[5:] == ["20 Mbit/s … 100 Mbit/s", "within 20 Mbit/s … 1 Gbit/s"]
+
+
+def test_a_crossing_beside_an_undecided_end_is_not_decided() -> None:
+    files = render(over_links({"1gbit": 2.0, "100mbit": 1.5, "20mbit": 0.95}, unsteady="20mbit"))
+    (text,) = [t for name, t in files.items() if name.startswith("boards/")]
+    (row,) = [r for r in Page(text).rows if len(r) == 7 and r[:2] == ["ring", "latency"]]
+    assert row[6] == "no"
 
 
 def test_lines_that_do_not_cross_have_no_crossing_point() -> None:

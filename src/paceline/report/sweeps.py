@@ -142,7 +142,8 @@ def crossing_grid(board: Board, comparisons: Sequence[Comparison]) -> Grid:
     """Return where along the sweeps a technique overtakes the baseline, or is overtaken.
 
     The place is interpolated between two neighbouring points of a sweep, in logarithms of place and ratio. It is
-    ``decided`` when the ratio's interval is on one side of 1 at one point and on the other at the next.
+    ``decided`` when the ratio's interval is on one side of 1 at one point and on the other at the next; where points
+    beside it are undecided, the nearest decided ones on either side say within what it lies.
     """
     effects = {(id(c.point), c.label, c.metric): c for c in comparisons if c.kind == "ratio"}
     rows = []
@@ -165,15 +166,26 @@ def crossing_grid(board: Board, comparisons: Sequence[Comparison]) -> Grid:
 
 
 def _crossings(swept: str, course: Sequence[tuple[float, Comparison]], *, lower: bool) -> Iterator[list[str]]:
-    for (x0, c0), (x1, c1) in pairwise(course):
+    for number, ((x0, c0), (x1, c1)) in enumerate(pairwise(course)):
         r0, r1 = c0.effect.value, c1.effect.value
         if math.isfinite(r0) and math.isfinite(r1) and min(r0, r1) > 0 and (r0 < 1) != (r1 < 1):
             yield [
                 "better" if (r1 < 1) == lower else "worse",
                 _place_text(swept, crossing(x0, r0, x1, r1)),
                 f"{_place_text(swept, x0)} … {_place_text(swept, x1)}",
-                "yes" if _decided(c0) and _decided(c1) else "no",
+                _decided_within(swept, course, number),
             ]
+
+
+def _decided_within(swept: str, course: Sequence[tuple[float, Comparison]], number: int) -> str:
+    """Say between which places a crossing is certain to lie: the nearest on either side whose intervals leave out 1."""
+    if _decided(course[number][1]) and _decided(course[number + 1][1]):
+        return "yes"
+    before = next(((x, c) for x, c in reversed(course[: number + 1]) if _decided(c)), None)
+    behind = next(((x, c) for x, c in course[number + 1 :] if _decided(c)), None)
+    if before is None or behind is None or (before[1].effect.value < 1) == (behind[1].effect.value < 1):
+        return "no"
+    return f"within {_place_text(swept, before[0])} … {_place_text(swept, behind[0])}"
 
 
 def crossing(x0: float, r0: float, x1: float, r1: float) -> float:
