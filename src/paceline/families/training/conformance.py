@@ -26,9 +26,9 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
 
     They are the same whether ``brief`` or not. What is exact needs no long run to show that it learns; pipelines need
     as many layers as there are stages, and a rate at which eight layers learn evenly: at 0.01 how a processor rounds
-    decides whether 30 steps take away 0.2 % or 4 % of the loss. Where a point says how many heads of keys there are,
-    there are as many as of queries and half as many; pipelines, whose layers are whole, have half as many alone. Ranks
-    that share sequences have each kind of attention; a technique of one kind is unsupported at the other's.
+    decides whether 30 steps take away 0.2 % or 4 % of the loss. Ranks that share sequences have each kind of attention,
+    with as many heads of keys as of queries and with half as many, since they deal heads out; a technique of one kind is
+    unsupported at the other's. Pipelines and experts, whose attention is whole on a rank, have half as many alone.
     """
     if operation == PIPELINE_PARALLEL:
         return [
@@ -69,7 +69,7 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
     if operation == EXPERT_PARALLEL:
         common |= {"context": 31, "steps": 50, "experts": 8, "top_k": 2, "capacity": 0.9}
     if operation in WITH_EXPERTS:
-        return [common | {"kv_heads": heads} for heads in KV_HEADS]
+        return [common | {"kv_heads": KV_HEADS[-1]}]
     if operation != SEQUENCE_PARALLEL:
         return [common]
     common |= {"context": 31, "steps": 40}
