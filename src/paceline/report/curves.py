@@ -11,6 +11,7 @@ from paceline.report import charts, plots
 from paceline.report.boardpages import Chart
 from paceline.report.html import Grid, rows_grid
 from paceline.report.loadcharts import share_chart
+from paceline.report.tables import ABSENT
 from paceline.stats import median
 from paceline.units import format_quantity
 
@@ -45,18 +46,19 @@ def are_shares(point: Point) -> bool:
 
 
 def curve_grid(point: Point) -> Grid:
-    """Return the numbers behind the charts: a row for each technique and evaluation."""
+    """Return the numbers behind the charts: a row for each technique and evaluation, with what is known of it."""
     rows = []
     headers: tuple[str, ...] = ()
     for spec in load_family(point.family).curves:
         for label in point.labels:
             columns = [_course(point, label, spec, axis) for axis, _ in spec.over]
-            if not all(columns):
+            if not any(columns):
                 continue
             headers = ("technique", *(axis for axis, _ in spec.over), spec.quantity)
-            for number, (_, y) in enumerate(columns[0]):
+            longest = max(columns, key=len)
+            for number, (_, y) in enumerate(longest):
                 at = [
-                    format_quantity(c[number][0], unit)
+                    format_quantity(c[number][0], unit) if number < len(c) else ABSENT
                     for c, (_, unit) in zip(columns, spec.over, strict=True)
                 ]
                 rows.append([label, *at, format_quantity(y, spec.unit)])

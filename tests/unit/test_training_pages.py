@@ -1,0 +1,119 @@
+"""The page of a training point: courses over tokens, seconds and bytes, trade-offs, parts of a step."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+import pytest
+from test_numbers_on_pages import quantity
+from test_site import Page
+from training_record import BASELINE, COURSES, training_record
+
+from paceline.report.site import SiteInput, render_site
+from paceline.store import Loaded, RunRecord
+
+AXES = ("tokens", "seconds", "bytes")
+
+
+def page_of(record: RunRecord) -> str:
+    """Return the page of a record's only point."""
+    files = render_site(SiteInput(loaded=Loaded(records=[record])))
+    (text,) = [str(text) for name, text in files if name.startswith("cases/")]
+    return text
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return page_of(training_record())
+
+
+def drawing(text: str, title: str) -> str:
+    """Return the one drawing of a page that is called so."""
+    (found,) = re.findall(rf'<svg class="chart" [^>]*aria-label="{re.escape(title)}">.*?</svg>', text, re.S)
+    return str(found)
+
+
+def named(drawn: str) -> set[str]:
+    """Return the names at the ends of lines."""
+    return set(re.findall(r'<text class="label [^"]*"[^>]*>([^<]*)</text>', drawn))
+
+
+def marks(drawn: str, colour: str) -> list[tuple[float, float]]:
+    """Return where a technique's marks are, in pixels."""
+    found = re.findall(rf'<circle class="dot {colour}" cx="([\d.]+)" cy="([\d.]+)"', drawn)
+    return [(float(x), float(y)) for x, y in found]
+
+
+def rows_below(text: str, headers: Sequence[str]) -> list[list[str]]:
+    """Return the rows of the one table with these headers."""
+    rows = Page(text).rows
+    (place,) = [i for i, row in enumerate(rows) if row == list(headers)]
+    found = []
+    for row in rows[place + 1 :]:
+        if row[0] in ("technique", "metric", "run"):
+            break
+        found.append(row)
+    return found
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_losses_are_drawn_over_tokens_seconds_and_bytes_as_static_svg(text: str, axis: str) -> None:
+    drawn = drawing(text, f"excess_loss over {axis}, by technique")
+    assert named(drawn) == {label for label, course in COURSES.items() if axis in course}
+    assert ("ddp" in named(drawn)) == (axis != "bytes")
+    assert f">{axis}</text>" in drawn
+    assert ">excess_loss</text>" in drawn
+    assert "<script" not in drawn
+    assert "data-" not in drawn
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_both_axes_of_a_course_are_logarithmic(text: str, axis: str) -> None:
+    drawn = drawing(text, f"excess_loss over {axis}, by technique")
+    (x1, y1), (x2, y2), (x3, y3) = marks(drawn, "base")  # the start has spent nothing and has no place
+    assert x2 - x1 == pytest.approx(x3 - x2, abs=0.2), "decades are as far apart as decades"
+    assert x2 - x1 > 50
+    losses = COURSES[BASELINE]["excess_loss"][1:]
+    expected = math.log(losses[1] / losses[2]) / math.log(losses[0] / losses[1])
+    assert (y3 - y2) / (y2 - y1) == pytest.approx(expected, rel=0.01)
+
+
+def test_the_table_of_courses_holds_the_numbers_of_the_record(text: str) -> None:
+    rows = rows_below(text, ("technique", *AXES, "excess_loss"))
+    labels = (BASELINE, "ddp", "diloco", "terngrad")
+    assert [row[0] for row in rows] == [label for label in labels for _ in range(4)]
+    for number, (label, *cells) in enumerate(rows):
+        course = COURSES[label]
+        for name, cell in zip((*AXES, "excess_loss"), cells, strict=True):
+            if name in course:
+                assert quantity(cell) == pytest.approx(course[name][number % 4], rel=0.006), (label, name)
+            else:
+                assert (label, name, cell) == ("ddp", "bytes", "–")
+
+
+def test_a_technique_whose_bytes_nobody_sees_keeps_its_rows(text: str) -> None:
+    rows = [row for row in rows_below(text, ("technique", *AXES, "excess_loss")) if row[0] == "ddp"]
+    assert [row[3] for row in rows] == ["–"] * 4
+    assert [row[4] for row in rows] == ["1.4 nat", "1 nat", "0.6 nat", "0.2 nat"]
+
+
+def test_the_front_of_bytes_and_loss_is_drawn_and_listed(text: str) -> None:
+    drawn = drawing(text, "excess_loss against wire_bytes, by technique, with the frontier")
+    assert drawn.count('class="frontier"') == 1
+    assert named(drawn) == {BASELINE, "diloco", "terngrad"}
+    rows = rows_below(text, ("technique", "trade-off", "across", "up", "on the frontier"))
+    best = {row[0]: row[4] for row in rows if row[1] == "excess_loss against wire_bytes"}
+    assert best == {BASELINE: "yes", "diloco": "yes", "terngrad": "no"}
+
+
+def test_the_parts_of_a_step_are_drawn_in_their_proportions(text: str) -> None:
+    drawn = drawing(text, "parts of one step, by technique")
+    for name in ("compute_s", "gradients_s", "update_s", "parameters_s"):
+        assert f">{name}</text>" in drawn
+    bars = re.findall(r'<rect class="part (s\d)" x="[\d.]+" y="34.0" width="([\d.]+)" height="18"/>', drawn)
+    assert [colour for colour, _ in bars] == ["s0", "s1", "s2"], "a part of no seconds has no bar"
+    widths = [float(width) for _, width in bars]
+    assert widths[0] / widths[1] == pytest.approx(2, rel=0.01)
+    assert widths[1] / widths[2] == pytest.approx(2, rel=0.01)
