@@ -177,6 +177,8 @@ class FrontierSpec:
 
     across: str
     up: str
+    unless: str = ""
+    """A metric that says the same and more: at a point that has it, this trade-off is left out."""
     beneath: str | None = None
     """Key of ``accounting`` with a list for each of the two metrics: a course that is known whole, drawn beneath."""
     beneath_name: str = ""

@@ -108,6 +108,18 @@ def test_the_front_of_bytes_and_loss_is_drawn_and_listed(text: str) -> None:
     assert best == {BASELINE: "yes", "diloco": "yes", "terngrad": "no"}
 
 
+def test_a_front_of_the_loss_itself_stands_in_where_the_excess_is_unknown(text: str) -> None:
+    other = page_of(training_record(quantity="eval_loss"))
+    drawn = drawing(other, "eval_loss against wire_bytes, by technique, with the frontier")
+    assert drawn.count('class="frontier"') == 1
+    rows = rows_below(other, ("technique", "trade-off", "across", "up", "on the frontier"))
+    assert {row[1] for row in rows} == {"eval_loss against wire_bytes", "eval_loss against token_s"}
+    assert "eval_loss against" not in text, "not both where the excess is known"
+    for axis in AXES:
+        assert named(drawing(other, f"eval_loss over {axis}, by technique"))
+    assert rows_below(other, ("technique", *AXES, "eval_loss"))
+
+
 def test_the_parts_of_a_step_are_drawn_in_their_proportions(text: str) -> None:
     drawn = drawing(text, "parts of one step, by technique")
     for name in ("compute_s", "gradients_s", "update_s", "parameters_s"):

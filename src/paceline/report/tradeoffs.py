@@ -36,7 +36,7 @@ def frontier_charts(point: Point, names: Sequence[str]) -> list[Chart]:
     """Return a chart for each trade-off of the family that at least two techniques have both values of."""
     found = []
     colour = charts.colours(names, point.baseline)
-    for spec in load_family(point.family).frontiers:
+    for spec in _drawn(point):
         placed = _placed(point, spec)
         dots = [
             charts.Dot(
@@ -74,7 +74,7 @@ def frontier_charts(point: Point, names: Sequence[str]) -> list[Chart]:
 def frontier_grid(point: Point) -> Grid:
     """Return the numbers behind the charts, and which techniques no other beats in both."""
     rows = []
-    for spec in load_family(point.family).frontiers:
+    for spec in _drawn(point):
         placed = _placed(point, spec)
         if sum(min(pair) > 0 for pair in placed.values()) < MIN_DOTS:
             continue
@@ -94,7 +94,7 @@ def frontier_grid(point: Point) -> Grid:
 def equal_grid(point: Point) -> Grid:
     """Return what a course that is known whole costs where it is worth as much as each technique."""
     rows = []
-    for spec in load_family(point.family).frontiers:
+    for spec in _drawn(point):
         courses = _courses(point, spec)
         for label in sorted(_placed(point, spec)) if courses else []:
             kept = [m for (name, _), cell in point.cells.items() if name == label for m in cell.measurements]
@@ -106,7 +106,7 @@ def equal_grid(point: Point) -> Grid:
             found = equal_cost(own, courses)
             if found is not None:
                 rows.append([label, spec.up, found.text()])
-    named = {s.beneath_name for s in load_family(point.family).frontiers if s.beneath}
+    named = {s.beneath_name for s in _drawn(point) if s.beneath}
     name = ", ".join(sorted(named)) or "course"
     return rows_grid(
         "costs at equal worth", ("technique", "at equal", f"a {name} costs, over the technique"), rows
@@ -132,6 +132,12 @@ def split_charts(point: Point) -> list[Chart]:
         )
         found.append(Chart(title=f"Parts of {spec.title}", graphic=graphic))
     return found
+
+
+def _drawn(point: Point) -> list[FrontierSpec]:
+    """Return the family's trade-offs but those that another metric of the point makes superfluous."""
+    specs = load_family(point.family).frontiers
+    return [spec for spec in specs if not (spec.unless and _has(point, spec.unless))]
 
 
 def _placed(point: Point, spec: FrontierSpec) -> dict[str, tuple[float, float]]:

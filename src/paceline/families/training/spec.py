@@ -29,6 +29,8 @@ DATA_PARALLEL_ALONE = {
 OPTIMIZERS = ("adamw", "sgd")
 SHARE_ROUNDING = 1e-6
 CURVE_AXES = (("tokens", "token"), ("seconds", "s"), ("bytes", "B"))
+COSTS = ("wire_bytes", "kernel_bytes_total", "token_s")
+"""What a loss is traded against."""
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
@@ -378,9 +380,8 @@ FAMILY = Family(
     swept=("time_to_target",),
     scaled=("token_s",),
     frontiers=(
-        FrontierSpec(across="wire_bytes", up="excess_loss"),
-        FrontierSpec(across="kernel_bytes_total", up="excess_loss"),
-        FrontierSpec(across="token_s", up="excess_loss"),
+        *(FrontierSpec(across=cost, up="excess_loss") for cost in COSTS),
+        *(FrontierSpec(across=cost, up="eval_loss", unless="excess_loss") for cost in COSTS),
     ),
     splits=(
         SplitSpec(title="one step", parts=("compute_s", "gradients_s", "update_s", "parameters_s")),
