@@ -8,6 +8,7 @@ with an ``i`` (``KiB`` = 1024 bytes, ``kB`` = 1000 bytes).
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Iterable
@@ -157,6 +158,8 @@ def format_quantity(value: float, unit: str) -> str:
 
 
 def _digits(value: float) -> str:
+    if not math.isfinite(value):
+        return str(value)
     if value == 0:
         return "0"
     if value == int(value) and abs(value) < 1e4:

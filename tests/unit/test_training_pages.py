@@ -1,4 +1,4 @@
-"""The page of a training point: courses over tokens, seconds and bytes, trade-offs, parts of a step."""
+"""The page of a training point: courses over tokens, seconds and bytes, trade-offs, parts of a step, equal budgets."""
 
 from __future__ import annotations
 
@@ -129,3 +129,52 @@ def test_the_parts_of_a_step_are_drawn_in_their_proportions(text: str) -> None:
     widths = [float(width) for _, width in bars]
     assert widths[0] / widths[1] == pytest.approx(2, rel=0.01)
     assert widths[1] / widths[2] == pytest.approx(2, rel=0.01)
+
+
+def equal_rows(text: str, axis: str, loss: str = "excess_loss") -> dict[str, list[str]]:
+    headers = ("technique", axis, loss, "baseline's", "− baseline", "between evaluations", "n", "remark")
+    return {row[0]: row[1:] for row in rows_below(text, headers)}
+
+
+def test_a_page_gives_the_loss_at_equal_tokens_seconds_and_bytes(text: str) -> None:
+    for axis in AXES:
+        assert f"<h3>excess_loss at equal {axis}</h3>" in text
+        assert set(equal_rows(text, axis)) == {"ddp", "diloco", "terngrad"}
+    budget, own, base, effect, *_, remark = equal_rows(text, "tokens")["diloco"]
+    assert (budget, own, base) == ("10 ktoken", "0.3 nat ± 8.3 %", "0.2 nat ± 12 %")
+    assert (quantity(effect), remark) == (0.1, "where both end")
+
+
+def test_at_equal_seconds_the_slower_one_is_read_within_its_course(text: str) -> None:
+    # after 50 s the baseline is between 0.6 at 10 s and 0.2 at 100 s: 0.6 - 0.4 * log10(50 / 10) = 0.3204
+    budget, own, base, effect, between, count, remark = equal_rows(text, "seconds")["diloco"]
+    assert (budget, count, remark) == ("50 s", "3", "where diloco ends")
+    assert quantity(own) == pytest.approx(0.3)
+    assert quantity(base) == pytest.approx(0.3204, rel=0.006)
+    assert quantity(effect) == pytest.approx(0.3 - 0.3204, rel=0.006)
+    assert between == "[-0.3, 0.1]"  # the losses of all techniques shift alike from launch to launch
+    # the baseline ends after 100 s, where terngrad is between 0.9 at 20 s and 0.8 at 200 s
+    budget, own, base, _, between, _, remark = equal_rows(text, "seconds")["terngrad"]
+    assert (budget, between, remark) == ("100 s", "[0.6, 0.7]", "where ddp-ring ends")
+    assert quantity(base) == pytest.approx(0.2)
+    assert quantity(own) == pytest.approx(0.9 - 0.1 * math.log10(5), rel=0.006)
+
+
+def test_at_equal_bytes_a_technique_whose_bytes_nobody_sees_is_absent(text: str) -> None:
+    rows = equal_rows(text, "bytes")
+    assert rows["ddp"] == ["–"] * 5 + ["0", "absent: the bytes of ddp are not known"]
+    budget, own, base, effect, between, _, remark = rows["diloco"]
+    assert quantity(budget) == pytest.approx(4e3, rel=0.006)
+    assert quantity(own) == pytest.approx(0.3)
+    assert quantity(base) == pytest.approx(1.0 - 0.4 * math.log10(4), rel=0.006)
+    assert quantity(effect) == pytest.approx(0.3 - (1.0 - 0.4 * math.log10(4)), rel=0.006)
+    assert (between, remark) == ("[-0.7, -0.3]", "where diloco ends")
+
+
+def test_bytes_that_were_counted_in_two_ways_are_not_compared() -> None:
+    rows = equal_rows(page_of(training_record(counted_by={"diloco": "kernel"})), "bytes")
+    assert rows["diloco"][-1] == (
+        "absent: bytes are counted in two ways, diloco's by the kernel and ddp-ring's by the communicator"
+    )
+    assert rows["diloco"][:-1] == ["–"] * 5 + ["0"]
+    assert rows["terngrad"][0] != "–"

@@ -130,6 +130,8 @@ def test_a_printed_duration_reads_back_within_its_three_digits(seconds: float) -
         (0.0826, "1", "0.0826"),
         (3, "messages", "3 messages"),
         (-2048, "B", "-2 KiB"),
+        (float("inf"), "s", "inf h"),
+        (float("nan"), "nat", "nan nat"),
     ],
 )
 def test_quantities_are_scaled_for_people(value: float, unit: str, text: str) -> None:
