@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.compare import LEADERBOARD_LAUNCHES, Cell, Point, points_of
-from paceline.evidence import OFF_BOARD_REASONS, evidence, params_key, place_of, with_defaults
+from paceline.evidence import (
+    OFF_BOARD_REASONS,
+    PointKey,
+    evidence,
+    params_key,
+    place_of,
+    point_key,
+    with_defaults,
+)
 from paceline.family import Family
 from paceline.record import Run
 from paceline.stats import Estimate, Launches, compare_difference, compare_ratio, estimate_value
@@ -61,6 +69,8 @@ class Found:
     """Newest first."""
     launches: int
     """Of the point with the fewest."""
+    point: PointKey | None = None
+    """Which point it is; None of several together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +167,11 @@ def _found_at(point: Point, others: Sequence[Point], sides: Sides, family: Famil
     if sides.other is None:
         estimate = estimate_value(cell.launches, scale=family.metric(sides.metric).scale)
         return Found(
-            params=point.params, estimate=estimate, runs=(point.run,), launches=estimate.num_launches
+            params=point.params,
+            estimate=estimate,
+            runs=(point.run,),
+            launches=estimate.num_launches,
+            point=point_key(point),
         )
     there = point if not sides.other_where else _other_point(point, others, sides, family)
     other = there.cells.get((sides.other, sides.metric)) if there else None
@@ -165,7 +179,13 @@ def _found_at(point: Point, others: Sequence[Point], sides: Sides, family: Famil
         return None
     estimate = _effect(cell, other, there.run.run_id == point.run.run_id, sides.kind)
     runs = tuple(sorted({r.run_id: r for r in (point.run, there.run)}.values(), key=lambda r: r.run_id))[::-1]
-    return Found(params=point.params, estimate=estimate, runs=runs, launches=estimate.num_launches)
+    return Found(
+        params=point.params,
+        estimate=estimate,
+        runs=runs,
+        launches=estimate.num_launches,
+        point=point_key(point),
+    )
 
 
 def _other_point(point: Point, others: Sequence[Point], sides: Sides, family: Family) -> Point | None:

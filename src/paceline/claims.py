@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from paceline.claimpoints import Found, Measured, Sides, measured_in, places_of
 from paceline.compare import LEADERBOARD_LAUNCHES, Point, grade_of
+from paceline.evidence import PointKey
 from paceline.family import Family, load_family
 from paceline.papers import Paper
 from paceline.stats import Estimate
@@ -41,9 +42,13 @@ class ClaimResult:
     verdict: ClaimVerdictName
     where: str = ""
     """What selects its points, in words; empty when it is about all of them."""
+    expect: Mapping[str, float] = field(default_factory=dict)
+    """The expectation as suites write it."""
     reason: str | None = None
     worst: Estimate | None = None
     """The estimate that decided, over all points that the claim selects."""
+    point: PointKey | None = None
+    """Where that was found; None of several points together."""
     points: tuple[tuple[Mapping[str, Any], Estimate], ...] = ()
     run_id: str | None = None
     host_class: str | None = None
@@ -106,6 +111,7 @@ def _evaluate_one(
         "quote": claim["quote"],
         "scope": claim["scope"],
         "expectation": expectation_text(claim["expect"]),
+        "expect": claim["expect"],
         "metric": sides.metric,
         "technique": sides.technique,
         "versus": _versus_text(sides),
@@ -129,6 +135,7 @@ def _evaluate_one(
         verdict=verdict,
         reason="; ".join(filter(None, remarks)) or None,
         worst=worst.estimate,
+        point=worst.point,
         points=tuple((f.params, f.estimate) for f in measured.found),
         run_id=worst.runs[0].run_id,
         host_class=worst.runs[0].host_class,

@@ -16,6 +16,8 @@ from paceline.record import Run
 
 OFF_BOARD_REASONS = frozenset({"calibrate", "correction"})
 """Runs of these reasons are about the harness or about records, and say nothing about techniques."""
+PointKey = tuple[str | None, ...]
+"""Suite, host class, runner, image class and parameters."""
 
 
 def params_key(point: Point) -> str:
@@ -40,6 +42,11 @@ def image_class(run: Run) -> str | None:
 def place_of(point: Point) -> tuple[str, str, str, str | None]:
     """Return suite, host class, runner and image class: what may stand in one table."""
     return (*point.board, image_class(point.run))
+
+
+def point_key(point: Point) -> PointKey:
+    """Return what a point is in whatever run it was measured: its place and its parameters."""
+    return (*place_of(point), params_key(point))
 
 
 def evidence(point: Point) -> tuple[int, int, str]:

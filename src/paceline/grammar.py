@@ -144,7 +144,7 @@ class Claim(FileModel):
     paper: str | None = Field(
         None, description="Slug in baselines/papers.yaml; a bound of the suite's own has none."
     )
-    quote: str = Field(description="The statement in a few words, the paper's or ours.")
+    quote: str = Field(description="The statement in a few words of ours.")
     scope: Literal["best", "mean", "range", "qualitative", "bound"] = Field(
         "qualitative", description="What the paper's number is: its best case, a mean, a range, a bound."
     )

@@ -1,16 +1,27 @@
-"""Claims in words, for tables and pages; and those that were measured, as a Markdown page."""
+"""Claims in words, for tables and pages; and those that were measured, as a Markdown page.
+
+A verdict can be checked by eye: numbers have as many digits as it takes to lie, as written, on the side of what was
+asked on which they lie.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from paceline.claims import ClaimResult
 from paceline.papers import Paper
-from paceline.report.tables import ABSENT, format_effect, format_estimate
+from paceline.report.tables import ABSENT, format_effect, format_estimate, format_param
+from paceline.stats import Estimate
 
 OWN_BOUND = "(own bound)"
 """Stands where a paper's slug would, for claims that no paper makes."""
-HEADERS = ("paper", "what it says", "measured", "asked", "found", "verdict", "evidence")
+STATEMENT = "what it says, in our words"
+HEADERS = ("paper", STATEMENT, "measured", "asked", "found", "verdict", "evidence")
+LEAST_DIGITS, MOST_DIGITS = 3, 15
+RUN_CHARS = 13
+"""Of a run's id: the instant at which it began, to the millisecond."""
 
 
 def sides(claim: ClaimResult) -> str:
@@ -20,12 +31,68 @@ def sides(claim: ClaimResult) -> str:
 
 
 def found_text(claim: ClaimResult) -> str:
-    """Write the estimate that decided a claim."""
-    if claim.worst is None:
+    """Write the estimate that decided a claim, with the ends of its interval; of equality how far off it is."""
+    found = claim.worst
+    if found is None:
         return ABSENT
-    if claim.versus:
-        return format_effect(claim.worst, "ratio" if "ratio" in claim.expectation else "")
-    return format_estimate(claim.worst, "")
+    ratio = bool(claim.versus) and "ratio" in claim.expectation
+    if found.missed or not math.isfinite(found.value):
+        return format_effect(found, "ratio" if ratio else "") if claim.versus else format_estimate(found, "")
+    bounds = tuple(claim.expect.values())
+    if "equal_within" in claim.expect:
+        name = "ratio" if claim.versus else "value"
+        return f"{name} − 1 = {_with_ends(_off_one(found), (-bounds[0], bounds[0]))}"
+    return _with_ends(found, bounds, " ×" if ratio else "")
+
+
+def _off_one(found: Estimate) -> Estimate:
+    low, high = (None if end is None else end - 1 for end in (found.low, found.high))
+    return replace(found, value=found.value - 1, low=low, high=high)
+
+
+def _with_ends(found: Estimate, bounds: Sequence[float], mark: str = "") -> str:
+    """Write a value with its ends so that none of them seems to lie at a bound, or beyond, that does not."""
+    ends = () if found.low is None or found.high is None else (found.low, found.high)
+    numbers = (found.value, *ends)
+    digits = next((n for n in range(LEAST_DIGITS, MOST_DIGITS) if _tells(numbers, bounds, n)), MOST_DIGITS)
+    text = f"{_written(found.value, digits)}{mark}"
+    if not ends or ends[0] == ends[1]:
+        return text
+    return f"{text} [{', '.join(_written(end, digits) for end in ends)}]"
+
+
+def _tells(numbers: Iterable[float], bounds: Sequence[float], digits: int) -> bool:
+    """Return whether numbers of so many digits lie on the same sides of the bounds as they do with all digits."""
+    return all(
+        _side(float(_written(number, digits)), bound) == _side(number, bound)
+        for number in numbers
+        for bound in bounds
+    )
+
+
+def _side(number: float, bound: float) -> int:
+    """Return -1, 0 or 1; what differs in the last places of floats alone is equal."""
+    if math.isclose(number, bound, rel_tol=1e-12):
+        return 0
+    return 1 if number > bound else -1
+
+
+def _written(value: float, digits: int) -> str:
+    """Write a number with so many significant digits, more where it has more before the point."""
+    if 100 <= abs(value) < 1e6:
+        return f"{value:.{max(0, digits - len(str(int(abs(value)))))}f}"
+    return f"{value:.{digits}g}"
+
+
+def decided_by(claim: ClaimResult) -> str:
+    """Name the run that decided a claim, and of several points the one."""
+    if claim.run_id is None:
+        return ""
+    text = f"run {claim.run_id[:RUN_CHARS]}"
+    worst = next((params for params, estimate in claim.points if estimate is claim.worst), {})
+    varying = [k for k, v in worst.items() if any(p.get(k) != v for p, _ in claim.points)]
+    at = ", ".join(f"{k} = {format_param(k, worst[k])}" for k in varying)
+    return f"{text} at {at}" if at else text
 
 
 def claims_page(
@@ -48,10 +115,13 @@ def claims_page(
         + ". A paper has the worst verdict of its claims.",
         f"Below are the {len(measured)} claims that a run decided; {len(claims) - len(measured)} more wait for one "
         "(`paceline claims`). A verdict needs the whole 95 % interval on one side. Where a claim is about several "
-        "points, the worst is shown; the suite's board on the site has all.",
+        "points, the worst is shown; the suite's board on the site has all. Numbers have as many digits as it takes "
+        "to see on which side of what was asked they lie.",
         "",
-        "Evidence is graded: A is confirmed by another run, B has five launches or more, C has fewer, or code that was "
-        "not committed, D was imported.",
+        "Evidence is graded: A is confirmed by another run, B has five launches or more, C has fewer, or code that "
+        "was not committed, D was imported. Beside it stands the run, by the beginning of its record's name, and of "
+        "several points the one that decided. On the site (`paceline site build`) a verdict leads to that point's "
+        "page, with its samples and curves.",
     ]
     for family in dict.fromkeys(c.suite.split("/")[0] for c in measured):
         lines += ["", f"## {family.capitalize()}", "", _row(HEADERS), _row("---" for _ in HEADERS)]
@@ -64,7 +134,7 @@ def _rows(claims: Iterable[ClaimResult], papers: Mapping[str, Paper]) -> Iterato
         paper = papers[claim.paper].title.split(":")[0] if claim.paper else OWN_BOUND
         what = f"{claim.metric} of {sides(claim)} ({claim.suite})"
         verdict = claim.verdict if claim.verdict == "reproduced" else f"**{claim.verdict}**"
-        shown = (claim.grade, claim.host_class, claim.reason)
+        shown = (claim.grade, claim.host_class, decided_by(claim), claim.reason)
         evidence = "; ".join(text for text in shown if text)
         yield _row((paper, claim.quote, what, claim.expectation, found_text(claim), verdict, evidence))
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline.claims import ClaimResult, LedgerRow
+from paceline.evidence import PointKey
 from paceline.record import STATUSES, Run
 from paceline.report.boards import slug
-from paceline.report.claimstext import found_text, sides
+from paceline.report.claimstext import STATEMENT, found_text, sides
 from paceline.report.html import Cell, Grid, rows_grid, verdict_class
 from paceline.report.tables import ABSENT, format_counts, format_param
 from paceline.store import RunRecord
@@ -158,8 +159,10 @@ def skipped_grid(run: Run) -> Grid:
     return rows_grid("not planned", ("suite", "point", "technique", "reason"), rows)
 
 
-def claim_grid(results: Sequence[ClaimResult], run_hrefs: Mapping[str, str]) -> Grid:
-    """Return claims: what is expected, what was found, by which run."""
+def claim_grid(
+    results: Sequence[ClaimResult], run_hrefs: Mapping[str, str], point_hrefs: Mapping[PointKey, str]
+) -> Grid:
+    """Return claims: what is expected, what was found, by which run; a verdict leads to the point that decided it."""
     rows: list[list[Cell | str]] = []
     for c in results:
         link = run_hrefs.get(c.run_id or "")
@@ -171,11 +174,15 @@ def claim_grid(results: Sequence[ClaimResult], run_hrefs: Mapping[str, str]) -> 
                 Cell(text=f"{c.metric} of {sides(c)}", kind="text broken"),
                 c.expectation,
                 Cell(text=found, href=link if c.worst is not None else None, kind="text"),
-                c.verdict,
+                Cell(
+                    text=c.verdict,
+                    href=point_hrefs.get(c.point) if c.point else None,
+                    kind=f"text verdict {verdict_class(c.verdict)}",
+                ),
                 Cell(text=c.reason or "", kind="text prose"),
             ]
         )
-    headers = ("claim", "the statement", "measure", "expected", "found", "verdict", "why")
+    headers = ("claim", STATEMENT, "measure", "expected", "found", "verdict", "why")
     return rows_grid("claims", headers, rows)
 
 

@@ -17,7 +17,7 @@ from jinja2 import Environment
 
 from paceline.claims import ClaimResult, LedgerRow
 from paceline.compare import GRADES, Comparison, compare_points
-from paceline.evidence import OFF_BOARD_REASONS
+from paceline.evidence import OFF_BOARD_REASONS, PointKey, point_key
 from paceline.family import family_names, load_family
 from paceline.record import STATUSES
 from paceline.report import (
@@ -128,6 +128,11 @@ class _Site:
         newest = max((r.run.started for r in self.runs), default="")
         self.environment.globals["newest"] = newest[:10]
         self.run_hrefs = {r.run_id: f"../runs/{runs.run_slug(r.run_id)}.html" for r in self.runs}
+        self.point_hrefs: dict[PointKey, str] = {
+            point_key(p): f"../cases/{board.point_slug(p)}.html"
+            for board in self.selection.boards
+            for p in board.points
+        }
         self.origin = pages.Origin(newest=newest, hrefs=self.run_hrefs)
         self.claims = [*(c for row in given.ledger for c in row.results), *given.bounds]
         self.pairs = list(comparepages.pairs(self.runs))
@@ -208,7 +213,7 @@ class _Site:
         claims = [c for c in self.claims if c.suite == board.suite]
         links = techniques.links(self.portraits, board, "../")
         paths = [f"boards/{board.slug}.html", *(f"cases/{board.point_slug(p)}.html" for p in board.points)]
-        claimed = [self.run_hrefs.get(c.run_id or "") for c in claims]
+        claimed = [(self.run_hrefs.get(c.run_id or ""), self.point_hrefs.get(c.point or ())) for c in claims]
         inputs = ("board", facts, found, claims, claimed, links)
         records = [r for r in self.records if r.run_id in used]
         return self.kept(records, inputs, paths, partial(self.board_files, board))
@@ -406,7 +411,7 @@ class _Site:
         yield "data.html", self.render("data.html", root="", files=datapages.file_grid(files), badges=found)
 
     def claim_grid(self, claims: Sequence[ClaimResult]) -> Grid:
-        return runs.claim_grid(claims, self.run_hrefs)
+        return runs.claim_grid(claims, self.run_hrefs, self.point_hrefs)
 
     def point_page(self, board: Board, number: int, keys: Sequence[str], names: Sequence[str]) -> str:
         point = board.points[number]
@@ -516,8 +521,11 @@ class _Site:
             (name, rows, runs.verdict_counts(rows)) for name, rows in runs.ledger_families(self.given.ledger)
         ]
         hrefs = {run_id: href.removeprefix("../") for run_id, href in self.run_hrefs.items()}
+        places = {key: href.removeprefix("../") for key, href in self.point_hrefs.items()}
         grids = {
-            row.paper.slug: runs.claim_grid(row.results, hrefs) for row in self.given.ledger if row.results
+            row.paper.slug: runs.claim_grid(row.results, hrefs, places)
+            for row in self.given.ledger
+            if row.results
         }
         return self.render(
             "claims.html",
@@ -526,7 +534,7 @@ class _Site:
             verdicts=runs.verdict_counts(self.given.ledger),
             num_papers=len(self.given.ledger),
             grids=grids,
-            bounds=runs.claim_grid(self.given.bounds, hrefs) if self.given.bounds else None,
+            bounds=runs.claim_grid(self.given.bounds, hrefs, places) if self.given.bounds else None,
             verdict_class=verdict_class,
         )
 
