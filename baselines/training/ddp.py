@@ -7,12 +7,12 @@ Algorithm:
 2. A hook on each parameter counts down its bucket; a full bucket's all-reduce starts at once.
 3. Backward goes on meanwhile; at its end the reducer waits for all buckets, and gradients are the averages.
 
-Cost of a step: the backend's all-reduce of 4P bytes in as many calls as there are buckets. Memory: the buckets, of
-which gradients are views.
+Cost of a step: 4P bytes are handed to the backend's all-reduce, in as many calls as there are buckets; what travels for
+them is the backend's (Gloo: 2·(n − 1)/n · 4P a rank). Memory: the buckets, of which gradients are views.
 Differences: the library itself; only the all-reduce goes through the communicator, so that calls are counted and a hang
 names its operation.
 Limits: the library lays its buckets out anew after the first step, so that a run taken up from a checkpoint adds in
-another order and ends with slightly other weights. Bytes are known to the kernel alone, and the library's buckets lie
+another order and ends with slightly other weights. What travels, the kernel alone knows, and the library's buckets lie
 outside the count of scratch memory.
 """
 
@@ -51,5 +51,5 @@ class Ddp(Replica):
 
 
 def cost(task: Task, bucket_bytes: int = 1048576) -> Cost:
-    """Return what a rank holds, the whole state; what is sent, the backend decides."""
-    return Cost(state_bytes=task.whole_state_bytes)
+    """Return what a rank holds, the whole state, and hands over; what is sent, the backend decides."""
+    return Cost(state_bytes=task.whole_state_bytes, backend_bytes=4 * task.num_parameters * task.steps)

@@ -8,12 +8,14 @@ Algorithm (units: each layer, and the rest):
 2. Before its backward they are gathered again; afterwards its gradients are reduced to their owners, and freed.
 3. Each rank updates its own shares.
 
-Cost of a step: two all-gathers and a reduce-scatter of 4P bytes, 3/2 of an all-reduce with true rings; what the backend
-sends for them, only the kernel knows (Gloo's reduce-scatter moves an all-reduce's bytes). State: 16P/n in single
-precision with Adam. Memory: the largest unit's parameters, whole, twice with prefetching.
-Differences: the library itself, through torch.distributed, so that no call passes the communicator.
-Limits: bytes are the kernel's, a hang names no operation, and the library's buffers lie outside the count of scratch
-memory; weights are gathered to be judged, which is left out of all counts.
+Cost of a step: two all-gathers, to each of which a rank hands its 4P/n bytes, and a reduce-scatter, to which it hands
+4P: 3/2 of an all-reduce with true rings. What the backend sends for them, only the kernel knows (Gloo's reduce-scatter
+moves an all-reduce's bytes). With n = 1 there is no call. State: 16P/n in single precision with Adam. Memory: the
+largest unit's parameters, whole, twice with prefetching.
+Differences: the library itself; its collectives are called through the communicator, so that calls are counted and a
+hang names its operation.
+Limits: what travels is the kernel's to count, and the library's buffers lie outside the count of scratch memory;
+weights are gathered to be judged, which is left out of all counts.
 """
 
 from __future__ import annotations
@@ -77,6 +79,9 @@ class Fsdp(Replica):
 
 
 def cost(task: Task, reshard: bool = True) -> Cost:
-    """Return what a rank holds: shares of whole rows; what is sent, the backend decides."""
+    """Return what a rank holds, shares of whole rows, and hands over; what is sent, the backend decides."""
     owned = sum(-(-p.shape[0] // task.world_size) * p.shape[1:].numel() for p in task.model.parameters())
-    return Cost(state_bytes=(8 + task.moment_bytes) * owned)
+    handed = 4 * owned * ((1 + reshard) + task.world_size) * task.steps
+    return Cost(
+        state_bytes=(8 + task.moment_bytes) * owned, backend_bytes=handed if task.world_size > 1 else None
+    )

@@ -140,17 +140,20 @@ class DerivedMetric:
     unit: str
     source: str
     """The measured metric that it is computed from."""
+    beside: str | None = None
+    """A second one, where the formula holds two; without a number of both there is no figure."""
     formula: str
     """The formula as people write it."""
-    compute: Callable[[Params, float], float | None]
+    compute: Callable[..., float | None]
+    """Takes the parameters, and the value of each metric in turn."""
 
-    def of(self, params: Params, value: float) -> float | None:
+    def of(self, params: Params, *values: float) -> float | None:
         """Return the figure; None where it has no meaning, or the formula has no answer for such parameters.
 
         Parameters of records are not always the family's own: other versions lack some, and other people write any.
         """
         try:
-            return self.compute(params, value)
+            return self.compute(params, *values)
         except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
             return None
 

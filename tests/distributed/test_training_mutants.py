@@ -54,6 +54,8 @@ EXPECTED = {
     "explodes": ("incorrect", r"diverged: weights are not finite after a proof"),
     "explodes-late": ("incorrect", r"diverged: rank 0's loss is not finite in window \d"),
     "lies-about-bytes": ("incorrect", r"(wire|peak)_bytes is .*, formula"),
+    "promises-unseen": ("refused", r"its closed form states wire_bytes, which nobody could measure"),
+    "hands-over-more": ("incorrect", r"backend_bytes is .*, formula"),
     "keeps-all-moments": ("incorrect", r"state_bytes is .*, formula"),
     "hides-moments": ("incorrect", r"scratch_bytes is .*, formula"),
     # the second puts it back within the step, and the harness looks inside some steps, few of which can be foretold

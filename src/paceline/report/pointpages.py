@@ -96,16 +96,17 @@ def metric_grid(point: Point) -> Grid:
 
 
 def _derived_rows(point: Point) -> list[list[str]]:
-    """Return the figures that the family computes from a measured one, each with its formula."""
+    """Return the figures that the family computes from measured ones, each with its formula."""
     rows = []
     for derived in load_family(point.family).derived:
         for label in point.labels:
-            cell = point.cells.get((label, derived.source))
-            if cell is None:
+            sources = [name for name in (derived.source, derived.beside) if name is not None]
+            cells = [point.cells[(label, name)] for name in sources if (label, name) in point.cells]
+            if len(cells) < len(sources):
                 continue
-            value = derived.of(point.params, estimate(point, label, derived.source).value)
+            value = derived.of(point.params, *(estimate(point, label, name).value for name in sources))
             if value is not None and math.isfinite(value):
-                name, count = f"{derived.name} = {derived.formula}", str(len(cell.values))
+                name, count = f"{derived.name} = {derived.formula}", str(min(len(c.values) for c in cells))
                 text = format_quantity(value, derived.unit)
                 rows.append([name, label, text, ABSENT, count, ABSENT, "derived"])
     return rows

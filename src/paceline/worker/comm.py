@@ -37,6 +37,8 @@ class Counters:
     received_bytes: list[int] = field(init=False)
     backend_calls: int = 0
     """Calls of the backend's own collectives, whose bytes only the kernel's counters can tell."""
+    backend_bytes: int = 0
+    """Bytes of the tensors that this rank has handed to them, whatever travels for it."""
     long_bytes: int = 0
     """Payload from which on a sent message counts as a long one."""
     long_messages: int = 0
@@ -49,7 +51,7 @@ class Counters:
         self.sent_bytes = [0] * self.world_size
         self.sent_messages = [0] * self.world_size
         self.received_bytes = [0] * self.world_size
-        self.backend_calls = self.long_messages = 0
+        self.backend_calls = self.backend_bytes = self.long_messages = 0
 
 
 class Transfer:
@@ -85,7 +87,7 @@ class Transfer:
 
 
 class Backend:
-    """The backend's own collectives, counted as calls; their bytes are known only to the kernel."""
+    """The backend's own collectives, counted as calls and by what is handed to them; what travels, the kernel knows."""
 
     def __init__(self, comm: Comm) -> None:
         self._comm = comm
@@ -106,12 +108,11 @@ class Backend:
             TypeError: The carrier has no futures (threads of the debug driver).
         """
         comm = self._comm
-        trace = comm._begin("all_reduce", -1, tensor)
+        trace = self._hand("all_reduce", tensor)
         if trace is None:
             left_out: Future[Tensor] = Future()
             left_out.set_result(tensor)
             return left_out
-        comm.counters.backend_calls += 1
         work = self._transport.all_reduce(tensor, wait=False)
         get_future = getattr(work, "get_future", None)
         if get_future is None:
@@ -150,7 +151,8 @@ class Backend:
 
     def broadcast(self, tensor: Tensor, root: int) -> None:
         """Copy the root's tensor to every rank, in place."""
-        self._call("broadcast", tensor, lambda: self._transport.broadcast(tensor, root))
+        hands = self._comm.rank == root
+        self._call("broadcast", tensor, lambda: self._transport.broadcast(tensor, root), hands=hands)
 
     def reduce(self, tensor: Tensor, root: int) -> None:
         """Sum over ranks into the root's tensor; other ranks' tensors may be overwritten."""
@@ -160,26 +162,34 @@ class Backend:
         """Exchange equal shares: the i-th goes to rank i."""
         self._call("all_to_all", tensor, lambda: self._transport.all_to_all(output, tensor))
 
-    def _call(self, kind: str, tensor: Tensor, run: Callable[[], object]) -> None:
-        comm = self._comm
-        trace = comm._begin(kind, -1, tensor)
+    def _call(self, kind: str, tensor: Tensor, run: Callable[[], object], *, hands: bool = True) -> object:
+        """Run a collective and return what it gives; None where a fault leaves it out."""
+        trace = self._hand(kind, tensor, hands=hands)
         if trace is None:
-            return
-        comm.counters.backend_calls += 1
+            return None
         start = _perf_ns()
-        run()
-        comm._finish([trace], start)
+        found = run()
+        self._comm._finish([trace], start)
+        return found
 
     def _begin(self, kind: str, tensor: Tensor, run: Callable[[], Waitable | None]) -> Transfer:
         comm = self._comm
-        trace = comm._begin(kind, -1, tensor)
+        trace = self._hand(kind, tensor)
         if trace is None:
             return Transfer(comm, [], [])
-        comm.counters.backend_calls += 1
         work = run()
         transfer = Transfer(comm, [work] if work is not None else [], [trace])
         comm._pending.add(transfer)
         return transfer
+
+    def _hand(self, kind: str, tensor: Tensor, *, hands: bool = True) -> int | None:
+        """Count and trace a call, and the tensor where this rank hands one over; None where a fault leaves it out."""
+        trace = self._comm._begin(kind, -1, tensor)
+        if trace is not None:
+            counters = self._comm.counters
+            counters.backend_calls += 1
+            counters.backend_bytes += hands * tensor.numel() * tensor.element_size()
+        return trace
 
 
 class Comm:

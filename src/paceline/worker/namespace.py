@@ -87,6 +87,20 @@ def unaccounted(carried: float, counted: float, *, messages: float, fixed: float
     return f"the kernel carried {carried:.0f} bytes, the communicator {counted:.0f}"
 
 
+def overstated(carried: float, counted: float) -> str | None:
+    """Say how many bytes the communicator counted that the kernel did not carry, or None when there are none.
+
+    What has arrived has passed its sender's interface, with headers around it, so that nothing is allowed for.
+
+    Args:
+        carried: Bytes on all ranks' interfaces, headers included.
+        counted: Payload bytes that the communicator counted.
+    """
+    if counted <= carried:
+        return None
+    return f"the communicator counted {counted:.0f} bytes, the kernel carried {carried:.0f}"
+
+
 SEGMENT_BYTES = 1514
 """Most bytes of a segment of TCP in a namespace, its frame's header included."""
 

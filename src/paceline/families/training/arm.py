@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from paceline.families.training.absence import Absence
+from paceline.families.training.carried import Carried, KernelCounts
 from paceline.families.training.checkpointing.course import Course
 from paceline.families.training.fine_tuning.ledger import Ledger
 from paceline.families.training.flops import attention_flops
@@ -23,7 +24,6 @@ from paceline.families.training.returning import Return
 from paceline.families.training.rider import Rider
 from paceline.families.training.seat import Seat
 from paceline.families.training.unchanged import passes_of, shares_sequences
-from paceline.worker.namespace import read_counters, sent_again_bytes
 
 _clock_ns = time.perf_counter_ns
 _sleep = time.sleep
@@ -48,8 +48,8 @@ class Trained:
     windows: list[list[float]] = field(default_factory=list)
     """For each window: seconds, those of the four parts, those inside the communicator, and the mean loss."""
     sent_bytes: float = 0.0
-    sent_to_one: float = 0.0
-    """To the rank that it sent most."""
+    sent_to: list[float] = field(default_factory=list)
+    """To each rank."""
     peak_bytes: float = 0.0
     pass_bytes: list[float] = field(default_factory=list)
     """Those that it sent to each rank in forward and backward."""
@@ -59,12 +59,10 @@ class Trained:
     row_messages: float = 0.0
     """Those that hold at least a token's row."""
     backend_calls: int = 0
-    kernel_bytes: float | None = None
-    """What this rank's own interface for data has sent; None where others share it."""
-    around_bytes: float = 0.0
-    """What its interface for the harness's messages has sent meanwhile."""
-    sent_again_bytes: float = 0.0
-    """What both may have sent a second time, where this rank's interfaces are its own."""
+    backend_bytes: float = 0.0
+    """Of the tensors that it handed to the backend's own collectives."""
+    carried: Carried = field(default_factory=Carried)
+    """What its own interfaces have sent, by the kernel."""
     device_peak: float | None = None
     """Most bytes that the device's allocator had given out at once; None on the host."""
     state: dict[str, float] = field(default_factory=dict)
@@ -130,8 +128,7 @@ class Loop:
         self._losses: list[Tensor] = []
         self._took: list[bool] = []
         self._excluded_ns = 0
-        self._kernel_excluded = 0
-        self._around_excluded = 0
+        self._kernel = KernelCounts(seat)
 
     def run(self) -> Trained:
         """Train all steps."""
@@ -151,12 +148,7 @@ class Loop:
         comm.counters.reset()
         comm.take_split()
         session.control.barrier()
-        kernel_before, around_before = (
-            self._carried(session.interface),
-            self._carried(session.control_interface),
-        )
-        self._kernel_excluded = self._around_excluded = 0
-        again_before = sent_again_bytes()
+        self._kernel.begin()
         session.control.barrier()
         session.device.synchronize()
         steps = len(self.batches)
@@ -182,25 +174,15 @@ class Loop:
             yield window
         self.seat.check_left()
         trained.sent_bytes = sent
-        trained.sent_to_one = float(max(comm.counters.sent_bytes))
+        trained.sent_to = list(map(float, comm.counters.sent_bytes))
         trained.messages = float(sum(comm.counters.sent_messages))
         trained.row_messages = float(comm.counters.long_messages)
         trained.backend_calls = comm.counters.backend_calls
+        trained.backend_bytes = float(comm.counters.backend_bytes)
         session.control.barrier()
-        self._close_counts(kernel_before, around_before, again_before)
+        trained.carried = self._kernel.end()
         if shares_sequences(self.replica):
             trained.attention_flops = self._attention_flops()
-
-    def _close_counts(self, kernel: int | None, around: int | None, again: int) -> None:
-        """Keep what this rank's own interfaces have sent since the counts that are given."""
-        trained, session = self.trained, self.session
-        kernel_after = self._carried(session.interface)
-        if kernel is not None and kernel_after is not None:
-            trained.kernel_bytes = float(kernel_after - kernel - self._kernel_excluded)
-            trained.sent_again_bytes = float(sent_again_bytes() - again)
-        around_after = self._carried(session.control_interface)
-        if around is not None and around_after is not None:
-            trained.around_bytes = float(around_after - around - self._around_excluded)
 
     def _attention_flops(self) -> float:
         """Count a forward and backward more, when all else has been counted."""
@@ -362,31 +344,12 @@ class Loop:
 
     def _copy(self, steps: int, seconds: float, sent: float) -> None:
         trained = self.trained
-        data, around = self._counts()
-        weights = self.seat.weights()
-        data_after, around_after = self._counts()
-        if self.seat.library or self.session.control_interface is None:
-            self._kernel_excluded += data_after - data
-        self._around_excluded += around_after - around
+        with (
+            self._kernel.left_out()
+        ):  # weights that lie in shares are gathered to be copied, which no count may show
+            weights = self.seat.weights()
         trained.weights.append([w.clone() for w in weights])
         trained.evaluated.append(steps)
         trained.seconds.append(seconds)
         trained.taken.append(float(sum(self._took)))
         trained.sent.append(sent)
-
-    def _counts(self) -> tuple[int, int]:
-        """Return the kernel's counts for data and for the harness's messages, when nobody is on the way.
-
-        Weights that lie in shares are gathered to be copied, which no count may show.
-        """
-        session = self.session
-        session.control.barrier()
-        found = self._carried(session.interface) or 0, self._carried(session.control_interface) or 0
-        session.control.barrier()
-        return found
-
-    def _carried(self, interface: str | None) -> int | None:
-        """Return what one of this rank's own interfaces has sent; None where others share it, or there is none."""
-        if interface is None or self.session.interface_shared:
-            return None
-        return read_counters(interface).tx_bytes

@@ -17,14 +17,12 @@ from paceline.families.training.metric_specs import METRICS
 from paceline.families.training.seat import DIAGNOSES
 from paceline.families.training.setting import Setting
 from paceline.families.training.spec import DATA_PARALLEL
+from paceline.families.training.traffic import Traffic
 from paceline.family import MISSED
 from paceline.worker.session import Block, CaseError, Session
 
 ROW = ("seconds", *PARTS, "communicate_s", "loss", "present", "steps")
 """What a window holds."""
-NO_PASSES = "only where the family's own code runs forward and backward: pipelines and shared sequences"
-COUNTED = ("wire_bytes", "peak_bytes", "messages", "pass_bytes", "pass_link_bytes")
-"""What only the communicator knows."""
 CARRIED = 0.93
 """Payload's share of what a token bucket lets through: 92.9 of 100 Mbit/s were carried, headers are the rest."""
 UNTIMED = ("nat", "B", "messages", "calls")
@@ -54,14 +52,16 @@ class Figures:
         self.windows, self.curve, self.bare = windows, curve, bare
         self.seeing = seeing
         """Ranks that have a loss."""
-        self.passes_counted = passes_counted
-        """Whether forward and backward happen where the loop counts them."""
         self.absent: dict[str, str] = {}
         self.uncounted = uncounted
         """Why the communicator does not know all bytes; None when it does."""
-        self.kernel_bytes: float | None = None
-        if trained.kernel_bytes is not None:
-            self.kernel_bytes = sum(r[0][0] for r in session.control.gather([[trained.kernel_bytes]]))
+        self.traffic = Traffic(
+            session,
+            trained,
+            steps=setting.steps,
+            uncounted=uncounted,
+            passes_counted=passes_counted,
+        )
         everyone = session.control.gather([trained.seconds, trained.sent, trained.taken])
         self.seconds = [max(rank[0][i] for rank in everyone) for i in range(len(trained.seconds))]
         self.sent = [max(rank[1][i] for rank in everyone) for i in range(len(trained.sent))]
@@ -88,8 +88,8 @@ class Figures:
         }
         if self.uncounted is None:
             found |= {"bytes": self.sent, "bytes_from": "communicator"}
-        elif self.kernel_bytes is not None:
-            share = self.kernel_bytes / self.session.world_size / setting.steps
+        elif self.traffic.kernel_bytes is not None:
+            share = self.traffic.kernel_bytes / self.session.world_size / setting.steps
             found |= {"bytes": [share * step for step in trained.evaluated], "bytes_from": "kernel"}
         name, base = ("eval_loss", 0.0) if rate is None else ("excess_loss", rate)
         return {**found, name: [loss - base for loss in self.curve]}
@@ -120,7 +120,8 @@ class Figures:
         metrics.update(self._utilisation([1 / (s * self.session.world_size) for s in seconds]))
         metrics.update(self._drift())
         metrics.update(self._memory())
-        metrics.update(self._bytes())
+        metrics.update(self.traffic.metrics())
+        self.absent |= self.traffic.absent
         metrics.update(self._link_clock())
         metrics.update(self._imbalance())
         metrics.update(self._target())
@@ -218,37 +219,6 @@ class Figures:
             del found["device_peak_bytes"]
             self.absent["device_peak_bytes"] = "the host's memory is not its processes' alone"
         return found
-
-    def _bytes(self) -> dict[str, Any]:
-        trained, steps, control = self.trained, self.setting.steps, self.session.control
-        metrics: dict[str, Any] = {}
-        if self.kernel_bytes is None:
-            self.absent["kernel_bytes_total"] = (
-                "the ranks share the loopback with everything else; a network namespace a rank tells them apart"
-                if self.session.interface_shared
-                else "no network interface carries the ranks' traffic"
-            )
-        else:
-            metrics["kernel_bytes_total"] = {"samples": [self.kernel_bytes / steps]}
-        calls = max(rank[0][0] for rank in control.gather([[float(trained.backend_calls)]]))
-        if calls or self.uncounted is None:
-            metrics["backend_calls"] = {"samples": [calls / steps]}
-        else:
-            self.absent["backend_calls"] = "PyTorch's own modules call it, past the communicator"
-        if self.uncounted is not None:
-            self.absent.update(dict.fromkeys(COUNTED, self.uncounted))
-            return metrics
-        passes = trained.pass_bytes
-        own = [trained.sent_bytes, trained.peak_bytes, trained.messages, sum(passes), max(passes)]
-        everyone = control.gather([own])
-        shares = {"wire_bytes": steps, "peak_bytes": 1, "messages": steps}
-        if self.passes_counted:
-            shares |= {"pass_bytes": steps, "pass_link_bytes": steps}
-        else:
-            self.absent |= {"pass_bytes": NO_PASSES, "pass_link_bytes": NO_PASSES}
-        for i, (name, share) in enumerate(shares.items()):
-            metrics[name] = {"samples": [max(rank[0][i] for rank in everyone) / share]}
-        return metrics
 
     def _link_clock(self) -> dict[str, Any]:
         """Return training's seconds over those of a virtual link, on which nothing is hidden."""

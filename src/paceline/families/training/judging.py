@@ -14,14 +14,16 @@ import torch
 
 from paceline.families.training import oracle
 from paceline.families.training.arm import Trained
+from paceline.families.training.carried import tells_techniques_apart
 from paceline.families.training.expert.reading import judge_losses
 from paceline.families.training.figures import ROW
 from paceline.families.training.replica import Cost
 from paceline.families.training.returning import lend
 from paceline.families.training.seat import Seat
 from paceline.families.training.setting import Setting
+from paceline.families.training.traffic import CLAIMED
 from paceline.family import off_formula
-from paceline.worker.namespace import unaccounted
+from paceline.worker.namespace import overstated, unaccounted
 from paceline.worker.session import Case, CaseError, Session
 
 HARNESS_BYTES = 1 << 18
@@ -117,28 +119,32 @@ def uncounted(session: Session, seat: Seat, trained: Trained) -> str | None:
     """Say why the communicator does not know all bytes, or None when it does.
 
     Raises:
-        CaseError: ``refused``: the kernel carried what neither the communicator nor the backend did.
+        CaseError: ``refused``: the kernel carried what neither the communicator nor the backend did, or less than the
+            communicator counted.
     """
     if seat.library:
         return "PyTorch's own modules move them; only the kernel's counters can tell"
-    carried = (trained.kernel_bytes or 0.0) + trained.around_bytes
+    carried = trained.carried
     rows = session.control.gather(
         [
             [
                 float(trained.backend_calls),
                 trained.sent_bytes,
                 trained.messages,
-                carried,
-                trained.sent_again_bytes,
+                carried.data_bytes or 0.0,
+                carried.around_bytes,
+                carried.sent_again_bytes,
             ]
         ]
     )
     if any(rank[0][0] for rank in rows):
         return "the backend's own collective moves them; only the kernel's counters can tell"
-    counted, messages, seen, again = (sum(rank[0][i] for rank in rows) for i in (1, 2, 3, 4))
-    around = unaccounted(seen, counted, messages=2 * messages, fixed=HARNESS_BYTES + again)
-    if around is not None:
-        raise CaseError("refused", around)
+    counted, messages, seen, beside, again = (sum(rank[0][i] for rank in rows) for i in range(1, 6))
+    problem = unaccounted(seen + beside, counted, messages=2 * messages, fixed=HARNESS_BYTES + again)
+    if problem is None and tells_techniques_apart(session):
+        problem = overstated(seen, counted)
+    if problem is not None:
+        raise CaseError("refused", problem)
     return None
 
 
@@ -146,7 +152,8 @@ def predicted(seat: Seat, case: Case, setting: Setting, metrics: dict[str, Any])
     """Return the technique's closed forms, averaged over steps; None where it has none.
 
     Raises:
-        CaseError: The module has no ``cost`` function, or it gives something else than was counted.
+        CaseError: The module has no ``cost`` function, or it gives something else than was counted, or what nobody
+            counted.
     """
     function = getattr(sys.modules[type(seat.replica).__module__], "cost", None)
     if function is None:
@@ -165,10 +172,14 @@ def predicted(seat: Seat, case: Case, setting: Setting, metrics: dict[str, Any])
         "wire_bytes": (found.sent_bytes, setting.steps),
         "peak_bytes": (found.peak_bytes, 1),
         "messages": (found.messages, setting.steps),
+        "backend_bytes": (found.backend_bytes, setting.steps),
         "state_bytes": (found.state_bytes, 1),
         "scratch_bytes": (scratch, 1),
     }
     predicted = {name: total / over for name, (total, over) in stated.items() if total is not None}
+    unmeasured = [name for name in CLAIMED if name in predicted and name not in metrics]
+    if unmeasured:
+        raise CaseError("refused", f"its closed form states {unmeasured[0]}, which nobody could measure")
     off = off_formula({name: m["samples"][0] for name, m in metrics.items()}, predicted)
     if off is not None:
         raise CaseError("incorrect", off)

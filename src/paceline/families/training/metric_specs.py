@@ -1,12 +1,13 @@
 """Metrics of the training family and their contracts, free of torch.
 
-They stand in the order in which reports show them. What ranks hold and how far they are apart, and what checkpoints and
-fine-tuning alone have, is in modules of its own.
+They stand in the order in which reports show them. What ranks send, what they hold and how far they are apart, and what
+checkpoints and fine-tuning alone have, is in modules of its own.
 """
 
 from __future__ import annotations
 
-from paceline.families.training.contracts import BYTES, LOSS
+from paceline.families.training.byte_metrics import BYTE_METRICS
+from paceline.families.training.contracts import LOSS
 from paceline.families.training.operation_metrics import OPERATION_METRICS
 from paceline.families.training.rank_metrics import RANK_METRICS
 from paceline.families.training.sizes import size_of, vocabulary
@@ -92,65 +93,7 @@ METRICS: tuple[Metric, ...] = (
         statistic="last",
         compared_by="difference",
     ),
-    Metric(
-        name="wire_bytes",
-        unit="B",
-        better="lower",
-        doc="Payload bytes that the busiest rank sends in one step, averaged over the whole run.",
-        contract=BYTES | {"sample": "bytes of the run over its steps"},
-        statistic="mean",
-    ),
-    Metric(
-        name="peak_bytes",
-        unit="B",
-        better="lower",
-        doc="Payload bytes that the busiest rank sends in the step in which it sends most.",
-        contract=BYTES | {"sample": "the largest step of the run"},
-        statistic="max",
-    ),
-    Metric(
-        name="messages",
-        unit="messages",
-        better="lower",
-        doc="Messages that the busiest rank sends in one step, averaged over the whole run.",
-        contract=BYTES | {"sample": "messages of the run over its steps"},
-        statistic="mean",
-    ),
-    Metric(
-        name="backend_calls",
-        unit="calls",
-        better="lower",
-        doc="Calls of the backend's own collectives in one step, averaged over the whole run; their messages are not "
-        "known.",
-        contract={
-            "counter": "calls through the communicator, those of DistributedDataParallel's reducer among them",
-            "ranks": "the rank that calls most",
-            "sample": "calls of the run over its steps; absent where a library calls by itself",
-        },
-        statistic="mean",
-    ),
-    Metric(
-        name="pass_bytes",
-        unit="B",
-        better="lower",
-        doc="Payload bytes that the busiest rank sends during forward and backward of one step: activations and their "
-        "gradients, where the family's own code runs both.",
-        contract=BYTES | {"sample": "bytes of all forward_backward calls over their number"},
-        statistic="mean",
-    ),
-    Metric(
-        name="pass_link_bytes",
-        unit="B",
-        better="lower",
-        doc="Payload bytes that go from one rank to another, for the pair and direction that carries most, during "
-        "forward and backward of one step, where the family's own code runs both.",
-        contract=BYTES
-        | {
-            "ranks": "the ordered pair that carries most",
-            "sample": "bytes of all forward_backward calls over their number",
-        },
-        statistic="mean",
-    ),
+    *BYTE_METRICS,
     Metric(
         name="flop_imbalance",
         unit="ratio",
@@ -206,17 +149,6 @@ METRICS: tuple[Metric, ...] = (
             "data": "tokens and routing drawn anew for every sample, after training; each result is checked",
             "sample": "the slowest rank",
         },
-    ),
-    Metric(
-        name="kernel_bytes_total",
-        unit="B",
-        better="lower",
-        doc="Bytes that the kernel counted on all ranks' interfaces in one step, averaged over the run.",
-        contract={
-            "counter": "transmitted bytes of the ranks' interfaces for data, frame headers included",
-            "sample": "difference over the whole run, over its steps; only where each rank has interfaces of its own",
-        },
-        statistic="mean",
     ),
     Metric(
         name="mfu",
@@ -326,6 +258,13 @@ def _bytes_per_token(params: Params, sent: float) -> float | None:
     return sent / (batch * context)
 
 
+def _kernel_over_busiest(params: Params, carried: float, busiest: float) -> float | None:
+    """Return at most kernel_over_counted, and no less where all ranks send alike: records of any age have both."""
+    ranks = params["ranks"]
+    assert isinstance(ranks, int)
+    return carried / (ranks * busiest)
+
+
 def _model_flops(params: Params, seconds: float) -> float | None:
     context, ranks = params["context"], params["ranks"]
     assert isinstance(context, int)
@@ -347,6 +286,14 @@ DERIVED: tuple[DerivedMetric, ...] = (
         source="wire_bytes",
         formula="wire_bytes / (batch × context)",
         compute=_bytes_per_token,
+    ),
+    DerivedMetric(
+        name="kernel_over_busiest",
+        unit="ratio",
+        source="kernel_bytes_total",
+        beside="wire_bytes",
+        formula="kernel_bytes_total / (ranks × wire_bytes)",
+        compute=_kernel_over_busiest,
     ),
     DerivedMetric(
         name="model_flops_per_rank",

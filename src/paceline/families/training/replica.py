@@ -50,14 +50,19 @@ WEIGHT_DECAY = 0.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Closed forms of a whole run; what is None is not stated. Bytes are payload bytes without transport headers."""
+    """Closed forms of a whole run; what is None is not stated. Bytes are payload bytes without transport headers.
+
+    What is stated must be measured: bytes that nobody counts are refused.
+    """
 
     sent_bytes: float | None = None
-    """Sent by the busiest rank; backends' own collectives are known to the kernel alone."""
+    """Sent by the busiest rank; not with backends' own collectives, whose messages nobody counts."""
     peak_bytes: float | None = None
     """Sent by the busiest rank in the step in which it sends most."""
     messages: float | None = None
     """Sent by the busiest rank."""
+    backend_bytes: float | None = None
+    """Handed to the backend's own collectives by the rank that hands over most, whatever travels for it."""
     state_bytes: float | None = None
     """Parameters, gradients, state of the optimiser and what is kept beside it, on the rank that holds most."""
     scratch_bytes: float | None = None

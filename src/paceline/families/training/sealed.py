@@ -8,6 +8,7 @@ from types import ModuleType
 
 from paceline.families.training import (
     arm,
+    carried,
     figures,
     flops,
     gate,
@@ -18,6 +19,7 @@ from paceline.families.training import (
     replica,
     seat,
     setting,
+    traffic,
     unchanged,
 )
 from paceline.families.training.checkpointing import atoms, course, proof, storage
@@ -41,7 +43,8 @@ from paceline.families.training.sequence import replica as sequence_replica
 from paceline.worker import comm
 
 _ALWAYS: tuple[ModuleType, ...] = (
-    *(arm, figures, flops, gate, judging, model, oracle, owners, replica, seat, setting, unchanged),
+    *(arm, carried, figures, flops, gate, judging, model, oracle, owners, replica, seat, setting, traffic),
+    unchanged,
     *(atoms, course, proof, storage, checkpointing_replica),
     *(directions, joining, ledger, probing),
     *(deferred, executor, schedule, simulator, timeline),

@@ -1,11 +1,16 @@
 """PyTorch's own data parallelism on the harness's process group, for techniques that stand for the library.
 
-Techniques may not import ``torch.distributed``; what the library does with the group is counted by ``Comm`` as calls,
-and its bytes by the kernel.
+Techniques may not import ``torch.distributed``. What a library does with the group goes through ``Comm`` by the places
+that it has for that: calls are counted, and what is handed to them; what travels, the kernel counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -53,6 +58,8 @@ def _average(comm, bucket):  # type: ignore[no-untyped-def]  # see below
 def fully_sharded(model: nn.Module, comm: Comm, *, reshard: bool) -> None:
     """Shard a model's layers, then the rest, with PyTorch's ``fully_shard`` over all ranks.
 
+    Its collectives are those of the library, which the communicator counts.
+
     Args:
         model: Equal weights on all ranks; its parameters become distributed tensors.
         comm: The communicator whose group is used.
@@ -69,9 +76,43 @@ def fully_sharded(model: nn.Module, comm: Comm, *, reshard: bool) -> None:
         raise UnsupportedError("PyTorch's fully_shard needs a process group")
     kind = next(model.parameters()).device.type
     mesh = DeviceMesh.from_group(transport.group, kind)
-    for layer in model.get_submodule("layers").children():
-        fully_shard(layer, mesh=mesh, reshard_after_forward=reshard)
-    fully_shard(model, mesh=mesh, reshard_after_forward=reshard)
+    for part in (*model.get_submodule("layers").children(), model):
+        sharded: Any = fully_shard(part, mesh=mesh, reshard_after_forward=reshard)
+        sharded.set_custom_all_gather(_AllGather(comm))
+        sharded.set_custom_reduce_scatter(_ReduceScatter(comm))
+
+
+class _Counted:
+    """A collective of the library's, called through the communicator."""
+
+    def __init__(self, comm: Comm) -> None:
+        self.comm = comm
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Return a buffer, as the library makes them."""
+        return torch.empty(*size, dtype=dtype, device=device)
+
+
+class _AllGather(_Counted):
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False
+    ) -> object:
+        return self.comm.backend._call(
+            "all_gather",
+            input_tensor,
+            lambda: dist.all_gather_into_tensor(output_tensor, input_tensor, group, async_op),
+        )
+
+
+class _ReduceScatter(_Counted):
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False
+    ) -> object:
+        return self.comm.backend._call(
+            "reduce_scatter",
+            input_tensor,
+            lambda: dist.reduce_scatter_tensor(output_tensor, input_tensor, op, group, async_op),
+        )
 
 
 def local_part(tensor: Tensor) -> Tensor:

@@ -161,7 +161,7 @@ class Followed:
         tell(
             session, f"a new replica replays the log to weights that differ by {apart:.2g}" if apart else None
         )
-        sent = trained.sent_to_one / len(log) / self.setting.probes
+        sent = max(trained.sent_to) / len(log) / self.setting.probes
         everyone = session.control.gather([[spent, sent]])
         values = {
             "replay_difference": apart,
