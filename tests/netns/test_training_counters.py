@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from measured import record_of
 
+from paceline.families.training.sizes import SIZES
 from paceline.record import Measurement
 from paceline.suite import load_suite
 from paceline.worker.namespace import unaccounted
@@ -40,6 +41,43 @@ class GoesUnseen(FlatReplica):
 def cost(task: Task) -> None:
     return None
 '''
+TWICE = '''
+"""Averages gradients through the communicator, and lets a mistake of the counts stand in: all is counted twice."""
+
+import torch
+
+from paceline import technique
+from paceline.families.training.exchange import RingAverage
+from paceline.families.training.replica import Comm, FlatReplica, Task
+
+
+@technique(
+    name="counts-twice",
+    family="training",
+    implements=("data_parallel",),
+    summary="sends once and is counted twice",
+    properties={"exact": True, "replicas": "identical"},
+)
+class CountsTwice(FlatReplica):
+    """Send once, be counted twice."""
+
+    def __init__(self, task: Task, comm: Comm) -> None:
+        super().__init__(task, comm)
+        count = self.flat.values.numel()
+        self.ring = RingAverage(comm, count, dtype=torch.float32, device=task.device)
+
+    def exchange_gradients(self, step: int) -> None:
+        """Average."""
+        counts = getattr(self.comm, "coun" + "ters")
+        before = list(counts.sent_bytes), list(counts.received_bytes)
+        self.ring.run(self.flat.gradients)
+        for found, was in zip((counts.sent_bytes, counts.received_bytes), before):
+            found[:] = [2 * now - then for now, then in zip(found, was)]
+
+
+def cost(task: Task) -> None:
+    return None
+'''
 SUITE = """
 suite: training/counted
 version: 1
@@ -48,19 +86,41 @@ why: The kernel counts what the communicator does.
 workload:
   {op: data_parallel, size: nano, batch: 8, context: 16, steps: 60, window: 20, evaluations: 2, learning_rate: 0.01}
 baseline: ddp-ring
-techniques: [ddp-ring, ddp, fsdp, alone, goes-unseen]
+techniques: [ddp-ring, ddp, ddp-naive, fsdp, alone, goes-unseen, counts-twice]
 matrix: {ranks: [2], link: [1gbit]}
 protocol: {launches: 1, timeout: 60s}
 """
 
 
+RANKS = 2
+GRADIENTS = 4 * SIZES["nano"].parameters(64)
+"""Bytes of all gradients, in float32."""
+CALLS = {"ddp-ring": (0, 0, 2), "ddp": (1, 0, 0), "ddp-naive": (14, 0, 0), "fsdp": (3, 6, 0)}
+"""Of a step: calls that move an all-reduce's bytes (Gloo's reduce-scatter among them), all-gathers, and messages that a
+rank sends by itself. Tensors are 14, and what is sharded by itself is two layers and the rest, gathered twice."""
+NOTE_BYTES, NOTES = 48, 3
+"""Gloo's own: the six words before each message, and as many from a receiver and a sender that are ready for it."""
+
+
+def gloo_notes(calls: tuple[int, int, int]) -> int:
+    """Return the bytes of a step's notes at most, over all ranks.
+
+    Gloo sends each rank's share of a ring in two segments (more where one were above a MiB): 2·(n − 1) messages of a
+    rank in an all-gather, twice as many in an all-reduce.
+    """
+    all_reduces, all_gathers, own = calls
+    messages = (4 * all_reduces + 2 * all_gathers) * (RANKS - 1) + own
+    return RANKS * messages * NOTES * NOTE_BYTES
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Measurement]:
     folder = tmp_path_factory.mktemp("counted")
-    file, path = folder / "goes_unseen.py", folder / "counted.yaml"
-    file.write_text(AROUND)
+    files, path = [folder / "goes_unseen.py", folder / "counts_twice.py"], folder / "counted.yaml"
+    for file, text in zip(files, (AROUND, TWICE), strict=True):
+        file.write_text(text)
     path.write_text(SUITE)
-    suite = load_suite(path, extra=[file])
+    suite = load_suite(path, extra=files)
     return {(m.label, m.metric.name): m for m in record_of([suite], folder, runner="netns-cpu").measurements}
 
 
@@ -76,6 +136,10 @@ def test_the_kernel_confirms_what_the_communicator_counted(
     counted = 2 * value(measured, "ddp-ring", "wire_bytes")
     assert counted <= value(measured, "ddp-ring", "kernel_bytes_total") <= 1.1 * counted
     assert value(measured, "alone", "kernel_bytes_total") < 0.01 * counted
+    assert 1 <= value(measured, "ddp-ring", "kernel_over_counted") <= 1.1
+    payload = value(measured, "ddp-ring", "kernel_payload_bytes")
+    assert counted <= payload <= 1.01 * counted + gloo_notes(CALLS["ddp-ring"])
+    assert ("alone", "kernel_over_counted") not in measured
 
 
 def test_the_librarys_bytes_are_the_kernels(measured: dict[tuple[str, str], Measurement]) -> None:
@@ -87,6 +151,22 @@ def test_the_librarys_bytes_are_the_kernels(measured: dict[tuple[str, str], Meas
         (first,) = [m for (name, _), m in measured.items() if name == label and m.accounting]
         assert first.accounting is not None
         assert first.accounting["curve"]["bytes_from"] == "kernel"
+
+
+@pytest.mark.parametrize("label", ["ddp", "ddp-naive", "fsdp"])
+def test_the_backends_bytes_are_those_of_its_rings(
+    label: str, measured: dict[tuple[str, str], Measurement]
+) -> None:
+    rings = {"ddp": 2, "ddp-naive": 2, "fsdp": 2 + 2}[label]
+    sent = rings * (RANKS - 1) * GRADIENTS
+    assert sent <= value(measured, label, "kernel_payload_bytes") <= 1.01 * sent + gloo_notes(CALLS[label])
+    assert (label, "kernel_over_counted") not in measured
+
+
+def test_counting_more_than_was_carried_is_refused(measured: dict[tuple[str, str], Measurement]) -> None:
+    (found,) = [m for (label, _), m in measured.items() if label == "counts-twice"]
+    assert found.status == "refused"
+    assert "the communicator counted" in (found.reason or "")
 
 
 def test_bytes_that_went_around_the_communicator_are_refused(
