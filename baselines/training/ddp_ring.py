@@ -4,8 +4,9 @@ The textbook method (ring all-reduce: Patarasuk and Yuan, 2009), through the byt
 for every statement about bytes, since backends' own collectives move what only the kernel can tell.
 
 Algorithm: backward leaves all gradients in one vector; the ring averages it; every rank takes the same step.
-Cost of a step: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages for each rank; to a rank that comes back, weights and
-the optimiser's state, 12P with Adam. Memory: scratch of 2/n · 4P.
+Cost of a step: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages for each rank, of which 2·(n − 1)/g · 4P in all go between
+groups of g consecutive ranks where there are several; to a rank that comes back, weights and the optimiser's state, 12P
+with Adam. Memory: scratch of 2/n · 4P.
 Differences: one bucket, no overlap with backward (``ddp`` has both). Limits: the slowest rank sets the pace.
 """
 

@@ -12,11 +12,14 @@ Algorithm (groups of g ranks, as many shares of the parameters; f: ``rate_factor
    the weights.
 
 Cost of a step: a ring all-reduce of 4P in the group, and (n/g − 1) messages of a share's components, which are the same
-bytes in all schemes. Memory: m, 4P/g.
+bytes in all schemes. The messages alone leave the group: with k = 64, (n/g − 1)·P·7/128 bytes of each group, where a
+ring over all ranks sends 2·(n − 1)/n · 4P. Memory: m, 4P/g.
 Differences: parameters are whole on every rank between steps; the paper shards them inside the group. One kind of
-network stands for both: what goes between groups is not told apart in the bytes. What groups sent for a coefficient is
-added up, and not its mean over those that sent it (see ``demo``).
-Limits: g is lowered to its greatest common divisor with n.
+network stands for both; where groups are two, ``bisection_bytes`` are what goes between them. What groups sent for a
+coefficient is added up, and not its mean over those that sent it (see ``demo``).
+Limits: g is lowered to its greatest common divisor with n. With n = g, two ranks by default, there is one group: all
+bytes are those of a full ring, nothing leaves the group, and of the method the step by the signs of chosen components
+is left.
 """
 
 from __future__ import annotations

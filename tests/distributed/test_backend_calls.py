@@ -59,3 +59,5 @@ def test_a_library_that_shards_hands_over_shares_and_whole_gradients(
 def test_messages_of_our_own_are_no_calls(found: dict[str, ConformanceResult]) -> None:
     measured = found["ddp-ring"].measured
     assert measured["backend_calls"] == measured["backend_bytes"] == 0
+    assert measured["bisection_bytes"] == RANKS * measured["wire_bytes"]
+    assert "bisection_bytes" not in found["ddp"].measured

@@ -10,17 +10,19 @@ from typing import Any
 
 import pytest
 import torch
-from paceline.baselines.training import ddp, ddp_naive, fsdp
+from paceline.baselines.training import ddp, ddp_naive, ddp_ring, flexdemo, fsdp
 from record_factory import in_memory, make_run, measurement
-from training_task import make_comm, make_task
+from training_task import SMALL, make_comm, make_task, on_ranks
 
 from paceline.compare import points_of
+from paceline.families.collectives.problem import chunk_bounds
 from paceline.families.training import carried, judging
 from paceline.families.training.arm import Trained
 from paceline.families.training.carried import Carried, KernelCounts, tells_techniques_apart
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.decoupled import message_bytes
+from paceline.families.training.replica import Cost, Replica, Task
 from paceline.families.training.spec import FAMILY
-from paceline.families.training.traffic import Traffic
+from paceline.families.training.traffic import Traffic, between_halves
 from paceline.report.pointpages import metric_grid
 from paceline.worker.comm import Comm, Counters
 from paceline.worker.fault import Fault
@@ -98,6 +100,46 @@ def test_closed_forms_of_what_is_handed_over() -> None:
     assert fsdp.cost(make_task(steps=10)).backend_bytes is None  # one rank calls nothing
 
 
+def sent_in_a_step(kind: Callable[[Task, Comm], Replica], ranks: int) -> list[list[int]]:
+    """Return the bytes by sender and receiver of a step without forward and backward."""
+
+    def step(replica: Replica) -> None:
+        replica.exchange_gradients(0)
+        replica.update(0)
+        replica.exchange_parameters(0)
+
+    return [r.comm.counters.sent_bytes for r, _ in on_ranks(kind, ranks, step, size=SMALL)]
+
+
+def between(sent: list[list[int]]) -> float:
+    found = between_halves(sent)
+    assert found is not None
+    return found
+
+
+def test_components_leave_a_group_where_a_ring_sends_gradients_through() -> None:
+    count = make_task(size=SMALL).num_parameters
+    ring, flexible = (sent_in_a_step(kind, 4) for kind in (ddp_ring.DdpRing, flexdemo.FlexDeMo))
+    assert between(ring) == pytest.approx(2 * 3 / 2 * 4 * count, rel=0.001)
+    shares = [stop - start for start, stop in chunk_bounds(count, 2)]
+    assert between(flexible) == 2 * sum(message_bytes(share, 64, "dct") for share in shares)
+    assert sum(map(sum, flexible)) > 2 * between(flexible)  # the rest stays inside
+    assert between(flexible) <= between(ring) / 16
+
+
+def test_one_group_of_all_ranks_sends_what_a_full_ring_does() -> None:
+    ring, flexible = (sent_in_a_step(kind, 2) for kind in (ddp_ring.DdpRing, flexdemo.FlexDeMo))
+    assert flexible == ring
+
+
+def test_halves_are_of_consecutive_ranks_and_of_an_even_number() -> None:
+    four = [[0, 1, 2, 4], [8, 0, 16, 32], [64, 128, 0, 256], [512, 1024, 2048, 0]]
+    assert between_halves(four) == 2 + 4 + 16 + 32 + 64 + 128 + 512 + 1024
+    assert between_halves([[0, 1], [2, 0]]) == 3
+    assert between_halves([[0, 1, 1], [1, 0, 1], [1, 1, 0]]) is None
+    assert between_halves([[0]]) is None
+
+
 def make_session(**changes: Any) -> Any:
     """Return a session of two ranks, both of which sent what this one did, in namespaces of their own."""
     facts: dict[str, Any] = {
@@ -139,6 +181,7 @@ def test_the_kernels_count_stands_beside_the_communicators() -> None:
     assert measured["kernel_over_counted"] == 1.066
     assert measured["kernel_bytes_total"] == 2 * 1066 / STEPS
     assert measured["kernel_payload_bytes"] == 2 * 1000 / STEPS
+    assert measured["bisection_bytes"] == 1000 / STEPS  # rank 1's row is rank 0's, to itself
     assert measured["backend_bytes"] == measured["backend_calls"] == 0
 
 
@@ -147,7 +190,7 @@ def test_what_a_backend_was_handed_is_told_where_nobody_counts_what_it_sends() -
     found = traffic(trained, uncounted="the backend moves them")
     measured = values(found)
     assert (measured["backend_bytes"], measured["backend_calls"]) == (80 / STEPS, 2 / STEPS)
-    for name in ("wire_bytes", "kernel_over_counted"):
+    for name in ("wire_bytes", "bisection_bytes", "kernel_over_counted"):
         assert found.absent[name] == "the backend moves them"
     hidden = traffic(make_trained(), uncounted="a library moves them")
     assert not {"backend_bytes", "backend_calls"} & set(values(hidden))

@@ -31,6 +31,19 @@ BYTE_METRICS: tuple[Metric, ...] = (
         statistic="mean",
     ),
     Metric(
+        name="bisection_bytes",
+        unit="B",
+        better="lower",
+        doc="Payload bytes that go from the first half of the ranks to the second or back in one step, averaged over "
+        "the whole run: what leaves a node where there are two.",
+        contract={
+            "counter": BYTES["counter"],
+            "ranks": "sum over ordered pairs of which one is in each half of consecutive ranks",
+            "sample": "bytes of the run over its steps",
+        },
+        statistic="mean",
+    ),
+    Metric(
         name="backend_calls",
         unit="calls",
         better="lower",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from paceline.families.training.arm import Trained
@@ -9,7 +10,7 @@ from paceline.families.training.carried import tells_techniques_apart
 from paceline.worker.session import Session
 
 NO_PASSES = "only where the family's own code runs forward and backward: pipelines and shared sequences"
-COUNTED = ("wire_bytes", "peak_bytes", "messages", "pass_bytes", "pass_link_bytes")
+COUNTED = ("wire_bytes", "peak_bytes", "messages", "pass_bytes", "pass_link_bytes", "bisection_bytes")
 """What only the communicator knows."""
 HANDED = ("backend_calls", "backend_bytes")
 """What backends' own collectives were given."""
@@ -48,11 +49,12 @@ class Traffic:
         everyone = session.control.gather(
             [
                 own,
+                trained.sent_to,
                 [float(trained.backend_calls), trained.backend_bytes],
                 [carried.data_bytes or 0.0, carried.payload_bytes or 0.0],
             ]
         )
-        self._own, self._handed, self._carried = zip(*everyone, strict=True)
+        self._own, self._sent, self._handed, self._carried = zip(*everyone, strict=True)
         self.kernel_bytes: float | None = None
         """Of all ranks and steps, headers included."""
         if carried.data_bytes is not None:
@@ -64,7 +66,7 @@ class Traffic:
         if self.uncounted is not None:
             self.absent.update(dict.fromkeys(COUNTED, self.uncounted))
         else:
-            found |= self._counted()
+            found |= self._counted() | self._between_halves()
         return {name: {"samples": [value]} for name, value in found.items()}
 
     def _kernels(self) -> dict[str, float]:
@@ -103,3 +105,22 @@ class Traffic:
         return {
             name: max(rank[i] for rank in self._own) / share for i, (name, share) in enumerate(shares.items())
         }
+
+    def _between_halves(self) -> dict[str, float]:
+        found = between_halves(self._sent)
+        if found is not None:
+            return {"bisection_bytes": found / self.steps}
+        self.absent["bisection_bytes"] = "an odd number of ranks has no halves"
+        return {}
+
+
+def between_halves(sent: Sequence[Sequence[float]]) -> float | None:
+    """Return what ranks of either half sent to those of the other; None where there are no halves.
+
+    Args:
+        sent: Bytes by sender and receiver.
+    """
+    half, odd = divmod(len(sent), 2)
+    if odd:
+        return None
+    return float(sum(sum(row[half:] if rank < half else row[:half]) for rank, row in enumerate(sent)))
