@@ -4,16 +4,18 @@ Zelikman et al., "Just One Byte (per gradient): A Note on Low-Bandwidth Decentra
 Shared Randomness" (2023); the estimate is SPSA's as in MeZO (Malladi et al., 2023, algorithm 1).
 
 Algorithm (for each step; every rank has the same weights w and the same seed):
-1. For each of its samples a rank draws a direction z from (seed, step, rank, sample) and measures the slope
-   s = (L(w + ε·z) − L(w − ε·z)) / 2ε by two forward passes.
-2. It sends every other rank one byte: the sign of s and the logarithm of |s| in seven bits.
+1. For each of Q probes a rank draws a direction z from (seed, step, rank, probe) and measures, on the probe's part of
+   its sequences, the slope s = (L(w + ε·z) − L(w − ε·z)) / 2ε of their mean loss by two forward passes.
+2. It sends every other rank one byte for each: the sign of s and the logarithm of |s| in seven bits.
 3. Every rank draws all directions anew and takes the step w ← w − rate · mean of decode(byte)·z.
 
 Code: 0 is nothing; m = 1 … 127 stand for 2^(−14 + (m − 1)/6), that is 6·10⁻⁵ to 128 with at most 6 % of error.
-Cost of a step: n − 1 bytes for each sample in n − 1 messages. At two ranks that is 1/(4P) of a ring all-reduce of
-gradients, at n ranks n/(8P): a byte goes to each other rank by itself. Memory: w, a copy of it, z and their sum, 4P
-each for P trained parameters; neither gradients nor an optimiser's state, nor activations for backward.
-Joining: a new rank needs the initial weights and the log of bytes, n for each sample and step.
+A byte stands for a probe: for one sequence where Q (``probes``) is as many as a rank has, else for the mean of several;
+with the family's default, Q = 1, for all that a rank reads in a step. The paper's byte is one sample's.
+Cost of a step: Q·(n − 1) bytes in n − 1 messages. With Q = 1 that is 1/(4P) of a ring all-reduce of gradients at two
+ranks, at n ranks n/(8P): a byte goes to each other rank by itself. Memory: w, a copy of it, z and their sum, 4P each
+for P trained parameters; neither gradients nor an optimiser's state, nor activations for backward.
+Joining: a new rank needs the initial weights and the log of bytes, n·Q for each step.
 Differences: steps are synchronous, and who takes part is known to all (the paper's machines find each other). w is put
 back from a copy: to add and subtract ε·z leaves rounding behind that differs on every rank, and replicas that sum it
 up. Every rank applies the byte that it sent and not the slope that it knows; in the authors' published code the
