@@ -57,13 +57,14 @@ def digest(replica: CheckpointingReplica) -> str:
 
 def resume(replica: CheckpointingReplica, together: threading.Barrier) -> int:
     """Take up the newest checkpoint as the family does; return its step."""
-    found = replica.storage.newest() or 0
+    found = replica.storage.look()
+    assert not found.harmed, found.told()
     together.wait()
-    replica.storage.forget_after(found)
+    replica.storage.forget(found.torn)
     together.wait()
-    if found:
-        replica.restore(found)
-    return found
+    if found.step is not None:
+        replica.restore(found.step)
+    return found.step or 0
 
 
 def train(replica: CheckpointingReplica, log: int, together: threading.Barrier) -> None:

@@ -235,8 +235,9 @@ def test_who_goes_on_drops_what_a_life_before_it_had_begun(tmp_path: Path) -> No
     write(tmp_path, 6, 4, 4, 1, 3)
     Storage(tmp_path, rank=2, world_size=4).writing(7)
     found = write(tmp_path, 5, 2, 4)
-    for storage in found:
-        storage.forget_after(5)
+    for storage, seen in [(storage, storage.look()) for storage in found]:
+        assert (seen.step, seen.torn, seen.harmed) == (5, (7, 6), ())
+        storage.forget(seen.torn)
     assert [p.name for p in sorted(tmp_path.iterdir())] == ["step-00000005"]
     assert {storage.newest() for storage in found} == {5}
     for step in (6, 7, 8):
@@ -244,7 +245,7 @@ def test_who_goes_on_drops_what_a_life_before_it_had_begun(tmp_path: Path) -> No
     assert not (tmp_path / "step-00000005").exists(), "parts of ranks that are no more go with the others"
     (tmp_path / "step-00000008" / "notes.txt").write_text("somebody's")
     for storage in found:
-        storage.forget_after(7)
+        storage.forget([8])
     assert [p.name for p in (tmp_path / "step-00000008").iterdir()] == ["notes.txt"]
 
 
@@ -278,5 +279,5 @@ def test_ranks_that_drop_the_same_steps_at_one_time_do_not_trip_over_each_other(
             (tmp_path / f"step-{step:08d}" / f"rank-{rank}").mkdir(parents=True)
     storages = [Storage(tmp_path, rank=rank, world_size=ranks) for rank in range(ranks)]
     with ThreadPoolExecutor(ranks) as together:
-        list(together.map(lambda storage: storage.forget_after(0), storages))
+        list(together.map(lambda storage: storage.forget(range(1, 401)), storages))
     assert list(tmp_path.iterdir()) == []

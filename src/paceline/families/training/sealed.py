@@ -22,7 +22,7 @@ from paceline.families.training import (
     traffic,
     unchanged,
 )
-from paceline.families.training.checkpointing import atoms, course, proof, storage
+from paceline.families.training.checkpointing import atoms, course, proof, soundness, storage
 from paceline.families.training.checkpointing import replica as checkpointing_replica
 from paceline.families.training.expert import (
     decoder,
@@ -45,7 +45,7 @@ from paceline.worker import comm
 _ALWAYS: tuple[ModuleType, ...] = (
     *(arm, carried, figures, flops, gate, judging, model, oracle, owners, replica, seat, setting, traffic),
     unchanged,
-    *(atoms, course, proof, storage, checkpointing_replica),
+    *(atoms, course, proof, soundness, storage, checkpointing_replica),
     *(directions, joining, ledger, probing),
     *(deferred, executor, schedule, simulator, timeline),
     *(blocks, exchange, layout, states, sequence_replica, comm),

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from paceline.families.training.checkpointing.replica import CheckpointingReplica
+from paceline.families.training.checkpointing.soundness import Found
 from paceline.families.training.checkpointing.storage import Storage
 from paceline.families.training.seat import LIBRARIES, Seat, make_seat
 from paceline.families.training.setting import Setting
@@ -145,31 +146,44 @@ def _equal(a: Tensor, b: Tensor) -> bool:
     return a.dtype == b.dtype and torch.equal(one, other)
 
 
-def newest(session: Session, storage: Storage) -> int | None:
-    """Return the last complete checkpoint, as rank 0 finds it, on all ranks."""
-    return session.control.agree((storage.newest() if session.rank == 0 else None) or 0) or None
+def look(session: Session, storage: Storage) -> Found:
+    """Return what is on disk, as rank 0 finds it, on all ranks."""
+    return Found.parse(session.control.gather_text(storage.look().dump() if session.rank == 0 else "")[0])
 
 
 def restored(
     session: Session, block: Block, case: Case, setting: Setting, folder: Path
-) -> tuple[Seat, int | None, float]:
-    """Take up what is in a folder on a new replica with other weights; return it, the step, and seconds of reading."""
+) -> tuple[Seat, Found, float]:
+    """Take up what is in a folder on a new replica with other weights; return it, what was found, seconds of reading.
+
+    Later checkpoints that a crash has torn are dropped. What is damaged, or could not be read, is set aside: a disk
+    that fails once must not cost what it holds.
+
+    Raises:
+        CaseError: ``incorrect`` or ``infrastructure``: there are checkpoints, and none that can be taken up. All stay.
+    """
     other = setting.other_weights()
     seat = make_seat(session, block, case, other, folder=folder)
     replica = replica_of(seat)
     session.control.barrier()
     begin = _clock_ns()
-    step = newest(session, replica.storage)
-    replica.storage.forget_after(step or 0)
+    found = look(session, replica.storage)
+    if found.step is None and any(flaw.kind != "torn" for flaw in found.flaws):
+        raise CaseError(
+            found.status, f"no checkpoint on disk can be taken up: {found.told()}", found.detail()
+        )
+    session.on_all_ranks(lambda: replica.storage.set_aside(found.harmed if session.rank == 0 else ()))
+    replica.storage.forget(found.torn)
     session.control.barrier()
-    if step is not None:
+    if found.step is not None:
+        step = found.step
 
         def take_up() -> None:
             with watch(seat):
                 replica.restore(step)
 
         session.on_all_ranks(take_up)
-    return seat, step, (_clock_ns() - begin) * 1e-9
+    return seat, found, (_clock_ns() - begin) * 1e-9
 
 
 def judge(
@@ -191,16 +205,17 @@ def judge(
         windows: For each of this rank's windows seconds, and steps at the end of the row.
 
     Raises:
-        CaseError: ``incorrect``: another step or another state came back.
+        CaseError: ``incorrect``: another step or another state came back; ``infrastructure``: a file could not be read.
     """
     storage, kept = course.replica.storage, course.kept
     assert kept is not None
-    seat, step, seconds = restored(session, block, case, setting, storage.folder)
+    seat, found, seconds = restored(session, block, case, setting, storage.folder)
+    if found.step != kept.step:
+        text = f"after the run the newest checkpoint is of step {found.step}, and not of {kept.step}"
+        raise CaseError(found.status, told(text, found), found.detail())
     problem = None
-    if step != kept.step:
-        problem = f"after the run the newest checkpoint is of step {step}, and not of {kept.step}"
-    elif not same(state_of(replica_of(seat)), kept.tensors):
-        problem = f"the checkpoint of step {step} restores another state than that of the step"
+    if not same(state_of(replica_of(seat)), kept.tensors):
+        problem = f"the checkpoint of step {found.step} restores another state than that of the step"
     complain(session, problem)
     complain(session, too_small(session, course.replica, storage, kept.step))
     blocking = [course.waited_s[n] / course.saves[n] for n in sorted(course.saves)]
@@ -225,6 +240,11 @@ def too_small(session: Session, replica: CheckpointingReplica, storage: Storage,
     if (found := storage.num_bytes(step)) >= needed:
         return None
     return f"the checkpoint of step {step} has {found} bytes on disk, and its state {needed:.0f}"
+
+
+def told(problem: str, found: Found) -> str:
+    """Add to a problem what is wrong with checkpoints that should have been taken up."""
+    return f"{problem}: {found.told()}" if found.flaws else problem
 
 
 def complain(session: Session, problem: str | None) -> None:

@@ -20,6 +20,7 @@ from paceline.families.training.checkpointing.course import (
     restored,
     same,
     state_of,
+    told,
     too_small,
     watch,
 )
@@ -116,18 +117,16 @@ def _compare(
     *,
     at_least: int,
     at_most: int = STEPS,
-) -> int:
-    seat, step, _ = restored(session, block, case, setting, folder)
-    found = step or 0
+) -> None:
+    seat, found, _ = restored(session, block, case, setting, folder)
+    step = found.step or 0
+    if not at_least <= step <= at_most:
+        text = f"step {max(at_least, 1)} was said to be on disk, and the newest checkpoint is of step {found.step}"
+        raise CaseError(found.status, told(text, found), found.detail())
     problem = None
-    if not at_least <= found <= at_most:
-        problem = (
-            f"step {max(at_least, 1)} was said to be on disk, and the newest checkpoint is of step {step}"
-        )
-    elif found and not same(state_of(replica_of(seat)), states[found]):
-        problem = f"the checkpoint of step {found} restores another state than that of the step"
+    if step and not same(state_of(replica_of(seat)), states[step]):
+        problem = f"the checkpoint of step {step} restores another state than that of the step"
     complain(session, problem)
-    return found
 
 
 def _damage(session: Session, folder: Path) -> None:
@@ -146,7 +145,8 @@ def _goes_on(
     session: Session, block: Block, case: Case, setting: Setting, folder: Path, states: States
 ) -> None:
     """Train from a checkpoint to the end of the proof, and compare with the run that was not interrupted."""
-    seat, step, _ = restored(session, block, case, setting, folder)
+    seat, found, _ = restored(session, block, case, setting, folder)
+    step = found.step
     if step is None:
         raise CaseError("incorrect", f"nothing was on disk after {STEPS} steps that were all saved")
     for number in range(step, STEPS):

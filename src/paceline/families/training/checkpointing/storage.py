@@ -3,19 +3,18 @@
 ``step-N/rank-R`` holds one rank's files and their manifest. They are written under another name, digested while they
 are written, flushed to the disk (fsync), and renamed at last, so that a rank's part is there in whole or not at all. A
 checkpoint is complete when the parts of all ranks are, which needs no message between them; whoever reads looks at
-sizes and digests of all files first, and falls back to the checkpoint before. A rank drops its part of a checkpoint
-when two later ones are complete.
+sizes and digests of all files first, falls back to the checkpoint before, and says why (``soundness``). A rank drops
+its part of a checkpoint when two later ones are complete, by another name first: what is being dropped is no part.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -24,10 +23,21 @@ from typing import IO, Any, TypeVar, cast
 import torch
 from torch import Tensor
 
+from paceline.families.training.checkpointing.soundness import (
+    MANIFEST,
+    Found,
+    entry_of,
+    look_into,
+    manifest_text,
+    parts_of,
+    read_manifest,
+    step_folder,
+    steps_in,
+)
+
 KEPT = 2
 """Complete checkpoints that stay: the last, and the one before it for when the last turns out to be torn."""
-READ_BYTES = 1 << 22
-DATA, MANIFEST = "tensors.bin", "manifest.json"
+DATA = "tensors.bin"
 Made = TypeVar("Made")
 _sleep = time.sleep
 
@@ -124,7 +134,7 @@ class Storage:
         """Make what a library has written into ``writing`` this rank's part of a checkpoint."""
         with self._files():
             path = self._step(step) / f"writing-{self.rank}"
-            files = {str(p.relative_to(path)): _entry(p) for p in sorted(path.rglob("*")) if p.is_file()}
+            files = {str(p.relative_to(path)): entry_of(p) for p in sorted(path.rglob("*")) if p.is_file()}
             for name in files:
                 _flush(path / name)
         self._commit(step, files, {})
@@ -134,52 +144,68 @@ class Storage:
             path = self._step(step) / f"writing-{self.rank}"
             manifest = {"step": step, "world_size": self.world_size, "files": files, "index": index}
             with _Digested(path / MANIFEST) as file:
-                file.write(json.dumps(manifest).encode())
+                file.write(manifest_text(manifest))
             _flush(path)
             final = self._step(step) / f"rank-{self.rank}"
-            shutil.rmtree(final, ignore_errors=True)
+            if final.exists():
+                _remove(final)
             path.rename(final)
             for changed in (self._step(step), self.folder):
                 _flush(changed)
             self._drop_old()
 
     def _drop_old(self) -> None:
-        complete = [step for step in self._steps() if self._writers(step)]
-        for step in self._steps():
-            if len(complete) >= KEPT and step < complete[-KEPT]:
-                self._drop(step)
+        with suppress(OSError):  # a folder that cannot be read now is tidied up with the next checkpoint
+            steps = steps_in(self.folder)
+            complete = [step for step in steps if parts_of(self.folder, step).manifests]
+            for step in steps:
+                if len(complete) >= KEPT and step < complete[-KEPT]:
+                    self._drop(step)
 
-    def forget_after(self, step: int) -> None:
-        """Drop what this rank, and ranks that are no more, have written after a step, from which training goes on.
+    def set_aside(self, steps: Iterable[int]) -> None:
+        """Give checkpoints that nobody may drop other names, so that training can come to their steps again.
 
-        All ranks do, before any of them saves again.
+        One rank does, and only where one before them is taken up.
         """
         with self._files():
-            for later in self._steps():
-                if later > step:
-                    self._drop(later)
+            for step in steps:
+                number = 1
+                while (aside := self.folder / f"damaged-{step:08d}-{number}").exists():
+                    number += 1
+                self._step(step).rename(aside)
+
+    def forget(self, steps: Iterable[int]) -> None:
+        """Drop what this rank, and ranks that are no more, have written of steps to which training comes again.
+
+        All ranks do, before any of them saves again, and only for checkpoints that a crash has left torn.
+        """
+        with self._files():
+            for step in steps:
+                self._drop(step)
 
     def _drop(self, step: int) -> None:
         with suppress(OSError):  # the folder goes with the last rank's part, whoever that is
             for path in list(self._step(step).iterdir()):
                 what, _, rank = path.name.partition("-")
-                if what in ("rank", "writing") and int(rank) % self.world_size == self.rank:
-                    shutil.rmtree(path, ignore_errors=True)
+                if what in ("rank", "writing", "dropping") and int(rank) % self.world_size == self.rank:
+                    _remove(path)
             self._step(step).rmdir()
 
     # Reading
 
+    def look(self) -> Found:
+        """Read what is there, all files of what could be taken up; say why later checkpoints cannot."""
+        with self._files():
+            return look_into(self.folder)
+
     def newest(self) -> int | None:
         """Return the last checkpoint of which every file is what its manifest says; None without any."""
-        with self._files():
-            whole = (s for s in reversed(self._steps()) if self._is_sound(s, self._writers(s)))
-            return next(whole, None)
+        return self.look().step
 
     def manifest(self, step: int, rank: int) -> dict[str, Any]:
         """Return what a rank has written about its part."""
         with self._files():
-            found: dict[str, Any] = json.loads((self.part(step, rank) / MANIFEST).read_bytes())
-            return found
+            return read_manifest(self.part(step, rank), step)
 
     def part(self, step: int, rank: int) -> Path:
         """Return the folder of a rank's part of a checkpoint."""
@@ -218,43 +244,17 @@ class Storage:
         """Return the number of ranks that wrote a checkpoint.
 
         Raises:
-            ValueError: It is not complete.
+            ValueError: It is not complete, or what they wrote about it is damaged or cannot be read.
         """
         with self._files():
-            found = self._writers(step)
-        if not found:
-            raise ValueError(f"the checkpoint of step {step} in '{self.folder}' is not complete")
-        return found
+            found = parts_of(self.folder, step)
+        if not found.manifests:
+            why = "; ".join(flaw.text for flaw in found.flaws)
+            raise ValueError(f"the checkpoint of step {step} in '{self.folder}' is not complete: {why}")
+        return len(found.manifests)
 
     def _step(self, step: int) -> Path:
-        return self.folder / f"step-{step:08d}"
-
-    def _steps(self) -> list[int]:
-        return sorted(int(p.name.removeprefix("step-")) for p in self.folder.glob("step-*"))
-
-    def _writers(self, step: int) -> int:
-        """Return how many ranks wrote a checkpoint of which all parts have their last names; 0 where some lack."""
-        try:
-            count = self._said(step, 0)
-            return count if all(self._said(step, rank) == count for rank in range(1, count)) else 0
-        except (ValueError, KeyError, TypeError, OSError):
-            return 0
-
-    def _said(self, step: int, rank: int) -> int:
-        return int(json.loads((self.part(step, rank) / MANIFEST).read_bytes())["world_size"])
-
-    def _is_sound(self, step: int, writers: int) -> bool:
-        """Tell whether all files of a complete checkpoint have the sizes and digests of their manifests."""
-        try:
-            for part in (self.part(step, rank) for rank in range(writers)):
-                manifest = json.loads((part / MANIFEST).read_bytes())
-                if manifest["step"] != step:
-                    return False
-                if any(_entry(part / name) != entry for name, entry in manifest["files"].items()):
-                    return False
-        except (ValueError, KeyError, TypeError, OSError):
-            return False
-        return writers > 0
+        return step_folder(self.folder, step)
 
     @contextmanager
     def _files(self) -> Iterator[None]:
@@ -296,13 +296,13 @@ class _Digested:
                 os.fsync(self._file.fileno())
 
 
-def _entry(path: Path) -> dict[str, Any]:
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while data := file.read(READ_BYTES):
-            digest.update(data)
-            size += len(data)
-    return {"bytes": size, "sha256": digest.hexdigest()}
+def _remove(path: Path) -> None:
+    """Remove a rank's files, by another name first: a kill meanwhile leaves no part that has lost some of them."""
+    gone = path.with_name(f"dropping-{path.name.partition('-')[2]}")
+    if path != gone:
+        shutil.rmtree(gone, ignore_errors=True)
+        path.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def _flush(path: Path) -> None:
