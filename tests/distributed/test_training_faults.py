@@ -39,12 +39,15 @@ ENDINGS = {
     "hangs": "time.sleep(600)",
     "is-killed": "getattr(torch, 'sy' + 's').modules['signal'].raise_signal(9)",
     "goes-nan": "self.flat.values.fill_(float('nan'))",
+    "loses-its-loss": "self.forward_backward = lambda sequences: torch.tensor(float('nan'))",
 }
 EXPECTED = {
     "raises": ("crashed", "ZeroDivisionError: in the fifth step"),
     "hangs": ("timeout", "a call in stage 'train' did not end within 8 s: rank 1"),
     "is-killed": ("crashed", "rank 1 was killed by signal 9; last operation: "),
-    "goes-nan": ("incorrect", "diverged: rank 0's loss is not finite"),
+    # weights that are averaged with NaN are NaN everywhere in the step after it
+    "goes-nan": ("incorrect", "diverged: the losses of all 2 ranks are not finite in step 7"),
+    "loses-its-loss": ("incorrect", "diverged: rank 1's loss is not finite in step 7"),
 }
 
 

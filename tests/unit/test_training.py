@@ -19,6 +19,7 @@ from training_task import make_comm, make_task, on_ranks
 from paceline import content
 from paceline.drivers.job import build_job
 from paceline.families.training import bench, corpus, judging, memory, oracle
+from paceline.families.training.arm import Trained
 from paceline.families.training.buckets import buckets
 from paceline.families.training.codecs import (
     decode_float4,
@@ -103,6 +104,35 @@ def test_every_number_of_ranks_sees_the_same_batch() -> None:
     assert not (language.train(7, 4, range(12), 12, 20) == whole).all()
     assert not (language.train(8, 3, range(12), 12, 20) == whole).all()
     assert not (language.held_out(7, 12, 20) == whole).all()
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        ({0: math.inf, 1: math.inf}, None),
+        ({0: 6, 1: 5, 2: 6}, "diverged: rank 1's loss is not finite in step 6"),
+        ({0: 5, 1: 5, 2: math.inf}, "diverged: the losses of ranks 0 and 1 are not finite in step 6"),
+        ({0: 7, 1: 7, 2: 7, 3: 9}, "diverged: the losses of ranks 0, 1 and 2 are not finite in step 8"),
+        ({0: 0, 1: 0}, "diverged: the losses of all 2 ranks are not finite in step 1"),
+        ({3: 4}, "diverged: rank 3's loss is not finite in step 5"),
+    ],
+)
+def test_ranks_whose_losses_were_the_first_that_are_not_finite_are_named(
+    first: dict[int, float], said: str | None
+) -> None:
+    assert judging.diverged(first) == said
+
+
+def test_a_step_in_which_a_rank_took_no_part_has_no_loss_to_be_finite() -> None:
+    rows = [[6.0]]
+    session: Any = SimpleNamespace(control=SimpleNamespace(gather=lambda own: [rows, own]))
+    away = Trained(losses=[1.0, math.nan, 1.0], took=[True, False, True])
+    with pytest.raises(CaseError, match="rank 0's loss is not finite in step 7"):
+        judging.check_finite(session, away, [0, 1])
+    judging.check_finite(session, away, [1])
+    there = Trained(losses=[1.0, math.nan, 1.0], took=[True, True, True])
+    with pytest.raises(CaseError, match="rank 1's loss is not finite in step 2"):
+        judging.check_finite(session, there, [0, 1])
 
 
 def test_bytes_come_from_files_and_are_fingerprinted(tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ class Trained:
     state: dict[str, float] = field(default_factory=dict)
     losses: list[float] = field(default_factory=list)
     """This rank's loss in every step; NaN where it lies on another rank."""
+    took: list[bool] = field(default_factory=list)
+    """Whether this rank took part in each step."""
     sees_loss: bool = True
     """Whether it had one in every step."""
     passes: list[list[Pass]] = field(default_factory=list)
@@ -126,7 +128,6 @@ class Loop:
         self.rider = rider
         self._parts = [0] * len(PARTS)
         self._losses: list[Tensor] = []
-        self._took: list[bool] = []
         self._excluded_ns = 0
         self._kernel = KernelCounts(seat)
 
@@ -199,8 +200,8 @@ class Loop:
 
     def _step(self, step: int, *, last: bool) -> None:
         replica = self.replica
-        self._took.append(not self._is_away(step) and not self._rests(step, last=last))
-        if not self._took[-1]:
+        self.trained.took.append(not self._is_away(step) and not self._rests(step, last=last))
+        if not self.trained.took[-1]:
             self._leave_out(step)
             return
         sequences_BS = self.batches[step].to(replica.task.device).long()
@@ -332,7 +333,7 @@ class Loop:
     def _close_window(self, elapsed_ns: int, split: dict[str, float]) -> None:
         losses = torch.stack([x.reshape(()) for x in self._losses]).double()
         self.trained.losses += losses.tolist()
-        took = self._took[-len(losses) :]
+        took = self.trained.took[-len(losses) :]
         present = sum(took)
         if present < len(losses):
             losses = losses[took]
@@ -351,5 +352,5 @@ class Loop:
         trained.weights.append([w.clone() for w in weights])
         trained.evaluated.append(steps)
         trained.seconds.append(seconds)
-        trained.taken.append(float(sum(self._took)))
+        trained.taken.append(float(sum(self.trained.took)))
         trained.sent.append(sent)

@@ -132,7 +132,7 @@ def _train(
     session.begin(block, case.label, "evaluate")
     windows = session.control.gather(trained.windows)
     seeing = judging.seeing(session, trained, some_may_not=block.params["op"] == PIPELINE_PARALLEL)
-    judging.check_finite(windows, seeing)
+    judging.check_finite(session, trained, seeing)
     curve, equal = judging.losses(session, case, setting, trained, held_out)
     figures = Figures(
         session,

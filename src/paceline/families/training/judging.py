@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,6 @@ from paceline.families.training import oracle
 from paceline.families.training.arm import Trained
 from paceline.families.training.carried import tells_techniques_apart
 from paceline.families.training.expert.reading import judge_losses
-from paceline.families.training.figures import ROW
 from paceline.families.training.replica import Cost
 from paceline.families.training.returning import lend
 from paceline.families.training.seat import Seat
@@ -45,14 +45,36 @@ def seeing(session: Session, trained: Trained, *, some_may_not: bool) -> list[in
     return found
 
 
-def check_finite(windows: list[list[list[float]]], seeing: list[int]) -> None:
-    """Raise where a rank's loss is not finite in a window in which it took part."""
-    for rank in seeing:
-        for number, row in enumerate(windows[rank]):
-            if row[ROW.index("present")] and not math.isfinite(row[ROW.index("loss")]):
-                raise CaseError(
-                    "incorrect", f"diverged: rank {rank}'s loss is not finite in window {number + 1}"
-                )
+def check_finite(session: Session, trained: Trained, seeing: list[int]) -> None:
+    """Look for losses that are not finite, in steps in which a rank took part.
+
+    Raises:
+        CaseError: ``incorrect``, with the first such step and its ranks.
+    """
+    both = zip(trained.losses, trained.took, strict=True)
+    own = next((step for step, (loss, took) in enumerate(both) if took and not math.isfinite(loss)), math.inf)
+    rows = session.control.gather([[float(own)]])
+    text = diverged({rank: rows[rank][0][0] for rank in seeing})
+    if text is not None:
+        raise CaseError("incorrect", text)
+
+
+def diverged(first: Mapping[int, float]) -> str | None:
+    """Say whose losses were the first that are not finite, by each rank's first such step; None where all are.
+
+    Later ones say little: weights that are averaged with NaN are NaN on every rank.
+    """
+    step = min(first.values())
+    if math.isinf(step):
+        return None
+    ranks = [rank for rank, own in first.items() if own == step]
+    if len(ranks) == 1:
+        whose = f"rank {ranks[0]}'s loss is"
+    elif len(ranks) == len(first):
+        whose = f"the losses of all {len(ranks)} ranks are"
+    else:
+        whose = f"the losses of ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} are"
+    return f"diverged: {whose} not finite in step {step + 1:.0f}"
 
 
 def losses(
