@@ -51,6 +51,60 @@ EXPECTED = {
 }
 
 
+DYING = '''
+"""Shipped techniques, one rank of which dies with messages under way."""
+
+import torch
+
+from paceline import technique
+from paceline.baselines.training.co2 import CO2
+from paceline.baselines.training.edit import Edit
+from paceline.baselines.training.noloco import NoLoCo
+from paceline.baselines.training.streaming_diloco import StreamingDiLoCo
+from paceline.families.training.replica import Comm, Task
+
+
+def dying(task: Task, comm: Comm) -> Comm:
+    """Let rank 1 die when it has begun to send for the second time; proofs end before anything is sent."""
+    begin, sent = comm.start, []
+
+    def start(**messages):
+        transfer = begin(**messages)
+        sent.extend(messages.get("sends", ())[:1])
+        if task.rank == 1 and len(sent) == 2:
+            getattr(torch, 'sy' + 's').modules['signal'].raise_signal(9)
+        return transfer
+
+    comm.start = start
+    return comm
+
+
+def cost(task: Task) -> None:
+    return None
+
+'''
+SHIPPED = {"co2": "CO2", "streaming-diloco": "StreamingDiLoCo", "noloco": "NoLoCo", "edit": "Edit"}
+"""Techniques whose messages travel beside computation, or between two ranks alone."""
+
+
+def dying_text(name: str, kind: str) -> str:
+    return f'''
+@technique(
+    name="{name}-dies",
+    family="training",
+    implements=("data_parallel",),
+    summary="{name} whose rank 1 dies in an exchange",
+    properties={{"exact": False, "replicas": "apart"}},
+)
+class Dying{kind}({kind}):
+    """Kill rank 1 while its messages are under way."""
+
+    def __init__(self, task: Task, comm: Comm) -> None:
+        super().__init__(task, dying(task, comm), sync_every=5)
+
+'''
+
+
 def technique_text(name: str, deed: str) -> str:
     return f'''
 @technique(
@@ -79,6 +133,7 @@ def run(
     *,
     extra: Sequence[Path] = (),
     launches: int = 1,
+    ranks: int = 2,
     matrix: str = "",
     on_event: Callable[[Mapping[str, Any]], None] = lambda event: None,
     **changes: Any,
@@ -89,7 +144,7 @@ def run(
     path = folder / "faults.yaml"
     path.write_text(
         "suite: training/faults\nversion: 1\nfamily: training\nwhy: Faults end in a reason.\n"
-        f"workload:\n  op: data_parallel\n  ranks: 2\n{lines}matrix: {{{matrix}}}\n"
+        f"workload:\n  op: data_parallel\n  ranks: {ranks}\n{lines}matrix: {{{matrix}}}\n"
         f"baseline: ddp-ring\ntechniques: [ddp-ring, {techniques}]\n"
         f"protocol: {{launches: {launches}, timeout: 8s}}\n"
     )
@@ -124,10 +179,39 @@ def test_the_others_go_on(ended: dict[str, tuple[str, str]]) -> None:
     assert ended["ddp-ring"][0] == "ok"
 
 
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
+    folder = tmp_path_factory.mktemp("killed")
+    file = folder / "dying.py"
+    file.write_text(DYING + "".join(dying_text(n, k) for n, k in SHIPPED.items()))
+    found = run(
+        folder, ", ".join(f"{name}-dies" for name in SHIPPED), extra=[file], ranks=3, batch=12, steps=60
+    )
+    assert not left_of(folder)
+    return {m.label: (m.status, m.reason or "") for m in found}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_rank_that_dies_with_messages_under_way_is_named_and_nobody_waits_for_it(
+    name: str, killed: dict[str, tuple[str, str]]
+) -> None:
+    status, reason = killed[f"{name}-dies"]
+    assert status == "crashed", reason
+    doing = r"(send|recv) with rank [02], \d+ B, number \d+, in progress"
+    assert re.search(rf"rank 1 was killed by signal 9; last operation: {doing} \(stage: train\)", reason), (
+        reason
+    )
+
+
+def test_others_of_three_ranks_go_on_after_four_kills(killed: dict[str, tuple[str, str]]) -> None:
+    assert killed["ddp-ring"] == ("ok", "")
+
+
 def test_data_that_vanishes_while_a_plan_is_measured_is_named_on_all_ranks(tmp_path: Path) -> None:
-    data = tmp_path / "data"
+    data, alone = tmp_path / "data", tmp_path / "alone.txt"
     data.mkdir()
-    text = Path(corpus.__file__).read_bytes() * 8
+    text = Path(corpus.__file__).read_bytes() * 32
+    alone.write_bytes(text[:200_000])
     for number in range(20):
         (data / f"{number:02}.txt").write_bytes(text[:40_000])
 
