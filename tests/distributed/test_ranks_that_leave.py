@@ -1,4 +1,4 @@
-"""A rank leaves training and comes back; the others go on, and it catches up."""
+"""A rank leaves training inside a round and comes back inside another; the others go on, and it catches up."""
 
 from __future__ import annotations
 
@@ -8,34 +8,67 @@ from pathlib import Path
 import pytest
 from measured import record_of_text
 
+from paceline import content
+from paceline.families.training.absence import Absence
+from paceline.store import RunRecord
 from paceline.testing import ConformanceResult, results_of
 
 MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "absence").glob("*.py"))
+ROUND, STEPS, AWAY = 20, 75, range(25, 50)
+"""Steps of a round, of the run, and those without the last rank."""
+COPYING = ["ddp-ring", "diloco", "local-sgd"]
+"""Techniques that bring a rank up to date at once."""
+ELASTIC = [*COPYING, "noloco", "noloco-often"]
 ENDS = {
     "edit": ("unsupported", r"its ranks cannot leave or join"),
-    "comes-back-stale": ("incorrect", r"ranks hold different weights after step (50|60)"),
+    "comes-back-stale": ("incorrect", r"ranks hold different weights after step (62|75)"),
     "welcomes-for-free": ("incorrect", r"wire_bytes is .*, formula"),
 }
-SUITE = """
+SUITE = f"""
 suite: training/absence
 version: 1
 family: training
 why: Ranks come and go.
-workload: {op: data_parallel, size: nano, batch: 12, context: 16, learning_rate: 0.01, warmup_steps: 4, away: last-rank}
+workload: {{op: data_parallel, size: nano, batch: 12, context: 16, learning_rate: 0.01, warmup_steps: 4}}
 baseline: ddp-ring
-techniques: [ddp-ring, local-sgd, diloco, noloco, edit, comes-back-stale, welcomes-for-free]
-matrix: {ranks: [3], steps: [60], window: [10], evaluations: [6], eval_batch: [64]}
-protocol: {launches: 1}
+techniques:
+  - ddp-ring
+  - local-sgd
+  - diloco
+  - noloco
+  - {{technique: noloco, as: noloco-often, options: {{sync_every: 2}}}}
+  - edit
+  - comes-back-stale
+  - welcomes-for-free
+matrix: {{ranks: [3], steps: [{STEPS}], window: [10], evaluations: [6], eval_batch: [64], away: [last-rank]}}
+protocol: {{launches: 1}}
 """
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceResult]:
-    record = record_of_text(SUITE, tmp_path_factory.mktemp("absence"), extra=MUTANTS)
+def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    return record_of_text(SUITE, tmp_path_factory.mktemp("absence"), extra=MUTANTS)
+
+
+@pytest.fixture(scope="module")
+def found(record: RunRecord) -> dict[str, ConformanceResult]:
     return {r.technique: r for r in results_of(record, "training")}
 
 
-@pytest.mark.parametrize("technique", ["ddp-ring", "local-sgd", "diloco", "noloco"])
+def test_every_elastic_technique_is_measured() -> None:
+    known = content.techniques("training")
+    elastic = {name for name, source in known.items() if source.info.properties.get("elastic")}
+    assert elastic == set(ELASTIC) - {"noloco-often"}
+
+
+def test_the_rank_leaves_and_comes_back_inside_rounds() -> None:
+    absence = Absence.of_last(3, STEPS)
+    assert (absence.first, absence.last) == (AWAY.start, AWAY.stop)
+    assert AWAY.start % ROUND and AWAY.stop % ROUND
+    assert AWAY.start // ROUND < AWAY.stop // ROUND
+
+
+@pytest.mark.parametrize("technique", ELASTIC)
 def test_elastic_techniques_go_on_and_send_what_their_formula_says(
     technique: str, found: dict[str, ConformanceResult]
 ) -> None:
@@ -45,11 +78,30 @@ def test_elastic_techniques_go_on_and_send_what_their_formula_says(
     assert {"wire_bytes", "messages"} <= set(result.predicted)
 
 
-@pytest.mark.parametrize("technique", ["ddp-ring", "local-sgd", "diloco"])
+@pytest.mark.parametrize("technique", COPYING)
 def test_who_is_brought_up_to_date_has_caught_up_after_one_step(
     technique: str, found: dict[str, ConformanceResult]
 ) -> None:
     assert found[technique].measured["recovery_steps"] == 1
+
+
+def test_who_is_pulled_along_by_partners_needs_more_steps_than_who_is_brought_up_to_date(
+    found: dict[str, ConformanceResult],
+) -> None:
+    """Its own weights are 25 steps old, and a partner takes away half of what lies between the two."""
+    assert 1 < found["noloco-often"].measured["recovery_steps"] <= STEPS - AWAY.stop
+
+
+def test_a_figure_is_there_or_the_reason_why_there_is_none(
+    record: RunRecord, found: dict[str, ConformanceResult]
+) -> None:
+    """Of the two rounds after its return a rank of three may sit out both."""
+    absent = {m.label: m.absent or {} for m in reversed(record.measurements)}
+    for technique in ELASTIC:
+        why = absent[technique].get("recovery_steps")
+        assert ("recovery_steps" in found[technique].measured) == (why is None), technique
+        assert why in (None, "the rank that came back did not catch up")
+    assert all(absent[technique].get("recovery_steps") is None for technique in (*COPYING, "noloco-often"))
 
 
 @pytest.mark.parametrize("technique", sorted(ENDS))
