@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paceline import content
+from paceline.families.training.rider import APART
 from paceline.testing import ConformanceResult, conformance
 
 FAMILY = "training"
@@ -56,3 +57,10 @@ def test_a_technique_conforms(operation: str, ranks: int, technique: str, launch
     assert [r.status for r in found].count("ok") == len(found) - len(refusals) > 0, [r.reason for r in found]
     assert not [reason for reason in refusals if not LIMITS.search(reason)]
     assert not [r.problem for r in found if r.problem]
+
+
+def test_of_every_technique_of_data_parallelism_but_one_own_gradients_are_seen(launch: Launch) -> None:
+    found = {r.technique: set(r.measured) for r in launch("data_parallel", 2)}
+    unseen = {name for name, metrics in found.items() if not set(APART) <= metrics}
+    assert unseen == {"fsdp"}, "a library's own tensors are in the place of its parameters"
+    assert found["fsdp"], "it has other figures"

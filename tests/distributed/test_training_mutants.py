@@ -51,6 +51,10 @@ EXPECTED = {
     "uses-the-default-group": ("refused", r"torch\.nn\.parallel"),
     "says-identical": ("incorrect", r"ranks hold different weights after step"),
     "learns-nothing": ("incorrect", r"nothing was learnt"),
+    "averages-before-it-accumulates": (
+        "incorrect",
+        r"step 1: gradients that are caught are .* of their norm from this rank's own",
+    ),
     "explodes": ("incorrect", r"diverged: weights are not finite after a proof"),
     "explodes-late": (
         "incorrect",

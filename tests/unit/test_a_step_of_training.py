@@ -66,6 +66,11 @@ class Cheat(Replica):
                 setattr(owner, name, self.was)
 
 
+def rider_of(noted: list[Any]) -> Any:
+    """Return what takes notes in no time."""
+    return SimpleNamespace(listen=lambda: None, note=lambda gradients: noted.append(gradients) or 0)
+
+
 def make_loop(replica: Replica, monkeypatch: pytest.MonkeyPatch, *, rider: Any = None) -> Loop:
     guard = Guard((arm,))
     device = SimpleNamespace(synchronize=lambda: None)
@@ -89,7 +94,7 @@ def test_it_is_refused_where_the_harness_looks_inside_a_step(
 @pytest.mark.parametrize("cheat", sorted(CHEATS))
 def test_it_is_refused_before_gradients_are_noted(cheat: str, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[Any] = []
-    rider = SimpleNamespace(note=noted.append)
+    rider = rider_of(noted)
     loop = make_loop(Cheat(CHEATS[cheat]()), monkeypatch, rider=rider)
     with pytest.raises(ContractBreachError, match="it replaced"):
         loop._step(PLAIN, last=False)  # the one before the evaluation
@@ -107,7 +112,7 @@ def test_it_wins_nothing_elsewhere(cheat: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_honest_one_passes_all(monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[Any] = []
-    loop = make_loop(Cheat(None), monkeypatch, rider=SimpleNamespace(note=noted.append))
+    loop = make_loop(Cheat(None), monkeypatch, rider=rider_of(noted))
     loop._step(COUNTED, last=False)
     loop._step(PLAIN, last=True)
     assert loop.trained.pass_bytes == [0, 2 * SENT_BYTES]

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from paceline.baselines.training.zero_2 import Zero2
+from paceline.baselines.training.zero_3 import Zero3
 from torch import Tensor
+from training_task import make_comm, make_task, on_ranks
 
-from paceline.families.training.rider import APART, MOST_ELEMENTS, WIDTH, Rider, apart
+from paceline.families.training.replica import Replica
+from paceline.families.training.rider import APART, MOST_ELEMENTS, WIDTH, Rider, apart, distance
 
 SHAPES = ((300, 40), (7,), (64, 64))
 TOLERANCE = 4 / math.sqrt(WIDTH)
@@ -82,3 +86,35 @@ def test_of_a_large_model_some_elements_are_sketched_and_all_count_for_norms() -
     assert rider.stride == 2
     assert rider.notes[0][0] == pytest.approx(math.sqrt(3 * MOST_ELEMENTS // 2))
     assert math.sqrt(sum(v * v for v in rider.notes[0][1:])) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", [Zero2, Zero3])
+def test_gradients_that_backward_exchanges_are_caught_before(kind: type[Replica]) -> None:
+    """What a rank notes is what one process notes that trains on the rank's rows; averages are something else."""
+    sequences_RBS = torch.randint(64, (2, 4, 17), generator=torch.Generator().manual_seed(5))
+
+    def noted(replica: Replica) -> list[float]:
+        rider = Rider(list(replica.model.parameters()), seed=11, caught=list(replica.model.parameters()))
+        rider.listen()
+        replica.forward_backward(sequences_RBS[replica.comm.rank])
+        assert rider.note(None) > 0
+        replica.forward_backward(sequences_RBS[replica.comm.rank])
+        rider.note(None)
+        assert math.isnan(rider.notes[1][0]), "it listens when it is told to, and no longer than for one step"
+        return rider.notes[0]
+
+    seen = [notes for _, notes in on_ranks(kind, 2, noted)]
+    for rank in range(2):
+        alone = Replica(make_task(), make_comm())
+        alone.forward_backward(sequences_RBS[rank])
+        parameters = list(alone.model.parameters())
+        own = Rider(parameters, seed=11)
+        own.note([p.grad for p in parameters if p.grad is not None])
+        assert distance(seen[rank], own.notes[0]) < 1e-6
+        assert distance(seen[1 - rank], own.notes[0]) > 0.1
+
+
+def test_a_note_that_is_none_is_far_from_every_other() -> None:
+    assert distance([math.nan, 0.0], [1.0, 1.0]) == math.inf
+    assert distance([1.1, 1.0, 0.0], [1.0, 1.0, 0.0]) == pytest.approx(0.1)
+    assert distance([1.0, 1.0, 0.0], [1.0, 0.0, 1.0]) == pytest.approx(math.sqrt(2))

@@ -209,6 +209,8 @@ class Loop:
         # looked up before a technique runs: what it replaces and puts back within a step moves none of it
         clock, between, course = _clock_ns, self.session.guard.between, self.course
         counted, rides, sent = step in self.count_after, self._rides(step), replica.comm.counters.sent_bytes
+        if rides:
+            self._listen()
         before = sent[:]
         with self.seat.watch():
             with keeping:
@@ -291,13 +293,17 @@ class Loop:
         """Return whether the gradients of a step are noted: one that comes before an evaluation."""
         return self.rider is not None and step + 1 in self.evaluate_after
 
+    def _listen(self) -> None:
+        assert self.rider is not None
+        self.rider.listen()
+
     def _ride(self, *, present: bool) -> None:
         assert self.rider is not None
         self.session.device.synchronize()  # backward is the step's
         riding = _clock_ns()
         gradients = [p.grad for p in self.replica.model.parameters()] if present else [None]
-        self.rider.note([g for g in gradients if g is not None] if None not in gradients else None)
-        self._excluded_ns += _clock_ns() - riding
+        whole = [g for g in gradients if g is not None] if None not in gradients else None
+        self._excluded_ns += self.rider.note(whole) + _clock_ns() - riding
 
     def _look_after_backward(self, step: int) -> None:
         if step in self.count_after and (passes := passes_of(self.replica)):

@@ -3,8 +3,9 @@
 Always: an exact technique follows one process that trains on the whole batch, step by step, with the point's optimiser
 and with plain SGD (Adam hides the scale of gradients). With ``proof: all`` (conformance) also: two runs from one seed
 end with the same bits; so does a run that was saved inside a round and at its end, each time taken up by a new replica;
-and with the options under which its paper makes it so it equals synchronous training. What a probing technique of
-``fine_tune`` proves is in ``fine_tuning.joining``, what a technique that checkpoints proves in ``checkpointing.proof``.
+with the options under which its paper makes it so it equals synchronous training; and gradients that ``rider`` catches
+on their way are this rank's own. What a probing technique of ``fine_tune`` proves is in ``fine_tuning.joining``, what a
+technique that checkpoints proves in ``checkpointing.proof``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from paceline.families.training.expert.layer import expert_layers
 from paceline.families.training.expert.reading import prove_reading
 from paceline.families.training.fine_tuning import joining
 from paceline.families.training.replica import Replica
+from paceline.families.training.rider import Rider, distance, make_rider
 from paceline.families.training.seat import LIBRARIES, Seat, make_seat
 from paceline.families.training.setting import Setting
 from paceline.families.training.spec import CHECKPOINT, EXPERT_INFERENCE, FINE_TUNE
@@ -35,6 +37,8 @@ DECIDED = 1e-6
 """Least distance of two logits of a gate in a proof: below, rounding may send a token elsewhere than the reference."""
 DRAWS = 16
 SGD_RATE = 0.5
+SEEN_TOLERANCE = 1e-4
+"""Of a gradient's norm; the same sums on the same rank give the same bits, and means over ranks lie far away."""
 PROOF_STEPS = 12
 PROOF_OPTIONS: Mapping[str, Any] = {"sync_every": 3, "warmup_share": 0.5}
 """Steps of a proof, and what is other in it for techniques with rounds or a warm-up: both parts must occur, and a share
@@ -116,6 +120,8 @@ def _prove_more(session: Session, block: Block, case: Case, setting: Setting) ->
         compared += _diagnoses(session, block, case, setting)
     if block.params["proof"] == "brief":
         return compared
+    if is_exact(info.properties, info.options, case):
+        compared += _seen_on_the_way(session, block, case, setting)
     short = replace(setting, steps=PROOF_STEPS)
     quick = _with_options(case, PROOF_OPTIONS, known=info.options)
     whole = _run(session, block, quick, short)
@@ -261,6 +267,35 @@ def _diagnoses(session: Session, block: Block, case: Case, setting: Setting) -> 
             if not oracle.agrees(said[name], true):
                 problem = f"step {step + 1}: {name} is {true:.4g}, and not {said[name]:.4g}"
         found = session.control.first_problem(problem)
+        if found is not None:
+            raise CaseError("incorrect", found)
+    seat.finish()
+    return STEPS
+
+
+def _seen_on_the_way(session: Session, block: Block, case: Case, setting: Setting) -> int:
+    """Compare gradients that are caught during backward with those of one process on this rank's rows alone."""
+    seat = make_seat(session, block, case, setting)
+    rider = make_rider(session, block, case, seat)
+    if rider is None or not rider.caught:
+        return 0
+    serial = Replica(setting.task(rank=0, world_size=1), session.comm())
+    parameters = list(serial.model.parameters())
+    own = Rider(parameters, rider.seed)
+    for step in range(STEPS):
+        for weight, given in zip(serial.weights(), seat.weights(), strict=True):
+            weight.copy_(given)
+        rows = setting.batch(step, range(setting.batch_size))[session.rank :: session.world_size]
+        rider.listen()
+        seat.step(rows, step)
+        rider.note(None)
+        serial.forward_backward(rows.to(setting.device).long())
+        own.note([_gradient(p) for p in parameters])
+        apart = distance(rider.notes[-1], own.notes[-1])
+        seen = (
+            f"step {step + 1}: gradients that are caught are {apart:.2g} of their norm from this rank's own"
+        )
+        found = session.control.first_problem(None if apart <= SEEN_TOLERANCE else seen)
         if found is not None:
             raise CaseError("incorrect", found)
     seat.finish()

@@ -239,7 +239,8 @@ class Replica:
         return None
 
     own_gradients = True
-    """Whether parameters hold this rank's own gradients between ``forward_backward`` and ``exchange_gradients``."""
+    """Whether parameters hold this rank's own gradients between ``forward_backward`` and ``exchange_gradients``; where
+    backward exchanges them already, the harness catches them on their way (``rider``)."""
     common: Sequence[int] = ()
     """Numbers of the parameters that every rank holds in whole beside its shares."""
 
