@@ -218,13 +218,17 @@ def test_data_that_vanishes_while_a_plan_is_measured_is_named_on_all_ranks(tmp_p
     def on_event(event: Mapping[str, Any]) -> None:
         if event["event"] == "launch_end" and data.is_dir():
             shutil.rmtree(data)
+            alone.unlink()
 
-    found = run(tmp_path, "local-sgd", launches=2, on_event=on_event, data=f"'bytes:{data}'")
+    both = f"data: ['bytes:{data}', 'bytes:{alone}']"
+    found = run(tmp_path, "local-sgd", launches=2, on_event=on_event, matrix=both)
     first = [m for m in found if m.launch == 0]
     assert {m.status for m in first} == {"ok"}, "what was there was measured"
     later = [m for m in found if m.launch == 1]
     assert {(m.label, m.status, m.reason) for m in later} == {
-        (label, "invalid", f"data: there is no folder {data}") for label in ("ddp-ring", "local-sgd")
+        (label, "invalid", f"data: there is no file or folder {path}")
+        for label in ("ddp-ring", "local-sgd")
+        for path in (data, alone)
     }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import math
+import os
 from collections import deque
 from functools import partial
 from pathlib import Path
@@ -148,6 +150,46 @@ def test_bytes_come_from_files_and_are_fingerprinted(tmp_path: Path) -> None:
     assert corpus.load(f"bytes:{tmp_path}").fingerprint != first.fingerprint
 
 
+def test_a_file_alone_is_data_too_and_fingerprinted_alike(tmp_path: Path) -> None:
+    block, path = corpus.LEAST_BYTES, tmp_path / "text"
+    path.write_bytes(b"".join(bytes([number]) * block for number in range(20)) + b"end")
+    first = corpus.load(f"bytes:{path}")
+    kept, drawn = set(first.held_out(1, 500, 8).ravel()), set(first.train(1, 0, range(500), 500, 8).ravel())
+    # what is left over is the twenty-first block, and held out
+    assert kept <= {0, 10, *b"end"} and {0, 10} <= kept
+    assert not kept & drawn
+    with path.open("r+b") as file:
+        file.seek(3 * block)
+        file.write(b"x")
+    corpus.file_bytes.cache_clear()
+    assert corpus.load(f"bytes:{path}").fingerprint != first.fingerprint
+
+
+def test_a_file_that_is_too_short_is_named(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(b"x" * corpus.LEAST_BYTES)
+    with pytest.raises(CaseError, match=r"text has 0 bytes to train and 65536 to judge; 64 KiB of each"):
+        corpus.load(f"bytes:{tmp_path / 'text'}")
+
+
+def test_data_that_is_neither_a_file_nor_a_folder_or_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe, path = tmp_path / "pipe", tmp_path / "text"
+    os.mkfifo(pipe)
+    with pytest.raises(CaseError, match=f"{pipe} is neither a file nor a folder"):
+        corpus.load(f"bytes:{pipe}")
+    path.write_bytes(b"x")
+    with pytest.raises(CaseError, match=f"there is no file or folder {path / 'below'}"):
+        corpus.load(f"bytes:{path / 'below'}")
+
+    def open_(self: Path, *_: Any) -> Any:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "open", open_)
+    with pytest.raises(CaseError, match=f"{path} cannot be read: Permission denied"):
+        corpus.load(f"bytes:{path}")
+
+
 def test_the_standard_library_is_at_hand() -> None:
     found = corpus.load("bytes")
     assert b"import" in found.train(1, 0, range(64), 64, 512).astype(np.uint8).tobytes()
@@ -156,7 +198,7 @@ def test_the_standard_library_is_at_hand() -> None:
 def test_a_folder_without_data_is_named(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match=r"0 files, has 0 bytes to train and 0 to judge"):
         corpus.load(f"bytes:{tmp_path}")
-    with pytest.raises(CaseError, match=f"there is no folder {tmp_path / 'gone'}"):
+    with pytest.raises(CaseError, match=f"there is no file or folder {tmp_path / 'gone'}"):
         corpus.load(f"bytes:{tmp_path / 'gone'}")
 
 

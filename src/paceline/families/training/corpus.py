@@ -7,7 +7,9 @@ number of ranks sees the same global batches in the same order.
 from __future__ import annotations
 
 import hashlib
+import stat
 import sysconfig
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +27,7 @@ PAIR_STRENGTH = 1.5
 TRIPLE_STRENGTH = 1.0
 """Standard deviations of the logits that the last symbol, and the last two together, give to the next."""
 HELD_OUT_SHARE = 10
-"""One file in this many is held out."""
+"""One file in this many is held out, or one block of a file that is alone."""
 MAX_BYTES = 64 << 20
 LEAST_BYTES = 1 << 16
 STATIONARY_ROUNDS = 500
@@ -155,33 +157,59 @@ class Bytes:
 
 
 @lru_cache(maxsize=2)
-def file_bytes(folder: str | None) -> Bytes:
-    """Read files below a folder, or the running Python's standard library, up to 64 MiB in the order of their names.
+def file_bytes(path: str | None) -> Bytes:
+    """Read a file, the files below a folder, or the running Python's standard library, up to 64 MiB.
+
+    Files are read in the order of their names, and every tenth is held out; of a file alone every tenth 64 KiB are.
 
     Raises:
-        CaseError: ``invalid``: there is no such folder, or it holds too little.
+        CaseError: ``invalid``: there is no such file or folder, it cannot be read, or it holds too little.
     """
-    root = Path(folder) if folder else Path(sysconfig.get_path("stdlib"))
-    if not root.is_dir():
-        raise CaseError("invalid", f"data: there is no folder {root}")
-    skipped = {"site-packages", "dist-packages", "__pycache__", "test", "tests"}
-    paths = sorted(
-        p
-        for p in (root.rglob("*") if folder else root.rglob("*.py"))
-        if p.is_file() and skipped.isdisjoint(p.relative_to(root).parts)
-    )
+    root = Path(path) if path else Path(sysconfig.get_path("stdlib"))
     parts: tuple[list[bytes], list[bytes]] = ([], [])
     total = 0
-    for number, path in enumerate(paths):
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise CaseError("invalid", f"data: {path} cannot be read: {error.strerror}") from error
-        parts[number % HELD_OUT_SHARE == 0].append(data)
-        total += len(data)
-        if total >= MAX_BYTES:
-            break
-    return _bytes(b"".join(parts[0]), b"".join(parts[1]), f"{root}, {len(paths)} files,")
+    try:
+        files = _files(root, "*" if path else "*.py")
+        for number, text in enumerate(_texts(root, files)):
+            parts[number % HELD_OUT_SHARE == 0].append(text)
+            total += len(text)
+            if total >= MAX_BYTES:
+                break
+    except OSError as error:
+        reason = f"data: {error.filename or root} cannot be read: {error.strerror}"
+        raise CaseError("invalid", reason) from error
+    count = "" if files is None else f", {len(files)} files,"
+    return _bytes(b"".join(parts[0]), b"".join(parts[1]), f"{root}{count}")
+
+
+def _files(root: Path, pattern: str) -> list[Path] | None:
+    """List the files below a folder, in order; None for a file.
+
+    Raises:
+        CaseError: ``invalid``: it is not there, or neither; of a pipe one rank alone could read.
+    """
+    try:
+        mode = root.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise CaseError("invalid", f"data: there is no file or folder {root}") from error
+    if stat.S_ISREG(mode):
+        return None
+    if not stat.S_ISDIR(mode):
+        raise CaseError("invalid", f"data: {root} is neither a file nor a folder")
+    skipped = {"site-packages", "dist-packages", "__pycache__", "test", "tests"}
+    return sorted(
+        p for p in root.rglob(pattern) if p.is_file() and skipped.isdisjoint(p.relative_to(root).parts)
+    )
+
+
+def _texts(root: Path, files: Iterable[Path] | None) -> Iterator[bytes]:
+    """Yield the contents of files, or one file's in blocks."""
+    if files is not None:
+        yield from (path.read_bytes() for path in files)
+        return
+    with root.open("rb") as file:
+        while block := file.read(LEAST_BYTES):
+            yield block
 
 
 @lru_cache(maxsize=2)

@@ -64,8 +64,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="data",
         kind="text",
         doc="markov: a seeded synthetic language of known entropy rate; bytes: the running Python's standard "
-        "library, byte by byte; bytes:PATH: files below a path; hf:NAME@REVISION: the training split of a dataset of "
-        "the hub; hf:FOLDER: of a local folder in one of its formats.",
+        "library, byte by byte; bytes:PATH: a file, or those below a folder; hf:NAME@REVISION: the training split of a "
+        "dataset of the hub; hf:FOLDER: of a local folder in one of its formats.",
         default="markov",
     ),
     Parameter(name="ranks", kind="count", doc="Number of ranks.", default=2, minimum=1),
