@@ -221,6 +221,8 @@ class Family:
     curves: tuple[CurveSpec, ...] = ()
     swept: tuple[str, ...] = ()
     """Metrics that a board draws over its sweep beside the primary one."""
+    tuned_metrics: tuple[str, ...] = ()
+    """Metrics that other settings of a technique would change: a suite that claims one says how they were chosen."""
     scaled: tuple[str, ...] = ()
     """Metrics of time for a work that is the same whole however many ranks share it: a board shows their speed-up."""
     frontiers: tuple[FrontierSpec, ...] = ()

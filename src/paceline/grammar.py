@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from paceline.models import FileModel
 from paceline.units import parse_duration
@@ -169,6 +169,26 @@ class Tuning(FileModel):
     )
 
 
+class TuningInWords(FileModel):
+    """How settings were chosen where there is no suite of trials: that nothing was tried, and why, or what was."""
+
+    in_words: str = Field(
+        min_length=1, description="What was tried for which techniques, or why nothing was."
+    )
+
+
+def _kind_of_tuning(given: object) -> str:
+    """Tell which of the two forms is meant, by a name that is no key of a suite."""
+    in_words = given.keys() == {"in_words"} if isinstance(given, dict) else isinstance(given, TuningInWords)
+    return "tuning-in-words" if in_words else "tuning-by-trials"
+
+
+AnyTuning = Annotated[
+    Annotated[Tuning, Tag("tuning-by-trials")] | Annotated[TuningInWords, Tag("tuning-in-words")],
+    Discriminator(_kind_of_tuning),
+]
+
+
 def _equal_lengths(group: dict[str, list[RawScalar]]) -> dict[str, list[RawScalar]]:
     if len({len(items) for items in group.values()}) > 1:
         raise ValueError("lists that advance together must be of equal length")
@@ -223,7 +243,11 @@ class SuiteModel(FileModel):
         default_factory=dict, description="Metrics that are compared; the first ranks the board."
     )
     claims: list[Claim] = Field(default_factory=list, description="What papers say, to be tested.")
-    tuning: Tuning | None = Field(None, description="How settings were chosen; without it nothing is tuned.")
+    tuning: AnyTuning | None = Field(
+        None,
+        description="How settings were chosen: suite, trials, metric and untuned, or in_words; a suite that claims a "
+        "loss says it, and any other without it tunes nothing.",
+    )
 
 
 def merge_protocol(protocol: Protocol, tier: Tier | None) -> Protocol:

@@ -115,6 +115,14 @@ class TuningFacts(TypedDict):
 
 
 @_open
+class TuningInWords(TypedDict):
+    """How settings had been chosen where there was no suite of trials."""
+
+    in_words: str
+    """What had been tried, or why nothing."""
+
+
+@_open
 class SuiteFacts(TypedDict, total=False):
     """A suite as it was when it ran."""
 
@@ -124,8 +132,8 @@ class SuiteFacts(TypedDict, total=False):
     metrics: dict[str, Annotated[float, Field(ge=0, le=10)]]
     """Those that it compares, with their margins."""
     claims: list[dict[str, Any]]
-    tuning: TuningFacts
-    """Absent where nothing was tuned."""
+    tuning: TuningFacts | TuningInWords
+    """Absent where nothing was tuned, and nothing claimed that other settings would change."""
 
 
 @_open

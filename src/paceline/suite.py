@@ -22,13 +22,14 @@ from paceline.grammar import (
     SuiteModel,
     TechniqueEntry,
     Tier,
+    Tuning,
     Versus,
     merge_protocol,
 )
 from paceline.models import validate
 from paceline.papers import Paper, load_papers
 from paceline.technique import TechniqueSource, valid_name
-from paceline.tuning import Choice, trial_errors, workload_errors
+from paceline.tuning import Choice, trial_errors, unstated_errors, workload_errors
 from paceline.yamlfile import KeyPath, Located, load
 
 CALIBRATION = "calibration"
@@ -183,6 +184,8 @@ def _errors(suite: Suite) -> Iterator[UserError]:
 def _tuning_errors(suite: Suite) -> Iterator[UserError]:
     tuning = suite.model.tuning
     if tuning is None:
+        yield from unstated_errors(suite.model.claims, suite.family.tuned_metrics, suite.located)
+    if not isinstance(tuning, Tuning):
         return
     where = suite.located.where(("tuning", "suite"))
     try:
@@ -190,11 +193,11 @@ def _tuning_errors(suite: Suite) -> Iterator[UserError]:
     except UserError as error:
         yield UserError(error.what, where=where, expected=error.expected, fix="paceline list suites")
         return
-    if tuning.suite == suite.name or validate(SuiteModel, load(path)).tuning is not None:
+    if tuning.suite == suite.name or isinstance(validate(SuiteModel, load(path)).tuning, Tuning):
         yield UserError(
             f"the trials of '{tuning.suite}' rest on trials themselves",
             where=where,
-            expected="a suite without the key 'tuning'",
+            expected="a suite that names no suite of trials",
         )
         return
     trials = load_suite(path)

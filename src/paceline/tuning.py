@@ -2,17 +2,18 @@
 
 A technique whose settings were searched for longer looks better for that alone. A suite that chooses settings names
 the suite of its trials; both are held against each other here whenever the first one is read. Which trial was best is
-in the records of the second.
+in the records of the second. A suite that claims something of a loss and has no such trials says in words what was
+tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.errors import UserError, expected_one_of
 from paceline.family import Scalar
-from paceline.grammar import RawScalar, Tuning
+from paceline.grammar import Claim, RawScalar, Tuning
 from paceline.yamlfile import KeyPath, Located
 
 
@@ -69,6 +70,24 @@ def trial_errors(
                 where=where,
                 expected="the options of one of " + ", ".join(trials.values()),
             )
+
+
+def unstated_errors(claims: Sequence[Claim], tuned: Collection[str], located: Located) -> Iterator[UserError]:
+    """Yield the first claim that rests on how settings were chosen, in a suite that does not say so.
+
+    Args:
+        claims: Of the suite.
+        tuned: Metrics that other settings would change.
+        located: The suite's file.
+    """
+    for place, claim in enumerate(claims):
+        if claim.measure.metric in tuned:
+            yield UserError(
+                f"'{claim.id}' claims {claim.measure.metric}, and nothing says how settings were chosen",
+                where=located.where(("claims", place, "measure", "metric")),
+                expected="tuning: {suite: …, trials: …, metric: …}, or tuning: {in_words: what was tried}",
+            )
+            return
 
 
 def workload_errors(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from paceline.grammar import Tuning
 from paceline.suite import Suite
 
 
@@ -20,7 +21,8 @@ def with_user_techniques(suite: Suite, files: Iterable[Path]) -> Suite:
         for name, tier in suite.model.tiers.items()
     }
     update: dict[str, object] = {"techniques": [*suite.model.techniques, *added], "tiers": tiers}
-    if suite.model.tuning is not None:
-        untuned = suite.model.tuning.untuned | dict.fromkeys(added, "given on the command line")
-        update["tuning"] = suite.model.tuning.model_copy(update={"untuned": untuned})
+    tuning = suite.model.tuning
+    if isinstance(tuning, Tuning):
+        untuned = tuning.untuned | dict.fromkeys(added, "given on the command line")
+        update["tuning"] = tuning.model_copy(update={"untuned": untuned})
     return replace(suite, model=suite.model.model_copy(update=update))

@@ -11,6 +11,7 @@ import pytest
 
 from paceline import content
 from paceline.family import load_family
+from paceline.grammar import Tuning
 from paceline.stats import Launches
 from paceline.store import record_paths
 from paceline.suite import Suite, load_suite
@@ -20,7 +21,11 @@ PUBLISHED = content.shipped_root() / "results" / "published"
 
 
 def tuned_suites() -> list[str]:
-    return [name for name, path in content.suite_files().items() if load_suite(path).model.tuning is not None]
+    return [
+        name
+        for name, path in content.suite_files().items()
+        if isinstance(load_suite(path).model.tuning, Tuning)
+    ]
 
 
 def lines_of(path: Path) -> Iterator[dict[str, Any]]:
@@ -55,7 +60,7 @@ def means(path: Path, metric: str, defaults: Mapping[str, Mapping[str, Any]]) ->
 
 def chosen(suite: Suite) -> list[tuple[str, str, str]]:
     """Return label, technique and canonical options of everything that had trials."""
-    assert suite.model.tuning is not None
+    assert isinstance(suite.model.tuning, Tuning)
     return [
         (e.label, e.source.info.name, json.dumps(dict(e.options), sort_keys=True))
         for e in suite.entries(suite.model.techniques, "here")
@@ -71,7 +76,7 @@ def test_some_suites_are_tuned() -> None:
 def test_chosen_settings_are_the_best_of_the_published_trials(name: str) -> None:
     suite = load_suite(content.find_suite(name))
     tuning = suite.model.tuning
-    assert tuning is not None
+    assert isinstance(tuning, Tuning)
     sign = 1 if load_family(suite.family.name).metric(tuning.metric).better == "lower" else -1
     entries = suite.entries(suite.model.techniques, "here")
     defaults = {e.source.info.name: e.source.info.options for e in entries}

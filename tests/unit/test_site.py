@@ -221,6 +221,9 @@ def test_a_board_says_how_settings_were_chosen() -> None:
     assert "ring (has &lt;none&gt;)" in board
     untuned = render(record(1))
     assert not any("trials for each technique" in text for text in untuned.values())
+    said = render(record(1, suites=[{**SUITE, "tuning": {"in_words": "three rates, <coarsely>"}}]))
+    board = next(text for name, text in said.items() if name.startswith("boards/"))
+    assert "Settings: three rates, &lt;coarsely&gt;." in board
 
 
 def test_every_page_has_a_language_one_heading_of_its_own_and_the_one_script() -> None:

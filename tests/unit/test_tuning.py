@@ -9,6 +9,7 @@ import suite_text
 
 from paceline import content
 from paceline.errors import UserError
+from paceline.grammar import Tuning, TuningInWords
 from paceline.suite import load_suite
 from paceline.usertechniques import with_user_techniques
 
@@ -100,7 +101,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_settings_that_were_tried_as_often_as_others_are_legal(folder: Path) -> None:
     tuning = suite_text.load(folder, text=TUNED).model.tuning
-    assert tuning is not None and tuning.trials == 2
+    assert isinstance(tuning, Tuning) and tuning.trials == 2
 
 
 @pytest.mark.parametrize(("old", "new", "place", "said", "expected"), MISTAKES)
@@ -171,4 +172,56 @@ class Mine(FlatReplica):
     )
     suite = load_suite(suite_text.write(folder, text=TUNED), extra=[own])
     tuning = with_user_techniques(suite, [own]).model.tuning
-    assert tuning is not None and tuning.untuned["mine"] == "given on the command line"
+    assert isinstance(tuning, Tuning) and tuning.untuned["mine"] == "given on the command line"
+
+
+CLAIM = """\
+claims:
+  - id: as-good
+    quote: as good
+    measure: {metric: eval_loss, technique: diloco, versus: ddp-ring}
+    expect: {ratio_at_most: 1.01}
+"""
+BY_TRIALS = TUNED[TUNED.index("tuning:") :]
+
+
+@pytest.mark.parametrize("metric", ["eval_loss", "train_loss", "time_to_target"])
+def test_a_claim_of_a_loss_says_how_settings_were_chosen(folder: Path, metric: str) -> None:
+    claimed = CLAIM.replace("eval_loss", metric)
+    with pytest.raises(UserError, match=f"'as-good' claims {metric}, and nothing says how") as caught:
+        suite_text.load(folder, (BY_TRIALS, claimed), text=TUNED)
+    (error,) = caught.value.errors  # type: ignore[attr-defined]
+    assert error.where.endswith("15:claims.0.measure.metric")
+    assert "in_words" in (error.expected or "")
+
+
+def test_a_claim_of_what_no_setting_changes_says_nothing(folder: Path) -> None:
+    suite_text.load(folder, (BY_TRIALS, CLAIM.replace("eval_loss", "wire_bytes")), text=TUNED)
+
+
+def test_trials_and_words_are_both_an_answer(folder: Path) -> None:
+    suite_text.load(folder, (BY_TRIALS, BY_TRIALS + CLAIM), text=TUNED)
+    said = "tuning: {in_words: nothing was tried}\n"
+    tuning = suite_text.load(folder, (BY_TRIALS, said + CLAIM), text=TUNED).model.tuning
+    assert isinstance(tuning, TuningInWords)
+    assert tuning.in_words == "nothing was tried"
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("{in_words: ''}", "at least 1 character"),
+        ("{in_words: nothing, trials: 3}", "unknown key 'in_words'"),
+        ("{suite: training/trials, trials: 2}", "the key 'metric' is missing"),
+    ],
+)
+def test_what_is_neither_form_is_named_in_one_of_their_words(folder: Path, given: str, problem: str) -> None:
+    with pytest.raises(UserError, match=problem) as caught:
+        suite_text.load(folder, (BY_TRIALS, f"tuning: {given}\n"), text=TUNED)
+    assert "tuning-" not in str(caught.value)
+
+
+def test_trials_may_say_in_words_that_they_rest_on_no_trials(folder: Path) -> None:
+    path = folder / "suites" / "training" / "trials.yaml"
+    path.write_text(TRIALS + "tuning: {in_words: these are the trials}\n")
+    assert isinstance(suite_text.load(folder, text=TUNED).model.tuning, Tuning)

@@ -33,7 +33,7 @@ class Board:
     image_class: str | None
     why: str
     tuning: Mapping[str, Any] | None
-    """How the settings of techniques were chosen; None where nothing is tuned."""
+    """How the settings of techniques were chosen, by trials or in words; None where nothing is tuned."""
     points: tuple[Point, ...]
     """One for each combination of parameters, in the order of the parameters."""
     history: tuple[tuple[Point, ...], ...]

@@ -378,6 +378,14 @@ FAMILY = Family(
         CurveSpec(quantity="eval_loss", unit="nat", over=CURVE_AXES),
     ),
     swept=("time_to_target",),
+    tuned_metrics=(
+        "eval_loss",
+        "excess_loss",
+        "train_loss",
+        "loss_fall",
+        "time_to_target",
+        "bytes_to_target",
+    ),
     scaled=("token_s",),
     frontiers=(
         *(FrontierSpec(across=cost, up="excess_loss") for cost in COSTS),
