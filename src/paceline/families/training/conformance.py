@@ -27,8 +27,8 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
     They are the same whether ``brief`` or not. What is exact needs no long run to show that it learns; pipelines need
     as many layers as there are stages, and a rate at which eight layers learn evenly: at 0.01 how a processor rounds
     decides whether 30 steps take away 0.2 % or 4 % of the loss. Ranks that share sequences have each kind of attention,
-    with as many heads of keys as of queries and with half as many, since they deal heads out; a technique of one kind is
-    unsupported at the other's. Pipelines and experts, whose attention is whole on a rank, have half as many alone.
+    with as many heads of keys as of queries and with half as many, since they deal heads out; a technique of one kind
+    is unsupported at the other's. Pipelines and experts, whose attention is whole on a rank, have half as many alone.
     """
     if operation == PIPELINE_PARALLEL:
         return [
