@@ -24,15 +24,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.families.kernels import channel as channels
 from paceline.families.kernels import kept, other_timers, passes, profiling, replay, tasks, working_set
-from paceline.families.kernels.channel import Channel, ChannelClosedError, close_all
 from paceline.families.kernels.problem import TORCH_DTYPES, Problem
 from paceline.families.kernels.tasks import has_children, num_tasks
 from paceline.families.kernels.witnesses import WITNESSES
 from paceline.families.kernels.working_set import WorkingSet
+from paceline.worker import channel as channels
 from paceline.worker import guard as guards
 from paceline.worker import loading
+from paceline.worker.channel import Channel, ChannelClosedError, close_all
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.loading import load
 from paceline.worker.memory import find_malloc_trim

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from paceline.families.kernels import early
-from paceline.families.kernels.channel import Channel, ChannelClosedError
 from paceline.families.kernels.operation import TensorSpec
+from paceline.worker.channel import Channel, ChannelClosedError
 from paceline.worker.session import Case, CaseError
 
 _monotonic = time.monotonic

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from paceline.families.kernels.channel import Channel
+from paceline.worker.channel import Channel
 
 Started = tuple[subprocess.Popen[bytes], Channel]
 _waiting: list[Started] = []

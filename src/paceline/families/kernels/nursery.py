@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from paceline.families.kernels.channel import Channel, ChannelClosedError, close_all
 from paceline.worker import process
+from paceline.worker.channel import Channel, ChannelClosedError, close_all
 
 _PR_SET_CHILD_SUBREAPER = 36
 MAX_LOG_BYTES = 64 << 20

@@ -20,7 +20,7 @@ import torch
 
 from paceline.families.collectives.problem import Problem
 from paceline.families.collectives.scenarios.feed import Alarm, TraceFeed
-from paceline.families.collectives.scenarios.peers import PeerProcess, interface_address
+from paceline.families.collectives.scenarios.peers import PARTS, PeerProcess, interface_address, nursery_of
 from paceline.families.collectives.spec import element_count
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.timing import median
@@ -133,7 +133,7 @@ def _start(
         "work": WORK,
     }
     log = Path("logs") / f"peer-{session.launch}-{session.rank}-steps.log"
-    peers.append(PeerProcess(config, log))
+    peers.append(PeerProcess(nursery_of(session, PARTS), config, log))
     ready = peers[0].wait_for("ready", READY_S)
     trouble = session.control.first_problem(None if ready else "a peer did not start")
     if trouble is not None:

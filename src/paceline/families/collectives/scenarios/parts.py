@@ -1,38 +1,38 @@
-"""The parts that peers play in scenarios."""
+"""The parts that peers of this family play in scenarios.
+
+``master`` serves an elastic group, ``churn`` does all-reduces in a changing group, ``steps`` does training-like steps
+in a fixed group, traced.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import signal
 import statistics
-import sys
 import time
-import traceback
-from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from paceline.families.collectives.payloads import draw
 from paceline.families.collectives.problem import Problem
+from paceline.families.collectives.scenarios.playing import (
+    MidOperationKill,
+    Say,
+    join_fixed_group,
+    load_technique,
+    serve_as_master,
+)
+from paceline.families.collectives.scenarios.playing import play as play_part
 from paceline.families.collectives.scenarios.wire import PeerLostError, Wire
 from paceline.worker.comm import Comm
 from paceline.worker.fault import Fault
 from paceline.worker.guard import Guard
-from paceline.worker.loading import load_techniques
 from paceline.worker.trace import TraceWriter
-from paceline.worker.transport import TorchTransport
 
-_kill = os.kill
 _perf_ns = time.perf_counter_ns
-Say = Callable[..., None]
-GROUP_TIMEOUT_S = 30
 
 
 class Elastic(Protocol):
@@ -56,53 +56,14 @@ class Elastic(Protocol):
         ...
 
 
-class MidOperationKill:
-    """Kills this process while it sends its n-th tensor of a step; step −1 means never."""
-
-    def __init__(self, step: int, at_message: int) -> None:
-        self.step = step
-        self.current = -1
-        self._left = at_message
-
-    def strike(self) -> None:
-        """Count a tensor; die when it is the one."""
-        if self.current == self.step >= 0:
-            self._left -= 1
-            if self._left < 0:
-                _kill(os.getpid(), signal.SIGKILL)
+def prepare() -> None:
+    """Do nothing: all that peers need is imported."""
 
 
 def play(config: dict[str, Any], say: Say, commands: TextIO) -> int:
     """Play the configured part; a failure is a message, then the end."""
-    torch.set_num_threads(1)
-    try:
-        {"master": _master, "churn": _churn, "steps": _steps}[config["part"]](config, say, commands)
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        print(traceback.format_exc(limit=12), file=sys.stderr)
-        say("failed", reason=text[:400])
-        return 1
-    say("end")
-    return 0
-
-
-def _technique(config: dict[str, Any]) -> tuple[Any, Any]:
-    """Load the scenario's technique inside the fences; return its factory and its module."""
-    guard = Guard()
-    case = {"module": config["module"], "technique": config["technique"]}
-    block = {"family": "collectives", "cases": [case]}
-    loaded = load_techniques([block], Path(config["job"]), guard)
-    found = loaded[f"{config['module']}:{config['technique']}"]
-    if found.refusal is not None:
-        raise found.refusal
-    return found.factory, sys.modules[config["module"]]
-
-
-def _master(config: dict[str, Any], say: Say, commands: TextIO) -> None:
-    _, module = _technique(config)
-    wire = Wire(config["host"])
-    say("listening", address=list(wire.address))
-    module.master(wire, config["num_peers"])
+    parts = {"master": serve_as_master, "churn": _churn, "steps": _steps}
+    return play_part(config, say, commands, parts)
 
 
 def _problem(config: dict[str, Any]) -> Problem:
@@ -137,10 +98,10 @@ def _churn(config: dict[str, Any], say: Say, commands: TextIO) -> None:
 
     def fixed_group() -> Comm:
         deadly = Fault(kind="kill", rank=config["peer"], at_operation=kill.step)
-        comms.append(_static_comm(config, faults=[deadly] if kill.step >= 0 else []))
+        comms.append(join_fixed_group(config, faults=[deadly] if kill.step >= 0 else []))
         return comms[-1]
 
-    factory, _ = _technique(config)
+    factory = load_technique(config, Guard()).factory
     peer: Elastic = factory(_problem(config), wire, config.get("master"), config["peer"], fixed_group)
     say("ready")
     commands.readline()
@@ -175,26 +136,12 @@ def _wrong_sum(config: dict[str, Any], tensor: Tensor, members: tuple[int, ...],
     return f"step {step}: the result is not the sum over peers {list(members)}"
 
 
-def _static_comm(config: dict[str, Any], *, trace: TraceWriter | None = None, faults: Any = ()) -> Comm:
-    """Join the fixed process group of the first peers."""
-    if config.get("interface"):
-        os.environ["GLOO_SOCKET_IFNAME"] = config["interface"]
-    dist.init_process_group(
-        "gloo",
-        init_method=f"tcp://{config['store'][0]}:{config['store'][1]}",
-        rank=config["peer"],
-        world_size=config["num_peers"],
-        timeout=timedelta(seconds=GROUP_TIMEOUT_S),
-    )
-    return Comm(TorchTransport(None), trace=trace, faults=faults)
-
-
 def _steps(config: dict[str, Any], say: Say, commands: TextIO) -> None:
     """Run training-like steps (computation, then a ring all-reduce) on command, traced, with an injected fault."""
     trace = TraceWriter(Path(config["trace"]))
     trace.context("steps|-|start")
     faults = [Fault(**f) for f in config["faults"]]
-    comm = _static_comm(config, trace=trace, faults=faults)
+    comm = join_fixed_group(config, trace=trace, faults=faults)
     work = torch.randn(192, 192)
     buffer = torch.ones(config["count"])
     missing = config["missing_step"] if config["missing_rank"] == config["peer"] else -1

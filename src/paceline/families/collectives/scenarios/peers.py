@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -12,61 +13,109 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from paceline.worker.channel import Channel, ChannelClosedError, close_all
+from paceline.worker.session import Session
 
 _monotonic_ns = time.monotonic_ns
 _SIOCGIFADDR = 0x8915
 _DEATH = "died"
+PARTS = "paceline.families.collectives.scenarios.parts"
 _LAUNCHER_VARIABLES = ("TORCHELASTIC_", "RANK", "WORLD_SIZE", "MASTER_", "GROUP_", "ROLE_", "LOCAL_")
 """What the elastic agent tells a rank; a peer with its own process group must not believe it."""
 
 
-class PeerProcess:
-    """A child that runs one part of a scenario and reports by JSON lines.
+class Nursery:
+    """A process from which this rank's peers are forked; it ends with the rank.
 
-    Messages are stamped by a reader thread of this rank when they arrive, so times are the observer's, not the peer's.
+    Args:
+        parts: The module whose ``play`` plays peers' parts.
+        log: Takes what it writes itself.
     """
 
-    def __init__(self, config: Mapping[str, Any], log: Path) -> None:
-        self.messages: queue.Queue[dict[str, Any]] = queue.Queue()
+    def __init__(self, parts: str, log: Path) -> None:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHER_VARIABLES)}
-        with log.open("ab") as output:
+        self._channel, theirs = Channel.pair()
+        self._lock = threading.Lock()
+        with theirs, log.open("ab") as output:
+            number = theirs.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "paceline.families.collectives.scenarios.peer"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                [sys.executable, "-m", "paceline.families.collectives.scenarios.peer", parts, str(number)],
+                pass_fds=(number,),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
                 stderr=output,
                 env=environment,
             )
+
+    def ask(self, descriptors: Sequence[int] = (), **request: Any) -> int:
+        """Send a request and return the number that answers it; a nursery that is gone answers 1."""
+        with self._lock:
+            try:
+                self._channel.send(request, descriptors)
+                answer, _ = self._channel.receive()
+            except ChannelClosedError:
+                return 1
+        return int(next(iter(answer.values())))
+
+
+def nursery_of(session: Session, parts: str) -> Nursery:
+    """Return the rank's nursery for some parts, started when it is first needed."""
+    key = f"nursery of {parts}"
+    if key not in session.facts:
+        session.facts[key] = Nursery(parts, Path("logs") / f"nursery-{session.launch}-{session.rank}.log")
+    found = session.facts[key]
+    assert isinstance(found, Nursery)
+    return found
+
+
+class PeerProcess:
+    """A process that runs one part of a scenario and reports by JSON lines.
+
+    Messages are stamped by a reader thread of this rank when they arrive, so times are the observer's, not the peer's.
+
+    Args:
+        nursery: Forks it.
+        config: What the peer is told first.
+        log: Takes what it writes to standard error.
+    """
+
+    def __init__(self, nursery: Nursery, config: Mapping[str, Any], log: Path) -> None:
+        self.messages: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._nursery = nursery
+        theirs_in, ours_out = os.pipe()
+        ours_in, theirs_out = os.pipe()
+        self._pid = nursery.ask((theirs_in, theirs_out), do="start", log=str(log.absolute()))
+        close_all((theirs_in, theirs_out))
+        self._input = os.fdopen(ours_out, "wb")
+        self._output = os.fdopen(ours_in, "rb")
+        self.alive = True
+        """Until its death was seen."""
         self._reader = threading.Thread(target=self._read, daemon=True, name="peer reader")
         self._reader.start()
         self.command(config)
 
-    @property
-    def pid(self) -> int:
-        """The child's process id."""
-        return self._process.pid
-
     def command(self, message: Mapping[str, Any]) -> None:
         """Send a command; a dead peer is not an error here, its death is a message."""
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write((json.dumps(dict(message)) + "\n").encode())
-            self._process.stdin.flush()
+            self._input.write((json.dumps(dict(message)) + "\n").encode())
+            self._input.flush()
         except (BrokenPipeError, ValueError):
             return
 
-    def wait_for(self, kind: str, timeout_s: float) -> dict[str, Any] | None:
-        """Return the next message of a kind, dropping others; None when the peer died or the time is over."""
+    def wait_for(self, kinds: str | tuple[str, ...], timeout_s: float) -> dict[str, Any] | None:
+        """Return the next message of these kinds, dropping others; None when the peer died or the time is over."""
+        kinds = (kinds,) if isinstance(kinds, str) else kinds
         deadline = time.monotonic() + timeout_s
         while (left := deadline - time.monotonic()) > 0:
             try:
                 message = self.messages.get(timeout=left)
             except queue.Empty:
                 return None
-            if message["kind"] == kind:
+            if message["kind"] in kinds:
                 return message
             if message["kind"] == _DEATH:
                 self.messages.put(message)
@@ -82,29 +131,24 @@ class PeerProcess:
             except queue.Empty:
                 return found
 
-    @property
-    def alive(self) -> bool:
-        """True while the child runs."""
-        return self._process.poll() is None
-
     def end(self) -> None:
-        """Kill the child and wait until it is gone."""
-        if self.alive:
-            self._process.kill()
-        self._process.wait()
+        """Kill the peer and wait until it is gone."""
+        self._nursery.ask(do="kill", pid=self._pid)
         self._reader.join(timeout=5)
+        with contextlib.suppress(OSError):
+            self._input.close()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self._output:
             seen = _monotonic_ns()
             try:
                 message = json.loads(line)
             except ValueError:
                 continue
             self.messages.put({**message, "seen_ns": seen})
-        self._process.wait()
-        self.messages.put({"kind": _DEATH, "seen_ns": _monotonic_ns(), "code": self._process.returncode})
+        code = self._nursery.ask(do="wait", pid=self._pid)
+        self.alive = False
+        self.messages.put({"kind": _DEATH, "seen_ns": _monotonic_ns(), "code": code})
 
 
 def interface_address(name: str | None) -> str:

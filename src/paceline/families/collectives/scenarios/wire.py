@@ -13,6 +13,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -120,12 +121,25 @@ class Connection:
 
 
 class Wire:
-    """A peer's end of the network: one listening socket, counted payload bytes, a limit for every wait."""
+    """A peer's end of the network: one listening socket, counted payload bytes, a limit for every wait.
+
+    Args:
+        host: Address to listen on.
+        limit_s: Longest wait for a connection.
+        on_tensor: Called before a tensor is sent.
+        outside: Opens the fences around a technique while the wire makes a socket for it.
+    """
 
     def __init__(
-        self, host: str, *, limit_s: float = 10.0, on_tensor: Callable[[], None] | None = None
+        self,
+        host: str,
+        *,
+        limit_s: float = 10.0,
+        on_tensor: Callable[[], None] | None = None,
+        outside: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.limit_s = limit_s
+        self._outside = outside
         self.sent_bytes = 0
         """Payload bytes of tensors sent so far."""
         self._on_tensor = on_tensor
@@ -142,13 +156,14 @@ class Wire:
         Raises:
             PeerLostError: Nobody listens there.
         """
-        raw = _socket(socket.AF_INET, socket.SOCK_STREAM)
-        raw.settimeout(self.limit_s)
-        try:
-            raw.connect((address[0], address[1]))
-        except OSError as error:
-            raw.close()
-            raise PeerLostError(f"cannot connect to {address}: {error}") from error
+        with self._outside():
+            raw = _socket(socket.AF_INET, socket.SOCK_STREAM)
+            raw.settimeout(self.limit_s)
+            try:
+                raw.connect((address[0], address[1]))
+            except OSError as error:
+                raw.close()
+                raise PeerLostError(f"cannot connect to {address}: {error}") from error
         return Connection(self, raw)
 
     def accept(self, timeout_s: float) -> Connection:
@@ -159,7 +174,8 @@ class Wire:
         """
         self._listener.settimeout(max(timeout_s, 0.001))
         try:
-            raw, _ = self._listener.accept()
+            with self._outside():
+                raw, _ = self._listener.accept()
         except OSError as error:
             raise PeerLostError("no connection came within the limit") from error
         return Connection(self, raw)
