@@ -1,7 +1,7 @@
 """A rank that leaves training and comes back: who takes part when, how it is let in, and what that sends.
 
-Ranks leave and come between steps; one that has died takes its process group with it, which is the subject of the
-collectives family's ``churn``.
+Ranks leave and come between steps; one that has died takes its process group with it, which is the subject of
+``churn``, in this family and in that of collectives.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import torch
 from paceline.families.training import judging, oracle, point
 from paceline.families.training.arm import Loop
 from paceline.families.training.checkpointing import course as checkpointing
+from paceline.families.training.churn import scenario as churn
 from paceline.families.training.expert.probe import dispatch_seconds
 from paceline.families.training.expert.reading import crossings
 from paceline.families.training.expert.replica import ITEM, ExpertReplica
@@ -37,6 +38,7 @@ from paceline.families.training.setting import (
 )
 from paceline.families.training.spec import (
     CHECKPOINT,
+    CHURN,
     EXPERT_PARALLEL,
     FINE_TUNE,
     PIPELINE_PARALLEL,
@@ -57,6 +59,9 @@ ORACLE = "held-out loss falls; exact techniques equal one process on the whole b
 
 def run_block(session: Session, block: Block) -> None:
     """Train all techniques of a block and emit one ``result`` event for each."""
+    if block.params["op"] == CHURN:
+        churn.run(session, block)
+        return
     session.begin(block, "-", "data")
     try:
         setting = point.setting_of(session, block, point.corpus_of(session, block.params))

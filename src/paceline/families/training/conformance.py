@@ -7,6 +7,7 @@ from itertools import product
 from paceline.families.training.sizes import GATED_LINEAR, SOFTMAX
 from paceline.families.training.spec import (
     CHECKPOINT,
+    CHURN,
     EXPERT_INFERENCE,
     EXPERT_PARALLEL,
     FINE_TUNE,
@@ -29,7 +30,10 @@ def points(operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
     decides whether 30 steps take away 0.2 % or 4 % of the loss. Ranks that share sequences have each kind of attention,
     with as many heads of keys as of queries and with half as many, since they deal heads out; a technique of one kind
     is unsupported at the other's. Pipelines and experts, whose attention is whole on a rank, have half as many alone.
+    ``churn`` has no points: its runs are judged whole, exchange by exchange.
     """
+    if operation == CHURN:
+        return []
     if operation == PIPELINE_PARALLEL:
         return [
             {

@@ -7,6 +7,7 @@ checkpoints and fine-tuning alone have, is in modules of its own.
 from __future__ import annotations
 
 from paceline.families.training.byte_metrics import BYTE_METRICS
+from paceline.families.training.churn.metric_specs import CHURN_METRICS
 from paceline.families.training.contracts import LOSS
 from paceline.families.training.operation_metrics import OPERATION_METRICS
 from paceline.families.training.rank_metrics import RANK_METRICS
@@ -222,6 +223,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     *RANK_METRICS,
     *OPERATION_METRICS,
+    *CHURN_METRICS,
     Metric(
         name="time_to_target",
         unit="s",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor  # whoever plans has none
 
 
 def ends_round(step: int, sync_every: int, steps: int) -> bool:

@@ -52,11 +52,23 @@ _ALWAYS: tuple[ModuleType, ...] = (
     *(decoder, placement, probe, reading, routes_cost, routing, rows, traces, expert_layer, expert_replica),
 )
 
-_FOR_OPERATIONS = {"checkpoint": "paceline.families.training.checkpointing.library"}
-"""What takes long to import, PyTorch's distributed checkpoints with DTensor, and serves one operation only."""
+_CHURN = "paceline.families.training.churn"
+_FOR_OPERATIONS = {
+    "checkpoint": ("paceline.families.training.checkpointing.library",),
+    "churn": (
+        *(f"{_CHURN}.{name}" for name in ("judge", "part", "place", "scenario", "script")),
+        *(
+            f"paceline.families.collectives.scenarios.{name}"
+            for name in ("hosting", "peers", "playing", "wire")
+        ),
+    ),
+}
+"""What serves one operation only: PyTorch's distributed checkpoints with DTensor, which take long to import, and what
+loses peers."""
 
 
 def sealed(operations: Collection[str]) -> tuple[ModuleType, ...]:
     """Import and return what techniques of these operations may build on."""
     wanted = sorted(_FOR_OPERATIONS.keys() & set(operations))
-    return (*_ALWAYS, *(importlib.import_module(_FOR_OPERATIONS[operation]) for operation in wanted))
+    names = [name for operation in wanted for name in _FOR_OPERATIONS[operation]]
+    return (*_ALWAYS, *(importlib.import_module(name) for name in names))

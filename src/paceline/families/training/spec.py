@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.families.training.churn import faults
 from paceline.families.training.metric_specs import DERIVED, METRICS, experts_of
 from paceline.families.training.sizes import ATTENTIONS, SIZES, SOFTMAX, size_of, vocabulary
 from paceline.family import CurveSpec, Family, FrontierSpec, Parameter, Params, SplitSpec
@@ -9,9 +10,10 @@ from paceline.family import CurveSpec, Family, FrontierSpec, Parameter, Params, 
 DATA_PARALLEL, PIPELINE_PARALLEL = "data_parallel", "pipeline_parallel"
 SEQUENCE_PARALLEL, FINE_TUNE = "sequence_parallel", "fine_tune"
 EXPERT_PARALLEL, EXPERT_INFERENCE = "expert_parallel", "expert_inference"
-CHECKPOINT = "checkpoint"
+CHECKPOINT, CHURN = "checkpoint", faults.CHURN
 WITH_EXPERTS = (EXPERT_PARALLEL, EXPERT_INFERENCE)
-OPERATIONS = (DATA_PARALLEL, PIPELINE_PARALLEL, SEQUENCE_PARALLEL, *WITH_EXPERTS, FINE_TUNE, CHECKPOINT)
+_SEQUENCES_AGAIN = (FINE_TUNE, CHECKPOINT, CHURN)
+OPERATIONS = (DATA_PARALLEL, PIPELINE_PARALLEL, SEQUENCE_PARALLEL, *WITH_EXPERTS, *_SEQUENCES_AGAIN)
 WHOLE_BATCH = frozenset({PIPELINE_PARALLEL, SEQUENCE_PARALLEL, EXPERT_INFERENCE})
 """Operations in which every rank reads the whole batch: ranks share one model's work, and not the sequences."""
 FLOAT32, EAGER = "float32", "eager"
@@ -39,7 +41,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         doc="What ranks share: data_parallel, the sequences of a step; pipeline_parallel, the layers of a "
         "model; sequence_parallel, the positions of every sequence; expert_parallel, the experts of every layer; "
         "expert_inference, the same, symbol by symbol and forward alone; fine_tune, sequences again, of a language "
-        "that has changed since the model was trained; checkpoint, sequences again, and the state is saved meanwhile.",
+        "that has changed since the model was trained; checkpoint, sequences again, and the state is saved meanwhile; "
+        "churn, sequences again, in processes of which one is killed and another comes.",
         required=True,
         choices=OPERATIONS,
     ),
@@ -197,6 +200,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=0.0,
         minimum=0.0,
     ),
+    faults.FAULT,
     Parameter(
         name="target_excess",
         kind="number",
@@ -295,6 +299,7 @@ def check(params: Params) -> list[str]:
         if params["data"] != "markov":
             problems.append("fine_tune needs data that can change: markov")
     problems += _check_experts(params) + _check_windows(params)
+    problems += faults.problems(params) if params["op"] == CHURN else []
     if steps < _int(params, "evaluations"):
         problems.append(f"{params['evaluations']} evaluations do not fit into {steps} steps")
     alike = params["alike"]
@@ -354,7 +359,8 @@ def _estimate_s(params: Params) -> float:
     operations = size.flops_per_token(vocabulary(str(params["data"])), context, **experts_of(params))
     rows = float((steps + PROVED_STEPS * (1 + ranks)) * _int(params, "batch"))
     rows += (_int(params, "evaluations") + 1) * _int(params, "eval_batch") / 3
-    return 2.0 + rows * context * operations / ESTIMATED_RATE + steps * 0.005 * ranks
+    first = faults.PEERS_START_S if params["op"] == CHURN else 2.0
+    return first + rows * context * operations / ESTIMATED_RATE + steps * 0.005 * ranks
 
 
 def _int(params: Params, key: str) -> int:

@@ -1,0 +1,62 @@
+"""DiLoCo in a process group whose members are fixed, as torch.distributed offers it: the foil of ``elastic-diloco``.
+
+Algorithm: Douillard et al., "DiLoCo" (2023), algorithm 1, with the backend's own all-reduce. When a peer dies, the
+backend raises on the others at the round's end, and there is no way to go on without new processes; nobody can join.
+
+Cost of a round: the backend's own, about 2·(n − 1)/n · 4P bytes from each peer. Memory: φ, m and Δ, 12P.
+Limits: any change of membership ends it. That is what the scenario is to show.
+"""
+
+from __future__ import annotations
+
+import torch
+from paceline.baselines.collectives.static_group import StaticGroup
+
+from paceline import technique
+from paceline.families.training.churn.place import Place
+from paceline.families.training.rounds import nesterov_
+
+
+@technique(
+    name="static-diloco",
+    family="training",
+    implements=("churn",),
+    summary="DiLoCo in a process group whose members are fixed",
+    paper="diloco",
+    requires={"min_ranks": 3, "devices": ("cpu",)},
+    options={"sync_every": 20, "outer_rate": 0.7, "outer_momentum": 0.9},
+)
+class StaticDiLoCo:
+    """One peer's rounds in a fixed group."""
+
+    def __init__(
+        self, place: Place, sync_every: int = 20, outer_rate: float = 0.7, outer_momentum: float = 0.9
+    ) -> None:
+        self.outer_rate, self.outer_momentum = outer_rate, outer_momentum
+        self.weights = place.weights
+        self.group = StaticGroup(place.problem, place.wire, place.master, place.peer, place.fixed_group)
+        self.slow = place.weights.clone()
+        self.momentum = torch.zeros_like(self.slow)
+
+    def join(self) -> None:
+        """Join the process group of the first peers; a later peer finds no way in."""
+        self.group.join()
+
+    def begin_round(self, step: int) -> int:
+        """Begin at the global weights, which members of a fixed group have in common."""
+        self.weights.copy_(self.slow)
+        return step
+
+    def exchange(self) -> tuple[int, ...]:
+        """Average the displacements of all members, and take the outer step."""
+        outer = self.slow - self.weights
+        members: tuple[int, ...] = self.group.all_reduce(outer)
+        outer.div_(len(members))
+        nesterov_(self.slow, self.momentum, outer, rate=self.outer_rate, momentum_share=self.outer_momentum)
+        self.weights.copy_(self.slow)
+        return members
+
+
+def cost() -> None:
+    """Return nothing: the backend moves the bytes."""
+    return
