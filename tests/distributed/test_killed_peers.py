@@ -18,7 +18,7 @@ REFUSALS = {
     "counts-ahead": r"peer 0 was told that 25 steps are done when it had done 20",
     "leaves-one-out": r"after step 5 the weights are .* from the outer step on the mean of peers 0, 1, 2",
 }
-SYNC_EVERY, STEPS = 5, 60
+SYNC_EVERY, STEPS = 5, 120
 TRAINING = """
 suite: training/{fault}
 version: 1
@@ -29,7 +29,7 @@ baseline: elastic-diloco
 techniques:
   - {{technique: elastic-diloco, options: {{sync_every: 5, outer_momentum: 0.6}}}}
 {others}
-matrix: {{ranks: [3], steps: [60], evaluations: [4], eval_batch: [64]}}
+matrix: {{ranks: [3], steps: [120], evaluations: [4], eval_batch: [64]}}
 protocol: {{launches: 1}}
 """
 COLLECTIVES = """

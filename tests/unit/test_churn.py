@@ -12,7 +12,7 @@ import pytest
 import torch
 from training_task import make_model
 
-from paceline.families.training.churn.faults import COMPUTING, FAULT, NOTHING, SENDING
+from paceline.families.training.churn.faults import COMPUTING, FAULT, NOTHING, SENDING, problems
 from paceline.families.training.churn.judge import Course, Rules, of_kind
 from paceline.families.training.churn.part import Sketch, kill_in_layer
 from paceline.families.training.churn.script import Script, draw
@@ -101,6 +101,7 @@ def test_survivors_of_a_kill_in_mid_step_recover_at_the_end_of_the_round() -> No
     course = course_of()
     assert course.survived
     assert course.parity
+    assert course.error < 1e-12
     steps, seconds = course.recovery() or (0, 0.0)
     assert steps == 40 - 33, "33 steps were completed, and the exchange is after the fortieth"
     assert seconds == pytest.approx((7 * STEP_NS + LATE_NS) * 1e-9)
@@ -266,6 +267,11 @@ def test_sketches_are_linear_and_show_a_change_of_one_element() -> None:
     assert sketch.of(changed) != sketch.of(a)
     assert sketch.of(a) == Sketch(1000, seed=5).of(a)
     assert sketch.of(a) != Sketch(1000, seed=6).of(a)
+
+
+@pytest.mark.parametrize(("ranks", "legal"), [(2, False), (3, True)])
+def test_two_must_be_left_to_go_on(ranks: int, legal: bool) -> None:
+    assert (problems({"ranks": ranks}) == []) == legal
 
 
 def test_the_story_is_honest() -> None:

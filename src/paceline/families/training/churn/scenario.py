@@ -20,7 +20,7 @@ import torch
 from paceline.families.collectives.scenarios.hosting import Group, Message, Timeline
 from paceline.families.training import judging, oracle
 from paceline.families.training.churn import part
-from paceline.families.training.churn.judge import Course, Rules, of_kind
+from paceline.families.training.churn.judge import OUTER_TOLERANCE, Course, Rules, of_kind
 from paceline.families.training.churn.metric_specs import CHURN_METRICS
 from paceline.families.training.churn.script import LEAST_ROUNDS, Script, draw
 from paceline.families.training.corpus import load
@@ -51,6 +51,7 @@ def _play(session: Session, block: Block, case: Case, seeds: Mapping[str, int]) 
     options = {**loaded.info.options, **case.options}
     rules = _rules(session, block, options, seeds["script"])
     evaluated = _evaluated(block, rules)
+    # by this name doctor --clean finds what a killed rank leaves
     with tempfile.TemporaryDirectory(prefix=f"paceline-checkpoints-{os.getpid()}-") as folder:
         config: dict[str, Any] = {
             "family": block.family,
@@ -212,6 +213,8 @@ def _result(
             "passed": True,
             "oracle": ORACLE,
             "gate_checks": len(course.exchanges),
+            "error": course.error,
+            "tolerance": OUTER_TOLERANCE,
             "entropy_rate": rate,
             "data_sha256": corpus.fingerprint,
             "input_seed": seeds["data"],
