@@ -48,6 +48,7 @@ CHURN_METRICS: tuple[Metric, ...] = (
         "ends a round is in progress until its exchange is done (churn).",
         contract=_RECOVERED,
         statistic="max",
+        compared_by="difference",
     ),
     Metric(
         name="kill_recovery_s",
