@@ -100,7 +100,7 @@ def test_while_nobody_dies_an_elastic_group_trains_as_a_fixed_one(found: Found) 
 
 def test_a_killed_peer_costs_little_of_the_loss(found: Found) -> None:
     undisturbed = value(found, "nothing", "elastic-diloco", "eval_loss")
-    assert value(found, "computing", "elastic-diloco", "eval_loss") == pytest.approx(undisturbed, rel=0.05)
+    assert value(found, "computing", "elastic-diloco", "eval_loss") == pytest.approx(undisturbed, rel=0.03)
 
 
 def test_members_are_those_who_lived_at_each_exchange(found: Found) -> None:

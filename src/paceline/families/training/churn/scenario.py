@@ -36,13 +36,22 @@ ORACLE = "every exchange is the outer step on the mean of its members' weights; 
 
 def run(session: Session, block: Block) -> None:
     """Play the block's script with each of its techniques and emit one ``result`` event for each."""
-    seeds = {name: session.draw_seed(name, block.block) for name in ("model", "data", "script", "held out")}
+    seeds = _seeds(session, block)
     for case in block.cases:
         session.begin(block, case.label, "scenario")
         try:
             session.emit_result(block, case, _play(session, block, case, seeds))
         except CaseError as error:
             session.emit_failure(block, case, error)
+
+
+def _seeds(session: Session, block: Block) -> dict[str, int]:
+    """Draw the block's seeds; weights and text are the same at all points of a launch, disturbed and undisturbed."""
+    drawn: dict[str, int] = session.facts.setdefault("seeds of churn", {})
+    for name in ("model", "data", "held out"):
+        if name not in drawn:
+            drawn[name] = session.draw_seed(name, "churn")
+    return drawn | {"script": session.draw_seed("script", block.block)}
 
 
 def _play(session: Session, block: Block, case: Case, seeds: Mapping[str, int]) -> dict[str, Any]:
