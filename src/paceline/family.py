@@ -265,7 +265,7 @@ class Family:
 
 
 def off_formula(measured: Mapping[str, float], predicted: Mapping[str, float]) -> str | None:
-    """Say which figure a technique's closed form does not give within 1 %, or None.
+    """Say which figure a technique's closed form does not give within 1 % of it, or None; zero is exactly zero.
 
     Args:
         measured: Figures by name.
@@ -273,8 +273,9 @@ def off_formula(measured: Mapping[str, float], predicted: Mapping[str, float]) -
     """
     for name, expected in predicted.items():
         found = measured.get(name)
-        if found is not None and abs(found - expected) > FORMULA_TOLERANCE * max(abs(expected), 1.0):
-            return f"{name} is {found:.1f}, formula {expected:.1f}"
+        if found is not None and abs(found - expected) > FORMULA_TOLERANCE * abs(expected):
+            digits = 1 if abs(expected) >= 10 else 4
+            return f"{name} is {found:.{digits}f}, formula {expected:.{digits}f}"
     return None
 
 
