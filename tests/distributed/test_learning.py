@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from measured import record_of_text
 
+from paceline.store import RunRecord
 from paceline.testing import ConformanceResult, results_of
 
 MUTANTS = [
@@ -27,8 +28,12 @@ protocol: {launches: 1}
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceResult]:
-    record = record_of_text(SUITE, tmp_path_factory.mktemp("learning"), extra=MUTANTS)
+def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    return record_of_text(SUITE, tmp_path_factory.mktemp("learning"), extra=MUTANTS)
+
+
+@pytest.fixture(scope="module")
+def found(record: RunRecord) -> dict[str, ConformanceResult]:
     return {r.technique: r for r in results_of(record, "training")}
 
 
@@ -47,3 +52,11 @@ def test_and_nothing_that_tells_of_time(found: dict[str, ConformanceResult]) -> 
 
 def test_losses_that_are_not_finite_are_incorrect_all_the_same(found: dict[str, ConformanceResult]) -> None:
     assert found["explodes-late"].status == "incorrect"
+
+
+def test_the_record_says_that_the_loss_was_measured_and_what_else_was_checked(record: RunRecord) -> None:
+    all_of_it = ((m.label, m.correctness or {}) for m in record.measurements)
+    said = {label: found["oracle"] for label, found in all_of_it if "oracle" in found}
+    measured = "held-out loss was measured, not required to fall"
+    assert said["learns-nothing"] == f"{measured}; no step was held against anything"
+    assert said["ddp-ring"] == f"{measured}; 6 steps, passes or states were held against the harness's own"

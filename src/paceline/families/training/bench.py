@@ -54,7 +54,6 @@ __all__ = ["run_block", "sealed"]
 
 MEMORY_COUNTS = 3
 """Steps beside the last one after which memory is counted."""
-ORACLE = "held-out loss falls; exact techniques equal one process on the whole batch"
 
 
 def run_block(session: Session, block: Block) -> None:
@@ -166,7 +165,7 @@ def _train(
         "absent": figures.absent,
         "ceilings": _ceilings(setting),
         "predicted": judging.predicted(seat, case, setting, metrics),
-        "correctness": _correctness(setting, proved.compared, equal, curve),
+        "correctness": _correctness(block, setting, proved.compared, equal, curve),
         "accounting": _accounting(len(batches), figures, played),
         "telemetry": watch.facts(),
         "clock": {"offset_ns": session.control.clock_offset_ns, "error_ns": session.control.clock_error_ns},
@@ -230,10 +229,12 @@ def _of_experts(session: Session, seat: Seat, setting: Setting, loop: Loop) -> d
     return found
 
 
-def _correctness(setting: Setting, proved: int, equal: bool, curve: list[float]) -> dict[str, Any]:
+def _correctness(
+    block: Block, setting: Setting, proved: int, equal: bool, curve: list[float]
+) -> dict[str, Any]:
     return {
         "passed": True,
-        "oracle": ORACLE,
+        "oracle": judging.held_to(block.params, setting, curve, proved),
         "gate_checks": proved,
         "replicas_equal": equal,
         "learnt": oracle.learnt(curve) if curve else None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -135,6 +135,30 @@ def check_possible(loss: float, entropy_rate: float | None, num_symbols: int) ->
         raise CaseError(
             "incorrect", f"{text}: no model that has not seen the text can have less than {least:.4g}"
         )
+
+
+def held_to(params: Mapping[str, Any], setting: Setting, curve: Sequence[float], compared: int) -> str:
+    """Say what a case was held to, and what it was not: the text that its record keeps.
+
+    Args:
+        params: Of the point.
+        setting: The point's.
+        curve: Held-out losses; none where nothing is trained.
+        compared: Steps, passes or states that its proofs held against the harness's own.
+    """
+    if not curve:
+        said = ["every loss is that of one process"]
+    elif setting.must_learn:
+        said = ["held-out loss falls"]
+    else:
+        said = ["held-out loss was measured, not required to fall"]
+    if compared:
+        said.append(f"{compared} steps, passes or states were held against the harness's own")
+    else:
+        said.append("no step was held against anything")
+    if params["proof"] == "all" and curve:
+        said.append("runs repeat themselves and go on from what was saved")
+    return "; ".join(said)
 
 
 def uncounted(session: Session, seat: Seat, trained: Trained) -> str | None:
