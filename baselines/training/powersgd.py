@@ -10,7 +10,10 @@ Algorithm (for each matrix, rows × columns; Q: its right factor of rank r, kept
 Vectors (gains of norms) are averaged whole, together with the P's.
 
 Cost of a step: two ring averages, of Σ r·rows + vectors and of Σ r·columns elements. Memory: E, 4P, and the factors.
-Differences: columns are orthogonalised by QR instead of Gram-Schmidt; the inner optimiser is the point's.
+Differences: columns are orthogonalised by QR instead of Gram-Schmidt; the inner optimiser is the point's. A matrix has
+no more than r = rows: P is then square and orthogonal, P·Pᵀ·M is M whatever Q was, errors of ranks cancel in the mean,
+and with plain SGD a step equals synchronous training to rounding. Full rank by columns alone would not do: it hangs on
+the condition of Q, which is last step's Mᵀ·P.
 Limits: what is small beside the r largest directions waits in E.
 """
 
@@ -30,7 +33,11 @@ from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
     implements=("data_parallel",),
     summary="gradients of matrices as products of two thin factors, with error feedback",
     options={"rank": 2},
-    properties={"exact": False, "replicas": "identical"},
+    properties={
+        "exact": False,
+        "replicas": "identical",
+        "equals_ddp": {"optimizer": "sgd", "arguments": {"rank": 1_000_000}},
+    },
 )
 class PowerSgd(FlatReplica):
     """Average left factors and vectors, then right factors."""
@@ -83,9 +90,10 @@ class PowerSgd(FlatReplica):
         for parameter in self.model.parameters():
             if parameter.dim() == 2:
                 rows, columns = parameter.shape
-                lefts.append(self.left[at : at + rows * self.rank].view(rows, self.rank))
-                rights.append(self.right[along : along + columns * self.rank].view(columns, self.rank))
-                at, along = at + rows * self.rank, along + columns * self.rank
+                width = min(self.rank, rows)
+                lefts.append(self.left[at : at + rows * width].view(rows, width))
+                rights.append(self.right[along : along + columns * width].view(columns, width))
+                at, along = at + rows * width, along + columns * width
             else:
                 plain.append(self.left[at : at + parameter.numel()])
                 at += parameter.numel()
@@ -94,12 +102,12 @@ class PowerSgd(FlatReplica):
 
 def left_size(shapes: list[tuple[int, ...]], rank: int) -> int:
     """Return the elements of all left factors and vectors."""
-    return sum(s[0] * rank if len(s) == 2 else s[0] for s in shapes)
+    return sum(s[0] * min(rank, s[0]) if len(s) == 2 else s[0] for s in shapes)
 
 
 def right_size(shapes: list[tuple[int, ...]], rank: int) -> int:
     """Return the elements of all right factors."""
-    return sum(s[1] * rank for s in shapes if len(s) == 2)
+    return sum(s[1] * min(rank, s[0]) for s in shapes if len(s) == 2)
 
 
 def cost(task: Task, rank: int = 2) -> Cost:

@@ -13,8 +13,10 @@ rounded at random, without bias; weights to the nearest level.
 Cost of a step: (n − 1)/n · P · (2·w + g)/8 bytes for layers and (w + g)/8 for the rest, and 8 bytes a block; a quarter
 of float32 with w = g = 8. Messages: 3·(n − 1) for each layer, 2·(n − 1) for the rest.
 Differences: the paper shifts the grid of weights at random, and can learn its levels; here they are uniform and stay.
-Codes fill bytes, with 1, 2, 4 or 8 bits: the paper's six for weights cannot be had. Gains of norms are coded with their
-layer. The sum of a scatter takes n − 1 messages to n − 1 ranks: codes cannot be added up on a ring's way.
+Codes fill bytes, with 1, 2, 4 or 8 bits: the paper's six for weights cannot be had. With 32, which no suite sets,
+values travel as they are: for both, a step is stage 3's and equals synchronous training; for weights alone, the mean of
+many steps does, since gradients are rounded without bias. Gains of norms are coded with their layer. The sum of a
+scatter takes n − 1 messages to n − 1 ranks: codes cannot be added up on a ring's way.
 Limits: what is shipped are the exact shares, with which no step has computed.
 """
 
@@ -37,7 +39,12 @@ from paceline.families.training.sharded import ShardedReplica, Unit, largest_sha
     summary="ZeRO 3 with weights and gradients in eight bits or fewer on the wire",
     paper="qsdp",
     options={"weight_bits": 8, "gradient_bits": 8, "unbiased": True},
-    properties={"exact": False, "replicas": "identical"},
+    properties={
+        "exact": False,
+        "replicas": "identical",
+        "equals_ddp": {"optimizer": "sgd", "arguments": {"weight_bits": 32, "gradient_bits": 32}},
+        "unbiased_with": {"weight_bits": 32, "unbiased": True},
+    },
 )
 class Qsdp(ShardedReplica):
     """Gather and scatter codes."""
@@ -50,8 +57,9 @@ class Qsdp(ShardedReplica):
         gradient_bits: int = 8,
         unbiased: bool = True,
     ) -> None:
-        if not {weight_bits, gradient_bits} <= {1, 2, 4, 8}:
-            raise UnsupportedError(f"codes have 1, 2, 4 or 8 bits, and not {weight_bits} and {gradient_bits}")
+        if not {weight_bits, gradient_bits} <= {1, 2, 4, 8, 32}:
+            what = "1, 2, 4 or 8 bits (32: values as they are)"
+            raise UnsupportedError(f"codes have {what}, and not {weight_bits} and {gradient_bits}")
         super().__init__(task, comm)
         self.weight_bits, self.gradient_bits, self.unbiased = weight_bits, gradient_bits, unbiased
         generator = torch.Generator(device=task.device).manual_seed(task.seed + 1 + task.rank)

@@ -16,7 +16,7 @@ import pytest
 import torch
 from paceline.baselines.training.flexdemo import FlexDeMo
 from paceline.baselines.training.one_bit_adam import OneBitAdam
-from paceline.baselines.training.powersgd import PowerSgd
+from paceline.baselines.training.powersgd import PowerSgd, left_size, right_size
 from training_task import SMALL, make_model, moves_of, on_ranks
 
 from paceline.families.training.decoupled import DecoupledMomentum
@@ -121,6 +121,37 @@ def test_thin_factors_carry_the_mean_of_gradients_and_of_what_was_left_out() -> 
     assert distance(partial(PowerSgd, rank=2)) < 1e-3
     for wrong in (partial(ForgetsErrors, rank=2), partial(DrawsAnew, rank=2), partial(PowerSgd, rank=1)):
         assert distance(wrong) > 0.1
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_factors_of_full_rank_carry_the_mean_of_gradients_whatever_their_own_rank(seed: int) -> None:
+    """Also of gradients that are products of vectors: the right factors of the next step have no inverse then."""
+    gradients = moves_of(STEPS, 3, seed=seed)
+    at = 0
+    for shape in (tuple(p.shape) for p in make_model(SMALL).parameters()):
+        size = int(np.prod(shape))
+        if len(shape) == 2 and seed == 6:
+            piece = gradients[:, :, at : at + size].view(STEPS, 3, *shape)
+            piece.copy_(piece[..., :, :1] * piece[..., :1, :] * 100)
+        at += size
+
+    def distance(rank: int) -> float:
+        kind = partial(PowerSgd, rank=rank)
+        found = run_steps(kind, gradients, lambda r: r.flat.gradients.double().clone())
+        expected = gradients.double().mean(dim=1)
+        pairs = [(a, b) for course in found for a, b in zip(course, expected, strict=True)]
+        return max(float((a - b).norm() / b.norm()) for a, b in pairs)
+
+    assert distance(1_000_000) < 3e-6
+    assert distance(2) > 1e-3, "what fewer factors leave out is seen"
+
+
+def test_a_matrix_has_no_more_factors_than_rows() -> None:
+    shapes: list[tuple[int, ...]] = [(64, 16), (16, 48), (16,)]
+    assert left_size(shapes, 2) == 2 * 64 + 2 * 16 + 16
+    assert right_size(shapes, 2) == 2 * 16 + 2 * 48
+    assert left_size(shapes, 100) == 64 * 64 + 16 * 16 + 16
+    assert right_size(shapes, 100) == 64 * 16 + 16 * 48
 
 
 # 1-bit Adam

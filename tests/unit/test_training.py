@@ -438,6 +438,14 @@ def test_equal_values_and_none_survive_levels() -> None:
     assert decode_levels(torch.empty(0, dtype=torch.uint8), 0, 4).numel() == 0
 
 
+def test_with_32_bits_values_travel_as_they_are() -> None:
+    values = torch.randn(5, generator=torch.Generator().manual_seed(6))
+    message = torch.empty(level_bytes(5, 32), dtype=torch.uint8)
+    encode_levels(values, message, 32, generator=torch.Generator().manual_seed(7))
+    assert message.numel() == 20
+    assert torch.equal(decode_levels(message, 5, 32), values)
+
+
 def test_a_unit_frees_its_storage_and_autograd_sees_it_filled_again() -> None:
     weight, bias = torch.nn.Parameter(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(3))
     kept = [weight.detach().clone(), bias.detach().clone()]

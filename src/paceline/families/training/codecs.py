@@ -75,7 +75,12 @@ LEVEL_BLOCK = 1024
 
 
 def level_bytes(count: int, bits: int) -> int:
-    """Return the bytes of a message of uniform levels: two floats for each block and ``bits`` for each value."""
+    """Return the bytes of a message of uniform levels: two floats for each block and ``bits`` for each value.
+
+    With 32 bits there are no levels: values travel as they are.
+    """
+    if bits == 32:
+        return count * FLOAT_BYTES
     return num_parts(count, LEVEL_BLOCK) * 2 * FLOAT_BYTES + packed_bytes(count, bits) if count else 0
 
 
@@ -87,11 +92,14 @@ def encode_levels(
     Args:
         values_m: Values.
         message: ``level_bytes`` bytes to fill.
-        bits: 1, 2, 4 or 8.
+        bits: 1, 2, 4 or 8; 32 for values as they are.
         generator: Rounds at random to one of the two neighbours, without bias; to the nearest without it.
     """
     count = values_m.numel()
     if not count:
+        return
+    if bits == 32:
+        message.view(torch.float32).copy_(values_m)
         return
     blocks = num_parts(count, LEVEL_BLOCK)
     padded = values_m[-1:].float().repeat(blocks * LEVEL_BLOCK)
@@ -115,6 +123,8 @@ def decode_levels(message: Tensor, count: int, bits: int) -> Tensor:
     """Return the ``count`` float32 values of a message."""
     if not count:
         return torch.empty(0, dtype=torch.float32, device=message.device)
+    if bits == 32:
+        return message.view(torch.float32)
     head = num_parts(count, LEVEL_BLOCK) * 2 * FLOAT_BYTES
     low_B, step_B = message[:head].view(torch.float32).view(2, -1)
     values: Tensor = unpack(message[head:], bits, count).to(torch.float32)
