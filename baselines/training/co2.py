@@ -16,7 +16,9 @@ Differences: Λ is the gap-aware one of Barkai et al. (ICLR 2020), since the pap
 authors' code divides by a constant, which ``by_element`` off comes close to: Λ = 1 + mean|s|/s̄ for all elements. There
 the result of clipping is thrown away; here it is used. The first round's end leaves φ as it is; after the last round
 one more outer step takes what still travels.
-Limits: the first two rounds start from the same weights. No sharding of states, which the paper combines with this.
+Limits: the first two rounds start from the same weights. No sharding of states, which the paper combines with this. No
+option makes it synchronous training, on one rank neither: with H = 1, η = 1, μ = 0, no penalty, no clip and plain SGD
+a step is that of gradients which are one step old, φₜ₊₁ = φₜ − rate·ḡ(φₜ₋₁).
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from paceline.families.training.rounds import ends_round, num_rounds
         "clip": 10.0,
         "by_element": True,
     },
-    properties={"exact": False, "replicas": "identical"},
+    properties={"exact": False, "replicas": "identical", "agree": "rounds"},
 )
 class CO2(FlatReplica):
     """Exchange outer gradients one round late; what is shipped are the global weights."""

@@ -14,7 +14,8 @@ Differences: 64 coefficients, since models are small. Chunks are runs of 4096 el
 each tensor. Values are bfloat16, and what rounding loses stays in the momentum. All that was sent for a coefficient is
 added up; the authors' optimiser divides each coefficient by the number of ranks that sent it, before the transform, so
 that one which many ranks chose weighs no more in the signs than one of a single rank.
-Limits: traffic grows with n; signs need a learning rate of Adam's size or less.
+Limits: traffic grows with n; signs need a learning rate of Adam's size or less. No option makes it a synchronous step:
+with all coefficients and no momentum the weights still move by signs.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ Differences: parameters are whole on every rank between steps; the paper shards 
 network stands for both; where groups are two, ``bisection_bytes`` are what goes between them. What groups sent for a
 coefficient is added up, and not its mean over those that sent it (see ``demo``).
 Limits: g is lowered to its greatest common divisor with n. With n = g, two ranks by default, there is one group: all
-bytes are those of a full ring, nothing leaves the group, and of the method the step by the signs of chosen components
-is left.
+bytes are those of a full ring, and nothing leaves the group. As with ``demo``, no option makes it synchronous training:
+weights move by signs, with one group of all ranks too.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""CO2's outer steps, against the formulas of its header written out for one rank and a vector."""
+"""CO2's outer steps, against the formulas of its header written out for a vector: on one rank, and on several."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import pytest
 import torch
 from paceline.baselines.training.co2 import CO2
 from torch import Tensor
-from training_task import make_comm, make_task, on_ranks
+from training_task import SMALL, make_comm, make_model, make_task, moves_of, on_ranks, play
 
 STEPS, SYNC_EVERY = 8, 2
 RATE, SHARE = 0.7, 0.3
@@ -92,3 +94,87 @@ def test_messages_of_an_exchange_are_spread_over_the_round_that_hides_it(
 
     done = on_ranks(lambda task, comm: CO2(task, comm, sync_every=sync_every), ranks, run)
     assert [found for _, found in done] == [expected] * ranks
+
+
+ROUNDS = 4
+
+
+def ranks_course(ranks: int) -> tuple[torch.Tensor, list[Tensor]]:
+    """Return what each rank's local steps do, (steps, ranks, P), and the global weights that follow, round by round."""
+    moves = moves_of(ROUNDS * SYNC_EVERY, ranks)
+    means = moves.double().mean(dim=1).view(ROUNDS, SYNC_EVERY, -1).sum(dim=1)
+    begin = torch.cat([p.detach().reshape(-1) for p in make_model(SMALL).parameters()]).double()
+    return moves, written_out(begin, list(means), penalty="by element", clip=0.8)
+
+
+class SumsMoves(CO2):
+    """Forgets to divide what arrives."""
+
+    def _apply(self) -> None:
+        if self.late:
+            self.ring.complete()
+            self.outer.mul_(self.comm.world_size)
+        super()._apply()
+
+
+class AppliesItsOwn(CO2):
+    """Sends its displacement and applies what it knows itself."""
+
+    def exchange_parameters(self, step: int) -> None:
+        mine = self.slow - self.flat.values
+        super().exchange_parameters(step)
+        if step % SYNC_EVERY == SYNC_EVERY - 1:
+            self.sent = mine
+
+    def _apply(self) -> None:
+        self.ring.complete()
+        if self.late:
+            self.outer.copy_(self.sent)
+        super()._apply()
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_what_arrives_a_round_late_is_the_mean_of_all_ranks(ranks: int) -> None:
+    moves, expected = ranks_course(ranks)
+
+    def distance(kind: Callable[..., CO2]) -> float:
+        """Return how far some rank's own or global weights are from the formulas', beside a round's way."""
+        right = {"sync_every": SYNC_EVERY, "outer_rate": RATE, "outer_momentum": SHARE, "clip": 0.8}
+        course = play(partial(kind, **right), moves)
+        ends = [*course[SYNC_EVERY - 1 : -1 : SYNC_EVERY], course[-1]]
+        way = float((expected[-1] - expected[0]).norm()) / ROUNDS
+        return max(
+            float((weights.double() - true).norm()) / way
+            for (own, shipped), true in zip(ends, expected, strict=True)
+            for weights in (*own, *shipped)
+        )
+
+    assert distance(CO2) < 1e-4
+    for wrong in (SumsMoves, AppliesItsOwn, partial(CO2, by_element=False), partial(CO2, penalty=False)):
+        assert distance(wrong) > 0.05, wrong
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_without_rounds_momentum_and_penalty_it_is_descent_with_gradients_that_are_one_step_old(
+    ranks: int,
+) -> None:
+    """Why no option makes it synchronous training: the loss is a square, whose gradient is the weights' own."""
+    rate, steps = 0.3, 5
+
+    def run(replica: CO2) -> list[Tensor]:
+        found = [replica.slow.double().clone()]
+        for step in range(steps):
+            factor = 1 + 0.1 * replica.comm.rank  # ranks have gradients of their own, whose mean is taken
+            replica.flat.values.sub_(rate * factor * replica.flat.values)
+            replica.exchange_parameters(step)
+            found.append(replica.slow.double().clone())
+        replica.pause()
+        return found
+
+    plain = {"sync_every": 1, "outer_rate": 1.0, "outer_momentum": 0.0, "penalty": False, "clip": 1e9}
+    done = on_ranks(partial(CO2, **plain), ranks, run, size=SMALL, steps=steps, optimizer_name="sgd")  # type: ignore[arg-type]
+    mean = 1 + 0.1 * (ranks - 1) / 2
+    for _, course in done:
+        torch.testing.assert_close(course[1], course[0], rtol=0, atol=0)
+        for before, now, after in zip(course, course[1:], course[2:], strict=False):
+            torch.testing.assert_close(after, now - rate * mean * before, rtol=1e-5, atol=1e-6)
