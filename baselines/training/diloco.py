@@ -38,6 +38,7 @@ from paceline.families.training.rounds import ends_round, nesterov_, round_ends
     properties={
         "exact": False,
         "replicas": "identical",
+        "agree": "rounds",
         "equals_ddp": {
             "optimizer": "sgd",
             "arguments": {"sync_every": 1, "outer_rate": 1.0, "outer_momentum": 0.0},

@@ -63,6 +63,7 @@ NUMBER_BYTES = 4
     properties={
         "exact": False,
         "replicas": "identical",
+        "agree": "rounds",
         "equals_ddp": {
             "optimizer": "sgd",
             "arguments": {

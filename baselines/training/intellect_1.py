@@ -13,7 +13,8 @@ Memory: φ and m, 8P, two messages and a chunk.
 Differences: one replica is one rank, not a node that shards its replica; nobody joins or leaves (the collectives
 family's ``elastic-allreduce`` shows that part). ``bits`` 32, which no suite sets, takes a plain ring: with it, H = 1,
 an outer rate of 1, no momentum and plain SGD it equals synchronous training.
-Limits: those of the codec: values beyond 6σ share a code.
+Limits: those of the codec: values beyond 6σ share a code. On one rank nothing is coded, so that its proofs there show
+DiLoCo.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
     properties={
         "exact": False,
         "replicas": "identical",
+        "agree": "rounds",
         "equals_ddp": {
             "optimizer": "sgd",
             "arguments": {"sync_every": 1, "outer_rate": 1.0, "outer_momentum": 0.0, "bits": 32},

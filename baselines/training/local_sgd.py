@@ -31,6 +31,7 @@ from paceline.families.training.rounds import ends_round, round_ends
     properties={
         "exact": False,
         "replicas": "apart",
+        "agree": "rounds",
         "equals_ddp": {"optimizer": "sgd", "arguments": {"sync_every": 1}},
         "elastic": True,
     },

@@ -41,6 +41,7 @@ from paceline.families.training.rounds import ends_round, round_ends
     properties={
         "exact": False,
         "replicas": "apart",
+        "agree": "pairs",
         "equals_ddp": {
             "optimizer": "sgd",
             "arguments": {"sync_every": 1, "alpha": 0.0, "beta": 1.0},

@@ -13,7 +13,8 @@ Cost of a step: in the warm-up 2·(n − 1)/n · 4P bytes; afterwards 2·(n − 
 1/32. Memory: m and v as in Adam, both sides' errors, 4P + 4P/n, messages of P/8, and 2/n · 4P of scratch for the ring.
 Differences: the compressed all-reduce is the collectives family's ``onebit``. Adam without decay of weights, β₂ the
 point's, 0.95; m's bias is corrected in all steps, and the frozen v keeps the correction that it had.
-Limits: v is that of the warm-up for good; a learning rate that changes later cannot adapt it.
+Limits: v is that of the warm-up for good; a learning rate that changes later cannot adapt it. On one rank nothing is
+coded, so that its proofs there show Adam with a frozen variance.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ Cost of a round: (n − 1)·(14·k/8 + 8) bytes for each 4096 elements, in n −
 Differences: accumulator, selection and codec are the collectives family's ``topk-sparse``, whose two levels are means
 of magnitudes instead of the paper's own table. ``bits`` 32, which no suite sets, sends values as they are: with it,
 k = 4096, H = 1 and plain SGD it equals synchronous training.
-Limits: traffic grows with n, since ranks gather each other's messages.
+Limits: traffic grows with n, since ranks gather each other's messages. On one rank nothing is selected or coded, so
+that its proofs there show local steps alone.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from paceline.families.training.rounds import ends_round, num_rounds
     properties={
         "exact": False,
         "replicas": "identical",
+        "agree": "rounds",
         "equals_ddp": {"optimizer": "sgd", "arguments": {"sync_every": 1, "k": 4096, "bits": 32}},
     },
 )

@@ -48,6 +48,7 @@ from paceline.families.training.rounds import nesterov_
     properties={
         "exact": False,
         "replicas": "identical",
+        "agree": "never",
         "equals_ddp": {
             "optimizer": "sgd",
             "arguments": {

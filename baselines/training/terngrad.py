@@ -13,8 +13,9 @@ Memory: n messages and the sum, 4P.
 Differences: codes are the collectives family's ``ternary``: layers are runs of 16384 elements, and ranks gather what
 the paper's server would add up.
 Limits: traffic grows with n; the variance of a code grows with the ratio of its layer's largest to its mean magnitude.
-Clipping gives up what the paper proves: codes are unbiased with ``clip_sigmas: 0`` alone, as the collectives family's
-``ternary`` runs and must prove; with 2.5 the largest elements of a gradient are shortened in every step.
+Clipping gives up what the paper proves: codes are unbiased with ``clip_sigmas: 0`` alone, and then the mean of many
+steps is proved to be synchronous training's, which no single step is; with 2.5 the largest elements of a gradient are
+shortened in every step. On one rank nothing is coded, so that its proofs there show plain training.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
     summary="clipped gradients as ternary codes of two bits",
     paper="terngrad",
     options={"clip_sigmas": 2.5, "layer": 16384},
-    properties={"exact": False, "replicas": "identical"},
+    properties={"exact": False, "replicas": "identical", "unbiased_with": {"clip_sigmas": 0.0}},
 )
 class TernGrad(FlatReplica):
     """Average ternary gradients."""

@@ -12,7 +12,8 @@ messages.
 Differences: selection by chunks and values of two bits are the collectives family's ``topk-sparse``; the inner
 optimiser is the point's, where the paper has SGD with its rate inside the memory. ``bits`` 32, which no suite sets,
 sends values as they are: with it and k = 4096 a step is synchronous training's.
-Limits: traffic grows with n; with Adam the memory's delays meet moments that have moved on.
+Limits: traffic grows with n; with Adam the memory's delays meet moments that have moved on. On one rank nothing is
+selected or coded, so that its proofs there show plain training.
 """
 
 from __future__ import annotations

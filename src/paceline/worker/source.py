@@ -58,6 +58,7 @@ ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families", "paceline.base
 HARNESS_MODULES = frozenset(
     {
         "accounting",
+        "agreement",
         "answer_text",
         "archive",
         "arm",
@@ -65,6 +66,7 @@ HARNESS_MODULES = frozenset(
         "bare_script",
         "bench",
         "beside",
+        "bias",
         "carried",
         "cell",
         "cells",
@@ -72,6 +74,7 @@ HARNESS_MODULES = frozenset(
         "client",
         "corpus",
         "course",
+        "dispersions",
         "early",
         "engine",
         "entries",
@@ -121,6 +124,7 @@ HARNESS_MODULES = frozenset(
         "script",
         "sealed",
         "seat",
+        "serial",
         "served",
         "service",
         "setting",

@@ -11,7 +11,7 @@ from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
     family="training",
     implements=("data_parallel",),
     summary="multiplies its weights when proofs are over",
-    properties={"exact": False, "replicas": "apart"},
+    properties={"exact": False, "replicas": "apart", "agree": "always"},
 )
 class ExplodesLate(FlatReplica):
     """Multiplies its weights when proofs are over."""

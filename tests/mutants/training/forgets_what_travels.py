@@ -14,7 +14,7 @@ from paceline.families.training.replica import Comm, Cost, Task
     implements=("data_parallel",),
     summary="exchanges in the background what a checkpoint does not hold",
     options={"sync_every": 20},
-    properties={"exact": False, "replicas": "identical"},
+    properties={"exact": False, "replicas": "identical", "agree": "rounds"},
 )
 class ForgetsWhatTravels(CO2):
     """CO2 that loses the round under way when it is saved."""

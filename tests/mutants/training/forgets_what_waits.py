@@ -14,7 +14,7 @@ from paceline.families.training.replica import Comm, Cost, Task
     implements=("data_parallel",),
     summary="lets layers wait for an exchange of which a checkpoint knows nothing",
     options={"sync_every": 20},
-    properties={"exact": False, "replicas": "identical"},
+    properties={"exact": False, "replicas": "identical", "agree": "rounds"},
 )
 class ForgetsWhatWaits(Edit):
     """EDiT that loses a round when it is saved at its end."""

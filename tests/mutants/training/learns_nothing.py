@@ -11,7 +11,7 @@ from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
     family="training",
     implements=("data_parallel",),
     summary="skips the update: the fastest training there is",
-    properties={"exact": False, "replicas": "apart"},
+    properties={"exact": False, "replicas": "apart", "agree": "always"},
 )
 class LearnsNothing(FlatReplica):
     """Skips the update: the fastest training there is."""

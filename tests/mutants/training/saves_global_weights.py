@@ -16,7 +16,7 @@ from paceline.families.training.replica import Comm, Cost, Task
     implements=("data_parallel",),
     summary="saves what it would ship, and not where its replicas are",
     options={"sync_every": 20},
-    properties={"exact": False, "replicas": "identical"},
+    properties={"exact": False, "replicas": "identical", "agree": "rounds"},
 )
 class SavesGlobalWeights(DiLoCo):
     """DiLoCo whose replicas go back to the last round's end when they are taken up."""

@@ -16,7 +16,7 @@ from paceline.families.training.replica import Comm, Cost, Task
     implements=("data_parallel",),
     summary="saves one rank's weights for all of them",
     options={"sync_every": 20},
-    properties={"exact": False, "replicas": "apart"},
+    properties={"exact": False, "replicas": "apart", "agree": "rounds"},
 )
 class SavesRank0(LocalSgd):
     """Local SGD with one checkpoint, as if ranks always agreed."""

@@ -11,7 +11,7 @@ from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
     family="training",
     implements=("data_parallel",),
     summary="exchanges nothing and says that replicas are identical",
-    properties={"exact": False, "replicas": "identical"},
+    properties={"exact": False, "replicas": "identical", "agree": "never"},
 )
 class SaysIdentical(FlatReplica):
     """Exchanges nothing and says that replicas are identical."""

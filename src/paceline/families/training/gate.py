@@ -2,10 +2,11 @@
 
 Always: an exact technique follows one process that trains on the whole batch, step by step, with the point's optimiser
 and with plain SGD (Adam hides the scale of gradients). With ``proof: all`` (conformance) also: two runs from one seed
-end with the same bits; so does a run that was saved inside a round and at its end, each time taken up by a new replica;
-with the options under which its paper makes it so it equals synchronous training; and gradients that ``rider`` catches
-on their way are this rank's own. What a probing technique of ``fine_tune`` proves is in ``fine_tuning.joining``, what a
-technique that checkpoints proves in ``checkpointing.proof``.
+have the same bits; so does a run that was saved inside a round and at its end, each time taken up by a new replica;
+ranks' models are the same when the technique says so, and at no other time (``agreement``); with the options under
+which its paper makes it so it equals synchronous training, or does in the mean of many steps (``bias``); and gradients
+that ``rider`` catches on their way are this rank's own. What a probing technique of ``fine_tune`` proves is in
+``fine_tuning.joining``, what a technique that checkpoints proves in ``checkpointing.proof``.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.families.training import oracle
+from paceline.families.training import agreement, bias, oracle
 from paceline.families.training.checkpointing.proof import prove_checkpoints
+from paceline.families.training.dispersions import prove_caught, prove_diagnosis
 from paceline.families.training.expert.layer import expert_layers
 from paceline.families.training.expert.reading import prove_reading
 from paceline.families.training.fine_tuning import joining
 from paceline.families.training.replica import Replica
-from paceline.families.training.rider import Rider, distance, make_rider
 from paceline.families.training.seat import LIBRARIES, Seat, make_seat
+from paceline.families.training.serial import flat, leave_gradients, make_serial, take_up
 from paceline.families.training.setting import Setting
 from paceline.families.training.spec import CHECKPOINT, EXPERT_INFERENCE, FINE_TUNE
 from paceline.families.training.transients import Transients
@@ -37,8 +39,6 @@ DECIDED = 1e-6
 """Least distance of two logits of a gate in a proof: below, rounding may send a token elsewhere than the reference."""
 DRAWS = 16
 SGD_RATE = 0.5
-SEEN_TOLERANCE = 1e-4
-"""Of a gradient's norm; the same sums on the same rank give the same bits, and means over ranks lie far away."""
 PROOF_STEPS = 12
 PROOF_OPTIONS: Mapping[str, Any] = {"sync_every": 3, "warmup_share": 0.5}
 """Steps of a proof, and what is other in it for techniques with rounds or a warm-up: both parts must occur, and a share
@@ -57,6 +57,18 @@ class Proved:
     """Steps, passes or states that were held against the harness's own."""
     transient_bytes: float | None
     """Most that one step had made and not yet freed, on the worst rank; None where it cannot be counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What was seen of a run."""
+
+    shipped: list[list[Tensor]]
+    """Weights after some of its last steps, one after the other, and after its end."""
+    places: list[str]
+    """Where each of them was taken."""
+    digests: list[str]
+    """Of this rank's model where it took each step's gradients, and after the end."""
 
 
 def prove(session: Session, block: Block, case: Case, setting: Setting) -> Proved:
@@ -82,7 +94,7 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> Prove
         compared += _equals_serial(session, block, case, _plain(setting), " with plain SGD")
     else:
         compared = 0
-        _run(session, block, case, setting, steps=STEPS, counted=counted)
+        _warm_up(session, block, case, setting, counted)
     transient = None if counted is None else _worst(session, counted.peak_bytes)
     compared += _prove_more(session, block, case, setting)
     return Proved(compared=compared, transient_bytes=transient)
@@ -117,27 +129,44 @@ def _prove_more(session: Session, block: Block, case: Case, setting: Setting) ->
     if block.params["op"] == CHECKPOINT:
         compared += prove_checkpoints(session, block, case, setting)
     if info.properties.get("diagnoses"):
-        compared += _diagnoses(session, block, case, setting)
+        compared += prove_diagnosis(session, block, case, setting, steps=STEPS)
     if block.params["proof"] == "brief":
         return compared
     if is_exact(info.properties, info.options, case):
-        compared += _seen_on_the_way(session, block, case, setting)
+        compared += prove_caught(session, block, case, setting, steps=STEPS)
     short = replace(setting, steps=PROOF_STEPS)
     quick = _with_options(case, PROOF_OPTIONS, known=info.options)
     whole = _run(session, block, quick, short)
     again = _run(session, block, quick, short)
     bitwise = bool(info.properties.get("bitwise", True))
-    _same(session, whole, again, "two runs from one seed end with different weights")
+    _same(session, whole, again, "two runs from one seed have")
     resumed = _run(session, block, quick, short, saved_after=SAVED_AFTER)
-    text = "a run that was saved and taken up again ends with different weights"
-    _same(session, whole, resumed, text, bitwise=bitwise)
+    _same(session, whole, resumed, "a run that was saved and taken up again has", bitwise=bitwise)
+    _agrees(session, info.properties, quick, whole)
     equal: Mapping[str, Any] = info.properties.get("equals_ddp") or {}
     if equal and session.world_size <= equal.get("max_ranks", session.world_size):
         under = _plain(short) if equal["optimizer"] == "sgd" else replace(short, optimizer=equal["optimizer"])
         special = replace(case, options={**case.options, **equal["arguments"]})
         text, late = f" with {equal['arguments']}", bool(equal.get("late"))
         compared += _equals_serial(session, block, special, under, text, late=late)
+    if "unbiased_with" in info.properties:
+        compared += _unbiased(session, block, case, setting, info.properties["unbiased_with"])
     return compared
+
+
+def _agrees(session: Session, properties: Mapping[str, Any], case: Case, course: Course) -> None:
+    """Hold the steps at which ranks' models were the same against what a technique says of them."""
+    if session.world_size == 1:
+        return
+    schedule = agreement.schedule_of(properties)
+    wrong = agreement.breach(schedule, case.options)
+    if wrong is not None:
+        raise CaseError("refused", wrong)
+    everyone = [text.split() for text in session.control.gather_text(" ".join(course.digests))]
+    period = int(case.options.get(agreement.PERIOD, 1))
+    found = agreement.mismatch(schedule, list(zip(*everyone, strict=True)), period)
+    if found is not None:
+        raise CaseError("incorrect", found)
 
 
 def _plain(setting: Setting) -> Setting:
@@ -164,8 +193,8 @@ def _equals_serial(
     Where a step's result is shipped late, it is compared after the next step, whose gradients were taken at it.
     """
     seat = make_seat(session, block, case, setting)
-    serial = Replica(setting.task(rank=0, world_size=1), session.comm())
-    compare: Callable[[], None] = partial(_take_up, serial, seat)
+    serial = make_serial(session, setting)
+    compare: Callable[[], None] = lambda: take_up(serial, seat.weights())  # noqa: E731 - the first of several
     for step in range(STEPS):
         whole = _decided_batch(session, setting, serial, step)
         rows = list(setting.rows(session.rank, session.world_size))
@@ -174,9 +203,9 @@ def _equals_serial(
             compare()
         begin = [w.clone() for w in serial.weights()]
         serial.set_rate(serial.task.rate(step))
-        _serial_gradients(serial, setting, whole, session.world_size)
+        leave_gradients(serial, setting, whole, session.world_size)
         serial.update(step)
-        compare = partial(_compare, session, seat, serial, begin, step, f"step {step + 1}{when}")
+        compare = partial(_compare, session, seat, setting, serial, begin, step, f"step {step + 1}{when}")
         if not late:
             compare()
     seat.finish()
@@ -185,49 +214,30 @@ def _equals_serial(
     return STEPS
 
 
-def _take_up(serial: Replica, seat: Seat) -> None:
-    """Let one process begin from a technique's own weights."""
-    for weight, own in zip(serial.weights(), seat.weights(), strict=True):
-        weight.copy_(own)
-
-
 def _compare(
-    session: Session, seat: Seat, serial: Replica, begin: Sequence[Tensor], step: int, when: str
+    session: Session,
+    seat: Seat,
+    setting: Setting,
+    serial: Replica,
+    begin: Sequence[Tensor],
+    step: int,
+    when: str,
 ) -> None:
     """Hold a technique's weights against one process's after a step, and let that one go on from them."""
     shares = oracle.rounding_share(serial.optimizer, list(serial.model.parameters()), step)
     allowed = [a + b for a, b in zip(shares, oracle.last_place(serial.weights()), strict=True)]
     found_weights = seat.weights()
-    distance = oracle.relative_distance(found_weights, serial.weights(), begin, allowed)
     problem = None
     if not all(bool(torch.isfinite(w).all()) for w in serial.weights()):
         problem = f"diverged: {when}: one process on the whole batch has weights that are not finite"
-    elif not distance <= oracle.EXACT_TOLERANCE:
-        problem = f"{when}: {distance:.2g} of the way beside one process on the whole batch"
+    else:
+        plain = setting.optimizer == "sgd" and not setting.by_share
+        beside = oracle.beside(found_weights, serial.weights(), begin, allowed, plain=plain)
+        problem = None if beside is None else f"{when}: {beside} beside one process on the whole batch"
     found = session.control.first_problem(problem)
     if found is not None:
         raise CaseError("incorrect", found)
-    for weight, own in zip(serial.weights(), found_weights, strict=True):
-        weight.copy_(own)
-
-
-def _serial_gradients(serial: Replica, setting: Setting, whole_BS: Tensor, world_size: int) -> None:
-    """Leave the gradients of the whole batch in one process's replica.
-
-    Narrow dtypes round the gradients of every share, so that the whole batch at once would give others: shares are then
-    worked through one by one, and averaged in float64.
-    """
-    device = setting.device
-    if not setting.by_share:
-        serial.forward_backward(whole_BS.to(device).long())
-        return
-    sums = [torch.zeros_like(p, dtype=torch.float64) for p in serial.model.parameters()]
-    for rank in range(world_size):
-        serial.forward_backward(whole_BS[list(setting.rows(rank, world_size))].to(device).long())
-        for total, parameter in zip(sums, serial.model.parameters(), strict=True):
-            total.add_(_gradient(parameter))
-    for total, parameter in zip(sums, serial.model.parameters(), strict=True):
-        _gradient(parameter).copy_(total / world_size)
+    take_up(serial, found_weights)
 
 
 def _decided_batch(session: Session, setting: Setting, serial: Replica, step: int) -> Tensor:
@@ -244,89 +254,67 @@ def _decided_batch(session: Session, setting: Setting, serial: Replica, step: in
     return batch
 
 
-def _diagnoses(session: Session, block: Block, case: Case, setting: Setting) -> int:
-    """Compare what a technique finds out about ranks with one process that trains on each rank's share."""
-    seat = make_seat(session, block, case, setting)
-    serial = Replica(setting.task(rank=0, world_size=1), session.comm())
-    for step in range(STEPS):
-        for weight, own in zip(serial.weights(), seat.weights(), strict=True):
-            weight.copy_(own)
-        whole = setting.batch(step, range(setting.batch_size))
-        seat.step(whole[session.rank :: session.world_size], step)
-        losses, gradients = [], []
-        for rank in range(session.world_size):
-            own = whole[rank :: session.world_size].to(setting.device).long()
-            loss = serial.forward_backward(own)
-            assert loss is not None
-            losses.append(float(loss))
-            gradients.append(torch.cat([_gradient(p).reshape(-1) for p in serial.model.parameters()]))
-        with seat.watch():
-            said = seat.diagnosis()
-        problem = None
-        for name, true in oracle.dispersion(losses, gradients).items():
-            if not oracle.agrees(said[name], true):
-                problem = f"step {step + 1}: {name} is {true:.4g}, and not {said[name]:.4g}"
-        found = session.control.first_problem(problem)
-        if found is not None:
-            raise CaseError("incorrect", found)
+def _unbiased(
+    session: Session, block: Block, case: Case, setting: Setting, arguments: Mapping[str, Any]
+) -> int:
+    """Compare the mean of many steps on one batch with one process's, where single steps are drawn around it."""
+    special = replace(case, options={**case.options, **arguments})
+    under = replace(_plain(setting), peak_rate=bias.RATE, steps=bias.DRAWS)
+    seat, serial = make_seat(session, block, special, under), make_serial(session, under)
+    whole = under.batch(0, range(under.batch_size))
+    rows = list(under.rows(session.rank, session.world_size))
+    errors, lengths = [], []
+    take_up(serial, seat.weights())
+    for step in range(bias.DRAWS):
+        begin = flat(serial.weights())
+        serial.set_rate(serial.task.rate(step))
+        leave_gradients(serial, under, whole, session.world_size)
+        serial.update(step)
+        seat.step(whole[rows], step)
+        exact, shipped = flat(serial.weights()), seat.weights()
+        errors.append(flat(shipped) - exact)
+        lengths.append(float((exact - begin).double().norm()))
+        take_up(serial, shipped)
     seat.finish()
-    return STEPS
+    wrong = bias.problem(errors, lengths)
+    found = session.control.first_problem(None if wrong is None else f"with {dict(arguments)} {wrong}")
+    if found is not None:
+        raise CaseError("incorrect", found)
+    return bias.DRAWS
 
 
-def _seen_on_the_way(session: Session, block: Block, case: Case, setting: Setting) -> int:
-    """Compare gradients that are caught during backward with those of one process on this rank's rows alone."""
+def _warm_up(
+    session: Session, block: Block, case: Case, setting: Setting, counted: Transients | None
+) -> None:
+    """Let a technique take a few steps with which nothing is compared; the last may be counted."""
     seat = make_seat(session, block, case, setting)
-    rider = make_rider(session, block, case, seat)
-    if rider is None or not rider.caught:
-        return 0
-    serial = Replica(setting.task(rank=0, world_size=1), session.comm())
-    parameters = list(serial.model.parameters())
-    own = Rider(parameters, rider.seed)
+    rows = setting.rows(session.rank, session.world_size)
     for step in range(STEPS):
-        for weight, given in zip(serial.weights(), seat.weights(), strict=True):
-            weight.copy_(given)
-        rows = setting.batch(step, range(setting.batch_size))[session.rank :: session.world_size]
-        rider.listen()
-        seat.step(rows, step)
-        rider.note(None)
-        serial.forward_backward(rows.to(setting.device).long())
-        own.note([_gradient(p) for p in parameters])
-        apart = distance(rider.notes[-1], own.notes[-1])
-        seen = (
-            f"step {step + 1}: gradients that are caught are {apart:.2g} of their norm from this rank's own"
-        )
-        found = session.control.first_problem(None if apart <= SEEN_TOLERANCE else seen)
-        if found is not None:
-            raise CaseError("incorrect", found)
+        seat.step(setting.batch(step, rows), step, counted=counted if step + 1 == STEPS else None)
     seat.finish()
-    return STEPS
-
-
-def _gradient(parameter: torch.nn.Parameter) -> Tensor:
-    assert parameter.grad is not None
-    return parameter.grad
+    seat.weights()
 
 
 def _run(
-    session: Session,
-    block: Block,
-    case: Case,
-    setting: Setting,
-    *,
-    steps: int | None = None,
-    saved_after: Collection[int] = (),
-    counted: Transients | None = None,
-) -> list[Tensor]:
-    """Train some or all steps of a setting; after some of them a new replica goes on from what the last one saved."""
-    last = (steps or setting.steps) - 1
+    session: Session, block: Block, case: Case, setting: Setting, *, saved_after: Collection[int] = ()
+) -> Course:
+    """Train all steps of a setting; after some of them a new replica goes on from what the last one saved."""
     seat = make_seat(session, block, case, setting)
     rows = setting.rows(session.rank, session.world_size)
-    for step in range(steps or setting.steps):
-        seat.step(setting.batch(step, rows), step, counted=counted if step == last else None)
+    shipped: list[list[Tensor]] = []
+    places: list[str] = []
+    digests: list[str] = []
+    for step in range(setting.steps):
+        seat.step(setting.batch(step, rows), step, digests=digests)
         if step in saved_after:
             seat = _taken_up(session, block, case, setting, seat)
+        if step >= min(SAVED_AFTER):
+            shipped.append([w.clone() for w in seat.weights()])
+            places.append(f"after step {step + 1}")
     seat.finish()
-    return [w.clone() for w in seat.weights()]
+    digests.append(seat.digest())
+    shipped.append([w.clone() for w in seat.weights()])
+    return Course(shipped=shipped, places=[*places, "at the end"], digests=digests)
 
 
 def _taken_up(session: Session, block: Block, case: Case, setting: Setting, seat: Seat) -> Seat:
@@ -344,15 +332,20 @@ def _taken_up(session: Session, block: Block, case: Case, setting: Setting, seat
     return fresh
 
 
-def _same(
-    session: Session, left: list[Tensor], right: list[Tensor], reason: str, *, bitwise: bool = True
-) -> None:
-    if not all(bool(torch.isfinite(w).all()) for w in (*left, *right)):
-        equal, reason = False, "diverged: weights are not finite after a proof"
-    elif bitwise:
-        equal = all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
-    else:
-        equal = oracle.relative_distance(left, right) <= oracle.CLOSE
-    found = session.control.first_problem(None if equal else reason)
+def _same(session: Session, left: Course, right: Course, what: str, *, bitwise: bool = True) -> None:
+    """Hold two runs against each other wherever both have shipped weights."""
+    problem = None
+    for place, ours, theirs in zip(left.places, left.shipped, right.shipped, strict=True):
+        if bitwise:
+            alike = all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+        else:
+            alike = oracle.relative_distance(ours, theirs) <= oracle.CLOSE
+        if not all(bool(torch.isfinite(w).all()) for w in (*ours, *theirs)):
+            problem = "diverged: weights are not finite after a proof"
+        elif not alike:
+            problem = f"{what} different weights {place}"
+        if problem is not None:
+            break
+    found = session.control.first_problem(problem)
     if found is not None:
         raise CaseError("incorrect", found)

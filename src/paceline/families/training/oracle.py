@@ -19,6 +19,14 @@ EXACT_TOLERANCE = 2e-5
 """Distance from the serial reference after a step, relative to its length, that the order of float32 sums may cause,
 beyond ``rounding_share`` and the last place of each weight. Measured on nano, tiny and mini with 2 and 4 shares and 3
 to 30 draws: 5·10⁻⁷ (SGD) and 2.5·10⁻⁶ (Adam) in float32; 1.7·10⁻⁴ and 4.9·10⁻⁴ or more with gradients in float16."""
+PLAIN_TOLERANCE = 5e-6
+"""The same after a step of plain SGD in float32, where nothing divides by what rounding has moved. Measured on
+conformance's points and on tiny, with 2 and 4 shares: 1.6·10⁻⁷ of exact techniques, 2.2·10⁻⁷ of displacements, and
+1.0·10⁻⁶ of PowerSGD, which makes a gradient of two products."""
+WEIGHTS_TOLERANCE = 1e-6
+"""Distance of any tensor of weights from the serial reference after a step of plain SGD in float32, relative to its
+norm, nothing left out: what it means that a step equals synchronous training. Measured as above: 1.4·10⁻⁷, and 2.6·10⁻⁷
+of PowerSGD. It is the narrower of the two where a tensor is small beside the others, or beside its step."""
 GRADIENT_NOISE = 1e-5
 """Error of an element of a gradient from the order of float32 sums, relative to its tensor's root mean square; up to
 6e-6 was seen, on elements that cancel. It excuses updates by Adam alone; plain SGD is held to the sum itself."""
@@ -78,15 +86,17 @@ def losses(
 
 def digests(session: Session, snapshots: Sequence[Sequence[Tensor]]) -> list[bool]:
     """Tell for each snapshot whether all ranks hold the same weights, bit for bit."""
-    own = []
-    for weights in snapshots:
-        digest = hashlib.sha256()
-        for weight in weights:
-            digest.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-        own.append(digest.hexdigest())
-    everyone = session.control.gather_text(" ".join(own))
+    everyone = session.control.gather_text(" ".join(map(digest, snapshots)))
     rows = [text.split() for text in everyone]
-    return [len({row[i] for row in rows}) == 1 for i in range(len(own))]
+    return [len({row[i] for row in rows}) == 1 for i in range(len(snapshots))]
+
+
+def digest(weights: Sequence[Tensor]) -> str:
+    """Return a digest of weights, bit for bit."""
+    found = hashlib.sha256()
+    for weight in weights:
+        found.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def divergence(session: Session, weights: Sequence[Tensor]) -> float:
@@ -180,3 +190,30 @@ def relative_distance(
         square += float(apart.square().sum())
         norm += float((wide if begin is None else wide - begin[number].double()).square().sum())
     return math.sqrt(square) / max(math.sqrt(norm), 1e-300)
+
+
+def beside(
+    weights: Sequence[Tensor],
+    reference: Sequence[Tensor],
+    begin: Sequence[Tensor],
+    allowed: Sequence[Tensor],
+    *,
+    plain: bool,
+) -> str | None:
+    """Say how far weights lie from where an exact step leads, or None where rounding explains it.
+
+    Args:
+        weights: A technique's after a step.
+        reference: Where the step leads.
+        begin: Where it began.
+        allowed: What each element may differ before it counts beside the step's length.
+        plain: Whether it is one of plain SGD in float32, which is held to more.
+    """
+    distance = relative_distance(weights, reference, begin, allowed)
+    if not distance <= (PLAIN_TOLERANCE if plain else EXACT_TOLERANCE):
+        return f"{distance:.2g} of the way"
+    pairs = zip(weights, reference, strict=True)
+    farthest = max((relative_distance([w], [r]) for w, r in pairs), default=0.0)
+    if plain and not farthest <= WEIGHTS_TOLERANCE:
+        return f"{farthest:.2g} of a tensor's norm"
+    return None

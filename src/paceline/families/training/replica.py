@@ -13,11 +13,17 @@ Its module may define ``cost(task, **options) -> Cost | None``: the closed form 
 
 Properties in ``@technique``: ``exact`` (every step equals one process that trains on the whole batch), ``inexact_with``
 (options under which it does not, since they round), ``replicas`` (``identical``: equal shipped weights on all ranks;
-``apart``: they may differ), ``bitwise`` (False: a run taken up from a checkpoint is only close to one that was not
-interrupted), ``equals_ddp`` (``optimizer`` and ``arguments`` under which it equals synchronous training, some of which
-need not be options; ``max_ranks`` up to which; ``late``: what a step gave is shipped one step later), ``diagnoses``
-(``diagnosis`` returns figures, which are proved), ``elastic`` (ranks may leave and come back, by agreement between
-steps).
+``apart``: they may differ), ``agree`` (when ranks' own models hold the same weights, see below), ``bitwise`` (False: a
+run taken up from a checkpoint is only close to one that was not interrupted), ``equals_ddp`` (``optimizer`` and
+``arguments`` under which it equals synchronous training, some of which need not be options; ``max_ranks`` up to which;
+``late``: what a step gave is shipped one step later), ``unbiased_with`` (arguments under which the mean of many steps
+of plain SGD is synchronous training's), ``diagnoses`` (``diagnosis`` returns figures, which are proved), ``elastic``
+(ranks may leave and come back, by agreement between steps).
+
+``agree`` is about the models that ranks train, whatever they would ship, where each step takes its gradients and after
+the end: ``always`` the same; the same at the beginning of every round of ``sync_every`` steps and all different in
+between (``rounds``); so in pairs of ranks (``pairs``); or ``never`` after the first step. By default ``always`` where
+``replicas`` are identical, else ``never``. Where ranks share a model's parameters there is nothing to say.
 """
 
 from __future__ import annotations

@@ -7,8 +7,11 @@ from collections.abc import Collection
 from types import ModuleType
 
 from paceline.families.training import (
+    agreement,
     arm,
+    bias,
     carried,
+    dispersions,
     figures,
     flops,
     gate,
@@ -18,6 +21,7 @@ from paceline.families.training import (
     owners,
     replica,
     seat,
+    serial,
     setting,
     traffic,
     unchanged,
@@ -43,8 +47,8 @@ from paceline.families.training.sequence import replica as sequence_replica
 from paceline.worker import comm
 
 _ALWAYS: tuple[ModuleType, ...] = (
-    *(arm, carried, figures, flops, gate, judging, model, oracle, owners, replica, seat, setting, traffic),
-    unchanged,
+    *(agreement, arm, bias, carried, dispersions, figures, flops, gate, judging, model, oracle, owners),
+    *(replica, seat, serial, setting, traffic, unchanged),
     *(atoms, course, proof, soundness, storage, checkpointing_replica),
     *(directions, joining, ledger, probing),
     *(deferred, executor, schedule, simulator, timeline),

@@ -12,6 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from paceline.families.training import oracle
+from paceline.families.training.agreement import SHARED
 from paceline.families.training.checkpointing.storage import Storage
 from paceline.families.training.expert.decoder import ExpertDecoder
 from paceline.families.training.replica import Replica, Share
@@ -110,8 +112,22 @@ class Seat:
             raise ContractBreachError("its ranks hold different copies of what they share")
         return found
 
-    def step(self, sequences_BS: Tensor, step: int, *, counted: Transients | None = None) -> None:
-        """Run one step without a clock; count what it makes where that is asked for."""
+    def step(
+        self,
+        sequences_BS: Tensor,
+        step: int,
+        *,
+        counted: Transients | None = None,
+        digests: list[str] | None = None,
+    ) -> None:
+        """Run one step without a clock.
+
+        Args:
+            sequences_BS: What this rank reads.
+            step: Its number.
+            counted: Counts what the step makes.
+            digests: Takes the digest of the weights at which gradients were taken.
+        """
         replica = self.replica
         if counted is not None:
             counted.look_at(local_part(p).untyped_storage() for p in replica.model.parameters())
@@ -119,10 +135,23 @@ class Seat:
             replica.comm.begin_call()
             replica.set_rate(replica.task.rate(step))
             replica.forward_backward(sequences_BS.to(replica.task.device).long())
+            if digests is not None:
+                digests.append(self._digest())
             replica.exchange_gradients(step)
             replica.update(step)
             replica.exchange_parameters(step)
             self.diagnosis()
+
+    def digest(self) -> str:
+        """Return a digest of this rank's own model as it trains on, whatever it would ship."""
+        with self.watch():
+            return self._digest()
+
+    def _digest(self) -> str:
+        parameters = list(self.replica.model.parameters())
+        if self.replica.shares() is not None or any(local_part(p) is not p for p in parameters):
+            return SHARED
+        return oracle.digest(parameters)
 
     def diagnosis(self) -> dict[str, float]:
         """Return what a technique that says so finds out about ranks; call it inside ``watch``, on the clock.

@@ -1,4 +1,9 @@
-"""Parameters of the training family and the rules for its points, free of torch."""
+"""Parameters of the training family and the rules for its points, free of torch.
+
+One list for all operations: a suite names a parameter once, whatever ranks share, and what only some of them have says
+so itself (``only_for``). What a point's parameters must be to each other, ``check`` tells; the rest is the family's
+description for reports.
+"""
 
 from __future__ import annotations
 
