@@ -47,6 +47,9 @@ SAVED_AFTER = (7, 8)
 """Steps of a proof, from 0, after which it is saved, where there is something to lose: inside the third round, when
 replicas are apart, outer momenta and errors of compression are not zero, and what overlaps travels; and at that round's
 end, when what is exchanged in the next forward still waits."""
+EXACT_PROOF_STEPS, EXACT_SAVED_AFTER = 6, (2, 3)
+"""The same of techniques whose every step is held against one process: they have no rounds, and what a checkpoint may
+forget (moments, shares, what travels) is there after the first step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,15 +135,18 @@ def _prove_more(session: Session, block: Block, case: Case, setting: Setting) ->
         compared += prove_diagnosis(session, block, case, setting, steps=STEPS)
     if block.params["proof"] == "brief":
         return compared
+    steps, saved_after = PROOF_STEPS, SAVED_AFTER
     if is_exact(info.properties, info.options, case):
         compared += prove_caught(session, block, case, setting, steps=STEPS)
-    short = replace(setting, steps=PROOF_STEPS)
+        steps, saved_after = EXACT_PROOF_STEPS, EXACT_SAVED_AFTER
+    short = replace(setting, steps=steps)
     quick = _with_options(case, PROOF_OPTIONS, known=info.options)
-    whole = _run(session, block, quick, short)
-    again = _run(session, block, quick, short)
+    run = partial(_run, session, block, quick, short, kept_from=min(saved_after))
+    whole = run()
+    again = run()
     bitwise = bool(info.properties.get("bitwise", True))
     _same(session, whole, again, "two runs from one seed have")
-    resumed = _run(session, block, quick, short, saved_after=SAVED_AFTER)
+    resumed = run(saved_after=saved_after)
     _same(session, whole, resumed, "a run that was saved and taken up again has", bitwise=bitwise)
     _agrees(session, info.properties, quick, whole)
     equal: Mapping[str, Any] = info.properties.get("equals_ddp") or {}
@@ -296,9 +302,18 @@ def _warm_up(
 
 
 def _run(
-    session: Session, block: Block, case: Case, setting: Setting, *, saved_after: Collection[int] = ()
+    session: Session,
+    block: Block,
+    case: Case,
+    setting: Setting,
+    *,
+    kept_from: int,
+    saved_after: Collection[int] = (),
 ) -> Course:
-    """Train all steps of a setting; after some of them a new replica goes on from what the last one saved."""
+    """Train all steps of a setting; after some of them a new replica goes on from what the last one saved.
+
+    Weights are kept after each step from one on.
+    """
     seat = make_seat(session, block, case, setting)
     rows = setting.rows(session.rank, session.world_size)
     shipped: list[list[Tensor]] = []
@@ -308,7 +323,7 @@ def _run(
         seat.step(setting.batch(step, rows), step, digests=digests)
         if step in saved_after:
             seat = _taken_up(session, block, case, setting, seat)
-        if step >= min(SAVED_AFTER):
+        if step >= kept_from:
             shipped.append([w.clone() for w in seat.weights()])
             places.append(f"after step {step + 1}")
     seat.finish()
