@@ -25,6 +25,13 @@ from paceline.families.training.fine_tuning import joining
 from paceline.families.training.fine_tuning.ledger import Ledger
 from paceline.families.training.gate import STEPS, Proved, prove
 from paceline.families.training.owners import Owners
+from paceline.families.training.parameters import (
+    CHECKPOINT,
+    CHURN,
+    EXPERT_PARALLEL,
+    FINE_TUNE,
+    PIPELINE_PARALLEL,
+)
 from paceline.families.training.pipeline import timeline
 from paceline.families.training.rider import apart, make_rider
 from paceline.families.training.sealed import sealed
@@ -35,13 +42,6 @@ from paceline.families.training.setting import (
     compute_seconds,
     local_batches,
     prepare_torch,
-)
-from paceline.families.training.spec import (
-    CHECKPOINT,
-    CHURN,
-    EXPERT_PARALLEL,
-    FINE_TUNE,
-    PIPELINE_PARALLEL,
 )
 from paceline.families.training.unchanged import passes_are_the_familys
 from paceline.worker.session import Block, Case, CaseError, Session

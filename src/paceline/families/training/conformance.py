@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from paceline.families.training.sizes import GATED_LINEAR, SOFTMAX
-from paceline.families.training.spec import (
+from paceline.families.training.parameters import (
     CHECKPOINT,
     CHURN,
     EXPERT_INFERENCE,
@@ -15,6 +14,7 @@ from paceline.families.training.spec import (
     SEQUENCE_PARALLEL,
     WITH_EXPERTS,
 )
+from paceline.families.training.sizes import GATED_LINEAR, SOFTMAX
 from paceline.family import Scalar
 
 RANKS = (1, 2, 4)

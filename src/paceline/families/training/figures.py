@@ -14,9 +14,9 @@ from paceline.families.datasheets import datasheet_of
 from paceline.families.training import oracle
 from paceline.families.training.arm import PARTS, Trained
 from paceline.families.training.metric_specs import METRICS
+from paceline.families.training.parameters import DATA_PARALLEL
 from paceline.families.training.seat import DIAGNOSES
 from paceline.families.training.setting import Setting
-from paceline.families.training.spec import DATA_PARALLEL
 from paceline.families.training.traffic import Traffic
 from paceline.family import MISSED
 from paceline.worker.session import Block, CaseError, Session

@@ -26,11 +26,11 @@ from paceline.families.training.dispersions import prove_caught, prove_diagnosis
 from paceline.families.training.expert.layer import expert_layers
 from paceline.families.training.expert.reading import prove_reading
 from paceline.families.training.fine_tuning import joining
+from paceline.families.training.parameters import CHECKPOINT, EXPERT_INFERENCE, FINE_TUNE
 from paceline.families.training.replica import Replica
 from paceline.families.training.seat import LIBRARIES, Seat, make_seat
 from paceline.families.training.serial import flat, leave_gradients, make_serial, take_up
 from paceline.families.training.setting import Setting
-from paceline.families.training.spec import CHECKPOINT, EXPERT_INFERENCE, FINE_TUNE
 from paceline.families.training.transients import Transients
 from paceline.worker.session import Block, Case, CaseError, Session
 

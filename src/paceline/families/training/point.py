@@ -15,9 +15,15 @@ from paceline.families.training import corpus
 from paceline.families.training.absence import Absence
 from paceline.families.training.expert.traces import Router, make_router
 from paceline.families.training.fine_tuning.pretraining import pretrained
+from paceline.families.training.parameters import (
+    CHECKPOINT,
+    EXPERT_INFERENCE,
+    FINE_TUNE,
+    REQUIRED,
+    WHOLE_BATCH,
+)
 from paceline.families.training.setting import Setting
 from paceline.families.training.sizes import size_of
-from paceline.families.training.spec import CHECKPOINT, EXPERT_INFERENCE, FINE_TUNE, REQUIRED, WHOLE_BATCH
 from paceline.worker.session import Block, Case, CaseError, Session
 
 

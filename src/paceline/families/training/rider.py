@@ -25,8 +25,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from paceline.families.training.parameters import DATA_PARALLEL
 from paceline.families.training.seat import Seat
-from paceline.families.training.spec import DATA_PARALLEL
 from paceline.worker.session import Block, Case, Session
 
 APART = ("seen_norm_dispersion", "seen_gradient_cosine")

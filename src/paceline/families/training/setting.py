@@ -14,9 +14,9 @@ from paceline.families.training.corpus import Corpus
 from paceline.families.training.expert.layer import ExpertLayer
 from paceline.families.training.expert.traces import Router
 from paceline.families.training.model import Layer, Transformer, loss_and_gradients
+from paceline.families.training.parameters import FLOAT32
 from paceline.families.training.replica import Task
 from paceline.families.training.sizes import Size
-from paceline.families.training.spec import FLOAT32
 from paceline.worker.session import CaseError, Session
 from paceline.worker.timing import median
 
