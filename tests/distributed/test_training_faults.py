@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, median
 from typing import Any
 
 import psutil
@@ -238,30 +237,3 @@ def test_a_rate_at_which_training_diverges_is_named_and_no_technique_is_blamed(t
     for m in found:
         assert m.status == "incorrect"
         assert re.search(r"diverged: .* not finite", m.reason or ""), m.reason
-
-
-def test_others_wait_for_a_slow_rank_whose_own_computation_is_longer(tmp_path: Path) -> None:
-    apart = "{technique: local-sgd, as: apart, options: {sync_every: 1000}}"
-    found = run(tmp_path, f"local-sgd, diloco, noloco, edit, {apart}", matrix="slow_factor: [1, 2, 8]")
-    assert {m.status for m in found} == {"ok"}, [m.reason for m in found if m.reason]
-
-    def windows(label: str, metric: str, factor: int) -> Sequence[float]:
-        (samples,) = [
-            m.samples
-            for m in found
-            if (m.label, m.metric.name, m.params["slow_factor"]) == (label, metric, factor)
-        ]
-        assert samples is not None
-        return samples
-
-    def ratio(label: str, metric: str) -> float:
-        return median(windows(label, metric, 8)) / median(windows(label, metric, 1))
-
-    assert ratio("apart", "compute_s") > 2, "of the rank that takes longest where none waits for another"
-    # a factor of two adds no more than a step's own length, so that windows are compared which nothing else disturbed
-    twice, once = (min(windows("apart", "compute_s", factor)) for factor in (2, 1))
-    assert 1.25 < twice / once < ratio("apart", "compute_s")
-    for label in ("local-sgd", "diloco", "noloco"):
-        assert ratio(label, "token_s") > 2
-        slow, even = (fmean(windows(label, "idle_share", factor)) for factor in (8, 1))
-        assert slow > even + 0.1, "half of the ranks wait"

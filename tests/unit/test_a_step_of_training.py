@@ -117,3 +117,21 @@ def test_an_honest_one_passes_all(monkeypatch: pytest.MonkeyPatch) -> None:
     loop._step(PLAIN, last=True)
     assert loop.trained.pass_bytes == [0, 2 * SENT_BYTES]
     assert len(noted) == 1
+
+
+def test_a_slow_ranks_computation_is_longer_by_what_it_waits_for_in_every_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = {"ns": 0}
+    monkeypatch.setattr(arm, "_clock_ns", lambda: clock["ns"])
+    monkeypatch.setattr(arm, "_sleep", lambda s: clock.update(ns=clock["ns"] + round(s * 1e9)))
+    loop = make_loop(Cheat(None), monkeypatch)
+    loop.extra_s = 0.25
+    loop._step(PLAIN, last=False)
+    loop._step(PLAIN, last=False)
+    assert dict(zip(arm.PARTS, loop._parts, strict=True)) == {
+        "compute_s": 500_000_000,
+        "gradients_s": 0,
+        "update_s": 0,
+        "parameters_s": 0,
+    }
