@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from paceline import content
 from paceline.families.training.conformance import points
 from paceline.families.training.rider import APART
+from paceline.families.training.sizes import SIZES, VOCABULARY
 from paceline.testing import ConformanceResult, conformance
 
 FAMILY = "training"
@@ -27,26 +27,43 @@ POINTS = sorted(
 """Runs that lose peers (churn) have tests of their own."""
 
 
-Launch = Callable[[str, int], list[ConformanceResult]]
+HELD = {"zero-1": (4, 12), "zero-2": (2, 14), "zero-3": (0, 16)}
+"""The paper's bytes of a parameter that every rank holds, and that ranks share."""
+VARIANTS = (
+    {"technique": "zero-3", "as": "zero-3-kept", "options": {"reshard": False}},
+    *({"technique": name, "as": f"{name}-mixed", "options": {"state": "mixed"}} for name in HELD),
+)
+"""What shares state, beside itself with other options."""
+SHARING_RANKS = (2, 4)
+PAPERS = 0.05
+LIKE = 0.01
+
+pytestmark = pytest.mark.timeout(1500)
+"""The first test of a number of ranks waits for all its techniques."""
+
+Launch = Callable[[int], list[ConformanceResult]]
 
 
 @pytest.fixture(scope="module")
 def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    """Return what gives the results of all techniques of an operation at a number of ranks, measured together once.
+    """Return what gives the results of all techniques at a number of ranks, measured together once.
 
     A launch that has failed, or outlasted a test, is not repeated for every technique.
     """
-    done: dict[tuple[str, int], list[ConformanceResult] | None] = {}
+    done: dict[int, list[ConformanceResult] | None] = {}
 
-    def run(operation: str, ranks: int) -> list[ConformanceResult]:
-        if (operation, ranks) not in done:
-            done[operation, ranks] = None
-            able = sorted({technique for o, _, technique in POINTS if o == operation})
-            folder: Path = tmp_path_factory.mktemp(f"{operation}-{ranks}")
-            done[operation, ranks] = conformance(
-                able, family=FAMILY, operations=(operation,), ranks=(ranks,), folder=folder
+    def run(ranks: int) -> list[ConformanceResult]:
+        if ranks not in done:
+            done[ranks] = None
+            done[ranks] = conformance(
+                sorted({technique for _, _, technique in POINTS}),
+                family=FAMILY,
+                operations=tuple(sorted({operation for operation, _, _ in POINTS})),
+                ranks=(ranks,),
+                variants=VARIANTS if ranks in SHARING_RANKS else (),
+                folder=tmp_path_factory.mktemp(f"ranks-{ranks}"),
             )
-        found = done[operation, ranks]
+        found = done[ranks]
         assert found is not None, "its launch failed: see the first of these tests"
         return found
 
@@ -55,7 +72,7 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
 
 @pytest.mark.parametrize(("operation", "ranks", "technique"), POINTS)
 def test_a_technique_conforms(operation: str, ranks: int, technique: str, launch: Launch) -> None:
-    found = [r for r in launch(operation, ranks) if r.technique == technique]
+    found = [r for r in launch(ranks) if (r.operation, r.technique) == (operation, technique)]
     refusals = [r.reason or "" for r in found if r.status == "unsupported"]
     assert [r.status for r in found].count("ok") == len(found) - len(refusals) > 0, [r.reason for r in found]
     assert not [reason for reason in refusals if not LIMITS.search(reason)]
@@ -63,7 +80,39 @@ def test_a_technique_conforms(operation: str, ranks: int, technique: str, launch
 
 
 def test_of_every_technique_of_data_parallelism_but_one_own_gradients_are_seen(launch: Launch) -> None:
-    found = {r.technique: set(r.measured) for r in launch("data_parallel", 2)}
+    found = {r.technique: set(r.measured) for r in launch(2) if r.operation == "data_parallel"}
     unseen = {name for name, metrics in found.items() if not set(APART) <= metrics}
     assert unseen == {"fsdp"}, "a library's own tensors are in the place of its parameters"
     assert found["fsdp"], "it has other figures"
+
+
+def of_data_parallelism(results: list[ConformanceResult]) -> dict[str, ConformanceResult]:
+    return {r.technique: r for r in results if r.operation == "data_parallel"}
+
+
+@pytest.mark.parametrize("ranks", SHARING_RANKS)
+@pytest.mark.parametrize("technique", sorted(HELD))
+def test_mixed_state_is_the_papers_and_halves_what_is_sent(
+    technique: str, ranks: int, launch: Launch
+) -> None:
+    found = of_data_parallelism(launch(ranks))
+    mixed, single = found[f"{technique}-mixed"], found[technique]
+    assert mixed.status == single.status == "ok", mixed.reason
+    assert mixed.problem is None
+    whole, shared = HELD[technique]
+    count = SIZES["nano"].parameters(VOCABULARY)
+    assert mixed.measured["state_bytes"] == pytest.approx(whole * count + shared * count / ranks, rel=PAPERS)
+    assert mixed.measured["wire_bytes"] == pytest.approx(single.measured["wire_bytes"] / 2, rel=0.001)
+    assert mixed.measured["messages"] == single.measured["messages"]
+    assert mixed.measured["eval_loss"] != single.measured["eval_loss"]
+    assert mixed.measured["eval_loss"] == pytest.approx(single.measured["eval_loss"], rel=LIKE)
+
+
+@pytest.mark.parametrize("ranks", SHARING_RANKS)
+def test_layers_that_stay_after_forward_are_gathered_once(ranks: int, launch: Launch) -> None:
+    found = of_data_parallelism(launch(ranks))
+    kept, freed = found["zero-3-kept"], found["zero-3"]
+    assert kept.problem is None
+    assert kept.measured["wire_bytes"] == pytest.approx(found["zero-1"].measured["wire_bytes"], rel=0.001)
+    assert kept.measured["state_bytes"] == freed.measured["state_bytes"]
+    assert kept.measured["transient_bytes"] > freed.measured["transient_bytes"]

@@ -128,7 +128,9 @@ def test_a_disk_with_room_for_a_word_but_not_for_a_result_is_full(mounted: Any, 
 
 def test_eight_runs_at_once_into_one_store_lose_nothing(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    runs = [start(tmp_path, store) for _ in range(NUM_RUNS)]
+    runs = [
+        start(tmp_path, store, str(tmp_path / "storage.yaml"), "--launches", "1") for _ in range(NUM_RUNS)
+    ]
     for run in runs:
         output, _ = run.communicate(timeout=RUN_LIMIT_S)
         assert run.returncode == EXIT_OK, output
@@ -136,5 +138,5 @@ def test_eight_runs_at_once_into_one_store_lose_nothing(tmp_path: Path) -> None:
     assert len({r.run_id for r in records}) == NUM_RUNS
     for record in records:
         assert record.sealed
-        assert len({(m.launch, m.label) for m in record.measurements if m.status == "ok"}) == NUM_RESULTS
+        assert {m.label for m in record.measurements if m.status == "ok"} == {"native", "ring"}
     assert verify(store) == []
