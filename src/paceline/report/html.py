@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -64,8 +64,12 @@ class Grid:
     notes: tuple[str, ...] = ()
 
 
+@cache
 def environment() -> Environment:
-    """Return the template environment; every value is escaped, a missing one is an error."""
+    """Return the template environment, whose templates are compiled once in a process.
+
+    Every value is escaped, a missing one is an error.
+    """
     made = Environment(
         loader=FileSystemLoader(content.report_templates() / "templates"),
         autoescape=True,

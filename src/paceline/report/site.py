@@ -13,8 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment
-
 from paceline.claims import ClaimResult, LedgerRow
 from paceline.compare import GRADES, Comparison, compare_points
 from paceline.evidence import OFF_BOARD_REASONS, PointKey, point_key
@@ -124,9 +122,8 @@ class _Site:
         self.comparisons: dict[int, list[Comparison]] = {}
         for comparison in compare_points(everything):
             self.comparisons.setdefault(id(comparison.point), []).append(comparison)
-        self.environment: Environment = environment()
         newest = max((r.run.started for r in self.runs), default="")
-        self.environment.globals["newest"] = newest[:10]
+        self.newest_day = newest[:10]
         self.run_hrefs = {r.run_id: f"../runs/{runs.run_slug(r.run_id)}.html" for r in self.runs}
         self.point_hrefs: dict[PointKey, str] = {
             point_key(p): f"../cases/{board.point_slug(p)}.html"
@@ -258,7 +255,7 @@ class _Site:
         return [(f"boards/{board.slug}.html", self.board_page(board)), *cases]
 
     def render(self, template: str, **values: Any) -> str:
-        return self.environment.get_template(template).render(**values)
+        return environment().get_template(template).render(newest=self.newest_day, **values)
 
     def of(self, board: Board) -> list[Comparison]:
         return [c for p in board.points for c in self.comparisons.get(id(p), ())]
