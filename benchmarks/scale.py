@@ -23,10 +23,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paceline.family import load_family
-from paceline.record import Measurement, MetricId, Run, new_run_id, record_id, series_key
-from paceline.stats import launch_statistic
-from paceline.store import RecordWriter
+from paceline.base.family import load_family
+from paceline.records.record import Measurement, MetricId, Run, new_run_id, record_id, series_key
+from paceline.records.store import RecordWriter
+from paceline.stats.estimates import launch_statistic
 
 TECHNIQUES, LAUNCHES, SAMPLES, POINTS_PER_BOARD = 10, 5, 7, 100
 
@@ -162,7 +162,7 @@ def synthetic(rng: np.random.Generator, count: int, total: int) -> pa.Table:
 
 def paceline(*arguments: str) -> None:
     """Run a command as a person does."""
-    subprocess.run([sys.executable, "-m", "paceline", *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "paceline.cli", *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
 def python(program: str, path: Path) -> None:

@@ -21,8 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import InfrastructureError, PacelineError, PrerequisiteError, UserError
-from paceline.machine.engine import engine_errors, open_engine
+from paceline.base.errors import InfrastructureError, PacelineError, PrerequisiteError, UserError
+from paceline.drivers.machine.engine import engine_errors, open_engine
 
 HERE = Path(__file__).parent
 SUITE = "bookworm"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from paceline.machine.state import STATE_VARIABLE
+from paceline.drivers.machine.state import STATE_VARIABLE
 
 Mount = Callable[[Path, str], AbstractContextManager[Path]]
 

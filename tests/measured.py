@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paceline import content
 from paceline.drivers.measure import measure
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
-from paceline.store import RunRecord, read_record
-from paceline.suite import Suite, load_suite
+from paceline.records.store import RunRecord, read_record
+from paceline.spec import content
+from paceline.spec.plan import Selection, make_plan
+from paceline.spec.profile import load_runner
+from paceline.spec.suite import Suite, load_suite
 
 
 def record_of_text(text: str, folder: Path, *, extra: Sequence[Path] = ()) -> RunRecord:

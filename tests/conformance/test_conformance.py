@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from paceline import content
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 from paceline.families.collectives.conformance import points
-from paceline.suite import load_suite
-from paceline.testing import ConformanceResult, conformance
+from paceline.spec import content
+from paceline.spec.suite import load_suite
+from paceline.workflows.conformance import ConformanceResult, conformance
 
 FAMILY = "collectives"
 RANKS = (1, 2, 3, 4)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paceline import content
 from paceline.families.kernels.operations import OPERATIONS
-from paceline.testing import ConformanceResult, conformance
+from paceline.spec import content
+from paceline.workflows.conformance import ConformanceResult, conformance
 
 FAMILY = "kernels"
 TECHNIQUES = sorted(

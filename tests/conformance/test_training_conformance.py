@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from paceline import content
 from paceline.families.training.conformance import points
 from paceline.families.training.rider import APART
 from paceline.families.training.sizes import SIZES, VOCABULARY
-from paceline.testing import ConformanceResult, conformance
+from paceline.spec import content
+from paceline.workflows.conformance import ConformanceResult, conformance
 
 FAMILY = "training"
 RANKS = (1, 2, 4)

@@ -7,7 +7,7 @@ from measured import record_of_text
 
 from paceline.families.training.conformance import points
 from paceline.families.training.sizes import SIZES
-from paceline.testing import ConformanceResult, results_of
+from paceline.workflows.conformance import ConformanceResult, results_of
 
 TENSORS = 14
 """Of parameters, in size nano: six in each of two layers, the embedding, and the gain of the last norm."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from measured import record_of_text
 
-from paceline.store import RunRecord
+from paceline.records.store import RunRecord
 
 TECHNIQUES = ("ddp", "fsdp")
 SUITE = """

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from paceline import content
-from paceline.testing import ConformanceResult, results_of, run_suites
+from paceline.spec import content
+from paceline.workflows.conformance import ConformanceResult, results_of, run_suites
 
 RANKS = 8
 SHORT: dict[str, Any] = {

@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 import paceline
-from paceline.errors import EXIT_INFRASTRUCTURE, EXIT_OK
-from paceline.store import RunRecord, read_record
+from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK
+from paceline.records.store import RunRecord, read_record
 from paceline.worker.netns import supported
 
 CONTENT = Path(__file__).parent / "faulty"
@@ -32,7 +32,7 @@ NUM_SLOW_RESULTS = 2 * 2 * 2
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "paceline", *map(str, arguments)]
+    return [sys.executable, "-m", "paceline.cli", *map(str, arguments)]
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:

@@ -16,8 +16,8 @@ import yaml
 
 import paceline
 from paceline.families.training import hub
-from paceline.record import Measurement
-from paceline.store import read_record
+from paceline.records.record import Measurement
+from paceline.records.store import read_record
 
 ROWS = 12_000
 TECHNIQUES = ["ddp-ring", "local-sgd"]
@@ -76,7 +76,7 @@ def suite_file(folder: Path, data: Path) -> Path:
 def run(suite: Path, results: Path, environment: dict[str, str]) -> list[Measurement]:
     arguments = ["run", str(suite), "--tier", "quick", "--runner", "local-cpu", "--results", str(results)]
     done = subprocess.run(
-        [sys.executable, "-m", "paceline", *arguments, "--quiet"],
+        [sys.executable, "-m", "paceline.cli", *arguments, "--quiet"],
         env=environment,
         capture_output=True,
         text=True,

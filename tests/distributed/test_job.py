@@ -13,9 +13,9 @@ import yaml
 from packaging.requirements import Requirement
 
 import paceline
+from paceline.base.errors import UserError
 from paceline.drivers.job import read_job
-from paceline.errors import UserError
-from paceline.store import RunRecord, read_record
+from paceline.records.store import RunRecord, read_record
 
 SUITE = {
     "suite": "collectives/job",
@@ -60,7 +60,7 @@ def bare_python(folder: Path) -> Path:
 
 
 def paceline_command(*arguments: object) -> str:
-    command = [sys.executable, "-m", "paceline", *map(str, arguments)]
+    command = [sys.executable, "-m", "paceline.cli", *map(str, arguments)]
     done = subprocess.run(
         command,
         env={**os.environ, "PYTHONPATH": ENGINE},

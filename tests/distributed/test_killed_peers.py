@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from measured import record_of
 
-from paceline.record import Measurement
-from paceline.suite import load_suite
+from paceline.records.record import Measurement
+from paceline.spec.suite import load_suite
 
 MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "churn").glob("*.py"))
 REFUSALS = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from measured import record_of_text
 
-from paceline.store import RunRecord
-from paceline.testing import ConformanceResult, results_of
+from paceline.records.store import RunRecord
+from paceline.workflows.conformance import ConformanceResult, results_of
 
 MUTANTS = [
     Path(__file__).parents[1] / "mutants" / "training" / f"{name}.py"

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from measured import record_of
 
-from paceline.suite import load_suite
-from paceline.technique import read_source
-from paceline.testing import ConformanceResult, results_of
+from paceline.base.technique import read_source
+from paceline.spec.suite import load_suite
+from paceline.workflows.conformance import ConformanceResult, results_of
 
 MUTANTS = Path(__file__).parents[1] / "mutants" / "collectives"
 FILES = sorted(MUTANTS.glob("*.py"))

@@ -8,8 +8,8 @@ import pytest
 from measured import record_of
 
 from paceline.families.training.conformance import points
-from paceline.record import Measurement
-from paceline.suite import load_suite
+from paceline.records.record import Measurement
+from paceline.spec.suite import load_suite
 
 MUTANTS = Path(__file__).parents[1] / "mutants" / "training"
 HONEST = ("ddp", "ddp-ring", "zero-3", "fsdp")

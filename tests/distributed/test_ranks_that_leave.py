@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from measured import record_of_text
 
-from paceline import content
 from paceline.families.training.absence import Absence
-from paceline.store import RunRecord
-from paceline.testing import ConformanceResult, results_of
+from paceline.records.store import RunRecord
+from paceline.spec import content
+from paceline.workflows.conformance import ConformanceResult, results_of
 
 MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "absence").glob("*.py"))
 ROUND, STEPS, AWAY = 20, 75, range(25, 50)

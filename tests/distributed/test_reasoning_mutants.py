@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from measured import record_of
 
-from paceline.store import RunRecord
-from paceline.suite import load_suite
-from paceline.technique import read_source
-from paceline.testing import ConformanceResult, results_of
+from paceline.base.technique import read_source
+from paceline.records.store import RunRecord
+from paceline.spec.suite import load_suite
+from paceline.workflows.conformance import ConformanceResult, results_of
 
 MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "reasoning").glob("*.py"))
 HONEST = ("esc", "greedy", "self-consistency", "thread-weaver")

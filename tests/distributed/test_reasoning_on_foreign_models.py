@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from measured import record_of
 
-from paceline.store import RunRecord
-from paceline.suite import load_suite
+from paceline.records.store import RunRecord
+from paceline.spec.suite import load_suite
 
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 

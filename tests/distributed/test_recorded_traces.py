@@ -10,14 +10,15 @@ import pandas as pd
 import pytest
 from measured import record_of
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 from paceline.families.reasoning.problems import decode, draw, extract
 from paceline.families.reasoning.reading import Procedural
 from paceline.families.reasoning.recorded import check_questions, source
 from paceline.families.reasoning.trace_files import read, save
-from paceline.report.exports import Choice, render
-from paceline.store import RunRecord, read_record
-from paceline.suite import load_suite
+from paceline.records.store import RunRecord, read_record
+from paceline.report.export_choice import Choice
+from paceline.report.exports import render
+from paceline.spec.suite import load_suite
 
 TECHNIQUES = ("rebase", "self-consistency", "glimp-router")
 POINT = {"questions": 3, "samples": 2, "orders": 2, "levels": "1-3", "partner": "strong"}

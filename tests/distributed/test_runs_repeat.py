@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from paceline import content
 from paceline.drivers.measure import measure
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
-from paceline.store import read_record
-from paceline.suite import load_suite
+from paceline.records.store import read_record
+from paceline.spec import content
+from paceline.spec.plan import Selection, make_plan
+from paceline.spec.profile import load_runner
+from paceline.spec.suite import load_suite
 
 SUITE = """
 suite: training/repeated

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from paceline.custody import verify
-from paceline.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_USAGE, InfrastructureError
-from paceline.store import load
+from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_USAGE, InfrastructureError
+from paceline.records.integrity import verify
+from paceline.records.store import load
 from paceline.worker.events import require_room
 
 SUITE = """\
@@ -41,7 +41,7 @@ def start(folder: Path, store: Path, *arguments: str) -> subprocess.Popen[str]:
     suite.write_text(SUITE)
     what = arguments or (str(suite), "--runner", "local-cpu")
     return subprocess.Popen(
-        [sys.executable, "-m", "paceline", "run", *what, "--results", str(store)],
+        [sys.executable, "-m", "paceline.cli", "run", *what, "--results", str(store)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -14,8 +14,8 @@ from measured import record_of
 
 from paceline.families.training import corpus
 from paceline.families.training.conformance import points
-from paceline.record import Measurement
-from paceline.suite import load_suite
+from paceline.records.record import Measurement
+from paceline.spec.suite import load_suite
 
 FAULTY = '''
 """Fails in its own way on one rank."""

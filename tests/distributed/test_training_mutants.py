@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from measured import record_of
 
+from paceline.base.technique import read_source
 from paceline.families.training.conformance import points
-from paceline.suite import load_suite
-from paceline.technique import read_source
-from paceline.testing import ConformanceResult, results_of
+from paceline.spec.suite import load_suite
+from paceline.workflows.conformance import ConformanceResult, results_of
 
 MUTANTS = Path(__file__).parents[1] / "mutants"
 GROUPED = {"kv_heads": 2}

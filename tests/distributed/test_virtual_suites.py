@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from measured import record_of
 
-from paceline.store import RunRecord
-from paceline.suite import load_suite
-from paceline.testing import results_of
+from paceline.records.store import RunRecord
+from paceline.spec.suite import load_suite
+from paceline.workflows.conformance import results_of
 
 MUTANTS = Path(__file__).parents[1] / "mutants"
 WRONG = {

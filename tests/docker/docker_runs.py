@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 from dockerd import Engine
 
+from paceline.base.eventfile import read_events
 from paceline.drivers.docker import DockerDriver, DockerExecution
-from paceline.eventfile import read_events
 
 ROOT = Path(__file__).parents[2]
 RUN_S = 200.0
@@ -63,7 +63,7 @@ class Runs:
             profile.parent.mkdir()
             profile.write_text(yaml.safe_dump(text))
         store = results or self._folder / f"results-{self._count}"
-        command = [sys.executable, "-m", "paceline", "run", *arguments, "--results", str(store)]
+        command = [sys.executable, "-m", "paceline.cli", "run", *arguments, "--results", str(store)]
         command += [] if "--resume" in arguments else ["--runner", str(profile)]
         environment = {**self._engine.environment, **({"PACELINE_CONTENT": str(content)} if content else {})}
         return subprocess.Popen(

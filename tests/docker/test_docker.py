@@ -22,8 +22,8 @@ import pytest
 from docker_runs import ROOT, MakeScript, Runs
 from dockerd import Engine
 
-from paceline.errors import InfrastructureError
-from paceline.machine.engine import open_engine
+from paceline.base.errors import InfrastructureError
+from paceline.drivers.machine.engine import open_engine
 
 pytestmark = pytest.mark.docker
 FAILING = Path(__file__).parent / "failing"
@@ -437,7 +437,7 @@ def test_containers_end_with_their_controller_and_doctor_removes_them(
     )
     assert controller.stdout is not None
     assert controller.stdout.readline() == "started\n"
-    clean = [sys.executable, "-m", "paceline", "doctor", "--clean"]
+    clean = [sys.executable, "-m", "paceline.cli", "doctor", "--clean"]
     alive = subprocess.run(clean, env=engine.environment, capture_output=True, text=True, check=True).stdout
     assert "container" not in alive, "a run that goes on is not a leftover"
     assert len(engine.client().containers()) == 2

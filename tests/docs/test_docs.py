@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline import content
+from paceline.base.family import family_names, load_family
 from paceline.cli.reference import PAGES
-from paceline.family import family_names, load_family
+from paceline.spec import content
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES_WITH_LINKS = [

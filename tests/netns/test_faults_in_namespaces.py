@@ -18,8 +18,8 @@ import pytest
 import yaml
 from measured import record_of
 
-from paceline.record import Measurement
-from paceline.suite import Suite, load_suite
+from paceline.records.record import Measurement
+from paceline.spec.suite import Suite, load_suite
 from paceline.worker.netns import supported
 
 pytestmark = [

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from measured import record_of
 
-from paceline.store import RunRecord
-from paceline.suite import Suite, load_suite
+from paceline.records.store import RunRecord
+from paceline.spec.suite import Suite, load_suite
 from paceline.worker.netns import supported
 
 pytestmark = [

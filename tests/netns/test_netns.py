@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 import paceline
-from paceline.errors import InfrastructureError, UserError
+from paceline.base.errors import InfrastructureError, UserError
 from paceline.worker.netns import (
     CONTROL_INTERFACE,
     DATA_INTERFACE,

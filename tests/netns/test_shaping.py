@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 from paceline.worker import shaping
 from paceline.worker.shaping import Link
 

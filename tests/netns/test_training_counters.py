@@ -6,8 +6,8 @@ import pytest
 from measured import record_of
 
 from paceline.families.training.sizes import SIZES
-from paceline.record import Measurement
-from paceline.suite import load_suite
+from paceline.records.record import Measurement
+from paceline.spec.suite import load_suite
 from paceline.worker.namespace import unaccounted
 from paceline.worker.netns import supported
 

@@ -16,14 +16,14 @@ from xml.etree import ElementTree
 import psutil
 import pytest
 
-from paceline.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REGRESSION
-from paceline.machine import lease
-from paceline.machine.quarantine import quarantined
-from paceline.machine.state import STATE_VARIABLE
-from paceline.nightly.config import load_nightly
-from paceline.nightly.night import Night, NightReport
-from paceline.nightly.report import markdown
-from paceline.store import load
+from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REGRESSION
+from paceline.drivers.machine import lease
+from paceline.drivers.machine.quarantine import quarantined
+from paceline.drivers.machine.state import STATE_VARIABLE
+from paceline.records.store import load
+from paceline.workflows.nightly.config import load_nightly
+from paceline.workflows.nightly.night import Night, NightReport
+from paceline.workflows.nightly.report import markdown
 
 TECHNIQUE = '''
 """Work of a known duration; a change makes one size of it slower."""
@@ -101,7 +101,7 @@ class Place:
         (self.folder / "runners" / f"{name}.yaml").write_text(f"runner: {name}\nwhy: x\n{text}")
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "paceline", "nightly", "--config", str(self.config), *arguments]
+        return [sys.executable, "-m", "paceline.cli", "nightly", "--config", str(self.config), *arguments]
 
     def night(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

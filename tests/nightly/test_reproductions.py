@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline import content
-from paceline.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION
-from paceline.store import RunRecord, load
+from paceline.base.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION
+from paceline.records.store import RunRecord, load
+from paceline.spec import content
 
 SUITES = {
     "collectives": """
@@ -56,7 +56,7 @@ def paceline(
         environment["PYTHONPATH"] = str(root / "src")
     if extra is not None:
         environment["PACELINE_CONTENT"] = str(extra)
-    command = [sys.executable, "-m", "paceline", *arguments]
+    command = [sys.executable, "-m", "paceline.cli", *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, check=False, env=environment, cwd=root, timeout=200
     )

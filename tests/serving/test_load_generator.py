@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline.calibration.load_client import frozen_truth
 from paceline.families.serving.load.arrivals import draw_arrivals
 from paceline.families.serving.load.calls import Call, Workload
 from paceline.families.serving.load.certificate import certify
@@ -20,7 +21,6 @@ from paceline.families.serving.load.processes import run_load
 from paceline.families.serving.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
 from paceline.families.serving.spec import FAMILY
 from paceline.families.serving.workloads import draw_workload
-from paceline.loadcalibration import frozen_truth
 
 QUICK = Behaviour(first=Gaps(mean_s=0.02), gap=Gaps(mean_s=0.002))
 HELD_UP_S = 0.05

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.cli import application
-from paceline.record import Measurement, MetricId, Run
-from paceline.stats import launch_statistic
-from paceline.store import RecordWriter
+from paceline.records.record import Measurement, MetricId, Run
+from paceline.records.store import RecordWriter
+from paceline.stats.estimates import launch_statistic
 
 pytestmark = pytest.mark.browser
 

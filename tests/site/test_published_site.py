@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from test_browser import WIDTHS, kinds, visit
 
 from paceline.cli import application
-from paceline.content import shipped_root
+from paceline.spec.content import shipped_root
 
 pytestmark = pytest.mark.browser
 

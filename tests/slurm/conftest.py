@@ -113,7 +113,7 @@ class Start:
             runner.parent.mkdir()
             runner.write_text(yaml.safe_dump(profile))
         results = self._folder / name / "results"
-        command = [sys.executable, "-m", "paceline", "run", *arguments, "--results", str(results)]
+        command = [sys.executable, "-m", "paceline.cli", "run", *arguments, "--results", str(results)]
         if "--resume" not in arguments:
             command += ["--runner", str(runner)]
         process = subprocess.Popen(

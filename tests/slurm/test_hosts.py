@@ -83,7 +83,15 @@ def test_hosts_measure_together_over_ssh_and_a_rank_that_dies_is_named_by_its_ow
     }
     path = tmp_path / "three-hosts.yaml"
     path.write_text(yaml.safe_dump(profile))
-    command = [sys.executable, "-m", "paceline", "run", "collectives/faulty", "--techniques", "kills-itself"]
+    command = [
+        sys.executable,
+        "-m",
+        "paceline.cli",
+        "run",
+        "collectives/faulty",
+        "--techniques",
+        "kills-itself",
+    ]
     command += ["--runner", str(path), "--results", str(tmp_path / "results")]
     environment = {**os.environ, "PACELINE_CONTENT": str(FAULTY)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from measured import record_of
 
-from paceline.record import Measurement
-from paceline.suite import load_suite
+from paceline.records.record import Measurement
+from paceline.spec.suite import load_suite
 
 SOURCE = """
 import torch

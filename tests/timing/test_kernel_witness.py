@@ -9,11 +9,11 @@ import yaml
 
 from paceline.drivers.measure import measure
 from paceline.families.kernels import arm, bench
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
-from paceline.record import Measurement
-from paceline.store import read_record
-from paceline.suite import load_suite
+from paceline.records.record import Measurement
+from paceline.records.store import read_record
+from paceline.spec.plan import Selection, make_plan
+from paceline.spec.profile import load_runner
+from paceline.spec.suite import load_suite
 from paceline.worker.session import CaseError
 
 

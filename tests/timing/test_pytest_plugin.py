@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from measured import record_of
 
-from paceline.stats import Launches
-from paceline.suite import load_suite
-from paceline.unpaired import compare_unpaired
+from paceline.spec.suite import load_suite
+from paceline.stats.estimates import Launches
+from paceline.stats.unpaired import compare_unpaired
 
 SUITE = """
 suite: kernels/for-pytest

@@ -8,7 +8,7 @@ import pytest
 from measured import record_of
 
 from paceline.families.training.conformance import points
-from paceline.suite import load_suite
+from paceline.spec.suite import load_suite
 
 APART = "apart"
 """Local SGD that never comes to exchange anything in these few steps."""

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paceline.family import load_family
-from paceline.record import Measurement, MetricId, Run, new_run_id, record_id, series_key
-from paceline.stats import launch_statistic
-from paceline.store import RecordWriter, RunRecord
+from paceline.base.family import load_family
+from paceline.records.record import Measurement, MetricId, Run, new_run_id, record_id, series_key
+from paceline.records.store import RecordWriter, RunRecord
+from paceline.stats.estimates import launch_statistic
 
 HOST = "Some CPU, 2 cores, 16 GiB"
 POINT = {

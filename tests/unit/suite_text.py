@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.suite import Suite, load_suite
+from paceline.spec.suite import Suite, load_suite
 
 LEGAL = """\
 suite: collectives/example

@@ -10,12 +10,12 @@ import pytest
 import record_factory as factory
 from test_site import Page, render
 
-from paceline.compare import points_of
+from paceline.analysis.compare import points_of
 from paceline.families.reasoning.metric_specs import ANOTHER_MODELS
-from paceline.paired import clustered, mcnemar
+from paceline.records.store import RunRecord
 from paceline.report import answers, tradeoffs
-from paceline.stats import wilson
-from paceline.store import RunRecord
+from paceline.stats.estimates import wilson
+from paceline.stats.paired import clustered, mcnemar
 
 HOSTILE = "<script>alert(1)</script> & <b>"
 POINT = {"op": "solve", "model": "weak", "questions": 20, "samples": 4, "ranks": 1}

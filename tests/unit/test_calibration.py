@@ -8,11 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from paceline import content
-from paceline.calibration import Figure, fake_figures, run_suite, share, shorten, verdicts, write_figures
-from paceline.compare import points_of
-from paceline.store import RunRecord
-from paceline.suite import load_suite
+from paceline.analysis.compare import points_of
+from paceline.calibration.trials import (
+    Figure,
+    fake_figures,
+    run_suite,
+    share,
+    shorten,
+    verdicts,
+    write_figures,
+)
+from paceline.records.store import RunRecord
+from paceline.spec import content
+from paceline.spec.suite import load_suite
 
 TRIALS = 300
 

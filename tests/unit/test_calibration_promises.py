@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.calibration import within
-from paceline.stats import Launches, compare_ratio
+from paceline.calibration.trials import within
+from paceline.stats.estimates import Launches, compare_ratio
 
 
 @pytest.mark.parametrize(("slower_by", "kept"), [(1.01, True), (1.05, False)])

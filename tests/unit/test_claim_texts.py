@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_site import Page
 
-from paceline.claims import ClaimResult, evaluate, expectation_text, ledger
-from paceline.papers import load_papers
+from paceline.analysis.claims import ClaimResult, evaluate, expectation_text, ledger
+from paceline.records.store import Loaded, RunRecord
 from paceline.report.claimstext import STATEMENT, claims_page, decided_by, found_text
 from paceline.report.site import SiteInput, render_site
-from paceline.stats import Estimate
-from paceline.store import Loaded, RunRecord
+from paceline.spec.papers import load_papers
+from paceline.stats.estimates import Estimate
 
 SUITE = "collectives/example"
 

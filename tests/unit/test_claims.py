@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import record_factory as factory
 
-from paceline import content
-from paceline.claims import LOCAL_RANKS, ClaimResult, evaluate, expectation_text, ledger
-from paceline.papers import Paper, load_papers
-from paceline.profile import load_runner
+from paceline.analysis.claims import LOCAL_RANKS, ClaimResult, evaluate, expectation_text, ledger
+from paceline.records.store import RunRecord
 from paceline.report.claimstext import claims_page
-from paceline.store import RunRecord
+from paceline.spec import content
+from paceline.spec.papers import Paper, load_papers
+from paceline.spec.profile import load_runner
 
 WOBBLE = [1.0, 1.004, 0.996, 1.002, 0.998]
 

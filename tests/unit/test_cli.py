@@ -17,10 +17,10 @@ import record_factory as factory
 import suite_text
 from click.testing import CliRunner, Result
 
+from paceline.base.errors import EXIT_CODES, PacelineError, UserError
+from paceline.base.family import load_family
 from paceline.cli import COMMANDS, application
 from paceline.cli.options import print_json
-from paceline.errors import EXIT_CODES, PacelineError, UserError
-from paceline.family import load_family
 
 HEAVY = (
     "torch",
@@ -39,7 +39,7 @@ HEAVY = (
 
 def paceline(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "paceline", *map(str, arguments)],
+        [sys.executable, "-m", "paceline.cli", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -65,7 +65,7 @@ def processor_seconds(*arguments: str) -> float:
 
 
 def test_help_is_instant() -> None:
-    assert processor_seconds("-m", "paceline", "--help") < 0.3 + processor_seconds("-c", "pass")
+    assert processor_seconds("-m", "paceline.cli", "--help") < 0.3 + processor_seconds("-c", "pass")
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -308,7 +308,7 @@ def test_json_output_holds_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_closed_pipe_is_no_error() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "paceline", "plan", "collectives", "--json"],
+        [sys.executable, "-m", "paceline.cli", "plan", "collectives", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from paceline import content
 from paceline.drivers.collect import Collector
 from paceline.drivers.execute import ARTIFACTS, collect_job
-from paceline.plan import Plan, Selection, make_plan
-from paceline.profile import load_runner
-from paceline.record import Event, Measurement
-from paceline.store import read_record
-from paceline.suite import load_suite
+from paceline.records.record import Event, Measurement
+from paceline.records.store import read_record
+from paceline.spec import content
+from paceline.spec.plan import Plan, Selection, make_plan
+from paceline.spec.profile import load_runner
+from paceline.spec.suite import load_suite
 
 SUITE = """
 suite: reasoning/example

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import record_factory as factory
 
-from paceline.compare import (
+from paceline.analysis.compare import (
     Point,
     compare_points,
     confirm,
@@ -17,12 +17,12 @@ from paceline.compare import (
     ranks,
     suspicions,
 )
-from paceline.family import load_family
-from paceline.record import Run
+from paceline.analysis.runs import compare_runs, incomparable
+from paceline.base.family import load_family
+from paceline.records.record import Run
+from paceline.records.store import RunRecord
 from paceline.report.tables import format_effect, format_estimate
-from paceline.runcompare import compare_runs, incomparable
-from paceline.stats import Estimate
-from paceline.store import RunRecord
+from paceline.stats.estimates import Estimate
 
 FAST, SLOW = [1.00, 1.01, 0.99, 1.02, 1.00], [1.50, 1.52, 1.49, 1.51, 1.50]
 NOISY = [1.4, 0.7, 1.1, 0.9, 1.2]

@@ -10,11 +10,11 @@ from typing import Any
 import record_factory as factory
 from click.testing import CliRunner
 
+from paceline.analysis.runs import compare_runs
 from paceline.cli import application
+from paceline.records.store import Loaded, RunRecord, load
 from paceline.report.comparepages import NEWEST, all_pairs, choices, differences, pairs
 from paceline.report.site import SiteInput, render_site
-from paceline.runcompare import compare_runs
-from paceline.store import Loaded, RunRecord, load
 
 
 def record_of(values: tuple[float, ...], **changes: Any) -> RunRecord:

@@ -12,12 +12,12 @@ import record_factory as factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline import custody
-from paceline.custody import append_event, compact, merge, recompute, retract, verify
-from paceline.errors import UserError
-from paceline.record import Event, EventKind, dump_line, parse_line, utc
-from paceline.stats import launch_statistic
-from paceline.store import MAX_LINE_BYTES, load, read_record
+from paceline.base.errors import UserError
+from paceline.records import integrity as custody
+from paceline.records.integrity import append_event, compact, merge, recompute, retract, verify
+from paceline.records.record import Event, EventKind, dump_line, parse_line, utc
+from paceline.records.store import MAX_LINE_BYTES, load, read_record
+from paceline.stats.estimates import launch_statistic
 
 STATISTICS = ("median", "mean", "max", "sum")
 

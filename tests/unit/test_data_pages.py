@@ -14,13 +14,14 @@ import pytest
 from pyarrow import parquet
 from test_site import Page, measurement, record, render, run_line
 
-from paceline.claims import ClaimResult, ledger
-from paceline.compare import compare_points, points_of
-from paceline.papers import load_papers
+from paceline.analysis.claims import ClaimResult, ledger
+from paceline.analysis.compare import compare_points, points_of
+from paceline.records.store import Loaded, RunRecord
 from paceline.report import badges, datapages
-from paceline.report.exports import FORMULA, Choice, csv_table
+from paceline.report.export_choice import Choice
+from paceline.report.exports import FORMULA, csv_table
 from paceline.report.site import SiteInput, render_site
-from paceline.store import Loaded, RunRecord
+from paceline.spec.papers import load_papers
 
 HOSTILE = ["=1+1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(1)", "\t=1", "\r=1"]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from paceline import content
-from paceline.claims import evaluate
-from paceline.grammar import Claim, Versus
-from paceline.plan import Plan, Selection, make_plan
-from paceline.profile import load_runner
-from paceline.provenance import suite_facts
-from paceline.suite import Suite, load_suite
+from paceline.analysis.claims import evaluate
+from paceline.records.provenance import suite_facts
+from paceline.spec import content
+from paceline.spec.grammar import Claim, Versus
+from paceline.spec.plan import Plan, Selection, make_plan
+from paceline.spec.profile import load_runner
+from paceline.spec.suite import Suite, load_suite
 
 SUITES = {name: load_suite(path) for name, path in content.suite_files().items()}
 CLAIMS = {

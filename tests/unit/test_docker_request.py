@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from paceline.container import DockerModel, resolved_docker
+from paceline.base.errors import UserError
+from paceline.base.eventfile import MOST_BYTES, read_events
 from paceline.drivers.docker_devices import WAYS, Wanted, choose_way, wanted_devices
 from paceline.drivers.docker_request import (
     READ_ONLY,
@@ -22,9 +23,8 @@ from paceline.drivers.docker_request import (
 )
 from paceline.drivers.docker_states import REASONS, ending, refusal
 from paceline.drivers.sbom import bill_of_materials, dpkg_packages
-from paceline.errors import UserError
-from paceline.eventfile import MOST_BYTES, read_events
-from paceline.profile import in_image, load_runner
+from paceline.spec.container import DockerModel, resolved_docker
+from paceline.spec.profile import in_image, load_runner
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = Path(__file__).parent / "goldens"

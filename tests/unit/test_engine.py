@@ -13,7 +13,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline import content
 from paceline.families.serving.engine.blocks import Blocks, OutOfBlocksError
 from paceline.families.serving.engine.core import Engine, Output, RefusedStepError, Work
 from paceline.families.serving.engine.front import BadRequestError, read_request, read_tokens
@@ -22,6 +21,7 @@ from paceline.families.serving.engine.reference import Reference
 from paceline.families.serving.engine.reference import forward as plain_forward
 from paceline.families.serving.engine.stepper import Stepper
 from paceline.families.serving.scheduling import Room, Scheduler, Step, View
+from paceline.spec import content
 
 SCHEDULERS = {
     "static_batching": "StaticBatching",

@@ -7,8 +7,8 @@ import math
 import pytest
 from training_record import BASELINE, COURSES, training_record
 
-from paceline.compare import points_of
-from paceline.family import load_family
+from paceline.analysis.compare import points_of
+from paceline.base.family import load_family
 from paceline.report.equalbudgets import Shared, at_equal, between, effect, equal_grids, read_course
 
 LOSS = load_family("training").metric("excess_loss")

@@ -9,14 +9,14 @@ import pytest
 from scipy.stats import t as student
 from test_site import Page, failed, measurement, record, render, run_line
 
-from paceline.compare import compare_points, points_of
-from paceline.record import Measurement
+from paceline.analysis.compare import compare_points, points_of
+from paceline.records.record import Measurement
+from paceline.records.store import RunRecord
 from paceline.report import hardwarepages, noisepages, reliabilitypages
 from paceline.report.boards import select
 from paceline.report.html import Grid
-from paceline.stats import Estimate, wilson
-from paceline.store import RunRecord
-from paceline.verdict import minimum_detectable
+from paceline.stats.estimates import Estimate, wilson
+from paceline.stats.verdicts import minimum_detectable
 
 
 def texts(grid: Grid) -> list[list[str]]:

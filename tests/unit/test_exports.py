@@ -13,18 +13,19 @@ import yaml
 from click.testing import CliRunner, Result
 from pytest_benchmark.stats import Stats
 
+from paceline.analysis.compare import compare_points, grade_of, points_of
+from paceline.analysis.runs import incomparable
+from paceline.base.errors import UserError
 from paceline.cli import application
-from paceline.compare import compare_points, grade_of, points_of
-from paceline.custody import verify
-from paceline.errors import UserError
-from paceline.imports import import_file
-from paceline.report.exports import CSV_COLUMNS, Choice, render, write
+from paceline.records.imports import import_file
+from paceline.records.integrity import verify
+from paceline.records.store import RunRecord
+from paceline.report.export_choice import Choice
+from paceline.report.exports import CSV_COLUMNS, render, write
 from paceline.report.nccl_tests import fit
 from paceline.report.pytest_benchmark import document, summary
-from paceline.runcompare import incomparable
-from paceline.stats import estimate_value
-from paceline.store import RunRecord
-from paceline.testing import run_suites
+from paceline.stats.estimates import estimate_value
+from paceline.workflows.conformance import run_suites
 
 ALL = Choice()
 OPERATIONS = ("all_reduce", "all_gather")

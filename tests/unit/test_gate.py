@@ -12,8 +12,8 @@ import pytest
 import record_factory as factory
 from test_claims import claim
 
-from paceline.custody import append_event
-from paceline.errors import (
+from paceline.analysis.gate import judge_run, set_baseline, waivers
+from paceline.base.errors import (
     EXIT_CODES,
     EXIT_INCOMPARABLE,
     EXIT_INCONCLUSIVE,
@@ -24,9 +24,9 @@ from paceline.errors import (
     IncomparableError,
     UserError,
 )
-from paceline.gate import judge_run, set_baseline, waivers
-from paceline.record import Event, utc
-from paceline.store import RunRecord, load
+from paceline.records.integrity import append_event
+from paceline.records.record import Event, utc
+from paceline.records.store import RunRecord, load
 
 STEADY = [1.00, 1.01, 0.99, 1.02, 1.00]
 
@@ -130,7 +130,7 @@ def test_a_missing_baseline_is_an_error_with_the_command_that_sets_it(tmp_path: 
 
 
 def gate(root: Path, *arguments: str) -> tuple[int, Any]:
-    command = [sys.executable, "-m", "paceline", "gate", *arguments, "--results", str(root), "--json"]
+    command = [sys.executable, "-m", "paceline.cli", "gate", *arguments, "--results", str(root), "--json"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return result.returncode, json.loads(result.stdout) if result.stdout else result.stderr
 

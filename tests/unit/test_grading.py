@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from paceline.errors import InfrastructureError, PrerequisiteError
+from paceline.base.errors import InfrastructureError, PrerequisiteError
 from paceline.families.reasoning.answer_text import (
     canonical_formula,
     extract_choice,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline import content
-from paceline.family import family_names
+from paceline.base.family import family_names
+from paceline.spec import content
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.source import source_problems
 

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 from test_site import EVIL, SUITE, Page, measurement, record, render, run_line
 
+from paceline.records.store import RunRecord
 from paceline.report import homepages
 from paceline.report.boards import select
-from paceline.store import RunRecord
 
 ELSEWHERE = {**SUITE, "suite": "kernels/gemm", "family": "kernels"}
 

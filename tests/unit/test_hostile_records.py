@@ -14,10 +14,10 @@ import record_factory
 from click.testing import CliRunner
 
 from paceline.cli import application
-from paceline.custody import merge
-from paceline.record import dump_line, parse_line
+from paceline.records.integrity import merge
+from paceline.records.record import dump_line, parse_line
+from paceline.records.store import Loaded, RunRecord, load
 from paceline.report.site import SiteInput, render_site
-from paceline.store import Loaded, RunRecord, load
 
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE: tuple[Any, ...] = (

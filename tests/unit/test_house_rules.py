@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import paceline
-from paceline.content import shipped_root
+from paceline.spec.content import shipped_root
 
 ROOT = shipped_root()
 ENGINE = sorted((ROOT / "src" / "paceline").rglob("*.py"))

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from paceline.analysis.compare import grade_of
+from paceline.base.errors import UserError
+from paceline.base.family import load_family
 from paceline.cli import application
-from paceline.compare import grade_of
-from paceline.custody import verify
-from paceline.errors import UserError
-from paceline.family import load_family
-from paceline.imports import import_file
-from paceline.imports.reading import GIGA, MICRO, number
-from paceline.record import IMPORTED, Measurement, parse_line
-from paceline.store import RunRecord
+from paceline.records.imports import import_file
+from paceline.records.imports.reading import GIGA, MICRO, number
+from paceline.records.integrity import verify
+from paceline.records.record import IMPORTED, Measurement, parse_line
+from paceline.records.store import RunRecord
 
 NCCL_TEXT = """\
 # nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809
@@ -491,7 +491,7 @@ def test_scaling_rounds_once(whole: int, fraction: int, power: int) -> None:
 
 @given(st.text(max_size=60))
 def test_no_text_makes_a_parser_fail_with_anything_but_a_user_error(text: str) -> None:
-    from paceline.imports.formats import FORMATS, parse
+    from paceline.records.imports.formats import FORMATS, parse
 
     for style in FORMATS:
         for content in (

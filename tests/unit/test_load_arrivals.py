@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.errors import PrerequisiteError
+from paceline.base.errors import PrerequisiteError
 from paceline.families.serving.load.arrivals import draw_arrivals
 from paceline.families.serving.load.certificate import arrival_test
 from paceline.families.serving.load.loops import loop_factory, usual_loop

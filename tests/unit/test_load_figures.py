@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paceline.calibration.load_client import erlang_capacity
 from paceline.families.serving.load.arrivals import draw_arrivals
 from paceline.families.serving.load.calls import Call, Workload, carried
 from paceline.families.serving.load.capacity import find_capacity, inflation
@@ -21,8 +22,7 @@ from paceline.families.serving.load.outcomes import Outcome, outcomes_of
 from paceline.families.serving.mock import Behaviour, Freeze, Gaps
 from paceline.families.serving.spec import FAMILY, check, longest_context
 from paceline.families.serving.workloads import draw_workload
-from paceline.loadcalibration import erlang_capacity
-from paceline.stats import wilson as wilson_of_the_reports
+from paceline.stats.estimates import wilson as wilson_of_the_reports
 
 
 def test_percentile_claims_need_the_requests_that_mlperf_asks_for() -> None:

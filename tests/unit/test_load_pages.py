@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import record_factory
 
-from paceline.compare import points_of
+from paceline.analysis.compare import points_of
+from paceline.records.store import Loaded
 from paceline.report import charts
 from paceline.report.callpages import call_charts, call_grid
 from paceline.report.loadcharts import CallBar, calls_chart, share_chart
 from paceline.report.site import SiteInput, render_site
-from paceline.store import Loaded
 
 SWEPT = {
     "orca": [(100.0, 0.1), (190.0, 0.2), (180.0, 0.9)],

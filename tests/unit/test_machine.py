@@ -14,17 +14,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from paceline.errors import EXIT_INFRASTRUCTURE, InfrastructureError, UserError
-from paceline.machine import lease, leftovers, quarantine
-from paceline.machine.idleness import DeviceUse, Idleness, look, read_nvidia
-from paceline.machine.occupation import measures_here, occupied
-from paceline.machine.state import STATE_VARIABLE, open_shared, state_folder
-from paceline.profile import load_runner
+from paceline.base.errors import EXIT_INFRASTRUCTURE, InfrastructureError, UserError
+from paceline.drivers.machine import lease, leftovers, quarantine
+from paceline.drivers.machine.idleness import DeviceUse, Idleness, look, read_nvidia
+from paceline.drivers.machine.occupation import measures_here, occupied
+from paceline.drivers.machine.state import STATE_VARIABLE, open_shared, state_folder
+from paceline.spec.profile import load_runner
 
 LOCAL = {"name": "local-cpu", "driver": "local", "device": "cpu"}
 HOLD = """
 import time
-from paceline.machine.lease import take
+from paceline.drivers.machine.lease import take
 take("other run", wait_s=0)
 print("held", flush=True)
 time.sleep(60)
@@ -260,7 +260,7 @@ def test_orphans_and_only_orphans_are_removed(orphan: int, state: Path) -> None:
 
 def test_doctor_lifts_and_cleans(state: Path) -> None:
     def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "paceline", "doctor", *arguments]
+        command = [sys.executable, "-m", "paceline.cli", "doctor", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     quarantine.failed("local-cpu", "lost", limit=1)

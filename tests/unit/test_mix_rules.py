@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from paceline.base.family import Scalar
 from paceline.families.collectives.spec import FAMILY
-from paceline.family import Scalar
 
 
 def problems(**changes: Scalar) -> list[str]:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from paceline import content
+from paceline.base.errors import UserError
 from paceline.cli.new import new
-from paceline.errors import UserError
-from paceline.suite import load_suite
-from paceline.testing import run_suites
+from paceline.spec import content
+from paceline.spec.suite import load_suite
+from paceline.workflows.conformance import run_suites
 
 SUITE = """
 suite: collectives/with-mine

@@ -13,13 +13,19 @@ import record_factory as factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.errors import InfrastructureError, UserError
-from paceline.gate import Waiver
-from paceline.nightly.alarms import confirmed, leaves_spread, nights_before, points_to_repeat, suspects
-from paceline.nightly.config import load_nightly
-from paceline.nightly.publish import to_branch, to_folder
-from paceline.nightly.schedule import Due, age_s, fits, order
-from paceline.store import Loaded, RunRecord
+from paceline.analysis.gate import Waiver
+from paceline.base.errors import InfrastructureError, UserError
+from paceline.records.store import Loaded, RunRecord
+from paceline.workflows.nightly.alarms import (
+    confirmed,
+    leaves_spread,
+    nights_before,
+    points_to_repeat,
+    suspects,
+)
+from paceline.workflows.nightly.config import load_nightly
+from paceline.workflows.nightly.publish import to_branch, to_folder
+from paceline.workflows.nightly.schedule import Due, age_s, fits, order
 
 GOOD = """
 nightly: n

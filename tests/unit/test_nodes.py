@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.base.errors import InfrastructureError
 from paceline.drivers.shares import divide, make_shares, missing_cases, share_folders
-from paceline.errors import InfrastructureError
 from paceline.worker.attempt import Ending, merge
 from paceline.worker.launch import Launcher
 from paceline.worker.nodes import Meeting, Place, interface_towards, place_from_environment

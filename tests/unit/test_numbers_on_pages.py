@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from paceline.content import shipped_root
-from paceline.family import load_family
+from paceline.base.family import load_family
+from paceline.records.store import load
 from paceline.report.boards import select
 from paceline.report.site import SiteInput, render_site
-from paceline.store import load
+from paceline.spec.content import shipped_root
 
 UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 UNITS |= {name: 1024.0**power for power, name in enumerate(("B", "KiB", "MiB", "GiB", "TiB"))}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from openai_server import Server, running, words_of
 
-from paceline.errors import PrerequisiteError, UserError
+from paceline.base.errors import PrerequisiteError, UserError
 from paceline.families.reasoning.backends import endpoint
 from paceline.families.reasoning.backends.endpoint_errors import (
     EndpointError,

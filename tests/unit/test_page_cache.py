@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from test_site import record
 
-from paceline.custody import append_event, retract
-from paceline.record import Event, utc
+from paceline.records.integrity import append_event, retract
+from paceline.records.record import Event, utc
+from paceline.records.store import RecordWriter, load
 from paceline.report import pagecache
 from paceline.report import site as site_module
 from paceline.report.pagecache import PageCache
 from paceline.report.site import SiteInput, render_site
-from paceline.store import RecordWriter, load
 
 HOSTS = ("CPU 0", "CPU 1", "CPU 2")
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from paceline.paired import clustered, compare_paired, holm, mcnemar, sign_flip
-from paceline.stats import wilson
+from paceline.stats.estimates import wilson
+from paceline.stats.paired import clustered, compare_paired, holm, mcnemar, sign_flip
 
 
 @given(st.integers(0, 30), st.integers(0, 30))

@@ -8,10 +8,10 @@ from typing import get_args
 
 import pytest
 
-from paceline import content, yamlfile
-from paceline.errors import UserError
-from paceline.papers import Paper, load_papers
-from paceline.technique import read_source
+from paceline.base.errors import UserError
+from paceline.base.technique import read_source
+from paceline.spec import content, yamlfile
+from paceline.spec.papers import Paper, load_papers
 
 ROOT = content.shipped_root()
 LEDGER = ROOT / "baselines" / "papers.yaml"

@@ -15,11 +15,11 @@ import suite_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline import content
-from paceline.errors import UserError
-from paceline.plan import Plan, Selection, canonical, make_plan
-from paceline.profile import RunnerProfile, load_runner
-from paceline.suite import load_suite
+from paceline.base.errors import UserError
+from paceline.spec import content
+from paceline.spec.plan import Plan, Selection, canonical, make_plan
+from paceline.spec.profile import RunnerProfile, load_runner
+from paceline.spec.suite import load_suite
 
 
 def runner(name: str = "local-cpu") -> RunnerProfile:
@@ -41,7 +41,7 @@ def reasons(planned: Plan) -> dict[str, str]:
 
 
 def test_two_processes_with_other_hash_seeds_plan_the_same_bytes() -> None:
-    command = [sys.executable, "-m", "paceline", "plan", "collectives", "--json"]
+    command = [sys.executable, "-m", "paceline.cli", "plan", "collectives", "--json"]
     outputs = [
         subprocess.run(
             command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True, timeout=120

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.errors import PrerequisiteError, UserError, UserErrors
+from paceline.base.errors import PrerequisiteError, UserError, UserErrors
 from paceline.families.reasoning import problem_rows
 from paceline.families.reasoning.problem_files import FORMATS, TextProblem, draw, fingerprint, read
 

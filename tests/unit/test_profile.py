@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 import yaml
 
-from paceline import content
-from paceline.errors import UserError
-from paceline.profile import RunnerProfile, load_runner, runner_schema
+from paceline.base.errors import UserError
+from paceline.spec import content
+from paceline.spec.profile import RunnerProfile, load_runner, runner_schema
 
 LEGAL = """\
 runner: example

@@ -12,13 +12,13 @@ import jsonschema
 import pytest
 import suite_text
 
-from paceline import content
-from paceline.custody import verify
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
-from paceline.provenance import code_state, suite_facts, technique_facts
-from paceline.record import record_schema
-from paceline.store import RunRecord, read_record
+from paceline.records.integrity import verify
+from paceline.records.provenance import code_state, suite_facts, technique_facts
+from paceline.records.record import record_schema
+from paceline.records.store import RunRecord, read_record
+from paceline.spec import content
+from paceline.spec.plan import Selection, make_plan
+from paceline.spec.profile import load_runner
 
 PLANTED = "S3cr3t-9f2c"
 ENVIRONMENT = {

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from paceline import content
-from paceline.family import load_family
-from paceline.grammar import Tuning
-from paceline.stats import Launches
-from paceline.store import record_paths
-from paceline.suite import Suite, load_suite
-from paceline.unpaired import compare_unpaired_difference
+from paceline.base.family import load_family
+from paceline.records.store import record_paths
+from paceline.spec import content
+from paceline.spec.grammar import Tuning
+from paceline.spec.suite import Suite, load_suite
+from paceline.stats.estimates import Launches
+from paceline.stats.unpaired import compare_unpaired_difference
 
 PUBLISHED = content.shipped_root() / "results" / "published"
 

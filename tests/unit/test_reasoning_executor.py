@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from scripted_model import ANSWER, CONCLUSION, END, PART_END, PARTS, STEP_END, ScriptedModel, read
 
-from paceline import content
+from paceline.base.technique import REGISTRY
 from paceline.families.reasoning import votes
 from paceline.families.reasoning.archive import Archive, Recording
 from paceline.families.reasoning.executor import MOST_WAITING, Executor
@@ -38,7 +38,7 @@ from paceline.families.reasoning.requests import (
     Task,
 )
 from paceline.families.reasoning.seat import NO_TRACE, PlanError, Script
-from paceline.technique import REGISTRY
+from paceline.spec import content
 
 PROMPT = (7, 7, 7)
 

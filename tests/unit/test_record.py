@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from paceline.content import shipped_root
-from paceline.eventfile import read_events
-from paceline.record import (
+from paceline.base.eventfile import read_events
+from paceline.records.record import (
     STATUSES,
     Event,
     dump_line,
@@ -30,6 +29,7 @@ from paceline.record import (
     series_key,
     utc,
 )
+from paceline.spec.content import shipped_root
 
 RUN = factory.make_run()
 SAMPLES = st.lists(st.floats(0, 1e9, allow_subnormal=True), min_size=1, max_size=30)

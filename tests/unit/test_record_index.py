@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from test_page_cache import HOSTS, write
 
-from paceline.errors import UserError
-from paceline.record import Measurement
+from paceline.base.errors import UserError
+from paceline.records.record import Measurement
+from paceline.records.store import Place, RunRecord, load, read_record
 from paceline.report.pagecache import PageCache
 from paceline.report.recordindex import SUFFIX, Lines, RecordIndex
 from paceline.report.site import SiteInput, render_site
-from paceline.store import Place, RunRecord, load, read_record
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.redaction import names_a_secret, redact, redact_arguments, redact_source
+from paceline.base.redaction import names_a_secret, redact, redact_arguments, redact_source
 from paceline.worker.host import allowed_environment
 
 SECRET = st.text("abcXYZ0189+/_-.", min_size=8, max_size=24).map("S3cr3t".__add__)

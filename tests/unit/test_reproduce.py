@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from paceline import content
-from paceline.calibration import run_suite, shorten
+from paceline.base.errors import UserError
+from paceline.calibration.trials import run_suite, shorten
 from paceline.cli.reproduce import Target, differences, find_target, plan_again
-from paceline.errors import UserError
-from paceline.store import RunRecord, load
-from paceline.suite import load_suite
+from paceline.records.store import RunRecord, load
+from paceline.spec import content
+from paceline.spec.suite import load_suite
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from test_site import record
 
-from paceline.errors import InfrastructureError, UserError
+from paceline.base.errors import InfrastructureError, UserError
+from paceline.records.store import Loaded
 from paceline.report.forks import Files, Job, at_work
 from paceline.report.site import SiteInput, render_site
-from paceline.store import Loaded
 
 SIZES = tuple(8 * (i + 1) for i in range(40))
 

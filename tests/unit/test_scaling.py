@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import record_factory as factory
 
-from paceline.family import load_family
+from paceline.base.family import load_family
+from paceline.records.store import Loaded, RunRecord
 from paceline.report.boards import Board, select
 from paceline.report.scaling import scaled, scaling_charts, scaling_grid
 from paceline.report.site import SiteInput, render_site
-from paceline.store import Loaded, RunRecord
-from paceline.unpaired import compare_unpaired
+from paceline.stats.unpaired import compare_unpaired
 
 SUITE = {
     "suite": "training/example",

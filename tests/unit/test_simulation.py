@@ -30,7 +30,7 @@ from paceline.baselines.serving.static_batching import StaticBatching
 from paceline.baselines.serving.unified import Unified
 from paceline.baselines.serving.vtc import VirtualTokenCounter
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 from paceline.families.serving.deploying import Deployment, Given, InParts, Load, OnePerDevice
 from paceline.families.serving.engine.core import Engine, RefusedStepError, Work
 from paceline.families.serving.load.calls import Call

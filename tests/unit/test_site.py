@@ -15,12 +15,12 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from click.testing import CliRunner
 
-from paceline.claims import ClaimResult, ledger
+from paceline.analysis.claims import ClaimResult, ledger
+from paceline.analysis.compare import compare_points, points_of
+from paceline.base.errors import UserError
 from paceline.cli import application
-from paceline.compare import compare_points, points_of
-from paceline.errors import UserError
-from paceline.papers import load_papers
-from paceline.record import Measurement, MetricId, Run
+from paceline.records.record import Measurement, MetricId, Run
+from paceline.records.store import Loaded, RecordWriter, RunRecord, load
 from paceline.report import charts, sweeps
 from paceline.report.boards import select
 from paceline.report.html import page_of_tables
@@ -28,8 +28,8 @@ from paceline.report.site import SiteInput, render_site
 from paceline.report.sitefolder import MARKER, write_site
 from paceline.report.tables import Table, board_table
 from paceline.report.tradeoffs import frontier
-from paceline.stats import launch_statistic
-from paceline.store import Loaded, RecordWriter, RunRecord, load
+from paceline.spec.papers import load_papers
+from paceline.stats.estimates import launch_statistic
 
 EVIL = "<script>alert(1)</script>\"'&"
 CONTRACT = "c0ffee"

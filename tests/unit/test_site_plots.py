@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 
-from paceline import content
 from paceline.report.charts import Swept
 from paceline.report.html import ON_DEMAND, SCRIPT, STYLE, on_demand
 from paceline.report.plots import nightly_plot, swept_plot
+from paceline.spec import content
 
 UPLOT = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
 """SHA-256 of dist/uPlot.iife.min.js in npm's uplot-1.6.32.tgz."""

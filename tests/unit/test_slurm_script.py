@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from paceline import content
-from paceline.cluster import SlurmModel, resolved_slurm
 from paceline.drivers.hosts import host_commands
 from paceline.drivers.slurm_script import (
     Request,
@@ -21,6 +19,8 @@ from paceline.drivers.slurm_script import (
     render,
     time_text,
 )
+from paceline.spec import content
+from paceline.spec.cluster import SlurmModel, resolved_slurm
 
 GOLDENS = Path(__file__).parent / "goldens"
 REWRITE = "PACELINE_WRITE_GOLDENS"

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from paceline.stats import (
+from paceline.stats.estimates import (
     BOOTSTRAP_FROM,
     Launches,
     compare_difference,
@@ -22,7 +22,7 @@ from paceline.stats import (
     launch_statistic,
     wilson,
 )
-from paceline.unpaired import compare_unpaired, compare_unpaired_difference
+from paceline.stats.unpaired import compare_unpaired, compare_unpaired_difference
 
 POSITIVE = st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=9)
 PAIRS = st.lists(st.tuples(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3)), min_size=2, max_size=9)
@@ -231,7 +231,7 @@ def test_the_interval_of_a_ratio_covers_the_truth_as_often_as_it_says(
     monkeypatch: pytest.MonkeyPatch, launches: int, trials: int
 ) -> None:
     monkeypatch.setattr(
-        "paceline.stats.BOOTSTRAP_DRAWS", 500
+        "paceline.stats.estimates.BOOTSTRAP_DRAWS", 500
     )  # enough for a coverage, and eight times as fast
     hits, method = coverage(launches, trials, effect=1.03)
     assert ("bootstrap" in method) == (launches >= BOOTSTRAP_FROM)

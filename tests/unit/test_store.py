@@ -16,10 +16,10 @@ import record_factory as factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.custody import verify
-from paceline.errors import InfrastructureError, UserError
-from paceline.storage import check_writable
-from paceline.store import (
+from paceline.base.errors import InfrastructureError, UserError
+from paceline.records.integrity import verify
+from paceline.records.storage import check_writable
+from paceline.records.store import (
     MANIFEST,
     RecordWriter,
     load,
@@ -40,7 +40,7 @@ DIES_WHILE_WRITING = f"""
 import os, signal, sys; sys.path.insert(0, {FOLDER!r})
 from pathlib import Path
 import record_factory as factory
-from paceline.store import RecordWriter
+from paceline.records.store import RecordWriter
 run = factory.make_run()
 writer = RecordWriter(Path(sys.argv[1]), run)
 writer.write(*factory.launches(run, "native", [1.0, 1.1]))
@@ -305,7 +305,7 @@ def test_a_run_whose_sealing_failed_can_be_resumed_and_sealed(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("paceline.store.os.link", refuse)
+        patch.setattr("paceline.records.store.os.link", refuse)
         with pytest.raises(InfrastructureError):
             writer.seal()
     writer.abandon()

@@ -10,10 +10,10 @@ import pytest
 import suite_text
 import yaml
 
-from paceline import content
-from paceline.errors import UserError
-from paceline.grammar import Protocol, Tier, merge_protocol, suite_schema
-from paceline.suite import load_suite
+from paceline.base.errors import UserError
+from paceline.spec import content
+from paceline.spec.grammar import Protocol, Tier, merge_protocol, suite_schema
+from paceline.spec.suite import load_suite
 
 SIZES = "B, kB, KB, MB, GB, TB, KiB, MiB, GiB, TiB"
 

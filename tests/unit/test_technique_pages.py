@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from test_site import Page, failed, record, render, run_line
 
-from paceline import content
-from paceline.claims import ClaimResult
-from paceline.family import family_names, load_family
+from paceline.analysis.claims import ClaimResult
+from paceline.base.family import family_names, load_family
+from paceline.records.store import RunRecord
 from paceline.report import techniquepages as pages
 from paceline.report.boards import select
-from paceline.store import RunRecord
+from paceline.spec import content
 
 RING = content.techniques("collectives")["ring"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline import content
-from paceline.errors import UserError
+from paceline.base.errors import UserError
+from paceline.spec import content
 
 
 def test_a_name_that_another_file_has_is_refused_with_both_places(tmp_path: Path) -> None:

@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from paceline import capabilities, content, timeragreement
+from paceline.base.errors import PrerequisiteError, UserError
+from paceline.calibration.timers import DEVICE_TIMERS, agree, agreement_figures, timer_figures
+from paceline.calibration.trials import timers as timeragreement
 from paceline.cli import application
-from paceline.errors import PrerequisiteError, UserError
+from paceline.drivers import capabilities
 from paceline.families.kernels.workloads import WORKLOADS
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
-from paceline.stats import Launches
-from paceline.suite import load_suite
-from paceline.timeragreement import DEVICE_TIMERS, agree, agreement_figures, timer_figures
+from paceline.spec import content
+from paceline.spec.plan import Selection, make_plan
+from paceline.spec.profile import load_runner
+from paceline.spec.suite import load_suite
+from paceline.stats.estimates import Launches
 
 H200_FLOPS_PER_S, H200_BYTES_PER_S = {"bfloat16": 989e12, "float32": 67e12}, 4.8e12
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline import content
+from paceline.base.technique import REGISTRY
 from paceline.families.reasoning.seat import PlanError
 from paceline.families.reasoning.tools.actions import (
     Action,
@@ -27,7 +27,7 @@ from paceline.families.reasoning.tools.actions import (
 )
 from paceline.families.reasoning.tools.runtime import Clock, RealClock, run_course
 from paceline.families.reasoning.tools.world import Times, Work, draw_work
-from paceline.technique import REGISTRY
+from paceline.spec import content
 
 TIMES = Times(first_s=0.05, step_s=0.01)
 

@@ -18,7 +18,6 @@ import torch
 from paceline.baselines.training import demo, diloco, edit, flexdemo, one_bit_adam, qsdp, streaming_diloco
 from training_task import make_comm, make_task, on_ranks
 
-from paceline import content
 from paceline.drivers.job import build_job
 from paceline.families.training import bench, corpus, judging, memory, oracle
 from paceline.families.training.arm import Trained
@@ -41,10 +40,11 @@ from paceline.families.training.setting import Setting, local_batches
 from paceline.families.training.sharded import Unit
 from paceline.families.training.sizes import SIZES
 from paceline.families.training.spec import FAMILY, check
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner
-from paceline.stats import launch_statistic
-from paceline.suite import load_suite
+from paceline.spec import content
+from paceline.spec.plan import Selection, make_plan
+from paceline.spec.profile import load_runner
+from paceline.spec.suite import load_suite
+from paceline.stats.estimates import launch_statistic
 from paceline.worker.session import CaseError, UnsupportedError
 
 CONTEXT = 16

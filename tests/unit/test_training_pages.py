@@ -11,8 +11,8 @@ from test_numbers_on_pages import quantity
 from test_site import Page
 from training_record import BASELINE, COURSES, training_record
 
+from paceline.records.store import Loaded, RunRecord
 from paceline.report.site import SiteInput, render_site
-from paceline.store import Loaded, RunRecord
 
 AXES = ("tokens", "seconds", "bytes")
 

@@ -10,7 +10,7 @@ import pytest
 import tiny_networks
 import torch
 
-from paceline.errors import PrerequisiteError, UserError
+from paceline.base.errors import PrerequisiteError, UserError
 from paceline.families.reasoning.backends import pretrained
 from paceline.families.reasoning.backends.pretrained import load
 from paceline.families.reasoning.backends.slot_cache import FIRST_SLOTS, SlotCache

@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 from test_site import EVIL, Page, record, render
 
-from paceline import trend
+from paceline.analysis import trend
+from paceline.analysis.trend import Change, History, Night, alerts, change_points
 from paceline.cli import application
-from paceline.record import Event
+from paceline.records.record import Event
+from paceline.records.store import RecordWriter, RunRecord
 from paceline.report import trendpages
 from paceline.report.boards import select
-from paceline.store import RecordWriter, RunRecord
-from paceline.trend import Change, History, Night, alerts, change_points
 
 NIGHTS, NOISE = 100, 0.01
 HISTORIES = 250

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import suite_text
 
-from paceline import content
-from paceline.errors import UserError
-from paceline.grammar import Tuning, TuningInWords
-from paceline.suite import load_suite
-from paceline.usertechniques import with_user_techniques
+from paceline.base.errors import UserError
+from paceline.spec import content
+from paceline.spec.grammar import Tuning, TuningInWords
+from paceline.spec.suite import load_suite
+from paceline.spec.user_techniques import with_user_techniques
 
 TRIALS = """\
 suite: training/trials

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.units import (
+from paceline.base.units import (
     DURATION_UNITS,
     MAX_SIZE_BYTES,
     RATE_UNITS,

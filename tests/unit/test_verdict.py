@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from paceline.stats import Estimate, Launches, compare_ratio
-from paceline.verdict import Verdict, benjamini_hochberg, judge, rank_intervals
+from paceline.stats.estimates import Estimate, Launches, compare_ratio
+from paceline.stats.verdicts import Verdict, benjamini_hochberg, judge, rank_intervals
 
 
 def interval(low: float | None, high: float | None, value: float | None = None, **changes: Any) -> Estimate:

@@ -11,8 +11,8 @@ import click
 import pytest
 
 from paceline.cli import application
-from paceline.content import shipped_root
-from paceline.nightly.config import load_nightly
+from paceline.spec.content import shipped_root
+from paceline.workflows.nightly.config import load_nightly
 
 ROOT = shipped_root()
 EXAMPLES = ROOT / "docs" / "examples"

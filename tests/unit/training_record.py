@@ -7,8 +7,8 @@ from typing import Any
 
 import record_factory
 
-from paceline.record import Measurement
-from paceline.store import RunRecord
+from paceline.records.record import Measurement
+from paceline.records.store import RunRecord
 
 SUITE = "training/example"
 BASELINE = "ddp-ring"

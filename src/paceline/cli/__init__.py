@@ -9,7 +9,7 @@ import sys
 import click
 
 from paceline import __version__
-from paceline.errors import EXIT_CODES, EXIT_INFRASTRUCTURE, PacelineError
+from paceline.base.errors import EXIT_CODES, EXIT_INFRASTRUCTURE, PacelineError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("inspect:list_things", "List suites, techniques, runners, families or metrics."),
@@ -73,7 +73,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the nearest command for an unknown one."""
-        from paceline.errors import nearest  # noqa: PLC0415 - only on the way to an error
+        from paceline.base.errors import nearest  # noqa: PLC0415 - only on the way to an error
 
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             match = nearest(args[0], COMMANDS)

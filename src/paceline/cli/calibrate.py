@@ -12,8 +12,11 @@ from pathlib import Path
 import click
 from tabulate import tabulate
 
-from paceline import content
-from paceline.calibration import (
+from paceline.base.errors import EXIT_OK, EXIT_REGRESSION, UserError
+from paceline.base.units import format_duration
+from paceline.calibration.load_client import load_figures
+from paceline.calibration.timers import DEVICE_TIMERS, timer_figures
+from paceline.calibration.trials import (
     Figure,
     bare_loop_figures,
     bare_script_figures,
@@ -30,12 +33,9 @@ from paceline.cli.options import (
     results_option,
     warn,
 )
-from paceline.errors import EXIT_OK, EXIT_REGRESSION, UserError
-from paceline.loadcalibration import load_figures
-from paceline.machine.occupation import occupied
-from paceline.profile import load_runner
-from paceline.timeragreement import DEVICE_TIMERS, timer_figures
-from paceline.units import format_duration
+from paceline.drivers.machine.occupation import occupied
+from paceline.spec import content
+from paceline.spec.profile import load_runner
 
 TRIALS = 4000
 FAMILIES = ("serving",)

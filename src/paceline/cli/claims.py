@@ -9,15 +9,15 @@ from typing import Any
 import click
 from tabulate import tabulate
 
-from paceline import content
-from paceline.claims import ClaimResult, LedgerRow, evaluate, ledger
+from paceline.analysis.claims import ClaimResult, LedgerRow, evaluate, ledger
+from paceline.base.errors import EXIT_OK, EXIT_REGRESSION
 from paceline.cli.compare import load_stores
 from paceline.cli.options import json_option, print_json, results_option
-from paceline.errors import EXIT_OK, EXIT_REGRESSION
-from paceline.papers import load_papers
-from paceline.provenance import suite_facts
+from paceline.records.provenance import suite_facts
 from paceline.report.claimstext import OWN_BOUND, claims_page, found_text, sides
-from paceline.suite import load_suite
+from paceline.spec import content
+from paceline.spec.papers import load_papers
+from paceline.spec.suite import load_suite
 
 
 def current_ledger(results: Path | None) -> tuple[list[LedgerRow], dict[str, int], list[ClaimResult]]:

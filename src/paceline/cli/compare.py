@@ -9,6 +9,20 @@ from typing import Any
 
 import click
 
+from paceline.analysis.compare import (
+    Comparison,
+    compare_points,
+    points_of,
+)
+from paceline.analysis.runs import RunComparison, compare_runs, incomparable
+from paceline.base.errors import (
+    EXIT_INCONCLUSIVE,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    IncomparableError,
+    UserError,
+    expected_one_of,
+)
 from paceline.cli.options import (
     default_results,
     json_option,
@@ -18,24 +32,10 @@ from paceline.cli.options import (
     results_option,
     split_names,
 )
-from paceline.compare import (
-    Comparison,
-    compare_points,
-    points_of,
-)
-from paceline.errors import (
-    EXIT_INCONCLUSIVE,
-    EXIT_OK,
-    EXIT_REGRESSION,
-    IncomparableError,
-    UserError,
-    expected_one_of,
-)
-from paceline.record import utc
+from paceline.records.record import utc
+from paceline.records.store import Loaded, RunRecord, load, read_record
 from paceline.report.comparepages import difference_table
 from paceline.report.tables import Table, board_table, comparison_table, run_comparison_table
-from paceline.runcompare import RunComparison, compare_runs, incomparable
-from paceline.store import Loaded, RunRecord, load, read_record
 
 FORMATS = ("table", "md", "json", "html")
 
@@ -215,7 +215,7 @@ def gate(
 
     4: inconclusive (with --strict), 5: a technique gave a wrong result, 6: the runs cannot be compared.
     """
-    from paceline.gate import judge_run, set_baseline, waivers  # noqa: PLC0415 - the gate's own module
+    from paceline.analysis.gate import judge_run, set_baseline, waivers  # noqa: PLC0415 - the gate's own module
 
     loaded = load_stores(results)
     record = loaded.find(run)

@@ -6,8 +6,8 @@ import sys
 
 import click
 
+from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK
 from paceline.cli.options import json_option, print_json
-from paceline.errors import EXIT_INFRASTRUCTURE, EXIT_OK
 
 
 @click.command("doctor")
@@ -18,7 +18,7 @@ from paceline.errors import EXIT_INFRASTRUCTURE, EXIT_OK
 def doctor(clean: bool, dry_run: bool, lift: str | None, as_json: bool) -> None:
     """Say what this machine can run, one line a capability, with the command that enables it."""
     if lift is not None:
-        from paceline.machine.quarantine import lift as lift_quarantine  # noqa: PLC0415 - only what is asked for
+        from paceline.drivers.machine.quarantine import lift as lift_quarantine  # noqa: PLC0415 - only what is asked for
 
         lift_quarantine(lift)
         click.echo(f"runner {lift} is used again")
@@ -29,7 +29,7 @@ def doctor(clean: bool, dry_run: bool, lift: str | None, as_json: bool) -> None:
 
 
 def _examine(*, as_json: bool) -> None:
-    from paceline.capabilities import examine  # noqa: PLC0415 - starts a process to look at torch
+    from paceline.drivers.capabilities import examine  # noqa: PLC0415 - starts a process to look at torch
 
     found = examine()
     if as_json:
@@ -45,7 +45,7 @@ def _examine(*, as_json: bool) -> None:
 
 def _clean(*, dry_run: bool, as_json: bool) -> None:
     """Remove leftovers; what resists is named, with exit code 3."""
-    from paceline.machine.leftovers import find_leftovers  # noqa: PLC0415 - only what is asked for
+    from paceline.drivers.machine.leftovers import find_leftovers  # noqa: PLC0415 - only what is asked for
 
     found = find_leftovers()
     failed: dict[str, str] = {}

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import click
 
-from paceline import content
+from paceline.analysis.reproduction import Reproduction, cannot, judge_reproduction
+from paceline.base.errors import PrerequisiteError
 from paceline.cli.options import warn
-from paceline.custody import merge
-from paceline.errors import PrerequisiteError
-from paceline.machine.occupation import occupied
-from paceline.machine.worktree import worktree
-from paceline.reproduction import Reproduction, cannot, judge_reproduction
-from paceline.store import RunRecord, load, read_record
+from paceline.drivers.machine.occupation import occupied
+from paceline.drivers.machine.worktree import worktree
+from paceline.records.integrity import merge
+from paceline.records.store import RunRecord, load, read_record
+from paceline.spec import content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def _measure_in(
     if knows_lease:
         options += ["--code", "here", "--wait", f"{request.wait_s}s"]
         options += ["--share"] if request.share else []
-    command = [sys.executable, "-m", "paceline", "reproduce", name, *options]
+    command = [sys.executable, "-m", "paceline.cli", "reproduce", name, *options]
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
     hold = (
         nullcontext()

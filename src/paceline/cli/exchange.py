@@ -7,17 +7,18 @@ from pathlib import Path
 
 import click
 
+from paceline.base.errors import UserError, UserErrors
+from paceline.base.family import Scalar
+from paceline.base.redaction import redact_arguments
 from paceline.cli.compare import load_stores
 from paceline.cli.options import default_results, json_option, print_json, results_option, split_names
-from paceline.errors import UserError, UserErrors
-from paceline.family import Scalar
-from paceline.imports import FORMATS as IMPORT_FORMATS
-from paceline.imports import import_file
-from paceline.redaction import redact_arguments
-from paceline.report.exports import BINARY, Choice, render, write
+from paceline.records.imports import FORMATS as IMPORT_FORMATS
+from paceline.records.imports import import_file
+from paceline.records.storage import check_writable
+from paceline.records.store import RunRecord, load
+from paceline.report.export_choice import Choice
+from paceline.report.exports import BINARY, render, write
 from paceline.report.exports import FORMATS as EXPORT_FORMATS
-from paceline.storage import check_writable
-from paceline.store import RunRecord, load
 
 
 def _formats(formats: dict[str, str]) -> str:

@@ -8,17 +8,17 @@ from typing import Any
 
 import click
 
-from paceline import content
+from paceline.base.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, expected_one_of
+from paceline.base.family import family_names, load_family
+from paceline.base.technique import TechniqueSource
 from paceline.cli.loadlogs import show_definitions
 from paceline.cli.options import default_results, json_option, print_json, published_results, results_option
-from paceline.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, expected_one_of
-from paceline.family import family_names, load_family
-from paceline.grammar import TIERS
-from paceline.papers import load_papers
-from paceline.plan import Selection, make_plan
-from paceline.profile import load_runner, runner_schema
-from paceline.suite import load_suite
-from paceline.technique import TechniqueSource
+from paceline.spec import content
+from paceline.spec.grammar import TIERS
+from paceline.spec.papers import load_papers
+from paceline.spec.plan import Selection, make_plan
+from paceline.spec.profile import load_runner, runner_schema
+from paceline.spec.suite import load_suite
 
 THINGS = ("suites", "techniques", "runners", "families", "metrics", "papers")
 
@@ -163,7 +163,7 @@ def _metrics_by_name() -> dict[str, dict[str, Any]]:
 
 
 def _find_record(name: str, results: Path | None, others: set[str]) -> dict[str, Any]:
-    from paceline.store import load  # noqa: PLC0415 - reading the store is slow and rarely needed here
+    from paceline.records.store import load  # noqa: PLC0415 - reading the store is slow and rarely needed here
 
     roots = [results or default_results()]
     published = published_results()
@@ -232,7 +232,7 @@ def _kind_of(path: Path) -> Any:
     if path.name == "papers.yaml":
         return load_papers
     if path.name.startswith("nightly"):
-        from paceline.nightly.config import load_nightly  # noqa: PLC0415 - only for such files
+        from paceline.workflows.nightly.config import load_nightly  # noqa: PLC0415 - only for such files
 
         return load_nightly
     return load_runner if path.resolve().parent.name == "runners" else _check_suite
@@ -246,7 +246,7 @@ def _check_suite(path: Path) -> None:
 
 
 def _check_technique(path: Path) -> None:
-    from paceline.technique import read_source  # noqa: PLC0415 - keeps the module's imports short
+    from paceline.base.technique import read_source  # noqa: PLC0415 - keeps the module's imports short
 
     if not read_source(path, module=path.stem):
         raise UserError("the file declares no technique", where=str(path), expected="@technique(...)")
@@ -265,16 +265,16 @@ def _check_technique(path: Path) -> None:
 def schema(what: str) -> None:
     """Print the JSON Schema of suite files, runner profiles, nightly files or record lines."""
     if what == "suite":
-        from paceline.grammar import suite_schema  # noqa: PLC0415 - only one of them is asked for
+        from paceline.spec.grammar import suite_schema  # noqa: PLC0415 - only one of them is asked for
 
         print_json(suite_schema())
     elif what == "runner":
         print_json(runner_schema())
     elif what == "nightly":
-        from paceline.nightly.config import nightly_schema  # noqa: PLC0415 - only one of them is asked for
+        from paceline.workflows.nightly.config import nightly_schema  # noqa: PLC0415 - only one of them is asked for
 
         print_json(nightly_schema())
     else:
-        from paceline.record import record_schema  # noqa: PLC0415 - only one of them is asked for
+        from paceline.records.record import record_schema  # noqa: PLC0415 - only one of them is asked for
 
         print_json(record_schema())

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
+from paceline.base.errors import UserError
 from paceline.cli.options import default_results, results_option
 from paceline.cli.run import _selection_options, describe_plan, exit_code, resolve
 from paceline.drivers.execute import collect_job
 from paceline.drivers.job import build_job, read_job
 from paceline.drivers.measure import make_facts
-from paceline.errors import UserError
-from paceline.storage import check_writable
+from paceline.records.storage import check_writable
 
 
 @click.group("job")

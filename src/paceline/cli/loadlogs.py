@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 from tabulate import tabulate
 
+from paceline.base.errors import UserError
+from paceline.base.units import format_duration
 from paceline.cli.compare import load_stores
 from paceline.cli.options import print_json
-from paceline.errors import UserError
 from paceline.families.serving.load.definitions import Printed, as_others_print
 from paceline.families.serving.load.entries import read_log
-from paceline.units import format_duration
 
 ENDING = ".jsonl.gz"
 

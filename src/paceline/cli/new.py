@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from paceline.errors import UserError
-from paceline.technique import NAME_RULE, valid_name
+from paceline.base.errors import UserError
+from paceline.base.technique import NAME_RULE, valid_name
 
 SUITE = """\
 # yaml-language-server: $schema=./suite.schema.json   (paceline schema suite > suite.schema.json)

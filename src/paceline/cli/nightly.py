@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from paceline.base.errors import EXIT_OK
+from paceline.base.units import format_duration
 from paceline.cli.compare import load_stores
 from paceline.cli.options import default_results, json_option, print_json, results_option, warn
 from paceline.cli.site import build_site, default_output
-from paceline.errors import EXIT_OK
-from paceline.units import format_duration
 
 if TYPE_CHECKING:
-    from paceline.nightly.night import Night
+    from paceline.workflows.nightly.night import Night
 
 NIGHTS = "nights"
 """Folder of a store with a report of every night."""
@@ -54,9 +54,9 @@ def nightly(
     What got worse is measured again before it is an alarm. Exit code 1: alarms; 3: the machine failed, or another
     run has it; 5: a technique gave a wrong result.
     """
-    from paceline.nightly import report as reports  # noqa: PLC0415 - scipy only when it is called
-    from paceline.nightly.config import load_nightly  # noqa: PLC0415
-    from paceline.nightly.night import Night  # noqa: PLC0415
+    from paceline.workflows.nightly import report as reports  # noqa: PLC0415 - scipy only when it is called
+    from paceline.workflows.nightly.config import load_nightly  # noqa: PLC0415
+    from paceline.workflows.nightly.night import Night  # noqa: PLC0415
 
     plan = load_nightly(config)
     given = plan.beside(plan.model.results) if plan.model.results else None
@@ -89,7 +89,7 @@ def nightly(
 
 def agenda(night: Night) -> str:
     """Say what a night would do, in its order."""
-    from paceline.nightly.night import NightReport  # noqa: PLC0415
+    from paceline.workflows.nightly.night import NightReport  # noqa: PLC0415
 
     report = NightReport(nightly="", started="")
     lines = []
@@ -102,7 +102,7 @@ def agenda(night: Night) -> str:
 
 
 def _publish(night: Night, site: Path, started: str) -> None:
-    from paceline.nightly import publish  # noqa: PLC0415
+    from paceline.workflows.nightly import publish  # noqa: PLC0415
 
     target = night.nightly.model.publish
     if target is None:

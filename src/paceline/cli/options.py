@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import click
 
-from paceline import content
-from paceline.errors import UserError
-from paceline.suite import Suite, load_suite
-from paceline.units import parse_duration
+from paceline.base.errors import UserError
+from paceline.base.units import parse_duration
+from paceline.spec import content
+from paceline.spec.suite import Suite, load_suite
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

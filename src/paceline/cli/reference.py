@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
+from paceline.base.errors import EXIT_CODES
 from paceline.cli import COMMANDS
-from paceline.errors import EXIT_CODES
-from paceline.grammar import suite_schema
-from paceline.nightly.config import nightly_schema
-from paceline.profile import runner_schema
+from paceline.spec.grammar import suite_schema
+from paceline.spec.profile import runner_schema
+from paceline.workflows.nightly.config import nightly_schema
 
 VARIABLES: Mapping[str, str] = {
     "PACELINE_RESULTS": "store of record files, instead of `results/local`",

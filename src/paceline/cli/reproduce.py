@@ -10,29 +10,29 @@ from typing import NoReturn
 
 import click
 
-from paceline import content
+from paceline.analysis.compare import compare_points, points_of
+from paceline.analysis.reproduction import Reproduction, cannot, judge_reproduction, same_code
+from paceline.analysis.runs import compare_runs, incomparable
+from paceline.base.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION, InfrastructureError, UserError
+from paceline.base.family import load_family
 from paceline.cli.compare import load_stores
 from paceline.cli.earlier_code import Request, measure_as_it_was
 from paceline.cli.options import default_results, expand_suites, machine_options, results_option, warn
 from paceline.cli.run import describe_plan, exit_code
-from paceline.compare import compare_points, points_of
-from paceline.custody import append_event
 from paceline.drivers.docker_states import IMAGE_MISSING
+from paceline.drivers.machine.occupation import occupied
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
-from paceline.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION, InfrastructureError, UserError
-from paceline.family import load_family
-from paceline.grammar import TIERS, TierName
-from paceline.machine.occupation import occupied
-from paceline.plan import CaseKey, Plan, Selection, canonical, make_plan
-from paceline.profile import in_image, load_runner
-from paceline.provenance import code_state, technique_facts
-from paceline.record import Event, Measurement, utc
+from paceline.records.integrity import append_event
+from paceline.records.provenance import code_state, technique_facts
+from paceline.records.record import Event, Measurement, utc
+from paceline.records.store import Loaded, RunRecord, read_record
 from paceline.report.tables import board_table, run_comparison_table
-from paceline.reproduction import Reproduction, cannot, judge_reproduction, same_code
-from paceline.runcompare import compare_runs, incomparable
-from paceline.store import Loaded, RunRecord, read_record
-from paceline.suite import Suite
+from paceline.spec import content
+from paceline.spec.grammar import TIERS, TierName
+from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan
+from paceline.spec.profile import in_image, load_runner
+from paceline.spec.suite import Suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

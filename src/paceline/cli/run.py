@@ -10,7 +10,9 @@ from typing import Any
 
 import click
 
-from paceline import content
+from paceline.analysis.compare import compare_points, points_of
+from paceline.base.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK, UserError
+from paceline.base.units import format_duration
 from paceline.cli.options import (
     default_results,
     expand_suites,
@@ -22,23 +24,21 @@ from paceline.cli.options import (
     split_names,
     warn,
 )
-from paceline.compare import compare_points, points_of
 from paceline.drivers.driver import open_driver
 from paceline.drivers.execute import JOBS, Outcome, execute
 from paceline.drivers.job import read_job
+from paceline.drivers.machine.occupation import occupied
+from paceline.drivers.machine.quarantine import quarantined
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
-from paceline.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK, UserError
-from paceline.grammar import TIERS, TierName
-from paceline.machine.occupation import occupied
-from paceline.machine.quarantine import quarantined
-from paceline.plan import Plan, Selection, make_plan
-from paceline.profile import load_runner
+from paceline.records.store import read_record
 from paceline.report.tables import board_table
-from paceline.store import read_record
-from paceline.suite import Suite
-from paceline.units import format_duration
-from paceline.usertechniques import with_user_techniques
+from paceline.spec import content
+from paceline.spec.grammar import TIERS, TierName
+from paceline.spec.plan import Plan, Selection, make_plan
+from paceline.spec.profile import load_runner
+from paceline.spec.suite import Suite
+from paceline.spec.user_techniques import with_user_techniques
 
 MAX_SKIPS_SHOWN = 12
 FAILED = ("incorrect", "refused", "invalid")

@@ -9,17 +9,17 @@ from typing import Any
 
 import click
 
-from paceline import content
-from paceline.claims import evaluate, ledger
+from paceline.analysis.claims import evaluate, ledger
+from paceline.base.errors import UserError
+from paceline.base.family import family_names, load_family
+from paceline.base.technique import TechniqueSource
 from paceline.cli.compare import load_stores
 from paceline.cli.options import json_option, print_json, results_option
-from paceline.errors import UserError
-from paceline.family import family_names, load_family
-from paceline.papers import load_papers
-from paceline.provenance import suite_facts
-from paceline.store import Loaded
-from paceline.suite import load_suite
-from paceline.technique import TechniqueSource
+from paceline.records.provenance import suite_facts
+from paceline.records.store import Loaded
+from paceline.spec import content
+from paceline.spec.papers import load_papers
+from paceline.spec.suite import load_suite
 
 
 def default_output() -> Path:

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from paceline import custody
-from paceline import store as records
+from paceline.base.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE, UserError, expected_one_of
 from paceline.cli.options import default_results, json_option, print_json, results_option
-from paceline.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE, UserError, expected_one_of
-from paceline.record import Event, utc
-from paceline.storage import check_writable
+from paceline.records import integrity as custody
+from paceline.records import store as records
+from paceline.records.record import Event, utc
+from paceline.records.storage import check_writable
 
 
 @click.group("store")

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from paceline.base.errors import UserError, expected_one_of
 from paceline.cli.compare import load_stores
 from paceline.cli.options import json_option, print_json, results_option
-from paceline.errors import UserError, expected_one_of
 
 
 @click.command("trend")

@@ -9,9 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from paceline import __version__
-from paceline.family import Family, load_family
-from paceline.plan import Plan
-from paceline.record import (
+from paceline.base.family import Family, load_family
+from paceline.records.record import (
     Event,
     Line,
     Measurement,
@@ -22,7 +21,8 @@ from paceline.record import (
     series_key,
     utc,
 )
-from paceline.stats import launch_statistic
+from paceline.spec.plan import Plan
+from paceline.stats.estimates import launch_statistic
 
 KEPT_EVENTS = (
     "launch_begin",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import InfrastructureError
+from paceline.base.errors import InfrastructureError
 
 LOG_BYTES = 4 << 20
 """What is kept of a container's output."""

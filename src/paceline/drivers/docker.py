@@ -16,6 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from paceline.base.errors import InfrastructureError, UserError
+from paceline.base.eventfile import read_events
+from paceline.base.redaction import redact
 from paceline.drivers.containers import Box, Stream, folder_bytes, hand_over
 from paceline.drivers.docker_devices import GROUP_FILES, choose_way, wanted_devices
 from paceline.drivers.docker_image import Image, find_image, survey, translated
@@ -35,11 +38,7 @@ from paceline.drivers.docker_states import (
     TIMEOUT,
     ending,
 )
-from paceline.drivers.sbom import bill_of_materials
-from paceline.drivers.shares import append_event, missing_cases
-from paceline.errors import InfrastructureError, UserError
-from paceline.eventfile import read_events
-from paceline.machine.engine import (
+from paceline.drivers.machine.engine import (
     EngineAwayError,
     NotThereError,
     RefusedError,
@@ -48,8 +47,9 @@ from paceline.machine.engine import (
     open_engine,
     remove_run,
 )
-from paceline.redaction import redact
-from paceline.storage import storage_errors
+from paceline.drivers.sbom import bill_of_materials
+from paceline.drivers.shares import append_event, missing_cases
+from paceline.records.storage import storage_errors
 
 ARTIFACTS = "artifacts"
 LIMITS = ("memory_bytes", "cpus", "cpuset", "pids", "shm_bytes", "tmp_bytes", "job_bytes", "time_limit_s")

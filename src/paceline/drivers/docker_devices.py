@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 
 ALL = "all"
 CDI_KINDS = {"cuda": "nvidia.com/gpu", "rocm": "amd.com/gpu"}

@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.cluster import IMAGE
+from paceline.base.errors import InfrastructureError
 from paceline.drivers.docker_request import Request, container_name, survey_body
 from paceline.drivers.docker_states import IMAGE_MISSING, IMAGE_UNFIT, WRONG_ARCHITECTURE, refusal
-from paceline.errors import InfrastructureError
-from paceline.machine.engine import EngineAwayError, NotThereError, RefusedError, engine_errors
+from paceline.drivers.machine.engine import EngineAwayError, NotThereError, RefusedError, engine_errors
+from paceline.spec.cluster import IMAGE
 
 CLASS_LABEL = "io.paceline.image-class"
 REVISION_LABEL = "org.opencontainers.image.revision"

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any
 
 from paceline.drivers.docker_devices import WAYS, Wanted, share
-from paceline.machine.engine import CONTROLLER_LABEL, RUN_LABEL
+from paceline.drivers.machine.engine import CONTROLLER_LABEL, RUN_LABEL
 
 INSIDE = "/job"
 """Where the job folder is in a container."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from paceline.errors import UserError, expected_one_of
+from paceline.base.errors import UserError, expected_one_of
 
 
 class Execution(Protocol):

@@ -12,16 +12,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from paceline.content import sha256_file
+from paceline.base.errors import InfrastructureError, UserError
+from paceline.base.eventfile import read_events
 from paceline.drivers.collect import Collector, make_run
 from paceline.drivers.driver import Driver
 from paceline.drivers.shares import share_folders
-from paceline.errors import InfrastructureError, UserError
-from paceline.eventfile import read_events
-from paceline.plan import Plan
-from paceline.record import Event, utc
-from paceline.storage import check_writable, storage_errors
-from paceline.store import PARTIAL, RecordWriter, record_paths
+from paceline.records.record import Event, utc
+from paceline.records.storage import check_writable, storage_errors
+from paceline.records.store import PARTIAL, RecordWriter, record_paths
+from paceline.spec.content import sha256_file
+from paceline.spec.plan import Plan
 
 POLL_S = 0.1
 JOBS = "jobs"

@@ -19,24 +19,16 @@ from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from paceline.content import sha256_file
-from paceline.errors import UserError
-from paceline.family import load_family
-from paceline.plan import Plan
-from paceline.storage import storage_errors
-from paceline.suite import Suite
-from paceline.technique import TechniqueSource
+from paceline.base.errors import UserError
+from paceline.base.family import load_family
+from paceline.base.technique import TechniqueSource
+from paceline.records.storage import storage_errors
+from paceline.spec.content import sha256_file
+from paceline.spec.plan import Plan
+from paceline.spec.suite import Suite
 
-ENGINE_FILES = (
-    "__init__.py",
-    "errors.py",
-    "units.py",
-    "redaction.py",
-    "technique.py",
-    "family.py",
-    "eventfile.py",
-)
-ENGINE_FOLDERS = ("worker", "families", "baselines")
+ENGINE_FILES = ("__init__.py",)
+ENGINE_FOLDERS = ("base", "worker", "families", "baselines")
 
 RUN_SCRIPT = """#!/bin/sh
 # Executes this job with torch and numpy only, on any Python from 3.11 on:
@@ -89,7 +81,7 @@ def _families_in_use(plan: Plan) -> set[str]:
     found: set[str] = set()
     for block in plan.blocks:
         family = load_family(block["family"])
-        lender = family.borrows.get(str(block["params"].get(family.operation_key)))
+        lender = family.lender(str(block["params"].get(family.operation_key)))
         found |= {family.name} | ({lender} if lender else set())
     return found
 

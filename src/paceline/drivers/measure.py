@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from paceline import __version__
+from paceline.base.redaction import redact_arguments
 from paceline.drivers.driver import open_driver
 from paceline.drivers.execute import JOBS, Outcome, execute
 from paceline.drivers.job import build_job
-from paceline.machine.occupation import Occupation
-from paceline.plan import Plan
-from paceline.provenance import code_state, suite_facts, technique_facts
-from paceline.record import new_run_id, utc
-from paceline.redaction import redact_arguments
-from paceline.storage import check_writable
-from paceline.suite import Suite
+from paceline.drivers.machine.occupation import Occupation
+from paceline.records.provenance import code_state, suite_facts, technique_facts
+from paceline.records.record import new_run_id, utc
+from paceline.records.storage import check_writable
+from paceline.spec.plan import Plan
+from paceline.spec.suite import Suite
 
 
 def make_facts(

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from paceline.units import format_duration
+from paceline.base.units import format_duration
 
 PLAIN_EVERY_S = 15.0
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from paceline.eventfile import read_events
+from paceline.base.eventfile import read_events
 
 SHARES = "shares"
 LINKED = ("engine", "baselines", "user")

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paceline import content
+from paceline.base.errors import InfrastructureError, PrerequisiteError
+from paceline.base.redaction import redact
 from paceline.drivers.shares import append_event, make_shares, missing_cases, share_folders
 from paceline.drivers.slurm_script import LOGS, Request, job_name, render
 from paceline.drivers.slurm_states import (
@@ -34,8 +35,7 @@ from paceline.drivers.slurm_states import (
     read_settings,
     read_squeue,
 )
-from paceline.errors import InfrastructureError, PrerequisiteError
-from paceline.redaction import redact
+from paceline.spec import content
 
 TICKET = "slurm.json"
 STOP_FILE = "stop"

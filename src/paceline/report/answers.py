@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.compare import Point
-from paceline.family import load_family
-from paceline.paired import Paired, clustered, compare_paired, holm, mcnemar, sign_flip
+from paceline.analysis.compare import Point
+from paceline.base.family import load_family
 from paceline.report.html import Grid, rows_grid
 from paceline.report.tables import ABSENT
-from paceline.stats import wilson
+from paceline.stats.estimates import wilson
+from paceline.stats.paired import Paired, clustered, compare_paired, holm, mcnemar, sign_flip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

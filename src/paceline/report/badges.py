@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import escape
 
-from paceline.compare import Comparison
+from paceline.analysis.compare import Comparison
 from paceline.report.tables import format_counts, format_verdict, primary_metric
 
 HEIGHT, LETTER, PAD = 20, 6.4, 8

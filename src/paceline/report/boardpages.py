@@ -11,8 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from paceline.compare import Comparison, Point
-from paceline.record import Run
+from paceline.analysis.compare import Comparison, Point
+from paceline.records.record import Run
 from paceline.report import charts
 from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid, verdict_class
 from paceline.report.tables import (
@@ -21,7 +21,7 @@ from paceline.report.tables import (
     format_param,
     primary_metric,
 )
-from paceline.stats import Estimate
+from paceline.stats.estimates import Estimate
 
 STALE_DAYS = 90
 """A number is stale when the site's newest run is so much younger: code, packages and machine have moved on."""

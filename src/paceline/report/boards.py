@@ -15,11 +15,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from paceline.compare import Point, compared, confirm, points_of, sort_key
-from paceline.errors import UserError
-from paceline.evidence import OFF_BOARD_REASONS, evidence, image_class, params_key, place_of, with_defaults
-from paceline.family import load_family
-from paceline.store import RunRecord
+from paceline.analysis.compare import Point, compared, confirm, points_of, sort_key
+from paceline.analysis.evidence import (
+    OFF_BOARD_REASONS,
+    evidence,
+    image_class,
+    params_key,
+    place_of,
+    with_defaults,
+)
+from paceline.base.errors import UserError
+from paceline.base.family import load_family
+from paceline.records.store import RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

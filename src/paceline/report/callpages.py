@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from paceline.compare import Point
-from paceline.recordparts import CallCourse
+from paceline.analysis.compare import Point
+from paceline.base.units import format_quantity
+from paceline.records.parts import CallCourse
 from paceline.report.boardpages import Chart
 from paceline.report.html import Grid, rows_grid
 from paceline.report.loadcharts import CallBar, calls_chart
 from paceline.report.tables import ABSENT
-from paceline.units import format_quantity
 
 WHOLE = "complete"
 MOST_NAME = 7

@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from paceline.claims import ClaimResult
-from paceline.papers import Paper
+from paceline.analysis.claims import ClaimResult
 from paceline.report.tables import ABSENT, format_effect, format_estimate, format_param
-from paceline.stats import Estimate
+from paceline.spec.papers import Paper
+from paceline.stats.estimates import Estimate
 
 OWN_BOUND = "(own bound)"
 """Stands where a paper's slug would, for claims that no paper makes."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from paceline.evidence import OFF_BOARD_REASONS, image_class
-from paceline.record import Run
+from paceline.analysis.evidence import OFF_BOARD_REASONS, image_class
+from paceline.analysis.runs import compare_shared, incomparable
+from paceline.records.record import Run
+from paceline.records.store import RunRecord
 from paceline.report.boards import usable_points
 from paceline.report.html import Grid, plain_grid
 from paceline.report.runpages import flat, packages, run_slug
 from paceline.report.tables import ABSENT, Table, run_comparison_table
-from paceline.runcompare import compare_shared, incomparable
-from paceline.store import RunRecord
 
 PARTS: tuple[tuple[str, str], ...] = (
     ("code", "code"),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.compare import Point
-from paceline.family import CurveSpec, load_family
-from paceline.record import Measurement
+from paceline.analysis.compare import Point
+from paceline.base.family import CurveSpec, load_family
+from paceline.base.units import format_quantity
+from paceline.records.record import Measurement
 from paceline.report import charts, plots
 from paceline.report.boardpages import Chart
 from paceline.report.html import Grid, rows_grid
 from paceline.report.loadcharts import share_chart
 from paceline.report.tables import ABSENT
-from paceline.stats import median
-from paceline.units import format_quantity
+from paceline.stats.estimates import median
 
 Course = list[tuple[float, float]]
 """(x, y), both medians over launches, in the order of the run."""

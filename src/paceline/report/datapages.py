@@ -14,8 +14,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.claims import ClaimResult
-from paceline.compare import Comparison, Point
+from paceline.analysis.claims import ClaimResult
+from paceline.analysis.compare import Comparison, Point
 from paceline.report.boardpages import estimate
 from paceline.report.boards import Board
 from paceline.report.exports import csv_cell

@@ -18,12 +18,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from paceline.compare import Point
-from paceline.family import CurveSpec, Metric, load_family
+from paceline.analysis.compare import Point
+from paceline.base.family import CurveSpec, Metric, load_family
+from paceline.base.units import format_quantity
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.tables import ABSENT, format_effect, format_estimate
-from paceline.stats import Estimate, Launches, compare_difference, compare_ratio, estimate_value, median
-from paceline.units import format_quantity
+from paceline.stats.estimates import (
+    Estimate,
+    Launches,
+    compare_difference,
+    compare_ratio,
+    estimate_value,
+    median,
+)
 
 Courses = Mapping[int, Mapping[str, Any]]
 """Launch → columns of what a technique stored as its curve."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.families.reasoning.estimates import hull
-from paceline.stats import Estimate, Launches, compare_difference
+from paceline.stats.estimates import Estimate, Launches, compare_difference
 
 NUM_FACTORS = 160
 """Places between the ends of a course, in equal ratios."""

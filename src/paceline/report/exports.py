@@ -10,16 +10,16 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paceline.compare import grade_of
-from paceline.errors import UserError, expected_one_of
-from paceline.record import Measurement
-from paceline.storage import storage_errors
-from paceline.store import RunRecord, measurement_rows
+from paceline.analysis.compare import grade_of
+from paceline.base.errors import UserError
+from paceline.records.record import Measurement
+from paceline.records.storage import storage_errors
+from paceline.records.store import RunRecord, measurement_rows
+from paceline.report.export_choice import Choice
 
 FORMATS: Mapping[str, str] = {
     "pytest-benchmark": "JSON for `pytest-benchmark compare`: every metric in seconds, with raw samples",
@@ -58,55 +58,6 @@ CSV_COLUMNS = (
     "reason",
 )
 """Columns before the parameters, which follow as ``param.<name>``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which measurements are exported; empty means all."""
-
-    metrics: Sequence[str] = ()
-    techniques: Sequence[str] = ()
-
-    def of(self, record: RunRecord) -> Iterator[Measurement]:
-        """Yield the measurements that were chosen; a failure is part of every choice of metrics."""
-        for m in record.measurements:
-            if self.techniques and m.label not in self.techniques and m.technique not in self.techniques:
-                continue
-            if self.metrics and m.metric.name not in self.metrics and m.status == "ok":
-                continue
-            yield m
-
-    def check(self, records: Sequence[RunRecord]) -> None:
-        """Refuse names that no record has.
-
-        Raises:
-            UserError: With the nearest name.
-        """
-        all_lines = [m for r in records for m in r.measurements]
-        for what, wanted, known in (
-            ("metric", self.metrics, {m.metric.name for m in all_lines}),
-            ("technique", self.techniques, {n for m in all_lines for n in (m.label, m.technique)}),
-        ):
-            for name in wanted:
-                if name not in known:
-                    raise UserError(
-                        f"the chosen runs have no {what} '{name}'", expected=expected_one_of(name, known)
-                    )
-
-
-def left_out(records: Sequence[RunRecord], choice: Choice) -> list[str]:
-    """Describe the chosen cases that have no number, for formats that can only hold numbers."""
-    texts = {
-        " ".join(f"{m.suite} {m.label} {_point(m)} launch {m.launch}: {m.status}: {m.reason}".split())
-        for r in records
-        for m in choice.of(r)
-        if m.status != "ok"
-    }
-    return sorted(texts)
-
-
-def _point(m: Measurement) -> str:
-    return " ".join(f"{k}={v}" for k, v in sorted(m.params.items()) if v is not None)
 
 
 def render(style: str, records: Sequence[RunRecord], choice: Choice) -> bytes:

@@ -11,7 +11,7 @@ from queue import Queue
 from threading import Thread
 from typing import Any
 
-from paceline.errors import InfrastructureError
+from paceline.base.errors import InfrastructureError
 
 Files = list[tuple[str, str | bytes]]
 Job = Callable[[], Files]

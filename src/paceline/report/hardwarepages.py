@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.evidence import OFF_BOARD_REASONS
-from paceline.record import Measurement, Run
+from paceline.analysis.evidence import OFF_BOARD_REASONS
+from paceline.base.units import format_quantity
+from paceline.records.record import Measurement, Run
+from paceline.records.store import RunRecord
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.runpages import flat, run_slug
 from paceline.report.tables import ABSENT, format_param
-from paceline.store import RunRecord
-from paceline.units import format_quantity
 
 APART = ("dtype", "ranks", "link")
 """Parameters of a point on which a ceiling depends."""

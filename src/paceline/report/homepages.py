@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from paceline.compare import Comparison
-from paceline.record import Run
+from paceline.analysis.compare import Comparison
+from paceline.records.record import Run
+from paceline.records.store import RunRecord
 from paceline.report.boards import Board
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.runpages import counts_text, run_counts, run_slug
 from paceline.report.tables import ABSENT, format_counts, format_verdict, primary_metric
-from paceline.store import RunRecord
 
 NEWS, FEED = 5, 50
 """Runs on the first page, and in the feed."""

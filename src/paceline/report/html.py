@@ -10,8 +10,9 @@ from typing import NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from paceline import __version__, content
+from paceline import __version__
 from paceline.report.tables import Table
+from paceline.spec import content
 
 STYLE = "style.css"
 SCRIPT = "site.js"

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from paceline.base.units import format_quantity
 from paceline.report.charts import Swept
 from paceline.report.svg import WIDTH, Axis, Format, svg, text, x_marks, y_grid
-from paceline.units import format_quantity
 
 SHARES = (0, 0.25, 0.5, 0.75, 0.9, 1)
 PARTS = (("s2", "not sent yet"), ("s0", "until the first token"), ("s1", "until the last"))

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline import __version__
-from paceline.compare import Cell, Point, points_of
-from paceline.errors import UserError
-from paceline.family import load_family
-from paceline.imports.nccl_names import PROGRAMS, REDUCING, ROOTED, TYPE_NAMES
-from paceline.imports.nccl_text import OWN_LINE
-from paceline.record import IMPORTED
-from paceline.report.exports import Choice, left_out
-from paceline.stats import estimate_value
-from paceline.store import RunRecord
+from paceline.analysis.compare import Cell, Point, points_of
+from paceline.base.errors import UserError
+from paceline.base.family import load_family
+from paceline.records.imports.nccl_names import PROGRAMS, REDUCING, ROOTED, TYPE_NAMES
+from paceline.records.imports.nccl_text import OWN_LINE
+from paceline.records.record import IMPORTED
+from paceline.records.store import RunRecord
+from paceline.report.export_choice import Choice, left_out
+from paceline.stats.estimates import estimate_value
 
 IN_PLACE = ("all_reduce", "broadcast", "reduce")
 """Operations whose techniques get one buffer that is input and output."""

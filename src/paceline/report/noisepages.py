@@ -6,13 +6,13 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 
-from paceline.compare import Comparison, Point
+from paceline.analysis.compare import Comparison, Point
+from paceline.base.units import format_quantity
 from paceline.report.boardpages import point_name
 from paceline.report.boards import Board
 from paceline.report.html import Cell, Grid, body_cell, rows_grid
 from paceline.report.tables import ABSENT, format_counts, format_verdict, primary_metric, varying_params
-from paceline.units import format_quantity
-from paceline.verdict import minimum_detectable
+from paceline.stats.verdicts import minimum_detectable
 
 
 def primary(board: Board, comparisons: Sequence[Comparison]) -> list[Comparison]:

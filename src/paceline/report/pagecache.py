@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import paceline
-from paceline import content
 from paceline.report.forks import Files, Job
+from paceline.spec import content
 
 LIBRARIES = ("numpy", "scipy", "jinja2", "markupsafe")
 """Those that a page's text can depend on."""

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.compare import Point, compared, grade_of
-from paceline.family import load_family
+from paceline.analysis.compare import Point, compared, grade_of
+from paceline.base.family import load_family
+from paceline.base.units import format_quantity
 from paceline.report import charts
 from paceline.report.boardpages import Chart, estimate
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.tables import ABSENT, format_estimate, primary_metric
-from paceline.units import format_quantity
 
 MAX_HISTORY = 50
 """Earlier measurements of a point that its page lists."""

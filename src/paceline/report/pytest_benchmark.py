@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from paceline import __version__
-from paceline.compare import Cell, Point, grade_of, points_of
-from paceline.errors import UserError
-from paceline.report.exports import Choice, left_out
-from paceline.store import RunRecord
+from paceline.analysis.compare import Cell, Point, grade_of, points_of
+from paceline.base.errors import UserError
+from paceline.records.store import RunRecord
+from paceline.report.export_choice import Choice, left_out
 
 SCHEMA_VERSION = "5.1.0"
 """Release of pytest-benchmark whose layout this is."""

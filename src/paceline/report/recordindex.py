@@ -19,11 +19,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
-from paceline.errors import UserError
-from paceline.record import Event, Measurement, MetricId, Run, parse_line
+from paceline.base.errors import UserError
+from paceline.records.record import Event, Measurement, MetricId, Run, parse_line
+from paceline.records.store import PARTIAL, Place, RunRecord, read_placed
 from paceline.report.forks import Files, Job
 from paceline.report.pagecache import code_digest
-from paceline.store import PARTIAL, Place, RunRecord, read_placed
 
 SUFFIX = ".lines"
 SHARED = (

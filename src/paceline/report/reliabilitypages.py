@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paceline.evidence import OFF_BOARD_REASONS
-from paceline.record import Run
+from paceline.analysis.evidence import OFF_BOARD_REASONS
+from paceline.records.record import Run
+from paceline.records.store import RunRecord
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.runpages import run_slug
 from paceline.report.tables import ABSENT, format_counts
-from paceline.stats import wilson
-from paceline.store import RunRecord
+from paceline.stats.estimates import wilson
 
 NOT_TRIED = frozenset({"skipped", "unsupported"})
 """Statuses of what was never started: neither successes nor failures."""

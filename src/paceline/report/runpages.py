@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.claims import ClaimResult, LedgerRow
-from paceline.evidence import PointKey
-from paceline.record import STATUSES, Run
+from paceline.analysis.claims import ClaimResult, LedgerRow
+from paceline.analysis.evidence import PointKey
+from paceline.records.record import STATUSES, Run
+from paceline.records.store import RunRecord
 from paceline.report.boards import slug
 from paceline.report.claimstext import STATEMENT, found_text, sides
 from paceline.report.html import Cell, Grid, rows_grid, verdict_class
 from paceline.report.tables import ABSENT, format_counts, format_param
-from paceline.store import RunRecord
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Code", ("code",)),

@@ -11,15 +11,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from paceline.compare import Point
-from paceline.family import load_family
+from paceline.analysis.compare import Point
+from paceline.base.family import load_family
 from paceline.report import charts, plots
 from paceline.report.boardpages import Chart
 from paceline.report.boards import Board
 from paceline.report.html import Grid, rows_grid
 from paceline.report.tables import ABSENT, format_estimate, format_param, varying_params
-from paceline.stats import Estimate
-from paceline.unpaired import compare_unpaired
+from paceline.stats.estimates import Estimate
+from paceline.stats.unpaired import compare_unpaired
 
 RANKS = "ranks"
 

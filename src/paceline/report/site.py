@@ -13,11 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from paceline.claims import ClaimResult, LedgerRow
-from paceline.compare import GRADES, Comparison, compare_points
-from paceline.evidence import OFF_BOARD_REASONS, PointKey, point_key
-from paceline.family import family_names, load_family
-from paceline.record import STATUSES
+from paceline.analysis.claims import ClaimResult, LedgerRow
+from paceline.analysis.compare import GRADES, Comparison, compare_points
+from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey, point_key
+from paceline.base.family import family_names, load_family
+from paceline.base.technique import TechniqueSource
+from paceline.records.record import STATUSES
+from paceline.records.store import Loaded, RunRecord
 from paceline.report import (
     answers,
     badges,
@@ -55,8 +57,6 @@ from paceline.report.html import (
 from paceline.report.pagecache import PageCache
 from paceline.report.sitefolder import MARKER
 from paceline.report.tables import format_param, primary_metric, varying_params
-from paceline.store import Loaded, RunRecord
-from paceline.technique import TechniqueSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

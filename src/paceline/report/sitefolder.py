@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 
 MARKER = ".paceline-site"
 """The file by which a folder is known as a site, which the next one may replace."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
-from paceline.compare import Comparison, Point
-from paceline.family import load_family
+from paceline.analysis.compare import Comparison, Point
+from paceline.base.family import load_family
+from paceline.base.units import format_quantity
 from paceline.report import charts, plots
 from paceline.report.boardpages import Chart, estimate
 from paceline.report.boards import Board
 from paceline.report.html import Grid, rows_grid
 from paceline.report.tables import ABSENT, format_estimate, format_param, primary_metric, varying_params
-from paceline.units import format_quantity
 
 LINK = "link"
 

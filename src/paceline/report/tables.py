@@ -12,12 +12,12 @@ from typing import Any
 
 from tabulate import tabulate
 
-from paceline.compare import GRADES, Cell, Comparison, Point, compared, grade_of, ranks
-from paceline.family import family_names, load_family
-from paceline.runcompare import RunComparison
-from paceline.stats import Estimate
-from paceline.units import format_quantity, format_rate, format_size
-from paceline.verdict import MANY_LAUNCHES
+from paceline.analysis.compare import GRADES, Cell, Comparison, Point, compared, grade_of, ranks
+from paceline.analysis.runs import RunComparison
+from paceline.base.family import family_names, load_family
+from paceline.base.units import format_quantity, format_rate, format_size
+from paceline.stats.estimates import Estimate
+from paceline.stats.verdicts import MANY_LAUNCHES
 
 HIDDEN_PARAMS = ("op",)
 ABSENT = "–"

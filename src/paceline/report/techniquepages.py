@@ -9,8 +9,9 @@ import inspect
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paceline.claims import ClaimResult
-from paceline.compare import Comparison, Point
+from paceline.analysis.claims import ClaimResult
+from paceline.analysis.compare import Comparison, Point
+from paceline.base.technique import TechniqueSource
 from paceline.report.boardpages import estimate, point_name
 from paceline.report.boards import Board, slug
 from paceline.report.html import Cell, Grid, body_cell, rows_grid
@@ -23,7 +24,6 @@ from paceline.report.tables import (
     primary_metric,
     varying_params,
 )
-from paceline.technique import TechniqueSource
 
 MAX_ROWS = 1000
 """Results that a page lists; the boards have all."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from paceline.compare import Point
-from paceline.recordparts import Timeline
+from paceline.analysis.compare import Point
+from paceline.base.units import format_quantity
+from paceline.records.parts import Timeline
 from paceline.report.boardpages import Chart
 from paceline.report.html import Grid, rows_grid
 from paceline.report.svg import WIDTH, Axis, svg, text, x_marks
-from paceline.units import format_quantity
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "F": ("s0", "forward"),

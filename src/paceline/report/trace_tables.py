@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 from paceline.families.reasoning.archive import Archive
 from paceline.families.reasoning.trace_files import MODEL, TraceFile, read
-from paceline.store import RunRecord
+from paceline.records.store import RunRecord
 
 ARTIFACT = "traces"
 ROWS_AT_ONCE = 5000

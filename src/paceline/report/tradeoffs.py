@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from paceline.compare import Point
-from paceline.family import FrontierSpec, SplitSpec, load_family
+from paceline.analysis.compare import Point
+from paceline.base.family import FrontierSpec, SplitSpec, load_family
+from paceline.base.units import format_quantity
 from paceline.report import charts
 from paceline.report.boardpages import Chart, estimate
 from paceline.report.equalcost import Place, equal_cost
 from paceline.report.html import Grid, rows_grid
 from paceline.report.tables import format_estimate
-from paceline.stats import median
-from paceline.units import format_quantity
+from paceline.stats.estimates import median
 
 MIN_DOTS = 2
 

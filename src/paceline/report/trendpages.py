@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from paceline.compare import compared
+from paceline.analysis.compare import compared
+from paceline.analysis.trend import Alert, Change, History, Night, alerts, histories
+from paceline.base.units import format_quantity
+from paceline.records.store import Loaded
 from paceline.report import plots
 from paceline.report.boardpages import Chart, point_name
 from paceline.report.boards import Board
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.svg import TICKS, WIDTH, Axis, svg, text, thin, x_marks, y_grid
 from paceline.report.tables import ABSENT, Table, format_estimate, varying_params
-from paceline.stats import Estimate
-from paceline.store import Loaded
-from paceline.trend import Alert, Change, History, Night, alerts, histories
-from paceline.units import format_quantity
+from paceline.stats.estimates import Estimate
 
 LEFT, TOP, BOTTOM = 84.0, 34.0, 236.0
 MANY_DOTS = 120

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from paceline.errors import InfrastructureError
+from paceline.base.errors import InfrastructureError
 from paceline.worker.nodes import Call, Meeting, interface_towards
 from paceline.worker.watchdog import RankReport, Watchdog, inspect
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from paceline.errors import PrerequisiteError, UserError
+from paceline.base.errors import PrerequisiteError, UserError
 from paceline.worker import telemetry
 
 _monotonic_ns = time.perf_counter_ns

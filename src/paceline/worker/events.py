@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import InfrastructureError
+from paceline.base.errors import InfrastructureError
 
 CHUNK_BYTES = 64 * 1024
 ROOM_BYTES = 1 << 20

@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Final
 
-from paceline.errors import InfrastructureError, UserError
+from paceline.base.errors import InfrastructureError, UserError
 
 ANSWER_TIMEOUT_S: Final = 20.0
 

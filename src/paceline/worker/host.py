@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from paceline.redaction import names_a_secret, redact
+from paceline.base.redaction import names_a_secret, redact
 from paceline.worker.device import Device, cpu_model
 
 ENVIRONMENT_PREFIXES = (

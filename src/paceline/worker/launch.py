@@ -20,8 +20,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import InfrastructureError
-from paceline.eventfile import read_events
+from paceline.base.errors import InfrastructureError
+from paceline.base.eventfile import read_events
 from paceline.worker import process
 from paceline.worker.attempt import Ending, merge, run_ranks
 from paceline.worker.events import EventLog, require_room

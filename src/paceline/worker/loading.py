@@ -9,8 +9,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from paceline.family import load_family
-from paceline.technique import REGISTRY
+from paceline.base.family import load_family
+from paceline.base.technique import REGISTRY
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.session import CaseError, Loaded
 from paceline.worker.source import optional_libraries, source_problems
@@ -22,12 +22,13 @@ def load_techniques(blocks: list[dict[str, Any]], job: Path, guard: Guard) -> di
     wanted = {(c["module"], c["technique"], b["family"]) for b in blocks for c in b["cases"]}
     here = [b for b in blocks if not _isolated(b)]
     own = {(c["module"], c["technique"], b["family"]) for b in here for c in b["cases"]}
-    for name in sorted({b["family"] for b in here}):
-        family = load_family(name)
-        operations = {b["params"].get(family.operation_key) for b in here if b["family"] == name}
-        bench = importlib.import_module(f"paceline.families.{name}.bench")
-        if hasattr(bench, "sealed"):
-            guard.seal(bench.sealed(operations))
+    by_runner: dict[str, set[str]] = {}
+    for block in here:
+        by_runner.setdefault(runner_module(block), set()).add(_operation(block))
+    for name, operations in sorted(by_runner.items()):
+        runner = importlib.import_module(name)
+        if hasattr(runner, "sealed"):
+            guard.seal(runner.sealed(operations))
     for key in sorted(wanted):
         module, name, family = key
         loaded[f"{module}:{name}"] = (
@@ -36,10 +37,18 @@ def load_techniques(blocks: list[dict[str, Any]], job: Path, guard: Guard) -> di
     return loaded
 
 
+def runner_module(block: dict[str, Any]) -> str:
+    """Return the dotted name of the module that measures a block."""
+    return load_family(block["family"]).runner_module(_operation(block))
+
+
+def _operation(block: dict[str, Any]) -> str:
+    return str(block["params"].get(load_family(block["family"]).operation_key))
+
+
 def _isolated(block: dict[str, Any]) -> bool:
     """Tell whether a block's techniques run in processes of their own."""
-    family = load_family(block["family"])
-    return family.isolated and block["params"].get(family.operation_key) not in family.in_ranks
+    return load_family(block["family"]).is_isolated(_operation(block))
 
 
 def _judge(module: str, job: Path) -> Loaded:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from paceline.errors import InfrastructureError, UserError
+from paceline.base.errors import InfrastructureError, UserError
 
 _CLONE_NEWNET: Final = 0x40000000
 

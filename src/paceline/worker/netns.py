@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from paceline.errors import InfrastructureError, UserError
+from paceline.base.errors import InfrastructureError, UserError
 from paceline.worker import shaping
 from paceline.worker.holder import Child, Holder, system_environment
 from paceline.worker.namespace import InterfaceCounters, enter, read_counters

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import InfrastructureError
+from paceline.base.errors import InfrastructureError
 
 POLL_S = 0.1
 BEAT_S = 2.0

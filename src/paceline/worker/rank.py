@@ -18,7 +18,7 @@ from paceline.worker.device import FakeDevice, open_device
 from paceline.worker.events import EventLog
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.host import describe_host
-from paceline.worker.loading import load_techniques
+from paceline.worker.loading import load_techniques, runner_module
 from paceline.worker.process import take_secrets
 from paceline.worker.session import Block, CaseError, Control, Session, block_from_plan
 from paceline.worker.trace import TraceWriter
@@ -86,7 +86,7 @@ def run_blocks(session: Session, blocks: list[dict[str, Any]]) -> int:
     """Measure the blocks in the given order; stop at the first technique that raises: other ranks may wait for it."""
     for data in blocks:
         block = block_from_plan(data)
-        module = importlib.import_module(f"paceline.families.{block.family}.bench")
+        module = importlib.import_module(runner_module(data))
         if isinstance(session.device, FakeDevice):
             session.device.reseed(session.draw_seed("device", block.block), launch=session.launch)
         started = time.monotonic()

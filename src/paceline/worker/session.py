@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from paceline.technique import Technique
+from paceline.base.technique import Technique
 from paceline.worker.comm import Comm
 from paceline.worker.device import Device
 from paceline.worker.events import EventLog

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Final
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 
 DATA_INTERFACE: Final = "data0"
 CONTROL_INTERFACE: Final = "ctl0"

@@ -53,6 +53,7 @@ FORBIDDEN_PREFIXES = (
 )
 OPTIONAL_LIBRARIES = ("scipy.optimize", "scipy.sparse")
 """What a technique may import where it is installed; imported before the fences, which their set-up would breach."""
+FAMILIES = Path(__file__).resolve().parents[1] / "families"
 WHOLE_PACKAGES = frozenset({"paceline", "paceline.families", "paceline.baselines"})
 ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families", "paceline.baselines")
 HARNESS_MODULES = frozenset(
@@ -217,13 +218,24 @@ def _forbidden_module(name: str) -> bool:
     if parts[0] == "scipy":
         return ".".join(parts[:2]) not in OPTIONAL_LIBRARIES
     if parts[0] == "paceline":
-        return ".".join(parts[:2]) not in ALLOWED_OF_PACELINE or not HARNESS_MODULES.isdisjoint(parts[3:])
+        return ".".join(parts[:2]) not in ALLOWED_OF_PACELINE or _of_the_harness(parts)
     return any(name == p or name.startswith(p + ".") for p in FORBIDDEN_PREFIXES)
+
+
+def _of_the_harness(parts: list[str]) -> bool:
+    """Tell whether a module of a family is the harness's own: all but its ``api``."""
+    if parts[1] != "families":
+        return False
+    if (FAMILIES / parts[2] / "api").is_dir():
+        return parts[3] != "api"
+    return not HARNESS_MODULES.isdisjoint(parts[3:])
 
 
 def _is_package(name: str) -> bool:
     parts = name.split(".")
-    return name in WHOLE_PACKAGES or (parts[:2] == ["paceline", "families"] and len(parts) == 3)
+    if parts[:2] == ["paceline", "families"]:
+        return len(parts) == 3 or (len(parts) == 4 and parts[3] == "api")
+    return name in WHOLE_PACKAGES
 
 
 def _aliases(tree: ast.AST) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from paceline.base.family import off_formula
 from paceline.families.collectives import ceilings, passes, scenarios
 from paceline.families.collectives.arm import Arm, MutedArm, make_instance
 from paceline.families.collectives.bare_loop import BareLoop
@@ -22,7 +23,6 @@ from paceline.families.collectives.operations import TIMED_OPERATIONS
 from paceline.families.collectives.oracle import LossyRule, Workspace, blind_spots
 from paceline.families.collectives.problem import TORCH_DTYPES, Cost, Problem
 from paceline.families.collectives.spec import OPERATIONS, element_count
-from paceline.family import off_formula
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
 from paceline.worker.timing import Limits, Series, measure, median, summarise

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from paceline.base.family import Scalar
 from paceline.families.collectives.operation_specs import OPERATIONS
-from paceline.family import Scalar
 
 RANKS = (1, 2, 3, 4)
 SIZES_BYTES = (8, 52, 4100, 65_548, 1_048_576)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from paceline.base.technique import Technique
 from paceline.families.collectives.operation import Operation
 from paceline.families.collectives.oracle import (
     Check,
@@ -22,7 +23,6 @@ from paceline.families.collectives.oracle import (
     mixing_weights,
 )
 from paceline.families.collectives.problem import Collective, Problem
-from paceline.technique import Technique
 from paceline.worker.comm import Comm
 from paceline.worker.session import CaseError, Session
 

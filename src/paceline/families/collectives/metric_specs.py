@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.family import Metric
+from paceline.base.family import Metric
 
 _HOST_CLOCK = {
     "timer": "host monotonic performance counter, captured before any technique is imported",

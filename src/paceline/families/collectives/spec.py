@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
+from paceline.base.family import DerivedMetric, Family, FrontierSpec, Parameter, Params, SplitSpec
 from paceline.families.collectives.metric_specs import METRICS
 from paceline.families.collectives.operation_specs import OPERATIONS
-from paceline.family import DerivedMetric, Family, FrontierSpec, Parameter, Params, SplitSpec
 
 DTYPES = ("float32", "bfloat16", "float16", "float64", "int32", "int64")
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8, "int32": 4, "int64": 8}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.family import Scalar
+from paceline.base.family import Scalar
 
 RANKS: tuple[int, ...] = (1,)
 DTYPES = ("float32", "bfloat16", "float16", "float64")

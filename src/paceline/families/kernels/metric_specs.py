@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from paceline.base.family import DerivedMetric, Metric, Params
 from paceline.families.kernels.workloads import WORKLOADS
-from paceline.family import DerivedMetric, Metric, Params
 
 
 def _tile_metric(name: str, better: Literal["lower", "higher"], doc: str) -> Metric:

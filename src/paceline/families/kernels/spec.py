@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.family import Family, Parameter, ParameterKind, Params, Scalar
 from paceline.families.kernels.metric_specs import DERIVED, METRICS
 from paceline.families.kernels.workloads import (
     EXPERT_SKEWS,
@@ -11,7 +12,6 @@ from paceline.families.kernels.workloads import (
     integer,
     item_bytes,
 )
-from paceline.family import Family, Parameter, ParameterKind, Params, Scalar
 
 MAX_BITS = 8
 FLOAT8_MULTIPLE = 16

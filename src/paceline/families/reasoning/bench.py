@@ -15,7 +15,7 @@ import traceback
 from dataclasses import replace
 from typing import Any
 
-from paceline.errors import PacelineError, UserError
+from paceline.base.errors import PacelineError, UserError
 from paceline.families.reasoning import judging, recorded
 from paceline.families.reasoning.pool import Pool, draw_pool
 from paceline.families.reasoning.replay import MissingTraceError

@@ -1,9 +1,9 @@
-"""Points at which every technique of the family must prove itself; used by ``paceline.testing.conformance``."""
+"""Points at which every technique of the family must prove itself; see ``paceline.workflows.conformance``."""
 
 from __future__ import annotations
 
+from paceline.base.family import Scalar
 from paceline.families.reasoning.spec import CALL_TOOLS
-from paceline.family import Scalar
 
 RANKS = (1,)
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from paceline.errors import InfrastructureError, PrerequisiteError
+from paceline.base.errors import InfrastructureError, PrerequisiteError
 from paceline.worker.process import die_with_parent
 
 MODULE = "paceline.families.reasoning.grading_service"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.errors import UserError, UserErrors, expected_one_of
+from paceline.base.errors import UserError, UserErrors, expected_one_of
 from paceline.families.reasoning.answer_text import CHOICES, Kind, last_boxed, number_text, read_number
 from paceline.families.reasoning.problem_rows import Row, rows
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import PrerequisiteError, UserError, expected_one_of
+from paceline.base.errors import PrerequisiteError, UserError, expected_one_of
 
 MODULE = "paceline.families.reasoning.problem_rows"
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 from paceline.families.reasoning.archive import Archive
 from paceline.families.reasoning.backends import pretrained
 from paceline.families.reasoning.backends.token_texts import Texts

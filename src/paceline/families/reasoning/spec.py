@@ -6,8 +6,8 @@ from pathlib import PurePath
 from typing import Literal
 from urllib.parse import urlsplit
 
+from paceline.base.family import Family, FrontierSpec, Parameter, Params
 from paceline.families.reasoning.metric_specs import ANOTHER_MODELS, METRICS
-from paceline.family import Family, FrontierSpec, Parameter, Params
 
 SOLVE, CALL_TOOLS = "solve", "call_tools"
 OPERATIONS = (SOLVE, CALL_TOOLS)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 from paceline.families.reasoning.archive import Archive, Line, Name
 
 FORMAT = 1

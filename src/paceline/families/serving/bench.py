@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from paceline.errors import PacelineError, PrerequisiteError, UserError
+from paceline.base.errors import PacelineError, PrerequisiteError, UserError
 from paceline.families.serving.cached_bench import run_cached_block
 from paceline.families.serving.decoding_bench import run_decoding_block
 from paceline.families.serving.denoise_bench import run_denoise_block

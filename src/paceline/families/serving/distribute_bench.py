@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 from paceline.families.serving.engine.model import DTYPES, Shape, draw_weights
 from paceline.families.serving.load.calls import Call
 from paceline.families.serving.model_sizes import SIZES

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from paceline.base.family import Params
 from paceline.families.serving.load.fairness import OUTPUT_WEIGHT, PROMPT_WEIGHT, jain, service_gap
 from paceline.families.serving.load.outcomes import (
     Outcome,
@@ -16,7 +17,6 @@ from paceline.families.serving.load.outcomes import (
     tokens_per_s,
     window_s,
 )
-from paceline.family import Params
 
 NUM_QUANTILES = 100
 NUM_SHOWN = 24

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from paceline.base.family import Metric
 from paceline.families.serving.diffusion.metric_specs import DENOISED
 from paceline.families.serving.sharing.metric_specs import SHARED
-from paceline.family import Metric
 
 _CLOCK = {
     "timer": "monotonic clock of the client's process, read when the kernel gives bytes out",

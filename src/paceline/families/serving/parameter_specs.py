@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from paceline.base.family import Parameter
 from paceline.families.serving import traces
 from paceline.families.serving.load import arrivals
 from paceline.families.serving.model_sizes import SIZES
@@ -17,7 +18,6 @@ from paceline.families.serving.workloads import (
     TRACED,
     WORKFLOWS,
 )
-from paceline.family import Parameter
 
 SERVE, SIMULATE, PREDICT, DECODE, CACHE, OVERLAP, DISTRIBUTE, DENOISE = (
     "serve",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
+from paceline.base.family import CurveSpec, Family, FrontierSpec, Params
 from paceline.families.serving.metric_specs import METRICS
 from paceline.families.serving.model_sizes import SIZES
 from paceline.families.serving.parameter_specs import (
@@ -28,7 +29,6 @@ from paceline.families.serving.workloads import (
     calls_together,
     draw_workload,
 )
-from paceline.family import CurveSpec, Family, FrontierSpec, Params
 
 TOKENS_PER_S = 1500.0
 """Of the tiny model on two slow cores, for estimates alone."""

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 from paceline.families.serving.load.calls import Call
 from paceline.families.serving.model_sizes import FIRST_TOKEN
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 from paceline.families.serving.deploying import Given, OnePerDevice
 from paceline.families.serving.engine.model import Shape
 from paceline.families.serving.load.calls import Call

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import PacelineError
+from paceline.base.errors import PacelineError
 from paceline.worker.session import Block, Case, CaseError, Session
 
 CHILD_S = 600.0

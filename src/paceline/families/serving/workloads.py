@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
+from paceline.base.family import Params
 from paceline.families.serving.load.arrivals import draw_arrivals
 from paceline.families.serving.load.calls import Call, Workload
 from paceline.families.serving.model_sizes import FIRST_TOKEN, SIZES
 from paceline.families.serving.traces import Trace, calls_of, read_trace
-from paceline.family import Params
 
 CLOSED, AT_ONCE = "closed", "at-once"
 INDEPENDENT, SESSIONS, WORKFLOWS = "independent", "sessions", "workflows"

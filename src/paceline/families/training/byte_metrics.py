@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from paceline.base.family import Metric
 from paceline.families.training.contracts import BYTES
-from paceline.family import Metric
 
 BYTE_METRICS: tuple[Metric, ...] = (
     Metric(

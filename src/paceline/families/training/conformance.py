@@ -1,9 +1,10 @@
-"""Points at which every technique of the family must prove itself; used by ``paceline.testing.conformance``."""
+"""Points at which every technique of the family must prove itself; see ``paceline.workflows.conformance``."""
 
 from __future__ import annotations
 
 from itertools import product
 
+from paceline.base.family import Scalar
 from paceline.families.training.parameters import (
     CHECKPOINT,
     CHURN,
@@ -15,7 +16,6 @@ from paceline.families.training.parameters import (
     WITH_EXPERTS,
 )
 from paceline.families.training.sizes import GATED_LINEAR, SOFTMAX
-from paceline.family import Scalar
 
 RANKS = (1, 2, 4)
 KV_HEADS = (4, 2)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from paceline.base.family import MISSED
 from paceline.families.datasheets import datasheet_of
 from paceline.families.training import oracle
 from paceline.families.training.arm import PARTS, Trained
@@ -18,7 +19,6 @@ from paceline.families.training.parameters import DATA_PARALLEL
 from paceline.families.training.seat import DIAGNOSES
 from paceline.families.training.setting import Setting
 from paceline.families.training.traffic import Traffic
-from paceline.family import MISSED
 from paceline.worker.session import Block, CaseError, Session
 
 ROW = ("seconds", *PARTS, "communicate_s", "loss", "present", "steps")

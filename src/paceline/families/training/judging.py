@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from paceline.base.family import off_formula
 from paceline.families.training import oracle
 from paceline.families.training.arm import Trained
 from paceline.families.training.carried import tells_techniques_apart
@@ -22,7 +23,6 @@ from paceline.families.training.returning import lend
 from paceline.families.training.seat import Seat
 from paceline.families.training.setting import Setting
 from paceline.families.training.traffic import CLAIMED
-from paceline.family import off_formula
 from paceline.worker.namespace import overstated, unaccounted
 from paceline.worker.session import Case, CaseError, Session
 

@@ -6,13 +6,13 @@ checkpoints and fine-tuning alone have, is in modules of its own.
 
 from __future__ import annotations
 
+from paceline.base.family import DerivedMetric, Metric, Params
 from paceline.families.training.byte_metrics import BYTE_METRICS
 from paceline.families.training.churn.metric_specs import CHURN_METRICS
 from paceline.families.training.contracts import LOSS
 from paceline.families.training.operation_metrics import OPERATION_METRICS
 from paceline.families.training.rank_metrics import RANK_METRICS
 from paceline.families.training.sizes import size_of, vocabulary
-from paceline.family import DerivedMetric, Metric, Params
 
 _STEP = {
     "timer": "the host's performance counter around a part of a step, the device idle at both ends of a window",

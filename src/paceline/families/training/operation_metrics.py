@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from paceline.base.family import Metric
 from paceline.families.training.contracts import BYTES, LOSS
-from paceline.family import Metric
 
 _CHECKPOINT = {
     "timer": "the host's performance counter around the technique's calls in the family's loop",

@@ -6,9 +6,9 @@ A suite names a parameter once, whatever it is that ranks share; what only some 
 
 from __future__ import annotations
 
+from paceline.base.family import Parameter
 from paceline.families.training.churn import faults
 from paceline.families.training.sizes import ATTENTIONS, SIZES, SOFTMAX
-from paceline.family import Parameter
 
 DATA_PARALLEL, PIPELINE_PARALLEL = "data_parallel", "pipeline_parallel"
 SEQUENCE_PARALLEL, FINE_TUNE = "sequence_parallel", "fine_tune"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.family import Metric
+from paceline.base.family import Metric
 
 _STATE = {
     "counted": "storages reachable from the technique after its gradient exchange, each once, by walking its objects",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.family import CurveSpec, Family, FrontierSpec, Params, SplitSpec
 from paceline.families.training.churn import faults
 from paceline.families.training.metric_specs import DERIVED, METRICS, experts_of
 from paceline.families.training.parameters import (
@@ -17,7 +18,6 @@ from paceline.families.training.parameters import (
     WHOLE_BATCH,
 )
 from paceline.families.training.sizes import size_of, vocabulary
-from paceline.family import CurveSpec, Family, FrontierSpec, Params, SplitSpec
 
 SHARE_ROUNDING = 1e-6
 CURVE_AXES = (("tokens", "token"), ("seconds", "s"), ("bytes", "B"))

@@ -14,8 +14,8 @@ from typing import Any, TextIO
 import torch
 import torch.distributed as dist
 
+from paceline.base.family import load_family
 from paceline.families.collectives.scenarios.wire import Wire
-from paceline.family import load_family
 from paceline.worker.comm import Comm
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.loading import load_techniques

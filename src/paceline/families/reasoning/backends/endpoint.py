@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from paceline.errors import PrerequisiteError
+from paceline.base.errors import PrerequisiteError
 from paceline.families.reasoning.backends.endpoint_errors import (
     EndpointError,
     MalformedAnswerError,

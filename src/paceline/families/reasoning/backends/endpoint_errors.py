@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit, urlunsplit
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 
 MAX_SAID = 300
 """Characters of what a server says that are passed on."""

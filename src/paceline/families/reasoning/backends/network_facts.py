@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 
 
 def text_of(tokenizer: Any, tokens: Sequence[int]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from paceline.errors import PrerequisiteError, UserError
+from paceline.base.errors import PrerequisiteError, UserError
 from paceline.families.reasoning.backends.network_facts import text_of
 from paceline.families.reasoning.backends.transformers_model import TransformersModel
 

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.errors import UserError
+from paceline.base.errors import UserError
 from paceline.families.reasoning.backends.network_facts import context_of, end_tokens, text_of
 from paceline.families.reasoning.backends.slot_cache import SlotCache
 from paceline.families.reasoning.language import Continuation, Draw, Piece

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.family import Metric
+from paceline.base.family import Metric
 
 _SAME = {"inputs": "the same noise for all techniques of a launch, drawn after they were imported"}
 

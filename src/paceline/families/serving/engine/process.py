@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from paceline.errors import PrerequisiteError
+from paceline.base.errors import PrerequisiteError
 from paceline.families.serving import scheduling
 from paceline.families.serving.engine import blocks, core, front, model, stepper, thread
 from paceline.families.serving.engine.core import Engine

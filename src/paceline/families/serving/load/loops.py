@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal
 
-from paceline.errors import PrerequisiteError
+from paceline.base.errors import PrerequisiteError
 
 LoopName = Literal["uvloop", "asyncio"]
 

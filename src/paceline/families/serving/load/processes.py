@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import InfrastructureError, PrerequisiteError
+from paceline.base.errors import InfrastructureError, PrerequisiteError
 from paceline.families.serving.load.calls import Call, Workload
 from paceline.families.serving.load.client import Client, Limits
 from paceline.families.serving.load.entries import Log, merged, read_log, write_log

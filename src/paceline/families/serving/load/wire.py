@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-from paceline.errors import PrerequisiteError
+from paceline.base.errors import PrerequisiteError
 from paceline.families.serving.load.entries import COMPLETE, Entry
 
 _clock_ns = time.monotonic_ns

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from paceline.errors import InfrastructureError
+from paceline.base.errors import InfrastructureError
 from paceline.families.serving.load.wire import response_parser
 from paceline.families.serving.mock.behaviour import Behaviour
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.family import Metric
+from paceline.base.family import Metric
 
 _PROVED = {
     "proved": "every step of a script, with all messages, in modes drawn at random; the same script for all techniques",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.family import Parameter, Params
+from paceline.base.family import Parameter, Params
 
 CHURN = "churn"
 NOTHING, COMPUTING, SENDING = "nothing", "kill-computing", "kill-sending"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.family import Metric
+from paceline.base.family import Metric
 
 _CHURN = {
     "timer": "host monotonic clock of the observing rank, not of the peer",

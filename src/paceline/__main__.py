@@ -1,5 +1,0 @@
-"""``python -m paceline``."""
-
-from paceline.cli import main
-
-main()

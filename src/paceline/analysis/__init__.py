@@ -1,0 +1,1 @@
+"""What records say: comparisons, claims, trends, gates, reproductions."""

@@ -1,0 +1,389 @@
+"""From records to comparisons: points, techniques against their baseline, verdicts, and rank intervals.
+
+A point is one workload with its parameters on one host class, measured in one run; all of its techniques shared
+launches. Points of different host class, contract, image class or scale never meet in one table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from paceline.base.family import MISSED, Metric, load_family
+from paceline.records.record import Measurement, Run
+from paceline.records.store import RunRecord
+from paceline.stats.estimates import (
+    Estimate,
+    Launches,
+    compare_difference,
+    compare_ratio,
+    estimate_value,
+)
+from paceline.stats.verdicts import Kind, Verdict, benjamini_hochberg, judge, rank_intervals
+
+LEADERBOARD_LAUNCHES = 5
+AGREEMENT_WIDTH = 0.5
+"""Widest interval of an effect, relative to it, that can confirm another."""
+GRADES: Mapping[str, str] = {
+    "A": "five or more interleaved launches of committed code, and a second run that agrees on the effect",
+    "B": "five or more interleaved launches of committed code",
+    "C": "exploratory: fewer launches, or code with uncommitted changes",
+    "D": "imported: the raw samples or the provenance are not ours",
+}
+"""Evidence grades, best first."""
+WRONG = frozenset({"incorrect", "refused", "invalid"})
+"""Statuses that cast doubt on a technique's other launches."""
+
+
+class Samples(Mapping[int, Sequence[float]]):
+    """The raw samples of a cell by launch, taken from the measurements when somebody asks."""
+
+    def __init__(self) -> None:
+        self.sources: dict[int, Measurement] = {}
+
+    def __getitem__(self, launch: int) -> Sequence[float]:
+        """Return the samples of a launch."""
+        return self.sources[launch].samples
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the launches in the order in which they were added."""
+        return iter(self.sources)
+
+    def __len__(self) -> int:
+        """Return how many launches there are."""
+        return len(self.sources)
+
+
+@dataclass(slots=True, kw_only=True)
+class Cell:
+    """One technique at one point for one metric, over all launches of a run."""
+
+    label: str
+    technique: str
+    role: str
+    case_id: str
+    metric: str
+    unit: str
+    better: str
+    contract_id: str
+    values: dict[int, float] = field(default_factory=dict)
+    samples: Samples = field(default_factory=Samples)
+    flags: set[str] = field(default_factory=set)
+    measurements: list[Measurement] = field(default_factory=list)
+    missed: set[int] = field(default_factory=set)
+    """Launches that are infinite here (``paceline.base.family.MISSED``)."""
+    estimated: Estimate | None = field(default=None, repr=False, compare=False)
+    """The cell's estimate, once somebody asked for it."""
+
+    @property
+    def launches(self) -> Launches:
+        """The cell as one side of a comparison."""
+        statistic = self.measurements[0].metric.statistic if self.measurements else "median"
+        return Launches(
+            values=self.values, samples=self.samples, statistic=statistic, missed=frozenset(self.missed)
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Point:
+    """One workload and its parameters in one run."""
+
+    run: Run
+    suite: str
+    suite_version: int
+    family: str
+    block: str
+    params: Mapping[str, Any]
+    baseline: str
+    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
+    """(label, metric) → cell."""
+    failures: dict[str, list[Measurement]] = field(default_factory=dict)
+    """Label → measurements without a number."""
+    confirmed: set[tuple[str, str]] = field(default_factory=set)
+    """(label, metric) of the numbers with which another run agrees."""
+    effects: dict[tuple[str, str, str], Estimate] = field(default_factory=dict, repr=False, compare=False)
+    """(label, other label, metric) → effects that somebody asked for."""
+    ranked: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict, repr=False, compare=False)
+    """Metric → rank intervals that somebody asked for."""
+    named: tuple[int, list[str]] = field(default=(0, []), repr=False, compare=False)
+    """The labels, and of how many cells."""
+
+    def estimate(self, label: str, metric: str) -> Estimate:
+        """Estimate a number over its launches, on the scale of its metric."""
+        cell = self.cells[(label, metric)]
+        if cell.estimated is None:
+            scale = load_family(self.family).metric(metric).scale
+            cell.estimated = estimate_value(cell.launches, scale=scale)
+        return cell.estimated
+
+    def effect(self, label: str, other: str, metric: str) -> Estimate:
+        """Estimate the ratio or difference of two techniques from the launches that they share."""
+        key = (label, other, metric)
+        if key not in self.effects:
+            sides = self.cells[(label, metric)].launches, self.cells[(other, metric)].launches
+            ratio = load_family(self.family).metric(metric).compared_by == "ratio"
+            self.effects[key] = compare_ratio(*sides) if ratio else compare_difference(*sides)
+        return self.effects[key]
+
+    @property
+    def labels(self) -> list[str]:
+        """Techniques with at least one number, baseline first."""
+        if self.named[0] != len(self.cells):
+            found = {label for label, _ in self.cells}
+            self.named = len(self.cells), sorted(found, key=lambda name: (name != self.baseline, name))
+        return list(self.named[1])
+
+    def metrics(self) -> list[str]:
+        """Metrics with at least one number."""
+        return sorted({metric for _, metric in self.cells})
+
+    def grade(self, label: str, metric: str) -> str:
+        """Return the evidence grade of one number (see ``GRADES``)."""
+        cell = self.cells.get((label, metric))
+        return grade_of(self.run, len(cell.values) if cell else 0, (label, metric) in self.confirmed)
+
+    @property
+    def board(self) -> tuple[str, str, str]:
+        """Suite, host class and runner: what may stand in one table."""
+        return self.suite, self.run.host_class or "unknown host", str(self.run.runner.get("name"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One technique against the baseline at one point, for one metric."""
+
+    point: Point
+    label: str
+    metric: str
+    unit: str
+    better: str
+    value: Estimate
+    """The technique's own value."""
+    baseline_value: Estimate
+    effect: Estimate
+    """Ratio or difference to the baseline."""
+    kind: Kind
+    """``ratio`` or ``difference``."""
+    margin: float
+    q_value: float | None
+    verdict: Verdict
+    grade: str
+    warnings: tuple[str, ...]
+
+
+def points_of(record: RunRecord) -> list[Point]:
+    """Group a record's measurements into points, in the order of the plan.
+
+    A technique whose result was wrong in one launch has no number at that point: nobody knows how often it was right
+    by chance. Its measurements stay in the record.
+    """
+    baselines = {s["suite"]: s.get("baseline", "") for s in record.run.suites}
+    points: dict[tuple[str, str], Point] = {}
+    for m in record.measurements:
+        key = (m.suite, m.block)
+        point = points.get(key)
+        if point is None:
+            point = points[key] = Point(
+                run=record.run,
+                suite=m.suite,
+                suite_version=m.suite_version,
+                family=m.family,
+                block=m.block,
+                params=m.params,
+                baseline=baselines.get(m.suite, ""),
+            )
+        if m.status != "ok" or m.value is None:
+            point.failures.setdefault(m.label, []).append(m)
+            continue
+        cell = point.cells.get((m.label, m.metric.name))
+        if cell is None:
+            cell = point.cells[(m.label, m.metric.name)] = Cell(
+                label=m.label,
+                technique=m.technique,
+                role=m.role,
+                case_id=m.case_id,
+                metric=m.metric.name,
+                unit=m.metric.unit,
+                better=m.metric.better,
+                contract_id=m.metric.contract_id,
+            )
+        cell.values[m.launch] = m.value
+        cell.samples.sources[m.launch] = m
+        cell.flags.update(m.flags)
+        cell.measurements.append(m)
+    for m in record.measurements:
+        for name, reason in (m.absent or {}).items():
+            cell = points[(m.suite, m.block)].cells.get((m.label, name))
+            if cell is not None and reason.startswith(MISSED):
+                cell.missed.add(m.launch)
+    for point in points.values():
+        wrong = {label for label, failed in point.failures.items() if any(m.status in WRONG for m in failed)}
+        point.cells = {key: cell for key, cell in point.cells.items() if key[0] not in wrong}
+    return sorted(points.values(), key=lambda p: (p.suite, sort_key(p.params)))
+
+
+def sort_key(params: Mapping[str, Any]) -> list[tuple[str, float, str]]:
+    """Order points by their parameters: numbers by size, the rest by name."""
+    return [
+        (k, float(v), "") if isinstance(v, int | float) and not isinstance(v, bool) else (k, 0.0, str(v))
+        for k, v in sorted(params.items())
+    ]
+
+
+def grade_of(run: Run, num_launches: int, confirmed: bool = False) -> str:
+    """Return the evidence grade of a number (see ``GRADES``)."""
+    if run.imported_from is not None:
+        return "D"
+    clean = run.code.get("commit") is not None and not run.code.get("dirty")
+    if num_launches < LEADERBOARD_LAUNCHES or not clean:
+        return "C"
+    return "A" if confirmed else "B"
+
+
+def compared(run: Run, suite: str) -> dict[str, float]:
+    """Return the metrics that a suite compared in a run, each with its margin."""
+    for facts in run.suites:
+        if facts["suite"] == suite:
+            return dict(facts.get("metrics") or {})
+    return {}
+
+
+def compare_points(
+    points: Iterable[Point],
+    *,
+    metrics: Sequence[str] = (),
+    margin: float | None = None,
+) -> list[Comparison]:
+    """Compare every technique with its baseline; q-values are taken over everything that is returned.
+
+    Args:
+        points: From one or more runs.
+        metrics: Metrics to compare; empty means what each suite names.
+        margin: Overrides every metric's margin.
+    """
+    drafts: list[tuple[Point, Cell, Cell, float, Estimate, Kind]] = []
+    for point in points:
+        margins = compared(point.run, point.suite)
+        family = load_family(point.family)
+        for name in metrics or list(margins):
+            base = point.cells.get((point.baseline, name))
+            metric = family.metric(name)
+            for label in point.labels:
+                cell = point.cells.get((label, name))
+                if cell is None or base is None or label == point.baseline:
+                    continue
+                limit = margin if margin is not None else margins.get(name, metric.margin)
+                effect = point.effect(label, point.baseline, name)
+                drafts.append((point, cell, base, limit, effect, metric.compared_by))
+    q_values = adjusted([d[4] for d in drafts])
+    comparisons = []
+    for (point, cell, base, limit, effect, kind), q_value in zip(drafts, q_values, strict=True):
+        verdict = judge(
+            effect,
+            margin=limit,
+            better=cell.better,
+            kind=kind,
+            q_value=q_value,
+        )
+        comparisons.append(
+            Comparison(
+                point=point,
+                label=cell.label,
+                metric=cell.metric,
+                unit=cell.unit,
+                better=cell.better,
+                value=point.estimate(cell.label, cell.metric),
+                baseline_value=point.estimate(base.label, base.metric),
+                effect=effect,
+                kind=kind,
+                margin=limit,
+                q_value=q_value,
+                verdict=verdict,
+                grade=grade_of(point.run, effect.num_launches, (cell.label, cell.metric) in point.confirmed),
+                warnings=(
+                    *sorted(cell.flags | base.flags),
+                    *effect.warnings,
+                    *suspicions(effect, load_family(point.family).metric(cell.metric)),
+                ),
+            )
+        )
+    return comparisons
+
+
+def suspicions(effect: Estimate, metric: Metric) -> tuple[str, ...]:
+    """Return what to say of an effect that is better than a metric finds plausible; nothing of others."""
+    if metric.suspicious_gain is None or not math.isfinite(effect.value):
+        return ()
+    neutral = 1.0 if metric.compared_by == "ratio" else 0.0
+    gain = (neutral - effect.value) * (1 if metric.better == "lower" else -1)
+    if gain <= metric.suspicious_gain:
+        return ()
+    return (
+        f"better than plausible: by more than {metric.suspicious_gain:g}; look at the data and at the baseline",
+    )
+
+
+def confirm(points: Sequence[Point]) -> None:
+    """Mark the numbers on which two measurements of the same point agree: what grade A asks for.
+
+    Two runs agree on a technique when the intervals of its effect against the baseline overlap and neither is wider
+    than ``AGREEMENT_WIDTH``: intervals that hold everything agree with anything. One run that disagrees undoes it. The
+    baseline is confirmed with the first technique that is. Only runs of grade B can confirm.
+    """
+    found: dict[tuple[str, str], list[tuple[Point, float, float]]] = {}
+    for point in points:
+        for comparison in compare_points([point]):
+            effect = comparison.effect
+            if comparison.grade in "AB" and effect.low is not None and effect.high is not None:
+                slack = comparison.margin * (effect.value if comparison.kind == "ratio" else 1.0)
+                ends = (point, effect.low - slack / 2, effect.high + slack / 2)
+                width = effect.high - effect.low
+                if width > AGREEMENT_WIDTH * (abs(effect.value) if comparison.kind == "ratio" else 1.0):
+                    continue
+                found.setdefault((comparison.label, comparison.metric), []).append(ends)
+    for (label, metric), measured in found.items():
+        for point, low, high in measured:
+            others = (m for m in measured if m[0].run.run_id != point.run.run_id)
+            agreed = [other_low <= high and low <= other_high for _, other_low, other_high in others]
+            if agreed and all(agreed):
+                point.confirmed |= {(label, metric), (point.baseline, metric)}
+
+
+def adjusted(estimates: Sequence[Estimate]) -> list[float | None]:
+    """Adjust the p-values that exist; constants are not tests and stay out of the count."""
+    index = [i for i, e in enumerate(estimates) if e.p_value is not None and e.method != "constant"]
+    adjusted = benjamini_hochberg([estimates[i].p_value or 0.0 for i in index])
+    result: list[float | None] = [None] * len(estimates)
+    for i, q_value in zip(index, adjusted, strict=True):
+        result[i] = q_value
+    return result
+
+
+def ranks(point: Point, metric: str) -> dict[str, tuple[int, int]]:
+    """Return every technique's rank interval at a point: those that cannot be told apart share ranks.
+
+    All pairs are compared within their shared launches; the p-values of the point are adjusted together.
+    """
+    if metric in point.ranked:
+        return point.ranked[metric]
+    cells = {label: point.cells[(label, metric)] for label in point.labels if (label, metric) in point.cells}
+    better = next(iter(cells.values())).better if cells else "lower"
+    margin = compared(point.run, point.suite).get(metric, 0.0)
+    kind = load_family(point.family).metric(metric).compared_by
+    pairs = [(a, b) for a in cells for b in cells if a < b]
+    estimates = [point.effect(a, b, metric) for a, b in pairs]
+    better_than: dict[tuple[str, str], bool] = {}
+    for (a, b), estimate, q_value in zip(pairs, estimates, adjusted(estimates), strict=True):
+        verdict = judge(
+            estimate,
+            margin=margin,
+            better=better,
+            kind=kind,
+            q_value=q_value,
+        )
+        better_than[(a, b)] = verdict.name == "faster"
+        better_than[(b, a)] = verdict.name == "slower"
+    point.ranked[metric] = rank_intervals(list(cells), better_than)
+    return point.ranked[metric]

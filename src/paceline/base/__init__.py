@@ -1,0 +1,1 @@
+"""What both planes share, free of dependencies: errors, units, techniques, families."""

@@ -1,0 +1,318 @@
+"""What a family declares about itself: parameters, metrics with their contracts, and planning rules.
+
+A family is a package ``paceline.families.<name>`` whose ``spec.py`` holds one ``FAMILY`` object. The specification is
+free of torch, so that suites are validated, planned and rendered without it; the executing half of the family sits
+beside it and is imported only by the worker. A new family plugs in by adding its package: nothing here names one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from paceline.base.errors import UserError, expected_one_of
+from paceline.base.technique import Technique
+from paceline.base.units import finite, parse_duration, parse_rate, parse_size
+
+FORMULA_TOLERANCE = 0.01
+"""Relative difference between a closed form and what was counted that is let pass."""
+
+ParameterKind = Literal["size", "count", "number", "choice", "flag", "duration", "rate", "text"]
+Scalar = str | int | float | bool | None
+Params = Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One axis of a workload that a suite may fix, sweep or zip."""
+
+    name: str
+    kind: ParameterKind
+    doc: str
+    default: Scalar = None
+    """Value when the suite is silent; None together with ``required`` means that a suite must give one."""
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    only_for: tuple[str, ...] = ()
+    """Operations for which the parameter exists; empty means all."""
+    minimum: float | None = None
+
+    def parse(self, value: object) -> Scalar:
+        """Return the canonical value in base units.
+
+        Raises:
+            ValueError: With a message that names what is accepted.
+        """
+        if value is None and not self.required and self.default is None:
+            return None
+        parsed = self._parse(value)
+        if (
+            self.minimum is not None
+            and isinstance(parsed, int | float)
+            and not isinstance(parsed, bool)
+            and parsed < self.minimum
+        ):
+            raise ValueError(f"{value} is below the least accepted value, {self.minimum:g}")
+        return parsed
+
+    def _parse(self, value: object) -> Scalar:
+        match self.kind:
+            case "size":
+                if isinstance(value, int | str):
+                    return parse_size(value)
+            case "count":
+                if isinstance(value, int) and not isinstance(value, bool):
+                    return value
+            case "number":
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    return finite(value)
+            case "choice":
+                if value in self.choices:
+                    return str(value)
+                raise ValueError(f"'{value}' is not a legal {self.name}")
+            case "flag":
+                if isinstance(value, bool):
+                    return value
+            case "duration":
+                if isinstance(value, int | float | str):
+                    return parse_duration(value)
+            case "rate":
+                if isinstance(value, str):
+                    return parse_rate(value)
+            case "text":
+                if isinstance(value, str):
+                    return value
+        raise ValueError(f"'{value}' is not a {self.kind}")
+
+
+MISSED = "missed: "
+"""How the reason begins for which a launch has no value of a metric that was looked for to the end: it is infinite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A measured quantity together with the exact rules by which it is measured.
+
+    The digest of the contract is part of every series key: results measured under different rules are never compared.
+    """
+
+    name: str
+    unit: str
+    better: Literal["lower", "higher", "neither"]
+    doc: str
+    contract: Mapping[str, str]
+    """Timer, synchronisation, start, stop, exclusions and cross-rank reduction, in words that people check."""
+    statistic: Literal["median", "mean", "max", "sum", "last"] = "median"
+    """How the samples of one launch become one number."""
+    compared_by: Literal["ratio", "difference"] = "ratio"
+    proportion: bool = False
+    """Samples are 0 or 1 and the value is their mean, with a Wilson interval."""
+    suspicious_gain: float | None = None
+    """A technique that is better than its baseline by more (as it is compared) is probably measured wrongly."""
+    margin: float = 0.0
+    """Largest relative (or absolute, when compared by difference) change that nobody should care about."""
+
+    @property
+    def scale(self) -> Literal["log", "linear", "proportion"]:
+        """On which values over launches are averaged: what is compared by difference adds up, the rest multiplies."""
+        if self.proportion:
+            return "proportion"
+        return "log" if self.compared_by == "ratio" else "linear"
+
+    @property
+    def contract_id(self) -> str:
+        """Digest over name, unit, statistic and contract."""
+        text = json.dumps([self.name, self.unit, self.statistic, dict(self.contract)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DerivedMetric:
+    """A figure that a report computes from a measured one and the case's parameters; never stored."""
+
+    name: str
+    unit: str
+    source: str
+    """The measured metric that it is computed from."""
+    beside: str | None = None
+    """A second one, where the formula holds two; without a number of both there is no figure."""
+    formula: str
+    """The formula as people write it."""
+    compute: Callable[..., float | None]
+    """Takes the parameters, and the value of each metric in turn."""
+
+    def of(self, params: Params, *values: float) -> float | None:
+        """Return the figure; None where it has no meaning, or the formula has no answer for such parameters.
+
+        Parameters of records are not always the family's own: other versions lack some, and other people write any.
+        """
+        try:
+            return self.compute(params, *values)
+        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveSpec:
+    """A course over one launch that a family stores in ``accounting.curve`` and a point's page draws."""
+
+    quantity: str
+    """Key of the values, all positive where they are drawn."""
+    unit: str
+    over: tuple[tuple[str, str], ...]
+    """Keys and units of what it is drawn against, one chart for each."""
+    cumulative: bool = False
+    """Values are quantiles at shares: drawn as a distribution function, shares up and values across."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierSpec:
+    """Two metrics whose trade-off a point's page draws.
+
+    ``across`` is better when lower; where ``up`` is better when higher, its axis is linear and the best stand above.
+    """
+
+    across: str
+    up: str
+    unless: str = ""
+    """A metric that says the same and more: at a point that has it, this trade-off is left out."""
+    beneath: str | None = None
+    """Key of ``accounting`` with a list for each of the two metrics: a course that is known whole, drawn beneath."""
+    beneath_name: str = ""
+    """What the course is, for tables."""
+    apart: str = ""
+    """A metric for whose absence ``apart_reason`` is given where a technique's cost is none of the course's kind."""
+    apart_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitSpec:
+    """Metrics of one unit that add up, about, to a whole; a point's page draws them as parts of a bar."""
+
+    title: str
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Everything that the control plane knows about a family."""
+
+    name: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+    metrics: tuple[Metric, ...]
+    default_metrics: tuple[str, ...]
+    """Metrics compared when a suite does not name any."""
+    operation_key: str
+    """The workload key that techniques' ``implements`` refers to."""
+    check: Callable[[Params], list[str]]
+    """Problems of a fully resolved point, in words; empty when it is a legal case."""
+    estimate_s: Callable[[Params], float]
+    """Rough seconds of one observation, for the plan's time estimate."""
+    unsupported: Callable[[Params, Technique], str | None] = lambda params, technique: None
+    """Why a technique cannot run a point beyond ``Requirements``, or None."""
+    operations: Mapping[str, Any] = field(default_factory=dict)
+    """By name the ``Operation`` of each; empty for families that measure nothing."""
+    derived: tuple[DerivedMetric, ...] = ()
+    curves: tuple[CurveSpec, ...] = ()
+    swept: tuple[str, ...] = ()
+    """Metrics that a board draws over its sweep beside the primary one."""
+    tuned_metrics: tuple[str, ...] = ()
+    """Metrics that other settings of a technique would change: a suite that claims one says how they were chosen."""
+    scaled: tuple[str, ...] = ()
+    """Metrics of time for a work that is the same whole however many ranks share it: a board shows their speed-up."""
+    frontiers: tuple[FrontierSpec, ...] = ()
+    loads: tuple[tuple[str, str], ...] = ()
+    """Pairs of metrics, across and up, which a board joins over its sweep: what a server gives, and how slow it is."""
+    splits: tuple[SplitSpec, ...] = ()
+    answers: tuple[str, ...] = ()
+    """Metrics with a sample for each question, the same questions in the same order in all techniques of a launch: a
+    point's page compares them question by question. 0 or 1 in the first."""
+    borrows: Mapping[str, str] = field(default_factory=dict)
+    """By operation another family whose files that are no code, such as weights, it reads."""
+    isolated: bool = False
+    """True when techniques run in processes of their own, which the family starts; the ranks never import them."""
+    in_ranks: frozenset[str] = frozenset()
+    """Operations of such a family whose techniques are the ranks' own after all."""
+    internal: bool = False
+    """True for families that exist for the harness itself and stay off the leaderboard."""
+
+    def metric(self, name: str) -> Metric:
+        """Return a metric by name.
+
+        Raises:
+            UserError: The family has no such metric.
+        """
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        raise UserError(
+            f"the {self.name} family has no metric '{name}'",
+            expected=expected_one_of(name, (m.name for m in self.metrics)),
+        )
+
+    def runner_module(self, operation: str) -> str:
+        """Return the dotted name of the module that measures an operation's blocks."""
+        found = self.operations.get(operation)
+        return f"paceline.families.{self.name}.{found.runner_module if found else 'bench'}"
+
+    def is_isolated(self, operation: str) -> bool:
+        """Tell whether an operation's techniques run in processes of their own, and the ranks never import them."""
+        found = self.operations.get(operation)
+        return bool(found.isolated) if found else self.isolated and operation not in self.in_ranks
+
+    def lender(self, operation: str) -> str | None:
+        """Return another family whose files that are no code, such as weights, an operation reads."""
+        found = self.operations.get(operation)
+        return found.borrows if found else self.borrows.get(operation)
+
+    def parameter(self, name: str) -> Parameter | None:
+        """Return a parameter by name, or None."""
+        return next((p for p in self.parameters if p.name == name), None)
+
+    def parameters_for(self, operation: str) -> tuple[Parameter, ...]:
+        """Return the parameters that exist for one operation."""
+        return tuple(p for p in self.parameters if not p.only_for or operation in p.only_for)
+
+
+def off_formula(measured: Mapping[str, float], predicted: Mapping[str, float]) -> str | None:
+    """Say which figure a technique's closed form does not give within 1 % of it, or None; zero is exactly zero.
+
+    Args:
+        measured: Figures by name.
+        predicted: What the closed form gives; names that nobody measured are left out.
+    """
+    for name, expected in predicted.items():
+        found = measured.get(name)
+        if found is not None and abs(found - expected) > FORMULA_TOLERANCE * abs(expected):
+            digits = 1 if abs(expected) >= 10 else 4
+            return f"{name} is {found:.{digits}f}, formula {expected:.{digits}f}"
+    return None
+
+
+@cache
+def family_names() -> tuple[str, ...]:
+    """List every family package that has a specification, in alphabetical order."""
+    package = importlib.import_module("paceline.families")  # plug-ins: found on demand, none is named here
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.ispkg))
+
+
+def load_family(name: str) -> Family:
+    """Import ``paceline.families.<name>.spec`` and return its ``FAMILY``.
+
+    Raises:
+        UserError: There is no such family.
+    """
+    names = family_names()
+    if name not in names:
+        raise UserError(f"unknown family '{name}'", expected=expected_one_of(name, names))
+    module = importlib.import_module(f"paceline.families.{name}.spec")
+    family = module.FAMILY
+    assert isinstance(family, Family)
+    return family

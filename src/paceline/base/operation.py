@@ -1,0 +1,155 @@
+"""One operation of a family: which parameters a point has, what is measured, and which module runs it.
+
+An operation is a folder, ``paceline.families.<family>.ops.<operation>``. Its ``spec.py`` holds one ``OPERATION``
+object, free of torch. The family finds its operations by looking into ``ops``: adding one is adding a folder, removing
+one is removing its folder. The executing half is the module that ``runner`` names; the worker alone imports it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Protocol, TypeVar
+
+from paceline.base.family import DerivedMetric, Family, Metric, Parameter, Params
+from paceline.base.technique import Technique
+
+OPERATION_KEY = "op"
+"""The workload key that names an operation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What the control plane knows about one operation."""
+
+    name: str
+    """As suites and ``implements`` of techniques write it; also the name of its folder."""
+    summary: str
+    """One line for the reference."""
+    parameters: tuple[Parameter, ...]
+    """All parameters that a point of it has, shared ones included, but for ``op`` itself."""
+    metrics: tuple[Metric, ...]
+    """All metrics that it can have, shared ones included, in the order of tables."""
+    check: Callable[[Params], list[str]]
+    """Problems of a fully resolved point, in words; empty when it is a legal case."""
+    estimate_s: Callable[[Params], float]
+    """Rough seconds of one technique in one launch, for the plan."""
+    unsupported: Callable[[Params, Technique], str | None] = lambda params, technique: None
+    """Why a technique cannot run a point beyond ``Requirements``, or None."""
+    derived: tuple[DerivedMetric, ...] = ()
+    """Figures that reports compute from its metrics."""
+    runner: str = ""
+    """Module below the family's package with ``run_block(session, block)``; empty means ``ops.<name>.run``."""
+    isolated: bool = False
+    """True when its techniques run in processes of their own, which it starts; the ranks never import them."""
+    borrows: str | None = None
+    """Another family whose files that are no code, such as weights, it reads."""
+
+    @property
+    def runner_module(self) -> str:
+        """Return the runner's module, below the family's package."""
+        return self.runner or f"ops.{self.name}.run"
+
+
+Named = TypeVar("Named", bound="_Named")
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+def operations_in(package: str) -> tuple[Operation, ...]:
+    """Return the operations of a family's package, by name.
+
+    Args:
+        package: Dotted name, such as ``paceline.families.kernels``.
+    """
+    folder = importlib.import_module(f"{package}.ops")
+    names = sorted(m.name for m in pkgutil.iter_modules(folder.__path__) if m.ispkg)
+    found = []
+    for name in names:
+        operation = importlib.import_module(f"{package}.ops.{name}.spec").OPERATION
+        assert isinstance(operation, Operation) and operation.name == name, f"{package}.ops.{name} is another"
+        found.append(operation)
+    return tuple(found)
+
+
+def family_of(operations: Sequence[Operation], *, name: str, summary: str, **layout: Any) -> Family:
+    """Return the family that these operations make up.
+
+    Args:
+        operations: All of the family, each with its shared parameters and metrics.
+        name: The family's name.
+        summary: One line for the reference.
+        layout: Further fields of ``Family``.
+    """
+    by_name = {o.name: o for o in operations}
+
+    def rules(params: Params) -> Operation:
+        return by_name[str(params[OPERATION_KEY])]
+
+    choice = Parameter(
+        name=OPERATION_KEY, kind="choice", doc="The operation.", required=True, choices=tuple(by_name)
+    )
+    own = {o.name: {p.name for p in o.parameters} for o in operations}
+    shared = tuple(
+        p if all(p.name in names for names in own.values()) else replace(p, only_for=_having(p, own))
+        for p in merged(o.parameters for o in operations)
+    )
+    return Family(
+        name=name,
+        summary=summary,
+        operations=by_name,
+        parameters=(choice, *shared),
+        metrics=merged(o.metrics for o in operations),
+        derived=merged(o.derived for o in operations),
+        operation_key=OPERATION_KEY,
+        check=lambda params: rules(params).check(params),
+        estimate_s=lambda params: rules(params).estimate_s(params),
+        unsupported=lambda params, technique: rules(params).unsupported(params, technique),
+        **layout,
+    )
+
+
+def _having(parameter: Parameter, own: Mapping[str, set[str]]) -> tuple[str, ...]:
+    return tuple(operation for operation, names in own.items() if parameter.name in names)
+
+
+def merged(lists: Iterable[Sequence[Named]]) -> tuple[Named, ...]:
+    """Return the union of lists, by name, in an order that agrees with each of them.
+
+    Raises:
+        ValueError: Two different things have one name, or two lists order the same names differently.
+    """
+    found: dict[str, Named] = {}
+    before: dict[str, set[str]] = {}
+    for items in lists:
+        for number, item in enumerate(items):
+            if found.setdefault(item.name, item) != item:
+                raise ValueError(f"two operations define '{item.name}' differently")
+            before.setdefault(item.name, set()).update(i.name for i in items[:number][-1:])
+    try:
+        order = _earliest_first(before)
+    except CycleError as error:
+        raise ValueError(f"operations order these differently: {', '.join(error.args[1])}") from error
+    return tuple(found[name] for name in order)
+
+
+def _earliest_first(before: Mapping[str, set[str]]) -> list[str]:
+    """Sort topologically; of those that are free, the one that was seen first comes first."""
+    rank = {name: number for number, name in enumerate(before)}
+    sorter = TopologicalSorter(before)
+    sorter.prepare()
+    free: list[str] = []
+    order: list[str] = []
+    while sorter.is_active():
+        free += sorter.get_ready()
+        name = min(free, key=rank.__getitem__)
+        free.remove(name)
+        order.append(name)
+        sorter.done(name)
+    return order

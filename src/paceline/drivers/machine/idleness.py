@@ -1,0 +1,176 @@
+"""Is the machine idle? What else computes on it, measured for a moment before a run begins.
+
+The load average looks back a minute, also at the run that has just ended, so it is recorded and not judged. Judged are
+processes that are not ours: what they compute now, and what they hold on accelerators.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from paceline.base.units import format_size
+
+SAMPLE_S = 0.25
+BUSY_CORES = 0.5
+"""A foreign process that computes on more of a core than this disturbs a run."""
+BUSY_SHARE = 0.25
+"""Foreign processes that together take more of the machine than this disturb a run."""
+HELD_BYTES = 1 << 30
+"""An idle driver holds less of an accelerator's memory than this."""
+BUSY_DEVICE = 0.05
+MAX_NAMED = 5
+NVIDIA_QUERY = ("index", "memory.used", "utilization.gpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusyProcess:
+    """A process that is not ours; command lines may hold secrets, so it is named by its program only."""
+
+    pid: int
+    name: str
+    cores: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceUse:
+    """What is held and done on one accelerator."""
+
+    name: str
+    memory_bytes: int | None
+    busy: float | None
+    """Share of the last moments in which something ran; None where the vendor's tool does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idleness:
+    """What was found before a run."""
+
+    cores: int
+    load_average: float
+    foreign_cores: float
+    processes: tuple[BusyProcess, ...]
+    devices: tuple[DeviceUse, ...]
+    devices_absent: str | None
+    """Why nothing is known of accelerators."""
+
+    @property
+    def disturbances(self) -> list[str]:
+        """Say what disturbs a run, one line each; none on an idle machine."""
+        busy = [p for p in self.processes if p.cores > BUSY_CORES]
+        found = [f"{p.name} (pid {p.pid}) computes on {p.cores:.1f} cores" for p in busy[:MAX_NAMED]]
+        if not found and self.foreign_cores > BUSY_SHARE * self.cores:
+            found.append(f"other processes compute on {self.foreign_cores:.1f} of {self.cores} cores")
+        for device in self.devices:
+            if (device.memory_bytes or 0) > HELD_BYTES:
+                found.append(f"{format_size(device.memory_bytes or 0)} of {device.name} are held")
+            if (device.busy or 0.0) > BUSY_DEVICE:
+                found.append(f"{device.name} is {device.busy:.0%} busy")
+        return found
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain data for a record."""
+        return {**asdict(self), "disturbances": self.disturbances}
+
+
+def look(sample_s: float = SAMPLE_S) -> Idleness:
+    """Look at this machine for a moment."""
+    ours = _family()
+    before = _times(ours)
+    began = time.monotonic()
+    time.sleep(sample_s)
+    after = _times(ours)
+    seconds = time.monotonic() - began
+    # A process that began meanwhile counts with all that it computed.
+    used = {pid: (spent - before.get(pid, (0.0, ""))[0], name) for pid, (spent, name) in after.items()}
+    busy = [
+        BusyProcess(pid=pid, name=name, cores=round(spent / seconds, 2))
+        for pid, (spent, name) in used.items()
+        if spent > 0.1 * seconds
+    ]
+    busy.sort(key=lambda p: -p.cores)
+    devices, absent = device_uses()
+    return Idleness(
+        cores=len(os.sched_getaffinity(0)),
+        load_average=os.getloadavg()[0],
+        foreign_cores=round(sum(spent for spent, _ in used.values()) / seconds, 2),
+        processes=tuple(busy[:MAX_NAMED]),
+        devices=tuple(devices),
+        devices_absent=absent,
+    )
+
+
+def _family() -> set[int]:
+    """Return the ids of this process, of those that started it, and of those that it started."""
+    own = psutil.Process()
+    try:
+        return {own.pid, *(p.pid for p in own.parents()), *(p.pid for p in own.children(recursive=True))}
+    except psutil.Error:
+        return {own.pid}
+
+
+def _times(ours: set[int]) -> dict[int, tuple[float, str]]:
+    """Return the processor time of every other process, by id, with its name."""
+    found = {}
+    for process in psutil.process_iter(["cpu_times", "name"]):
+        times = process.info["cpu_times"]
+        if process.pid not in ours and times is not None:
+            found[process.pid] = (times.user + times.system, str(process.info["name"]))
+    return found
+
+
+def device_uses() -> tuple[list[DeviceUse], str | None]:
+    """Return what is held on accelerators, or why nothing is known: NVIDIA's tool, and sysfs for AMD."""
+    amd = [p for p in sorted(Path("/sys/class/drm").glob("card[0-9]*/device")) if _amd_memory(p) is not None]
+    if amd:
+        return [_amd_use(p) for p in amd], None
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return [], "neither nvidia-smi nor AMD's sysfs is there"
+    query = [program, f"--query-gpu={','.join(NVIDIA_QUERY)}", "--format=csv,noheader,nounits"]
+    try:
+        ended = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return [], f"nvidia-smi failed: {error}"
+    return read_nvidia(ended.stdout), None
+
+
+def read_nvidia(text: str) -> list[DeviceUse]:
+    """Read ``nvidia-smi --query-gpu`` as comma-separated values without units; memory is in MiB, use in percent."""
+    uses = []
+    for row in csv.reader(io.StringIO(text)):
+        if len(row) != len(NVIDIA_QUERY):
+            continue
+        index, memory, busy = (cell.strip() for cell in row)
+        uses.append(
+            DeviceUse(
+                name=f"GPU {index}",
+                memory_bytes=int(memory) << 20 if memory.isdigit() else None,
+                busy=int(busy) / 100 if busy.isdigit() else None,
+            )
+        )
+    return uses
+
+
+def _amd_memory(folder: Path) -> int | None:
+    try:
+        return int((folder / "mem_info_vram_used").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _amd_use(folder: Path) -> DeviceUse:
+    try:
+        busy: float | None = int((folder / "gpu_busy_percent").read_text()) / 100
+    except (OSError, ValueError):
+        busy = None
+    return DeviceUse(name=folder.parent.name, memory_bytes=_amd_memory(folder), busy=busy)

@@ -1,0 +1,78 @@
+"""The code of an earlier commit, in a git worktree of its own, for as long as it is needed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from paceline.base.errors import PrerequisiteError
+from paceline.drivers.machine.leftovers import WORKTREES
+from paceline.drivers.machine.state import state_folder
+
+
+@contextmanager
+def worktree(repository: Path, code: Mapping[str, Any]) -> Iterator[Path]:
+    """Check out the code that a record names, with the uncommitted changes that it holds.
+
+    Args:
+        repository: A clone that has the commit.
+        code: The record's code facts.
+
+    Raises:
+        PrerequisiteError: What is missing to bring the code back.
+    """
+    commit = str(code.get("commit"))
+    if _git(repository, "cat-file", "-e", f"{commit}^{{commit}}").returncode != 0:
+        raise PrerequisiteError(
+            f"commit {commit[:12]} is not in this repository", fix=f"git fetch origin {commit}"
+        )
+    if code.get("dirty") and "diff" not in code:
+        raise PrerequisiteError(
+            "the record was made with uncommitted changes that it does not hold", fix="--code here"
+        )
+    folder = state_folder() / WORKTREES / f"{commit[:12]}-{os.getpid()}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = _git(repository, "worktree", "add", "--detach", "--force", str(folder), commit)
+    if made.returncode != 0:
+        raise PrerequisiteError(f"git worktree failed: {made.stderr.strip()}", fix="git worktree prune")
+    try:
+        if code.get("dirty"):
+            _apply(folder, code)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        _git(repository, "worktree", "prune")
+
+
+def _apply(folder: Path, code: Mapping[str, Any]) -> None:
+    """Apply a record's uncommitted changes; files that git did not know are not in them."""
+    patch = str(code["diff"]).rstrip("\n") + "\n"
+    applied = _git(folder, "apply", "--whitespace=nowarn", "-", given=patch) if patch.strip() else None
+    changed = set(_changed(folder))
+    lost = [name for name in code.get("changed_files") or () if name not in changed]
+    if (applied is not None and applied.returncode != 0) or lost:
+        why = (
+            f"files that git did not know: {', '.join(lost)}"
+            if lost
+            else applied.stderr.strip()
+            if applied
+            else ""
+        )
+        raise PrerequisiteError(
+            f"the record's uncommitted changes cannot be brought back: {why}", fix="--code here"
+        )
+
+
+def _changed(folder: Path) -> list[str]:
+    status = _git(folder, "status", "--porcelain", "--untracked-files=normal").stdout
+    return [line[3:] for line in status.splitlines()]
+
+
+def _git(folder: Path, *arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, input=given)

@@ -1,6 +1,0 @@
-"""Results of other tools as records: kept exactly as written, marked as imported, never passed off as verified."""
-
-from paceline.imports.foreign import import_file
-from paceline.imports.formats import FORMATS
-
-__all__ = ["FORMATS", "import_file"]

@@ -1,0 +1,1 @@
+"""What happened: record files, the store that keeps them, and other tools' results."""

@@ -1,0 +1,187 @@
+"""The table that nccl-tests prints, several of them in one file too, and the same layout from `paceline export`.
+
+Every line is a comment (``#``) or a result. A header line names the columns; what stands in them is read by position.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paceline.base.errors import UserError
+from paceline.base.family import Scalar
+from paceline.records.imports.nccl_names import operation
+from paceline.records.imports.nccl_side import LABEL, TOOL, Side, point, readings, root_of
+from paceline.records.imports.reading import Foreign, Reading, whole
+
+OWN_LINE = "# paceline "
+"""Begins a line that `paceline export` adds: technique and parameters as JSON."""
+_VERSION = re.compile(r"# nccl-tests version (\S+)")
+_START = re.compile(r"# Collective test starting: (\S+)")
+_RANK = re.compile(r"#\s+Rank\s+(\d+) .*?device\s+\d+ \[[^\]]*\] (.+?)\s*$")
+_SETTINGS = re.compile(r"# (nThread \d+ .*)$")
+_SIDE = (("time", "cputime"), ("algbw",), ("busbw",), ("#wrong", "error"))
+_POINT = ("size", "count", "type", "redop", "root")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Section:
+    """What the comments above a table said."""
+
+    op: str | None = None
+    label: str = LABEL
+    params: dict[str, Scalar] = field(default_factory=dict)
+    ranks: int = 0
+    columns: tuple[str, ...] = ()
+    """Names before the two halves; empty until a header was seen."""
+    cpu_time: bool = False
+    counts_wrong: bool = True
+    timestamp: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Facts:
+    version: str | None = None
+    settings: list[str] = field(default_factory=list)
+    models: set[str] = field(default_factory=set)
+    most_ranks: int = 0
+
+
+def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
+    """Parse tables.
+
+    Raises:
+        UserError: A line that is neither a comment nor a result with the header's columns.
+    """
+    section, facts = _Section(), _Facts()
+    found: list[Reading] = []
+    for line_number, line in enumerate(text.splitlines(), start=1):
+        where = f"{name}:{line_number}"
+        if not line.strip():
+            continue
+        if line.startswith("#"):
+            section = _comment(line, section, facts, where)
+        else:
+            found += _result(line, section, where, given)
+    models = sorted(facts.models)
+    return Foreign(
+        tool=TOOL,
+        tool_version=facts.version,
+        measured=None,
+        readings=found,
+        facts={"settings": facts.settings},
+        host_class=f"{', '.join(models)} × {facts.most_ranks}" if models else None,
+        device={"kind": "imported", "name": ", ".join(models), "count": facts.most_ranks} if models else None,
+        not_kept=("hostnames, process ids: private to the machine",),
+    )
+
+
+def _comment(line: str, section: _Section, facts: _Facts, where: str) -> _Section:
+    if line.startswith(OWN_LINE):
+        return _own(line.removeprefix(OWN_LINE), where)
+    if match := _VERSION.match(line):
+        facts.version = match.group(1)
+        return _Section()
+    if match := _START.match(line):
+        return _Section(op=operation(match.group(1)))
+    if match := _SETTINGS.match(line):
+        facts.settings.append(match.group(1))
+        section.ranks = 0
+    elif match := _RANK.match(line):
+        section.ranks += 1
+        facts.most_ranks = max(facts.most_ranks, section.ranks)
+        facts.models.add(match.group(2))
+    else:
+        words = line.removeprefix("#").split()
+        if words[:3] == list(_POINT[:3]):
+            _header(words, section, where)
+    return section
+
+
+def _own(text: str, where: str) -> _Section:
+    try:
+        data = json.loads(text)
+        params = dict(data["params"])
+        label, op = str(data["technique"]), str(params["op"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError("unreadable line of `paceline export`", where=where) from error
+    if not all(v is None or isinstance(v, str | int | float) for v in params.values()):
+        raise UserError("a parameter is not a plain value", where=where)
+    return _Section(op=op, label=label, params=params)
+
+
+def _header(words: list[str], section: _Section, where: str) -> None:
+    before = [w for w in words if w in _POINT]
+    halves = words[len(before) :]
+    section.timestamp = halves[-1:] == ["timestamp"]
+    halves = halves[:-1] if section.timestamp else halves
+    fits = len(halves) == 8 and all(halves[i] in _SIDE[i % 4] for i in range(8))
+    if not fits or tuple(before) != tuple(p for p in _POINT if p in before):
+        raise UserError(
+            "unknown columns",
+            where=where,
+            expected="size count type redop root, and twice time algbw busbw #wrong",
+        )
+    section.columns = tuple(before)
+    section.cpu_time = halves[0] == "cputime"
+    section.counts_wrong = halves[3] == "#wrong"
+
+
+def _result(line: str, section: _Section, where: str, given: Mapping[str, Scalar]) -> list[Reading]:
+    if not section.columns:
+        raise UserError(
+            f"'{line.strip()[:40]}' stands before any header of nccl-tests",
+            where=where,
+            expected="comment lines that begin with '#', then results",
+        )
+    words = line.split()
+    base = len(section.columns)
+    extra = 2 if section.timestamp else 0
+    if len(words) not in (base + 4 + extra, base + 8 + extra):
+        raise UserError(
+            f"{len(words)} columns", where=where, expected=f"{base + 8 + extra}, as the header names them"
+        )
+    named = dict(zip(section.columns, words, strict=False))
+    halves = words[base : len(words) - extra]
+    params = point(
+        _section_params(section, given, where),
+        whole(named["size"], where, "size"),
+        whole(named["count"], where, "count"),
+        named["type"],
+        named.get("redop"),
+        root_of(named["root"], where) if "root" in named else None,
+    )
+    sides = [(False, halves[:4]), (True, halves[4:])] if len(halves) == 8 else [(True, halves)]
+    found: list[Reading] = []
+    for in_place, cells in sides:
+        if cells == ["N/A"] * 4:
+            continue
+        side = Side(
+            in_place=in_place,
+            time=cells[0],
+            algbw=cells[1],
+            busbw=cells[2],
+            wrong=cells[3] if section.counts_wrong else None,
+            cpu_time=section.cpu_time,
+        )
+        reported: dict[str, Any] = {} if section.counts_wrong else {"error": cells[3]}
+        found += readings(side, params, section.label, where, reported)
+    if not found:
+        raise UserError("neither half of the line holds a result", where=where)
+    return found
+
+
+def _section_params(section: _Section, given: Mapping[str, Scalar], where: str) -> dict[str, Scalar]:
+    op = given.get("op") or section.op
+    if not op:
+        raise UserError(
+            "the file does not say which operation it measured", where=where, fix="--op all_reduce"
+        )
+    params: dict[str, Scalar] = {**section.params, "op": op}
+    ranks = given.get("ranks") or params.get("ranks") or section.ranks
+    if ranks:
+        params["ranks"] = ranks
+    return params

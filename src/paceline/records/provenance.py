@@ -1,0 +1,94 @@
+"""What the controller knows about a run's code: commit, uncommitted changes, command line, suites, techniques."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from paceline.base.redaction import redact_source
+from paceline.spec import content
+from paceline.spec.suite import Suite
+
+MAX_DIFF_BYTES = 256 << 10
+
+
+def code_state(root: Path | None = None) -> dict[str, Any]:
+    """Return the commit that is measured and the digest of what is not committed.
+
+    Outside a git checkout (an installed wheel) the commit is null with the reason.
+    """
+    folder = root or content.checkout_root()
+    if folder is None or shutil.which("git") is None:
+        return {"commit": None, "dirty": None, "reason": "not a git checkout"}
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return {"commit": None, "dirty": None, "reason": "no commit yet"}
+    status = _git(folder, "status", "--porcelain", "--untracked-files=normal") or ""
+    state: dict[str, Any] = {"commit": commit, "dirty": bool(status.strip())}
+    if state["dirty"]:
+        difference = _git(folder, "diff", "HEAD") or ""
+        text = (status + difference).encode()
+        state["diff_sha256"] = hashlib.sha256(text).hexdigest()
+        state["changed_files"] = sorted(line[3:] for line in status.splitlines())[:50]
+        if len(difference) <= MAX_DIFF_BYTES:
+            state["diff"] = redact_source(difference)
+    return state
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(folder), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    return result.stdout.strip("\n") if result.returncode == 0 else None
+
+
+def suite_facts(suites: Iterable[Suite]) -> list[dict[str, Any]]:
+    """Return each suite as it was when it ran: identity, digest, baseline, margins and claims."""
+    return [
+        {
+            "suite": s.name,
+            "version": s.model.version,
+            "family": s.family.name,
+            "file": s.path.name,
+            "sha256": content.sha256_file(s.path),
+            "why": s.model.why,
+            "baseline": s.model.baseline,
+            "metrics": {name: _margin(s, name) for name in compared_metrics(s)},
+            "claims": [c.model_dump(mode="json", exclude_none=True) for c in s.model.claims],
+            **({"tuning": s.model.tuning.model_dump(mode="json")} if s.model.tuning else {}),
+        }
+        for s in suites
+    ]
+
+
+def compared_metrics(suite: Suite) -> list[str]:
+    """Return the metrics that a suite compares: those that it names, else the family's default."""
+    return list(suite.model.metrics) or list(suite.family.default_metrics)
+
+
+def _margin(suite: Suite, name: str) -> float:
+    setting = suite.model.metrics.get(name)
+    if setting is not None and setting.margin is not None:
+        return setting.margin
+    return suite.family.metric(name).margin
+
+
+def technique_facts(
+    suites: Iterable[Suite], blocks: Iterable[Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return file name, digest and paper of every technique that a plan uses."""
+    used = {(b["family"], c["technique"]) for b in blocks for c in b["cases"]}
+    facts: dict[str, dict[str, Any]] = {}
+    for suite in suites:
+        for name, source in suite.sources.items():
+            if (suite.family.name, name) in used:
+                facts[f"{suite.family.name}/{name}"] = {
+                    "file": source.path.name,
+                    "module": source.module,
+                    "sha256": source.sha256,
+                    "paper": source.info.paper,
+                }
+    return facts

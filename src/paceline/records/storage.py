@@ -1,0 +1,68 @@
+"""Folders that are written: is there room, and what a failure means to a person."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from paceline.base.errors import InfrastructureError, UserError
+from paceline.records.record import new_run_id
+
+ROOM_BYTES = 1 << 20
+"""Room that a store must have to go on: lines of results, and traces of ranks."""
+
+
+@contextmanager
+def storage_errors(path: Path, *, run_id: str | None = None) -> Iterator[None]:
+    """Turn failures of a folder that is written into errors that say what to do.
+
+    Args:
+        path: What is written.
+        run_id: The run that can go on when there is room, if there is one.
+    """
+    try:
+        yield
+    except BlockingIOError as error:
+        raise UserError("another process is writing this run", where=str(path)) from error
+    except PermissionError as error:
+        raise UserError(
+            "the results folder cannot be written",
+            where=str(path),
+            expected="a writable folder",
+            fix=f"chmod u+w {path.parent}, or --results DIR",
+        ) from error
+    except FileExistsError as error:
+        raise UserError(
+            "this run was already recorded; records are never overwritten", where=str(path)
+        ) from error
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise UserError(
+                "the results folder lies on a read-only file system",
+                where=str(path),
+                fix="--results DIR",
+            ) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            said, again = "the disk is full", "the same command again, or give another folder"
+            if run_id is not None:
+                said, again = f"{said}; everything measured so far is kept", f"paceline run --resume {run_id}"
+            raise InfrastructureError(f"{path}: {said}.\n  fix: free some space, then: {again}") from error
+        raise InfrastructureError(f"{path}: {error.strerror or error}") from error
+
+
+def check_writable(root: Path, *, run_id: str | None = None) -> None:
+    """Make sure that a run can be recorded: before anything is measured, and when something failed.
+
+    Args:
+        root: The store.
+        run_id: The run that goes on, if there is one.
+    """
+    with storage_errors(root / (run_id or "probe"), run_id=run_id):
+        root.mkdir(parents=True, exist_ok=True)
+        probe = root / f".probe-{new_run_id()}"
+        try:
+            probe.write_bytes(b"p" * ROOM_BYTES)
+        finally:
+            probe.unlink(missing_ok=True)

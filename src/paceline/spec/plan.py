@@ -1,0 +1,372 @@
+"""Suites × runner → plan: every case with its identity, what is skipped and why, and how long it will take.
+
+A plan is plain data. The same inputs give the same bytes: nothing in it depends on time, host or order of discovery.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from paceline.base.errors import UserError, expected_one_of
+from paceline.base.family import Parameter, Scalar
+from paceline.base.units import parse_duration
+from paceline.spec.duration import estimate
+from paceline.spec.grammar import RawScalar, Tier, TierName, merge_protocol
+from paceline.spec.profile import RunnerProfile
+from paceline.spec.suite import Entry, Suite
+
+PLAN_FORMAT = 1
+CaseKey = tuple[str, str, str]
+"""Suite, canonical parameters, label."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What a person asked for on the command line."""
+
+    tier: TierName = "standard"
+    techniques: tuple[str, ...] = ()
+    filters: tuple[tuple[str, str], ...] = ()
+    launches: int | None = None
+    seed: int | None = None
+    only: frozenset[CaseKey] | None = None
+    """Only these cases: what a record holds, when it is measured again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A plan and what may be read off it."""
+
+    data: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The plan as canonical JSON."""
+        return canonical(self.data)
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the canonical JSON."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def blocks(self) -> Sequence[Mapping[str, Any]]:
+        """All blocks."""
+        blocks: Sequence[Mapping[str, Any]] = self.data["blocks"]
+        return blocks
+
+    @property
+    def num_cases(self) -> int:
+        """Number of cases that will run."""
+        return sum(len(b["cases"]) for b in self.blocks)
+
+    @property
+    def num_results(self) -> int:
+        """Number of results that a complete run gives: cases times launches."""
+        return sum(len(b["cases"]) * b["protocol"]["launches"] for b in self.blocks)
+
+
+def canonical(data: Any) -> str:
+    """Write plain data as JSON that is equal for equal data."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest(data: Any, length: int = 16) -> str:
+    """Return the first hex digits of the SHA-256 of canonical JSON."""
+    return hashlib.sha256(canonical(data).encode()).hexdigest()[:length]
+
+
+def make_plan(suites: Iterable[Suite], runner: RunnerProfile, selection: Selection) -> Plan:
+    """Resolve suites on a runner.
+
+    Raises:
+        UserError: An unknown technique or parameter in the selection, or nothing left to run.
+    """
+    suites = sorted(suites, key=lambda s: s.name)
+    _check_selection(suites, selection)
+    blocks: list[dict[str, Any]] = []
+    skipped: list[dict[str, Any]] = []
+    settings = runner.resolved()
+    for suite in suites:
+        tier = suite.model.tiers.get(selection.tier)
+        if tier is not None and tier.omit:
+            skipped.append({"suite": suite.name, "label": None, "params": {}, "reason": tier.omit})
+            continue
+        _plan_suite(suite, tier, runner, selection, blocks, skipped)
+    data: dict[str, Any] = {
+        "format": PLAN_FORMAT,
+        "tier": selection.tier,
+        "runner": settings,
+        "suites": [{"suite": s.name, "version": s.model.version, "family": s.family.name} for s in suites],
+        "blocks": blocks,
+        "groups": _groups(blocks),
+        "skipped": skipped,
+        "fixed_seed": selection.seed is not None,
+    }
+    data["seed"] = selection.seed if selection.seed is not None else int(digest(data, 12), 16)
+    data["estimate"] = estimate(data, {s.family.name: s.family.estimate_s for s in suites})
+    return Plan(data=data)
+
+
+def _plan_suite(
+    suite: Suite,
+    tier: Tier | None,
+    runner: RunnerProfile,
+    selection: Selection,
+    blocks: list[dict[str, Any]],
+    skipped: list[dict[str, Any]],
+) -> None:
+    model = suite.model
+    protocol = merge_protocol(model.protocol, tier).model_dump()
+    protocol["timeout_s"] = parse_duration(protocol.pop("timeout"))
+    if selection.launches is not None:
+        protocol["launches"] = selection.launches
+    at = ("tiers", selection.tier, "techniques") if tier and tier.techniques else ("techniques",)
+    given = tier.techniques if tier and tier.techniques else model.techniques
+    entries = suite.entries(given, suite.located.where(at))
+    wanted = set(selection.techniques)
+    if wanted:
+        entries = [e for e in entries if e.label in wanted or e.label == model.baseline]
+    rules = [*model.exclude, *(tier.exclude if tier else [])]
+    contracts = {m.name: m.contract_id for m in suite.family.metrics}
+    taken = {b["block"] for b in blocks}
+    for params in _points(suite, tier, runner):
+        if not _matches(params, suite, selection.filters):
+            continue
+        problems = suite.family.check(params)
+        reason = "; ".join(problems) or _unrunnable(params, runner)
+        cases = []
+        for entry in entries:
+            if (
+                selection.only is not None
+                and (suite.name, canonical(params), entry.label) not in selection.only
+            ):
+                continue
+            if any(_excluded(rule, params, entry.label, suite) for rule in rules):
+                continue
+            why = reason or _unsupported(suite, entry, params, runner)
+            case = _case(suite, entry, params, contracts)
+            if why:
+                skipped.append({"suite": suite.name, "params": params, "reason": why, **case})
+            else:
+                cases.append(case)
+        if not cases:
+            continue
+        block = _block(suite, params, protocol, runner, cases)
+        if block["block"] in taken:
+            raise UserError(
+                f"the same point occurs twice: {canonical(params)}",
+                where=suite.located.where(("matrix",)),
+                expected="values that differ once units are resolved, and suites of different names",
+            )
+        taken.add(block["block"])
+        blocks.append(block)
+
+
+def _block(
+    suite: Suite,
+    params: Mapping[str, Scalar],
+    protocol: dict[str, Any],
+    runner: RunnerProfile,
+    cases: list[dict[str, Any]],
+) -> dict[str, Any]:
+    link = runner.link(str(params["link"])) if "link" in params else {}
+    return {
+        "block": digest([suite.name, params, suite.model.version], 10),
+        "suite": suite.name,
+        "family": suite.family.name,
+        "params": dict(params),
+        "ranks": params.get("ranks") or 1,
+        "link": link,
+        "protocol": protocol,
+        "baseline": suite.model.baseline,
+        "cases": cases,
+    }
+
+
+def _case(
+    suite: Suite, entry: Entry, params: Mapping[str, Scalar], contracts: Mapping[str, str]
+) -> dict[str, Any]:
+    info = entry.source.info
+    identity: dict[str, Any] = {
+        "family": suite.family.name,
+        "params": params,
+        "technique": info.name,
+        "options": entry.options,
+        "contracts": contracts,
+    }
+    if entry.label != info.name:
+        identity["label"] = entry.label
+    return {
+        "case_id": digest(identity),
+        "label": entry.label,
+        "technique": info.name,
+        "module": entry.source.module,
+        "sha256": entry.source.sha256,
+        "role": "baseline" if entry.label == suite.model.baseline else "technique",
+        "options": dict(entry.options),
+    }
+
+
+def _points(suite: Suite, tier: Tier | None, runner: RunnerProfile) -> Iterator[dict[str, Scalar]]:
+    """Yield every resolved point: workload, matrix and zipped lists, with defaults filled in."""
+    model = suite.model
+    workload: dict[str, RawScalar] = {**model.workload, **(tier.workload if tier else {})}
+    matrix = {**model.matrix, **(tier.matrix if tier else {})}
+    zips = tier.zip if tier and tier.zip is not None else model.zip
+    axes: list[list[dict[str, RawScalar]]] = [[{k: v} for v in values] for k, values in matrix.items()]
+    for group in zips:
+        length = len(next(iter(group.values()), []))
+        axes.append([{k: values[i] for k, values in group.items()} for i in range(length)])
+    for combination in itertools.product(*axes):
+        raw = dict(workload)
+        for part in combination:
+            raw.update(part)
+        raw = {key: value for key, value in raw.items() if value is not None}
+        yield _resolve(suite, raw, runner)
+
+
+def _resolve(suite: Suite, raw: Mapping[str, RawScalar], runner: RunnerProfile) -> dict[str, Scalar]:
+    family = suite.family
+    operation = str(raw.get(family.operation_key, ""))
+    params: dict[str, Scalar] = {}
+    relevant = family.parameters_for(operation)
+    for parameter in relevant:
+        if parameter.name in raw:
+            params[parameter.name] = parameter.parse(raw[parameter.name])
+        elif parameter.required:
+            raise UserError(
+                f"the {family.name} family needs '{parameter.name}' for {family.operation_key} {operation}",
+                where=suite.located.where(("workload",)),
+                expected=parameter.doc,
+            )
+        else:
+            params[parameter.name] = parameter.default
+    _refuse_strangers(suite, raw, relevant, operation)
+    if "link" in params and params["link"] is None:
+        params["link"] = runner.model.default_link
+    return params
+
+
+def _refuse_strangers(
+    suite: Suite, raw: Mapping[str, RawScalar], relevant: Sequence[Parameter], operation: str
+) -> None:
+    names = {p.name for p in relevant}
+    for key in raw:
+        if key not in names:
+            section = "matrix" if key in suite.model.matrix else "workload"
+            raise UserError(
+                f"'{key}' has no meaning for {suite.family.operation_key} {operation}",
+                where=suite.located.where((section, key)),
+                expected=expected_one_of(key, names),
+            )
+
+
+def _unrunnable(params: Mapping[str, Scalar], runner: RunnerProfile) -> str | None:
+    ranks = params.get("ranks")
+    if isinstance(ranks, int) and ranks > runner.model.max_ranks:
+        return f"needs {ranks} ranks; runner {runner.name} offers {runner.model.max_ranks}"
+    if "link" in params and runner.link(str(params["link"])) is None:
+        return f"needs the link '{params['link']}', which runner {runner.name} does not offer"
+    return None
+
+
+def _unsupported(
+    suite: Suite, entry: Entry, params: Mapping[str, Scalar], runner: RunnerProfile
+) -> str | None:
+    info = entry.source.info
+    operation = str(params.get(suite.family.operation_key, ""))
+    if operation not in info.implements:
+        return f"{info.name} does not implement {operation}"
+    ranks, dtype = params.get("ranks"), params.get("dtype")
+    return info.requires.unmet(
+        ranks=ranks if isinstance(ranks, int) else None,
+        dtype=str(dtype) if dtype is not None else None,
+        device=runner.model.device,
+    ) or suite.family.unsupported(params, info)
+
+
+def _excluded(rule: Mapping[str, RawScalar], params: Mapping[str, Scalar], label: str, suite: Suite) -> bool:
+    for key, value in rule.items():
+        if key == "technique":
+            if value != label:
+                return False
+            continue
+        parameter = suite.family.parameter(key)
+        assert parameter is not None
+        if key not in params or params[key] != parameter.parse(value):
+            return False
+    return True
+
+
+def _matches(params: Mapping[str, Scalar], suite: Suite, filters: Sequence[tuple[str, str]]) -> bool:
+    for key, text in filters:
+        if key == "suite":
+            if text != suite.name:
+                return False
+        elif key not in params or not _same(suite.family.parameter(key), params[key], text):
+            return False
+    return True
+
+
+def _same(parameter: Parameter | None, value: Scalar, text: str) -> bool:
+    """Say whether a text means a value, as a suite's author may write it or as it is shown."""
+    if str(value) == text:
+        return True
+    for read in (str, int, float, {"true": True, "false": False}.__getitem__):
+        try:
+            if parameter is not None and parameter.parse(read(text)) == value:
+                return True
+        except (KeyError, ValueError):
+            continue
+    return False
+
+
+def _check_selection(suites: Sequence[Suite], selection: Selection) -> None:
+    labels = {
+        entry.label
+        for suite in suites
+        for given in (
+            suite.model.techniques,
+            *(t.techniques or [] for t in suite.model.tiers.values()),
+        )
+        for entry in suite.entries(given, suite.name)
+    }
+    for name in selection.techniques:
+        if name not in labels:
+            raise UserError(
+                f"no suite has the technique '{name}'",
+                where="--techniques",
+                expected=expected_one_of(name, labels),
+            )
+    keys = {"suite"} | {p.name for s in suites for p in s.family.parameters}
+    for key, _ in selection.filters:
+        if key not in keys:
+            raise UserError(
+                f"cannot filter by '{key}'", where="--filter", expected=expected_one_of(key, keys)
+            )
+
+
+def _groups(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Collect the blocks that one process group can execute: same family, ranks and link."""
+    groups: dict[str, dict[str, Any]] = {}
+    for block in blocks:
+        link_name = block["link"].get("name", "none")
+        key = f"{block['family']}-{block['ranks']}-{link_name}"
+        group = groups.setdefault(
+            key,
+            {
+                "group": key,
+                "family": block["family"],
+                "ranks": block["ranks"],
+                "link": block["link"],
+                "blocks": [],
+            },
+        )
+        group["blocks"].append(block["block"])
+    return [groups[key] for key in sorted(groups)]

@@ -1,0 +1,1 @@
+"""Intervals and verdicts: functions of numbers alone."""

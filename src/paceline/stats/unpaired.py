@@ -1,0 +1,99 @@
+"""Statistics of two runs that did not share launches: they saw different moments, which no interval can know."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from paceline.stats.estimates import (
+    CONFIDENCE,
+    Estimate,
+    Launches,
+    exponential,
+    median_with_misses,
+    ratio_with_zeros,
+)
+
+NOT_INTERLEAVED = "not interleaved: the sides were measured at different times"
+"""Travels along with every estimate from two runs."""
+
+
+def compare_unpaired(left: Launches, right: Launches) -> Estimate:
+    """Estimate left / right from two runs that did not share launches (Welch's t on logarithms)."""
+    if left.missed or right.missed:
+        return _of_medians(left, right)
+    a, b = (np.array(list(side.values.values()), dtype=np.float64) for side in (left, right))
+    if not (a.size and b.size):
+        return _welch(a, b)
+    if (a <= 0).any() or (b <= 0).any():
+        everything = list(itertools.product(a.tolist(), b.tolist()))
+        found = ratio_with_zeros(everything)
+        return replace(found, num_launches=int(min(a.size, b.size)), warnings=(NOT_INTERLEAVED,))
+    delta = _welch(np.log(a), np.log(b), "log launch statistics")
+    return replace(
+        delta,
+        value=exponential(delta.value),
+        low=None if delta.low is None else exponential(delta.low),
+        high=None if delta.high is None else exponential(delta.high),
+    )
+
+
+def _of_medians(left: Launches, right: Launches) -> Estimate:
+    """Return the ratio of the sides' medians, where missed launches are infinite; undefined where both are."""
+    one, other = (median_with_misses([*s.values.values()], len(s.missed), "launches") for s in (left, right))
+    method = f"ratio of medians, {one.missed + other.missed} launches missed"
+    return Estimate(
+        value=one.value / other.value if math.isfinite(one.value) or math.isfinite(other.value) else math.nan,
+        low=None,
+        high=None,
+        method=method,
+        num_launches=min(one.num_launches, other.num_launches),
+        warnings=(NOT_INTERLEAVED,),
+        missed=one.missed + other.missed,
+    )
+
+
+def compare_unpaired_difference(left: Launches, right: Launches) -> Estimate:
+    """Estimate left − right from two runs that did not share launches (Welch's t)."""
+    a, b = (np.array(list(side.values.values()), dtype=np.float64) for side in (left, right))
+    return _welch(a, b)
+
+
+def _welch(a: np.ndarray, b: np.ndarray, what: str = "launch statistics") -> Estimate:
+    """Estimate the difference of two means."""
+    count = int(min(a.size, b.size))
+    delta = float(a.mean() - b.mean()) if count else math.nan
+    if count < 2:
+        method = "one launch" if count else "no launch on one side"
+        return Estimate(
+            value=delta, low=None, high=None, method=method, num_launches=count, warnings=(NOT_INTERLEAVED,)
+        )
+    variance_a, variance_b = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
+    error = math.sqrt(variance_a + variance_b)
+    if error == 0:
+        return Estimate(
+            value=delta,
+            low=delta,
+            high=delta,
+            method="constant",
+            num_launches=count,
+            p_value=1.0 if delta == 0 else 0.0,
+            spread=0.0,
+            warnings=(NOT_INTERLEAVED,),
+        )
+    freedom = (variance_a + variance_b) ** 2 / (variance_a**2 / (a.size - 1) + variance_b**2 / (b.size - 1))
+    half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
+    return Estimate(
+        value=delta,
+        low=delta - half,
+        high=delta + half,
+        method=f"Welch's t on {what}",
+        num_launches=count,
+        p_value=float(2 * stdtr(freedom, -abs(delta / error))),
+        spread=error * math.sqrt(count),
+        warnings=(NOT_INTERLEAVED,),
+    )

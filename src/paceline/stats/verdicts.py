@@ -1,0 +1,152 @@
+"""What an estimate allows one to say: verdicts, what would settle an open one, and ranks with ties.
+
+docs/protocol.md derives each rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from scipy.special import stdtrit
+
+from paceline.stats.estimates import CONFIDENCE, Estimate
+
+POWER = 0.8
+MANY_LAUNCHES = 1000
+"""Where the search for the launches that would settle a comparison stops."""
+Kind = Literal["ratio", "difference"]
+"""What an effect is."""
+VerdictName = Literal["faster", "slower", "equivalent", "inconclusive", "incomparable", "invalid"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What an estimate allows one to say, and what would be needed to say more."""
+
+    name: VerdictName
+    reason: str | None = None
+    minimum_detectable: float | None = None
+    """Relative (or absolute) effect that this many launches would find in 80 % of runs."""
+    launches_needed: int | None = None
+    """Launches after which the interval would be as narrow as the margin."""
+
+
+def judge(
+    estimate: Estimate,
+    *,
+    margin: float,
+    better: str,
+    kind: Kind = "ratio",
+    q_value: float | None = None,
+) -> Verdict:
+    """Turn an estimate into a verdict.
+
+    ``equivalent`` when the whole interval lies inside the margin, even if it excludes no change; else ``faster`` or
+    ``slower`` (better or worse) when it excludes no change; else ``inconclusive``, with what would settle it.
+
+    Args:
+        estimate: Ratio or difference with its interval.
+        margin: Largest change that nobody should care about: relative for ratios, absolute for differences.
+        better: ``lower`` or ``higher``; with ``neither`` only equivalence can be stated.
+        kind: What the estimate is.
+        q_value: Benjamini-Hochberg adjusted p-value; above 0.05 a difference is not claimed.
+    """
+    if estimate.low is None or estimate.high is None or not math.isfinite(estimate.value):
+        return Verdict(name="inconclusive", reason="no interval: " + estimate.method)
+    neutral = 1.0 if kind == "ratio" else 0.0
+    inside = _inside(estimate, margin, kind)
+    if inside:
+        return Verdict(name="equivalent")
+    excluded = estimate.low > neutral or estimate.high < neutral
+    if not excluded:
+        return _open("the interval includes no change", estimate, margin, kind)
+    if q_value is not None and q_value > 1 - CONFIDENCE:
+        reason = f"not significant among all comparisons of this report (q = {q_value:.2g})"
+        return _open(reason, estimate, margin, kind)
+    if better == "neither":
+        return Verdict(name="inconclusive", reason="neither direction of this metric is better")
+    lower = estimate.high < neutral
+    return Verdict(name="faster" if lower == (better == "lower") else "slower")
+
+
+def _open(reason: str, estimate: Estimate, margin: float, kind: Kind) -> Verdict:
+    detectable, needed = _what_would_settle(estimate, margin, kind)
+    return Verdict(name="inconclusive", reason=reason, minimum_detectable=detectable, launches_needed=needed)
+
+
+@cache
+def _t_quantile(freedom: int, probability: float) -> float:
+    return float(stdtrit(freedom, probability))
+
+
+def _inside(estimate: Estimate, margin: float, kind: str) -> bool:
+    assert estimate.low is not None and estimate.high is not None
+    if kind == "ratio":
+        return estimate.low >= 1 / (1 + margin) - 1e-12 and estimate.high <= 1 + margin + 1e-12
+    return estimate.low >= -margin and estimate.high <= margin
+
+
+def minimum_detectable(estimate: Estimate, kind: Kind) -> float | None:
+    """Return the effect that these launches find in 80 % of runs: relative for ratios, absolute for differences.
+
+    With spread s over n paired launches (t₀.₉₇₅ + t₀.₈)·s/√n, both of n − 1 degrees of freedom; None without a spread.
+    """
+    count, spread = estimate.num_launches, estimate.spread
+    if spread is None or count < 2 or spread == 0:
+        return None
+    quantiles = _t_quantile(count - 1, 0.5 + CONFIDENCE / 2) + _t_quantile(count - 1, POWER)
+    effect = quantiles * spread / math.sqrt(count)
+    return math.exp(effect) - 1 if kind == "ratio" else effect
+
+
+def _what_would_settle(estimate: Estimate, margin: float, kind: Kind) -> tuple[float | None, int | None]:
+    """Return the effect that this many launches find with 80 % power, and the launches for a margin-wide interval."""
+    detectable, spread, count = minimum_detectable(estimate, kind), estimate.spread, estimate.num_launches
+    if detectable is None or spread is None:
+        return None, None
+    target = math.log1p(margin) if kind == "ratio" else margin
+    if target <= 0:
+        target = abs(math.log(estimate.value)) if kind == "ratio" else abs(estimate.value)
+    if target <= 0:
+        return detectable, None
+    needed = count
+    while needed < MANY_LAUNCHES:
+        half = _t_quantile(needed - 1, 0.5 + CONFIDENCE / 2) * spread / math.sqrt(needed)
+        if half <= target:
+            break
+        needed += max(1, needed // 10)
+    return detectable, min(needed, MANY_LAUNCHES)
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """Return adjusted p-values that control the false discovery rate (Benjamini and Hochberg 1995)."""
+    count = len(p_values)
+    order = sorted(range(count), key=lambda i: p_values[i])
+    adjusted = [1.0] * count
+    running = 1.0
+    for rank in range(count, 0, -1):
+        index = order[rank - 1]
+        running = min(running, p_values[index] * count / rank)
+        adjusted[index] = running
+    return adjusted
+
+
+def rank_intervals(
+    names: Sequence[str], better_than: Mapping[tuple[str, str], bool]
+) -> dict[str, tuple[int, int]]:
+    """Return each name's best and worst possible rank.
+
+    Args:
+        names: All techniques of a board.
+        better_than: (a, b) → True when a is distinguishably better than b; missing pairs cannot be told apart.
+    """
+    ranks: dict[str, tuple[int, int]] = {}
+    for name in names:
+        above = sum(1 for other in names if better_than.get((other, name), False))
+        below = sum(1 for other in names if better_than.get((name, other), False))
+        ranks[name] = (1 + above, len(names) - below)
+    return ranks

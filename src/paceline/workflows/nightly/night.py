@@ -1,0 +1,318 @@
+"""One night: measure what is due, judge it, measure suspects again, and say what was found."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from paceline.analysis.gate import set_baseline, waivers
+from paceline.base.errors import (
+    EXIT_INCORRECT,
+    EXIT_INFRASTRUCTURE,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    IncomparableError,
+    InfrastructureError,
+    UserError,
+)
+from paceline.base.family import load_family
+from paceline.drivers.machine import quarantine
+from paceline.drivers.machine.occupation import Occupation, look_around, measures_here, occupied
+from paceline.drivers.measure import measure
+from paceline.records.integrity import append_event
+from paceline.records.record import Event, Measurement, utc
+from paceline.records.store import Loaded, RunRecord, read_record
+from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan
+from paceline.workflows.nightly.alarms import (
+    Suspect,
+    confirmed,
+    infrastructure_failures,
+    nights_before,
+    points_to_repeat,
+    suspects,
+)
+from paceline.workflows.nightly.config import Nightly, Unit
+from paceline.workflows.nightly.schedule import Due, Place, age_s, fits, last_nights, order
+
+Outcome = Literal["measured", "skipped", "failed"]
+Say = Callable[[str], None]
+ALARM = "alarm"
+"""Key of an annotation that marks a night as worse than its reference."""
+
+
+@dataclass(slots=True, kw_only=True)
+class UnitReport:
+    """What became of one unit."""
+
+    name: str
+    outcome: Outcome
+    why: str = ""
+    run_id: str | None = None
+    reference: str | None = None
+    confirm_run: str | None = None
+    alarms: list[Suspect] = field(default_factory=list)
+    unconfirmed: list[Suspect] = field(default_factory=list)
+    """Suspects that the second run did not find, or that no second run could look at."""
+    infrastructure: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class NightReport:
+    """What became of a night."""
+
+    nightly: str
+    started: str
+    units: list[UnitReport] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def alarms(self) -> list[Suspect]:
+        """All alarms."""
+        return [a for u in self.units for a in u.alarms]
+
+    @property
+    def exit_code(self) -> int:
+        """Wrong results first, then regressions, then machines that failed."""
+        if any(not a.series[3] and ": incorrect:" in a.text for a in self.alarms):
+            return EXIT_INCORRECT
+        if self.alarms:
+            return EXIT_REGRESSION
+        failed = any(u.outcome == "failed" or u.infrastructure for u in self.units)
+        return EXIT_INFRASTRUCTURE if failed or self.interrupted else EXIT_OK
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {**asdict(self), "exit_code": self.exit_code}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """What a night works with."""
+
+    nightly: Nightly
+    store: Path
+    load: Callable[[], Loaded]
+    """Read the store again, with what was recorded meanwhile."""
+    say: Say
+    state: Path | None = None
+    """The host's state folder; None for the usual one."""
+
+    def run(self) -> NightReport:
+        """Measure what is due.
+
+        Raises:
+            InfrastructureError: Another run holds this machine.
+        """
+        report = NightReport(nightly=self.nightly.model.nightly, started=utc())
+        began = time.monotonic()
+        here = [u.runner.resolved() for u in self.nightly.units if measures_here(u.runner.resolved())]
+        hold: contextlib.AbstractContextManager[Occupation] = contextlib.nullcontext(Occupation())
+        if here:
+            hold = occupied(here[0], wait_s=self.nightly.wait_s, inspect=False, say=self.say)
+        with hold as place:
+            for due, unit, plan in self.due(report):
+                elapsed = time.monotonic() - began
+                if not fits(due, elapsed_s=elapsed, budget_s=self.nightly.budget_s):
+                    why = "the rest of the budget is too short; it is older tomorrow"
+                    report.units.append(UnitReport(name=unit.name, outcome="skipped", why=why))
+                    continue
+                found = self._unit(unit, plan, place)
+                report.units.append(found)
+                self.say(f"{unit.name}: {summary(found)}")
+                if found.why == INTERRUPTED:
+                    report.interrupted = True
+                    break
+        return report
+
+    def due(self, report: NightReport) -> list[tuple[Due, Unit, Plan]]:
+        """Plan every unit, and sort what can be measured."""
+        last, now = last_nights(self.load().records), utc()
+        found: dict[Place, tuple[Due, Unit, Plan]] = {}
+        for unit in self.nightly.units:
+            standing = quarantine.quarantined(unit.runner.name, self.state)
+            plan = make_plan([unit.suite], unit.runner, Selection(tier=unit.tier, launches=unit.launches))
+            if standing is not None or not plan.num_cases:
+                why = standing.text() if standing is not None else "nothing of it runs here"
+                report.units.append(UnitReport(name=unit.name, outcome="skipped", why=why))
+                self.say(f"{unit.name}: skipped: {why}")
+                continue
+            place = (unit.suite.name, unit.runner.name, unit.tier)
+            due = Due(
+                place=place,
+                priority=unit.priority,
+                age_s=age_s(last.get(place), now),
+                likely_s=float(plan.data["estimate"]["likely_s"]),
+            )
+            found[place] = (due, unit, plan)
+        return [found[due.place] for due in order([due for due, _, _ in found.values()])]
+
+    def _unit(self, unit: Unit, plan: Plan, place: Occupation) -> UnitReport:
+        """Measure one unit, again when the machine failed, and judge it."""
+        failures: list[str] = []
+        record = None
+        for _ in range(1 + self.nightly.model.retries):
+            if quarantine.quarantined(unit.runner.name, self.state) is not None:
+                break
+            try:
+                record = self._measure(unit, plan, place, reason="nightly")
+            except InfrastructureError as error:
+                failures.append(str(error))
+            else:
+                if record is None:
+                    return UnitReport(name=unit.name, outcome="failed", why=INTERRUPTED)
+                broken = infrastructure_failures(record)
+                if not broken:
+                    quarantine.succeeded(unit.runner.name, self.state)
+                    break
+                failures += broken
+            standing = quarantine.failed(
+                unit.runner.name, failures[-1], limit=self.nightly.model.quarantine, folder=self.state
+            )
+            self.say(standing.text() if standing.quarantined else f"{unit.name}: {failures[-1]}")
+        if record is None:
+            why = failures[-1] if failures else "the runner is in quarantine"
+            return UnitReport(name=unit.name, outcome="failed", why=why, infrastructure=failures)
+        report = UnitReport(
+            name=unit.name,
+            outcome="measured",
+            run_id=record.run_id,
+            infrastructure=infrastructure_failures(record),
+        )
+        self._judge(unit, record, report, place)
+        return report
+
+    def _measure(
+        self,
+        unit: Unit,
+        plan: Plan,
+        place: Occupation,
+        *,
+        reason: Literal["nightly", "confirm"],
+        linked_run: str | None = None,
+    ) -> RunRecord | None:
+        """Look at the machine and measure; None when a person interrupted it."""
+        here = Occupation(lease=place.lease)
+        if measures_here(unit.runner.resolved()):
+            demand = self.nightly.model.idle == "demand" or unit.runner.model.idle == "demand"
+            here.facts = look_around(demand_idle=demand, wait_s=self.nightly.wait_s, say=self.say)
+            here.facts["lease"] = "held"
+        outcome = measure(plan, [unit.suite], self.store, reason=reason, linked_run=linked_run, place=here)
+        return None if outcome.path is None else read_record(outcome.path)
+
+    def _judge(self, unit: Unit, record: RunRecord, report: UnitReport, place: Occupation) -> None:
+        """Compare a night with its reference; measure suspects again; mark the run with what is an alarm."""
+        loaded = self.load()
+        alarmed = alarmed_runs(loaded)
+        before = nights_before(loaded, record, self.nightly.model.alarm.nights)
+        steady = [r for r in before if r.run_id not in alarmed and not infrastructure_failures(r)]
+        reference = self._reference(loaded, record, steady)
+        if reference is None:
+            report.why = "the first night: nothing to compare with"
+            return
+        report.reference = reference.run_id
+        earlier = [r for r in steady if r.run_id != record.run_id]
+        options: dict[str, Any] = {
+            "earlier": earlier,
+            "margin": self.nightly.model.alarm.margin,
+            "waivers": waivers(loaded, utc()[:10]),
+        }
+        try:
+            found, _ = suspects(record, reference, **options)
+        except IncomparableError as error:
+            report.why = f"not compared: {error}"
+            return
+        if found and self.nightly.model.alarm.confirm:
+            report.alarms, report.unconfirmed = self._confirm(
+                unit, record, reference, found, report, place, options
+            )
+        else:
+            report.alarms = found
+        if report.alarms:
+            text = "; ".join(a.text for a in report.alarms)
+            data = {
+                "run_id": record.run_id,
+                "text": f"alarm: {text}",
+                ALARM: [a.series for a in report.alarms],
+            }
+            append_event(self.store, Event(kind="annotate", at=utc(), run_id=record.run_id, data=data))
+
+    def _confirm(
+        self,
+        unit: Unit,
+        record: RunRecord,
+        reference: RunRecord,
+        found: Sequence[Suspect],
+        report: UnitReport,
+        place: Occupation,
+        options: Mapping[str, Any],
+    ) -> tuple[list[Suspect], list[Suspect]]:
+        """Measure the suspects' points again, against the same reference."""
+        repeated = points_to_repeat(record, found)
+        self.say(f"{unit.name}: {len(found)} suspects are measured again")
+        selection = Selection(
+            tier=unit.tier,
+            launches=unit.launches,
+            seed=record.run.seeds.get("seed"),
+            only=frozenset(_case(m) for m in repeated),
+        )
+        try:
+            again = self._measure(
+                unit,
+                make_plan([unit.suite], unit.runner, selection),
+                place,
+                reason="confirm",
+                linked_run=record.run_id,
+            )
+        except InfrastructureError as error:
+            report.infrastructure.append(f"suspects could not be measured again: {error}")
+            return [], list(found)
+        if again is None:
+            report.why = INTERRUPTED
+            return [], list(found)
+        report.confirm_run = again.run_id
+        report.infrastructure += infrastructure_failures(again)
+        second, _ = suspects(again, reference, **options)
+        return confirmed(found, second)
+
+    def _reference(self, loaded: Loaded, record: RunRecord, steady: Sequence[RunRecord]) -> RunRecord | None:
+        """Return the baseline run that a person set, else the newest night without an alarm."""
+        try:
+            return set_baseline(loaded, record)
+        except UserError:
+            return steady[0] if steady else None
+
+
+INTERRUPTED = "interrupted"
+
+
+def _case(m: Measurement) -> CaseKey:
+    family = load_family(m.family)
+    operation = str(m.params.get(family.operation_key, ""))
+    defaults = {p.name: p.default for p in family.parameters_for(operation)}
+    return m.suite, canonical({**defaults, **m.params}), m.label
+
+
+def alarmed_runs(loaded: Loaded) -> set[str]:
+    """Return the runs that were marked as worse than their reference."""
+    events = (e for r in loaded.records for e in r.events)
+    return {str(e.data.get("run_id")) for e in events if e.kind == "annotate" and ALARM in e.data}
+
+
+def summary(unit: UnitReport) -> str:
+    """Say in one line what became of a unit."""
+    if unit.outcome != "measured":
+        return f"{unit.outcome}: {unit.why}"
+    parts = [f"run {unit.run_id}"]
+    if unit.why:
+        parts.append(unit.why)
+    if unit.alarms:
+        parts.append(f"{len(unit.alarms)} alarms")
+    if unit.unconfirmed:
+        parts.append(f"{len(unit.unconfirmed)} suspects not confirmed")
+    if unit.infrastructure:
+        parts.append(f"the machine failed: {unit.infrastructure[-1].splitlines()[0]}")
+    return "; ".join(parts) if len(parts) > 1 else f"{parts[0]}; nothing got worse"

@@ -1,0 +1,156 @@
+"""Suites as test items: ``pytest --paceline suites/kernels/*.yaml``, stored and compared by pytest-benchmark.
+
+All cases of a suite are measured together, interleaved, when its first item runs; every item then hands its samples
+to pytest-benchmark, whose storage, comparison and histogram work as ever. Its options decide how long is measured:
+``--benchmark-max-time``, ``--benchmark-min-rounds`` and, where it is given, ``--benchmark-precision``.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from paceline.records.record import Measurement
+    from paceline.spec.plan import Plan
+    from paceline.spec.suite import Suite
+
+METRIC = "latency"
+FAILED = ("incorrect", "refused", "invalid", "crashed", "timeout", "out_of_memory", "infrastructure")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("paceline")
+    group.addoption("--paceline", nargs="+", metavar="SUITE", default=[], help="Suite files to run as tests.")
+    group.addoption("--paceline-tier", default="standard", help="Tier of the suites (default: standard).")
+    group.addoption(
+        "--paceline-technique",
+        action="append",
+        default=[],
+        help="A Python file with a technique of your own.",
+    )
+    group.addoption("--paceline-runner", default="local-cpu", help="Runner (default: local-cpu).")
+    group.addoption("--paceline-launches", type=int, default=1, help="Launches of every case (default: 1).")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect the suites instead of the project's own tests, unless tests were named too."""
+    suites = config.getoption("--paceline")
+    if suites:
+        named = config.args_source == pytest.Config.ArgsSource.ARGS
+        config.args = [*(config.args if named else []), *suites]
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Make a collector of each suite file that was named."""
+    wanted = {Path(name).resolve() for name in parent.config.getoption("--paceline")}
+    if file_path.resolve() in wanted:
+        collector: pytest.Collector = SuiteFile.from_parent(parent, path=file_path)
+        return collector
+    return None
+
+
+class SuiteFile(pytest.File):
+    """The cases of one suite."""
+
+    _found: dict[tuple[str, str], list[Measurement]] | None = None
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield one item for each case that the runner can execute."""
+        suite, plan = self._planned()
+        for block in plan.blocks:
+            point = ",".join(f"{k}={v}" for k, v in block["params"].items() if _varies(k, plan))
+            for case in block["cases"]:
+                name = f"{suite.name}[{case['label']}{',' if point else ''}{point}]"
+                test = self._test(block["block"], case["label"])
+                yield pytest.Function.from_parent(self, name=name, callobj=test)
+
+    def _planned(self) -> tuple[Suite, Plan]:
+        from paceline.spec import content  # noqa: PLC0415 - only when suites are asked for
+        from paceline.spec.plan import Selection, make_plan  # noqa: PLC0415
+        from paceline.spec.profile import load_runner  # noqa: PLC0415
+        from paceline.spec.suite import load_suite  # noqa: PLC0415
+        from paceline.spec.user_techniques import with_user_techniques  # noqa: PLC0415
+
+        option = self.config.getoption
+        files = [Path(name) for name in option("--paceline-technique")]
+        suite = with_user_techniques(load_suite(self.path, extra=files), files)
+        selection = Selection(tier=option("--paceline-tier"), launches=option("--paceline-launches"))
+        plan = make_plan([suite], load_runner(content.find_runner(option("--paceline-runner"))), selection)
+        for block in plan.blocks:
+            block["protocol"].update(_protocol(self.config))
+        return suite, plan
+
+    def _test(self, block: str, label: str) -> Callable[[Any], None]:
+        def test(benchmark: Any) -> None:
+            measurements = self._measured().get((block, label), [])
+            _judge(measurements)
+            _hand_over(benchmark, measurements)
+
+        return test
+
+    def _measured(self) -> dict[tuple[str, str], list[Measurement]]:
+        """Measure the suite once; return the measurements of each case."""
+        from paceline.drivers.measure import measure  # noqa: PLC0415
+        from paceline.records.store import read_record  # noqa: PLC0415
+
+        if self._found is None:
+            suite, plan = self._planned()
+            self._found = {}
+            with tempfile.TemporaryDirectory() as folder:
+                outcome = measure(plan, [suite], Path(folder), reason="manual")
+                record = read_record(outcome.path) if outcome.path is not None else None
+            for m in record.measurements if record is not None else ():
+                if m.metric.name == METRIC:
+                    self._found.setdefault((m.block, m.label), []).append(m)
+        return self._found
+
+
+def _varies(key: str, plan: Plan) -> bool:
+    return len({str(block["params"].get(key)) for block in plan.blocks}) > 1
+
+
+def _protocol(config: pytest.Config) -> dict[str, Any]:
+    """Return the protocol settings that pytest-benchmark's options ask for."""
+    found: dict[str, Any] = {}
+    if config.pluginmanager.hasplugin("benchmark"):
+        found["max_seconds"] = float(config.getoption("benchmark_max_time"))
+        found["min_samples"] = int(config.getoption("benchmark_min_rounds"))
+        precision = config.getoption("benchmark_precision", None)
+        if precision:
+            found["ci_target"] = float(precision)
+    return found
+
+
+def _judge(measurements: list[Measurement]) -> None:
+    for m in measurements:
+        if m.status in FAILED:
+            pytest.fail(f"{m.status}: {m.reason}", pytrace=False)
+        if m.status != "ok":
+            pytest.skip(f"{m.status}: {m.reason}")
+    if not measurements:
+        pytest.fail("the run ended without a result for this case", pytrace=False)
+
+
+def _hand_over(benchmark: Any, measurements: list[Measurement]) -> None:
+    """Give the samples to pytest-benchmark as if it had taken them."""
+    first = measurements[0]
+    benchmark._mode = "paceline"
+    benchmark.extra_info.update(
+        suite=first.suite,
+        technique=first.label,
+        metric=METRIC,
+        launches=[m.value for m in measurements],
+        **first.params,
+    )
+    if benchmark.disabled:
+        return
+    stats = benchmark._make_stats(1)
+    for m in measurements:
+        for sample in m.samples:
+            stats.update(sample)

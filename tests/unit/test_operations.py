@@ -1,0 +1,66 @@
+"""Families are put together from the folders of their operations."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.base.family import Metric, Parameter, Params
+from paceline.base.operation import Operation, family_of, merged
+
+
+def parameter(name: str) -> Parameter:
+    return Parameter(name=name, kind="count", doc="A number.", default=1)
+
+
+def metric(name: str) -> Metric:
+    return Metric(name=name, unit="s", better="lower", doc="A time.", contract={"timer": "none"})
+
+
+def operation(name: str, parameters: str, metrics: str) -> Operation:
+    def check(params: Params) -> list[str]:
+        return [f"checked by {name}"]
+
+    return Operation(
+        name=name,
+        summary="For tests.",
+        parameters=tuple(map(parameter, parameters)),
+        metrics=tuple(map(metric, metrics)),
+        check=check,
+        estimate_s=lambda params: float(len(name)),
+        isolated=name == "apart",
+    )
+
+
+def test_a_family_has_the_parameters_and_metrics_of_its_operations_in_an_order_that_agrees_with_each() -> (
+    None
+):
+    family = family_of(
+        [operation("one", "ac", "xz"), operation("apart", "abc", "xyz")],
+        name="toy",
+        summary="For tests.",
+        default_metrics=("x",),
+    )
+    assert [p.name for p in family.parameters] == ["op", "a", "b", "c"]
+    assert [p.name for p in family.parameters_for("one")] == ["op", "a", "c"]
+    assert [p.name for p in family.parameters_for("apart")] == ["op", "a", "b", "c"]
+    assert [m.name for m in family.metrics] == ["x", "y", "z"]
+
+
+def test_rules_are_those_of_the_points_operation() -> None:
+    family = family_of(
+        [operation("one", "a", "x"), operation("apart", "a", "x")],
+        name="toy",
+        summary="For tests.",
+        default_metrics=("x",),
+    )
+    assert family.check({"op": "apart"}) == ["checked by apart"]
+    assert family.estimate_s({"op": "one"}) == 3.0
+    assert (family.is_isolated("one"), family.is_isolated("apart")) == (False, True)
+    assert family.runner_module("one") == "paceline.families.toy.ops.one.run"
+
+
+def test_one_name_for_two_things_and_contradicting_orders_are_refused() -> None:
+    with pytest.raises(ValueError, match="'a' differently"):
+        merged([(parameter("a"),), (Parameter(name="a", kind="flag", doc="Another."),)])
+    with pytest.raises(ValueError, match="order these differently"):
+        merged([tuple(map(parameter, "ab")), tuple(map(parameter, "ba"))])
