@@ -84,7 +84,7 @@ def test_many_honest_cases_pass_the_gate(ranks: int, results_at: object) -> None
 
 EIGHT_RANKS = """
 runner: eight-ranks
-why: More ranks than cores, for what has three levels.
+description: More ranks than cores, for what has three levels.
 driver: local
 device: cpu
 backend: gloo

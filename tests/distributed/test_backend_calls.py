@@ -22,7 +22,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceResu
     point = points("data_parallel")[0] | {"steps": 40, "proof": "brief"}
     workload = {"op": "data_parallel", "ranks": RANKS} | point
     text = (
-        "suite: training/handed-over\nversion: 1\nfamily: training\nwhy: What backends are handed is counted.\n"
+        "suite: training/handed-over\nversion: 1\nfamily: training\ndescription: What backends are handed is counted.\n"
         f"workload: {{{', '.join(f'{key}: {value}' for key, value in workload.items())}}}\n"
         "baseline: ddp\n"
         "techniques: [ddp, ddp-naive, ddp-ring, fsdp, {technique: fsdp, as: kept, options: {reshard: false}}]\n"

@@ -12,7 +12,7 @@ SUITE = """
 suite: training/beside
 version: 1
 family: training
-why: The loop and a script take turns.
+description: The loop and a script take turns.
 workload: {op: data_parallel, size: nano, batch: 12, context: 16, learning_rate: 0.01, beside: bare-script}
 baseline: ddp
 techniques: [ddp, fsdp]

@@ -23,7 +23,7 @@ TRAINING = """
 suite: training/{fault}
 version: 1
 family: training
-why: Peers die.
+description: Peers die.
 workload: {{op: churn, size: nano, batch: 12, context: 16, learning_rate: 0.01, warmup_steps: 4, fault: {fault}}}
 baseline: elastic-diloco
 techniques:
@@ -36,7 +36,7 @@ COLLECTIVES = """
 suite: collectives/killed
 version: 1
 family: collectives
-why: Peers die.
+description: Peers die.
 workload: {op: churn, steps: 12, payload: integers}
 baseline: elastic-allreduce
 techniques: [elastic-allreduce]

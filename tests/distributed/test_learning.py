@@ -18,7 +18,7 @@ SUITE = """
 suite: training/learning
 version: 1
 family: training
-why: A part without which nothing is learnt.
+description: A part without which nothing is learnt.
 workload: {op: data_parallel, size: nano, batch: 12, context: 16, learning_rate: 0.01, learning: measured}
 baseline: ddp-ring
 techniques: [ddp-ring, learns-nothing, explodes-late]

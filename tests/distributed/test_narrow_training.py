@@ -30,7 +30,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     lines = "".join(f"  {k}: {v}\n" for k, v in (point | SHORT).items())
     path = folder / "narrow.yaml"
     path.write_text(
-        "suite: training/narrow\nversion: 1\nfamily: training\nwhy: Narrow products.\n"
+        "suite: training/narrow\nversion: 1\nfamily: training\ndescription: Narrow products.\n"
         f"workload:\n  op: data_parallel\n  ranks: 2\n{lines}matrix:\n  dtype: [float32, bfloat16]\n"
         f"baseline: ddp-ring\ntechniques: [{', '.join((*HONEST, *WRONG))}]\n"
         "protocol: {launches: 1, timeout: 120s}\n"

@@ -28,7 +28,7 @@ SUITE = f"""
 suite: training/absence
 version: 1
 family: training
-why: Ranks come and go.
+description: Ranks come and go.
 workload: {{op: data_parallel, size: nano, batch: 12, context: 16, learning_rate: 0.01, warmup_steps: 4}}
 baseline: ddp-ring
 techniques:

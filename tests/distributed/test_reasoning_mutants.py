@@ -53,7 +53,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     path = folder / "mutants.yaml"
     path.write_text(
         "suite: reasoning/mutants\nversion: 1\nfamily: reasoning\n"
-        "why: Known-wrong techniques must be refused.\n"
+        "description: Known-wrong techniques must be refused.\n"
         "workload: {op: solve, questions: 10, samples: 4, orders: 4}\n"
         f"baseline: {HONEST[0]}\ntechniques: [{', '.join((*HONEST, *names_in(MUTANTS)))}]\n"
         "protocol: {launches: 1}\n"

@@ -32,7 +32,7 @@ def write_problems(path: Path, extra: str = "") -> Path:
 def run(folder: Path, model: str, problems: Path, techniques: tuple[str, ...] = TECHNIQUES) -> RunRecord:
     path = folder / "suite.yaml"
     path.write_text(
-        "suite: reasoning/foreign\nversion: 1\nfamily: reasoning\nwhy: Other people's models answer as well.\n"
+        "suite: reasoning/foreign\nversion: 1\nfamily: reasoning\ndescription: Other people's models answer as well.\n"
         f"workload: {{op: solve, model: '{model}', problems: 'gsm8k:{problems}', context: 46,"
         f" questions: {QUESTIONS}, samples: 4, orders: 2}}\n"
         f"baseline: {techniques[0]}\ntechniques: [{', '.join(techniques)}]\nprotocol: {{launches: 1}}\n"

@@ -35,7 +35,7 @@ def run(
     point = ", ".join(f"{name}: {value}" for name, value in (POINT | changes).items())
     path = folder / "suite.yaml"
     path.write_text(
-        "suite: reasoning/recorded\nversion: 1\nfamily: reasoning\nwhy: What was drawn once need not be drawn again.\n"
+        "suite: reasoning/recorded\nversion: 1\nfamily: reasoning\ndescription: What was drawn once is kept.\n"
         f"workload: {{op: solve, model: '{model}', {point}}}\nbaseline: {techniques[0]}\n"
         f"techniques: [{', '.join(techniques)}]\nprotocol: {{launches: {launches}}}\n"
     )

@@ -17,7 +17,7 @@ SUITE = """
 suite: training/repeated
 version: 1
 family: training
-why: A seed stands for a run.
+description: A seed stands for a run.
 workload: {op: data_parallel, size: nano, batch: 8, context: 16, learning_rate: 0.01}
 baseline: ddp-ring
 techniques: [ddp-ring, ddp, diloco, terngrad]

@@ -41,7 +41,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     wrong = [name for name in names_in(MUTANTS) if name != "starves"]
     path.write_text(
         "suite: serving/mutants\nversion: 1\nfamily: serving\n"
-        "why: Known-wrong schedulers must be refused.\n"
+        "description: Known-wrong schedulers must be refused.\n"
         "workload: {op: serve, workload: shared-prefixes, prefixes: 2, prefix_tokens: 64,\n"
         "  tenants: 2, prompt_tokens: 12, output_tokens: 8}\n"
         f"baseline: orca\ntechniques: [{', '.join((*HONEST, *wrong))}]\n"

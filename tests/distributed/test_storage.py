@@ -21,7 +21,7 @@ SUITE = """\
 suite: collectives/storage
 version: 1
 family: collectives
-why: Little to measure; what counts is where it is kept.
+description: Little to measure; what counts is where it is kept.
 workload: {op: all_reduce, payload: gaussian, size_bytes: 4KiB, dtype: float32}
 baseline: native
 techniques: [native, ring]

@@ -142,7 +142,7 @@ def run(
     lines = "".join(f"  {k}: {v}\n" for k, v in (point | {"proof": "brief"} | changes).items())
     path = folder / "faults.yaml"
     path.write_text(
-        "suite: training/faults\nversion: 1\nfamily: training\nwhy: Faults end in a reason.\n"
+        "suite: training/faults\nversion: 1\nfamily: training\ndescription: Faults end in a reason.\n"
         f"workload:\n  op: data_parallel\n  ranks: {ranks}\n{lines}matrix: {{{matrix}}}\n"
         f"baseline: ddp-ring\ntechniques: [ddp-ring, {techniques}]\n"
         f"protocol: {{launches: {launches}, timeout: 8s}}\n"

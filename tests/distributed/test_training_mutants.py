@@ -214,7 +214,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceRe
         path = folder / f"{slug}.yaml"
         path.write_text(
             f"suite: training/{slug}-mutants\nversion: 1\nfamily: training\n"
-            "why: Known-wrong techniques must be refused.\n"
+            "description: Known-wrong techniques must be refused.\n"
             f"workload:\n{lines}"
             f"baseline: {honest}\ntechniques: [{honest}, {', '.join(names_in(FILES[name]))}]\n"
             "protocol: {launches: 1}\n"

@@ -26,7 +26,7 @@ WRONG = {
     "asks-the-backend": ("refused", "backend's collectives cannot be replayed"),
     "remembers": ("incorrect", "when they are made of what was kept alone, in another process"),
 }
-WHY = "why: Known-wrong techniques must be refused."
+WHY = "description: Known-wrong techniques must be refused."
 COMMON = f"version: 1\nfamily: serving\n{WHY}\nprotocol: {{launches: 1, timeout: 300s}}\n"
 
 

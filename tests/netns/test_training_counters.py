@@ -82,7 +82,7 @@ SUITE = """
 suite: training/counted
 version: 1
 family: training
-why: The kernel counts what the communicator does.
+description: The kernel counts what the communicator does.
 workload:
   {op: data_parallel, size: nano, batch: 8, context: 16, steps: 60, window: 20, evaluations: 2, learning_rate: 0.01}
 baseline: ddp-ring
@@ -135,11 +135,11 @@ def test_the_kernel_confirms_what_the_communicator_counted(
 ) -> None:
     counted = 2 * value(measured, "ddp-ring", "wire_bytes")
     assert counted <= value(measured, "ddp-ring", "kernel_bytes_total") <= 1.1 * counted
-    assert value(measured, "alone", "kernel_bytes_total") < 0.01 * counted
+    assert value(measured, "no-communication", "kernel_bytes_total") < 0.01 * counted
     assert 1 <= value(measured, "ddp-ring", "kernel_over_counted") <= 1.1
     payload = value(measured, "ddp-ring", "kernel_payload_bytes")
     assert counted <= payload <= 1.01 * counted + gloo_notes(CALLS["ddp-ring"])
-    assert ("alone", "kernel_over_counted") not in measured
+    assert ("no-communication", "kernel_over_counted") not in measured
 
 
 def test_the_librarys_bytes_are_the_kernels(measured: dict[tuple[str, str], Measurement]) -> None:

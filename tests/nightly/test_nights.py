@@ -48,7 +48,7 @@ SUITE = """
 suite: calibration/nights
 version: 1
 family: calibration
-why: What a night watches.
+description: What a night watches.
 workload: {op: work}
 baseline: steady
 techniques: [steady, lab/watched]
@@ -98,7 +98,7 @@ class Place:
 
     def runner(self, name: str, text: str) -> None:
         (self.folder / "runners").mkdir(exist_ok=True)
-        (self.folder / "runners" / f"{name}.yaml").write_text(f"runner: {name}\nwhy: x\n{text}")
+        (self.folder / "runners" / f"{name}.yaml").write_text(f"runner: {name}\ndescription: x\n{text}")
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "paceline.cli", "nightly", "--config", str(self.config), *arguments]
@@ -281,7 +281,7 @@ SHORT = """
 suite: collectives/all-reduce
 version: 99
 family: collectives
-why: One point.
+description: One point.
 workload: {op: all_reduce}
 baseline: native
 techniques: [native]

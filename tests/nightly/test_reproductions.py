@@ -38,14 +38,14 @@ protocol: {launches: 1, timeout: 120s}
 """,
     "reasoning": """
 workload: {op: solve, model: weak, partner: strong, levels: 1-2, temperature: 0.8, samples: 1, orders: 1}
-baseline: partner-alone
-techniques: [partner-alone]
+baseline: large-model-only
+techniques: [large-model-only]
 matrix: {questions: [2]}
 protocol: {launches: 1, timeout: 120s}
 """,
 }
-HEAD = "suite: FAMILY/short\nversion: 1\nfamily: FAMILY\nwhy: x"
-RUNNER = "runner: threads\nwhy: x\ndriver: debug\nmax_ranks: 2\n"
+HEAD = "suite: FAMILY/short\nversion: 1\nfamily: FAMILY\ndescription: x"
+RUNNER = "runner: threads\ndescription: x\ndriver: debug\nmax_ranks: 2\n"
 
 
 def paceline(

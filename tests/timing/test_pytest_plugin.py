@@ -19,7 +19,7 @@ SUITE = """
 suite: kernels/for-pytest
 version: 1
 family: kernels
-why: Somebody lives in pytest.
+description: Somebody lives in pytest.
 workload: {op: gemm, m: 256, n: 256, k: 256}
 baseline: torch-eager
 techniques: [torch-eager, split-k]

@@ -25,7 +25,7 @@ def windows(tmp_path_factory: pytest.TempPathFactory) -> Windows:
     folder = tmp_path_factory.mktemp("slow-ranks")
     path = folder / "slow-ranks.yaml"
     path.write_text(
-        "suite: training/slow-ranks\nversion: 1\nfamily: training\nwhy: Ranks wait for the slowest.\n"
+        "suite: training/slow-ranks\nversion: 1\nfamily: training\ndescription: Ranks wait for the slowest.\n"
         f"workload:\n  op: data_parallel\n  ranks: 2\n{lines}matrix: {{slow_factor: [{EVEN}, {SLOW}]}}\n"
         "baseline: local-sgd\ntechniques: [local-sgd, diloco, noloco, "
         f"{{technique: local-sgd, as: {APART}, options: {{sync_every: 1000}}}}]\n"

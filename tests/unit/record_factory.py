@@ -62,18 +62,19 @@ def measurement(
     """Return one legal measurement; no samples give one that failed."""
     point = {**POINT, **(params or {})}
     block = f"block-{point['size_bytes']}-{point['link']}-{point['ranks']}"
-    spec = load_family(changes.get("family", "collectives")).metric(metric)
+    family = changes.get("family", "collectives")
+    spec = load_family(family).metric(metric)
     contract = contract_id or spec.contract_id
     ok = bool(drawn)
     facts: dict[str, Any] = {
-        "record_id": record_id(run.run_id, block, label, launch, metric),
+        "record_id": record_id(family, run.run_id, block, label, launch, metric),
         "run_id": run.run_id,
         "suite": "collectives/example",
         "suite_version": 1,
         "family": "collectives",
         "block": block,
         "case_id": f"case-{label}",
-        "series_key": series_key(f"case-{label}", label, run.host_class, contract),
+        "series_key": series_key(family, f"case-{label}", label, run.host_class, contract),
         "launch": launch,
         "params": point,
         "technique": label,

@@ -10,7 +10,7 @@ LEGAL = """\
 suite: collectives/example
 version: 1
 family: collectives
-why: An example.
+description: An example.
 workload: {op: all_reduce, payload: gaussian}
 baseline: native
 techniques:

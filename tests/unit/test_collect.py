@@ -21,7 +21,7 @@ SUITE = """
 suite: reasoning/example
 version: 1
 family: reasoning
-why: Something is measured.
+description: Something is measured.
 workload: {op: solve, questions: 10}
 baseline: greedy
 techniques: [greedy]

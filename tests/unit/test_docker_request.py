@@ -227,7 +227,7 @@ def test_a_bill_of_materials_names_what_is_installed_and_is_the_same_every_time(
 
 PROFILE = """\
 runner: example
-why: An example.
+description: An example.
 driver: docker
 device: cuda
 max_ranks: 2

@@ -268,7 +268,9 @@ def test_a_record_that_lies_about_itself_is_not_merged(
     if "better" in changes:
         changes = {"metric": first.metric.model_dump() | changes}
     elif "metric" in changes:  # its series follows the contract, and only the statistic is wrong
-        changes["series_key"] = record_factory.series_key(first.case_id, "native", run.host_class, "c")
+        changes["series_key"] = record_factory.series_key(
+            "collectives", first.case_id, "native", run.host_class, "c"
+        )
     record_factory.write(tmp_path / "lying", run, [type(first)(**(first.model_dump() | changes)), *others])
     added, problems = merge(tmp_path / "mine", [tmp_path / "lying", tmp_path / "honest"])
     assert added == 1

@@ -195,7 +195,7 @@ def test_held_memory_of_an_accelerator_disturbs() -> None:
 
 def test_a_profile_that_demands_idleness_says_so_in_its_plan(tmp_path: Path) -> None:
     path = tmp_path / "quiet.yaml"
-    path.write_text("runner: quiet\nwhy: x\ndriver: local\nidle: demand\n")
+    path.write_text("runner: quiet\ndescription: x\ndriver: local\nidle: demand\n")
     assert load_runner(path).resolved()["idle"] == "demand"
 
 

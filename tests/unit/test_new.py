@@ -17,7 +17,7 @@ SUITE = """
 suite: collectives/with-mine
 version: 1
 family: collectives
-why: A new technique has to run.
+description: A new technique has to run.
 workload: {op: all_reduce}
 baseline: native
 techniques: [native, my-lab/gather-add]

@@ -52,7 +52,7 @@ MISTAKES = {
 def test_every_mistake_is_named_with_its_place(tmp_path: Path, text: str, where: str) -> None:
     path = tmp_path / "n.yaml"
     rest = "" if text.startswith("measure:") else "\nmeasure: [{suites: [kernels], runners: [fake]}]"
-    path.write_text(f"nightly: n\nwhy: x\n{text}{rest}\n")
+    path.write_text(f"nightly: n\ndescription: x\n{text}{rest}\n")
     with pytest.raises(UserError) as found:
         load_nightly(path)
     assert where in str(found.value)

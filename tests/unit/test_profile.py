@@ -14,7 +14,7 @@ from paceline.spec.profile import RunnerProfile, load_runner, runner_schema
 
 LEGAL = """\
 runner: example
-why: An example.
+description: An example.
 driver: local
 network: namespaces
 default_link: fast
@@ -93,7 +93,7 @@ def test_the_json_schema_rejects_what_the_grammar_rejects(old: str, new: str) ->
 
 SLURM = """\
 runner: example
-why: An example.
+description: An example.
 driver: slurm
 max_ranks: 8
 slurm:
@@ -158,6 +158,8 @@ def test_a_driver_of_several_nodes_needs_its_section(tmp_path: Path) -> None:
 
 def test_a_command_that_names_no_host_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "example.yaml"
-    path.write_text("runner: example\nwhy: x\ndriver: hosts\nhosts: {names: [a, b], connect: [ssh, a]}\n")
+    path.write_text(
+        "runner: example\ndescription: x\ndriver: hosts\nhosts: {names: [a, b], connect: [ssh, a]}\n"
+    )
     with pytest.raises(UserError, match="never names the host"):
         load_runner(path)

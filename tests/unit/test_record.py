@@ -153,9 +153,8 @@ def test_run_ids_count_on_while_the_clock_stands_or_is_set_back(monkeypatch: pyt
 def test_an_identity_changes_with_each_of_its_parts(parts: list[str], position: int) -> None:
     def identity(values: list[str]) -> tuple[str, str]:
         run, block, label, launch, metric = values
-        return record_id(run, block, label, ord(launch), metric), series_key(
-            run, block, label, launch + metric
-        )
+        numbered = record_id("training", run, block, label, ord(launch), metric)
+        return numbered, series_key("training", run, block, label, launch + metric)
 
     other = list(parts)
     other[position] = "z"

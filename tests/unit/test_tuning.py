@@ -17,7 +17,7 @@ TRIALS = """\
 suite: training/trials
 version: 1
 family: training
-why: Trials.
+description: Trials.
 workload: {op: data_parallel, batch: 8}
 baseline: ddp-ring
 techniques:
@@ -33,7 +33,7 @@ TUNED = """\
 suite: training/tuned
 version: 1
 family: training
-why: Tuned.
+description: Tuned.
 workload: {op: data_parallel, batch: 8, context: 32}
 baseline: ddp-ring
 techniques:

@@ -54,7 +54,7 @@ class ClaimResult:
     host_class: str | None = None
     grade: str | None = None
     """Evidence grade of what decided."""
-    why: str = ""
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def _evaluate_one(
         "technique": sides.technique,
         "versus": _versus_text(sides),
         "where": _where_text(sides.where),
-        "why": claim.get("why", ""),
+        "description": claim.get("description", ""),
     }
     measured = _deciding(places, sides, family, claim.get("needs"))
     if measured is None:

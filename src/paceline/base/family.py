@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
+from paceline.base.aliases import METRICS
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.technique import Technique
 from paceline.base.units import finite, parse_duration, parse_rate, parse_size
@@ -127,8 +128,9 @@ class Metric:
 
     @property
     def contract_id(self) -> str:
-        """Digest over name, unit, statistic and contract."""
-        text = json.dumps([self.name, self.unit, self.statistic, dict(self.contract)], sort_keys=True)
+        """Digest over first name, unit, statistic and contract."""
+        first = METRICS.first(self.name)
+        text = json.dumps([first, self.unit, self.statistic, dict(self.contract)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

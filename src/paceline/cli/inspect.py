@@ -45,7 +45,7 @@ def list_things(what: str, as_json: bool) -> None:
 
 
 def _suites() -> list[tuple[str, str]]:
-    return [(name, load_suite(path).model.why) for name, path in content.suite_files().items()]
+    return [(name, load_suite(path).model.description) for name, path in content.suite_files().items()]
 
 
 def _all_techniques() -> dict[str, TechniqueSource]:
@@ -61,7 +61,7 @@ def _techniques() -> list[tuple[str, str]]:
 
 
 def _runners() -> list[tuple[str, str]]:
-    return [(name, load_runner(path).model.why) for name, path in content.runner_files().items()]
+    return [(name, load_runner(path).model.description) for name, path in content.runner_files().items()]
 
 
 def _families() -> list[tuple[str, str]]:

@@ -83,9 +83,9 @@ def recompute(record: RunRecord) -> list[str]:
 def _differs(m: Measurement, host: str | None) -> str | None:
     from paceline.stats.estimates import launch_statistic  # noqa: PLC0415 - numpy only when needed
 
-    if m.record_id != record_id(m.run_id, m.block, m.label, m.launch, m.metric.name):
+    if m.record_id != record_id(m.family, m.run_id, m.block, m.label, m.launch, m.metric.name):
         return f"{m.record_id} is not the identity of this measurement"
-    if m.series_key != series_key(m.case_id, m.technique, host, m.metric.contract_id):
+    if m.series_key != series_key(m.family, m.case_id, m.technique, host, m.metric.contract_id):
         return f"{m.series_key} is not the series of this case, technique, host class and contract"
     if (problem := _misnamed(m)) is not None or m.status != "ok":
         return problem

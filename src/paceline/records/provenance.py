@@ -54,7 +54,7 @@ def suite_facts(suites: Iterable[Suite]) -> list[dict[str, Any]]:
             "family": s.family.name,
             "file": s.path.name,
             "sha256": content.sha256_file(s.path),
-            "why": s.model.why,
+            "description": s.model.description,
             "baseline": s.model.baseline,
             "metrics": {name: _margin(s, name) for name in compared_metrics(s)},
             "claims": [c.model_dump(mode="json", exclude_none=True) for c in s.model.claims],

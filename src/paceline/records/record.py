@@ -20,6 +20,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 from pydantic_core import from_json
 
+from paceline.base.aliases import METRICS, technique_first
+from paceline.records.names import named_today
 from paceline.records.parts import Accounting, PlanFacts, RunnerFacts, SuiteFacts
 
 RECORD_FORMAT = 1
@@ -225,7 +227,7 @@ _BY_KIND: dict[str, type[Line]] = {"run": Run, "measurement": Measurement, "even
 
 
 def parse_line(text: str | bytes) -> Run | Measurement | Event:
-    """Read one line of a record file; bytes are UTF-8.
+    """Read one line of a record file; bytes are UTF-8. Names that were changed since are those of today.
 
     Raises:
         ValueError: It is not JSON, of an unknown kind, or breaks a rule.
@@ -233,7 +235,7 @@ def parse_line(text: str | bytes) -> Run | Measurement | Event:
     data = _decoded(text)
     if not isinstance(data, dict) or data.get("line") not in _BY_KIND:
         raise ValueError("not a run, measurement or event line")
-    line = _BY_KIND[data["line"]].model_validate(data)
+    line = _BY_KIND[data["line"]].model_validate(named_today(data))
     assert isinstance(line, Run | Measurement | Event)
     return line
 
@@ -360,15 +362,16 @@ def host_class(host: Mapping[str, Any], device: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def series_key(case_id: str, technique: str, host: str | None, contract_id: str) -> str:
+def series_key(family: str, case_id: str, technique: str, host: str | None, contract_id: str) -> str:
     """Return the key under which measurements of different runs form one series."""
-    text = "\n".join([case_id, technique, host or "", contract_id])
+    text = "\n".join([case_id, technique_first(family, technique), host or "", contract_id])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def record_id(run_id: str, block: str, label: str, launch: int, metric: str) -> str:
+def record_id(family: str, run_id: str, block: str, label: str, launch: int, metric: str) -> str:
     """Return the identity of a measurement; writing the same one twice is not possible."""
-    text = "\n".join([run_id, block, label, str(launch), metric])
+    first = technique_first(family, label), str(launch), METRICS.first(metric)
+    text = "\n".join([run_id, block, *first])
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 

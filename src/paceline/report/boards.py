@@ -38,7 +38,7 @@ class Board:
     host_class: str
     runner: str
     image_class: str | None
-    why: str
+    description: str
     tuning: Mapping[str, Any] | None
     """How the settings of techniques were chosen, by trials or in words; None where nothing is tuned."""
     points: tuple[Point, ...]
@@ -159,7 +159,7 @@ def _board(points: Sequence[Point]) -> Board:
         host_class=newest.board[1],
         runner=newest.board[2],
         image_class=image_class(newest.run),
-        why=str(facts.get("why", "")),
+        description=str(facts.get("description", "")),
         tuning=facts.get("tuning"),
         points=tuple(chosen),
         history=tuple(tuple(versions[params_key(p)]) for p in chosen),

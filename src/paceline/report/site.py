@@ -203,7 +203,7 @@ class _Site:
             for p in points
         ]
         shown = [(p.run.run_id, p.block) for p in board.points]
-        facts = (board.slug, board.why, board.tuning, board.num_superseded, shown, own)
+        facts = (board.slug, board.description, board.tuning, board.num_superseded, shown, own)
         found = [
             (c.label, c.metric, c.kind, c.margin, c.verdict, c.grade, c.warnings) for c in self.of(board)
         ]

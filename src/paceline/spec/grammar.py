@@ -153,7 +153,7 @@ class Claim(FileModel):
     needs: Literal["cuda", "rocm", "npu"] | None = Field(
         None, description="The device that the claim is about; runs on others say nothing about it."
     )
-    why: str = Field("", description="How the measured thing stands for the paper's statement.")
+    description: str = Field("", description="How the measured thing stands for the paper's statement.")
 
 
 class Tuning(FileModel):
@@ -222,7 +222,7 @@ class SuiteModel(FileModel):
     suite: str = Field(description="family/name; the file lies at suites/<family>/<name>.yaml.")
     version: int = Field(ge=1, description="A changed suite gets a new version.")
     family: str = Field(description="collectives, kernels, training, serving or reasoning.")
-    why: str = Field(description="One sentence: why anyone should care about this comparison.")
+    description: str = Field(description="One sentence: why anyone should care about this comparison.")
     workload: dict[str, RawScalar] = Field(description="Parameters that all points share.")
     baseline: str = Field(description="The technique (or label) that all others are compared with.")
     techniques: list[str | TechniqueEntry] = Field(min_length=1, description="What is compared.")

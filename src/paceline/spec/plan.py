@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from paceline.base.aliases import METRICS, SUITES, params_first, technique_first
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.family import Parameter, Scalar
 from paceline.base.units import parse_duration
@@ -133,7 +134,7 @@ def _plan_suite(
     if wanted:
         entries = [e for e in entries if e.label in wanted or e.label == model.baseline]
     rules = [*model.exclude, *(tier.exclude if tier else [])]
-    contracts = {m.name: m.contract_id for m in suite.family.metrics}
+    contracts = {METRICS.first(m.name): m.contract_id for m in suite.family.metrics}
     taken = {b["block"] for b in blocks}
     for params in _points(suite, tier, runner):
         if not _matches(params, suite, selection.filters):
@@ -177,7 +178,9 @@ def _block(
 ) -> dict[str, Any]:
     link = runner.link(str(params["link"])) if "link" in params else {}
     return {
-        "block": digest([suite.name, params, suite.model.version], 10),
+        "block": digest(
+            [SUITES.first(suite.name), params_first(suite.family.name, params), suite.model.version], 10
+        ),
         "suite": suite.name,
         "family": suite.family.name,
         "params": dict(params),
@@ -192,16 +195,16 @@ def _block(
 def _case(
     suite: Suite, entry: Entry, params: Mapping[str, Scalar], contracts: Mapping[str, str]
 ) -> dict[str, Any]:
-    info = entry.source.info
+    info, family = entry.source.info, suite.family.name
     identity: dict[str, Any] = {
-        "family": suite.family.name,
-        "params": params,
-        "technique": info.name,
+        "family": family,
+        "params": params_first(family, params),
+        "technique": technique_first(family, info.name),
         "options": entry.options,
         "contracts": contracts,
     }
     if entry.label != info.name:
-        identity["label"] = entry.label
+        identity["label"] = technique_first(family, entry.label)
     return {
         "case_id": digest(identity),
         "label": entry.label,

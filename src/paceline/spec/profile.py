@@ -16,6 +16,7 @@ from paceline.base.units import parse_duration, parse_rate, parse_size
 from paceline.spec.cluster import HostsModel, SlurmModel, resolved_slurm, slurm_problems
 from paceline.spec.container import DockerModel, docker_problems, resolved_docker
 from paceline.spec.models import FileModel, validate
+from paceline.spec.names import described
 from paceline.spec.yamlfile import Located, load
 
 DriverName = Literal["local", "debug", "docker", "slurm", "hosts"]
@@ -43,7 +44,7 @@ class RunnerModel(FileModel):
     """The whole grammar of a runner profile."""
 
     runner: str = Field(description="The profile's name; the file lies at runners/<name>.yaml.")
-    why: str = Field(description="One sentence: what this place is for.")
+    description: str = Field(description="One sentence: what this place is for.")
     driver: DriverName
     device: Literal["cpu", "cuda", "rocm", "npu", "fake"] = "cpu"
     backend: str | None = Field(None, description="Process-group backend; default: the device's own.")
@@ -137,7 +138,7 @@ def load_runner(path: Path) -> RunnerProfile:
     Raises:
         UserError: Anything wrong with the file, with ``file:line:key``.
     """
-    located = load(path)
+    located = described(load(path))
     model = validate(RunnerModel, located)
     if not valid_name(model.runner) or "/" in model.runner:
         raise UserError(

@@ -28,6 +28,7 @@ from paceline.spec.grammar import (
     merge_protocol,
 )
 from paceline.spec.models import validate
+from paceline.spec.names import suite_named_today
 from paceline.spec.papers import Paper, load_papers
 from paceline.spec.tuning import Choice, trial_errors, unstated_errors, workload_errors
 from paceline.spec.yamlfile import KeyPath, Located, load
@@ -96,7 +97,7 @@ def load_suite(path: Path, *, extra: Iterable[Path] = ()) -> Suite:
     Raises:
         UserErrors: Everything that is wrong with the file, each with ``file:line:key`` and the valid values.
     """
-    located = load(path)
+    located = suite_named_today(load(path))
     model = validate(SuiteModel, located)
     if model.suite.count("/") != 1 or not valid_name(model.suite):
         raise UserError(
@@ -193,7 +194,9 @@ def _tuning_errors(suite: Suite) -> Iterator[UserError]:
     except UserError as error:
         yield UserError(error.what, where=where, expected=error.expected, fix="paceline list suites")
         return
-    if tuning.suite == suite.name or isinstance(validate(SuiteModel, load(path)).tuning, Tuning):
+    if tuning.suite == suite.name or isinstance(
+        validate(SuiteModel, suite_named_today(load(path))).tuning, Tuning
+    ):
         yield UserError(
             f"the trials of '{tuning.suite}' rest on trials themselves",
             where=where,

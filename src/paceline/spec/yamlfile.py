@@ -28,6 +28,8 @@ class Located:
     path: Path
     data: Any
     lines: dict[KeyPath, int]
+    notes: tuple[str, ...] = ()
+    """What a person should know of the file: names in it that were changed since."""
 
     def where(self, key_path: Sequence[str | int]) -> str:
         """Return ``file:line:key`` for a key path, falling back to the nearest parent that has a line."""

@@ -160,7 +160,7 @@ def _write_suite(
         "suite": f"{family}/conformance-{operation.replace('_', '-')}",
         "version": 1,
         "family": family,
-        "why": "Every technique must conform.",
+        "description": "Every technique must conform.",
         "workload": {load_family(family).operation_key: operation},
         "baseline": entries[0],
         "techniques": [e if isinstance(e, str) else dict(e) for e in entries],

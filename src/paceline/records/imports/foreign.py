@@ -102,7 +102,7 @@ def make_run(foreign: Foreign, name: str, digest: str, style: str, argv: Sequenc
                 "suite": suite_name(foreign),
                 "version": 1,
                 "family": IMPORTED,
-                "why": f"Numbers that {foreign.tool} wrote.",
+                "description": f"Numbers that {foreign.tool} wrote.",
                 "baseline": "",
                 "metrics": dict.fromkeys((r.metric for r in foreign.readings), 0.0),
             }
@@ -156,14 +156,14 @@ def _measurement(reading: Reading, run: Run, suite: str) -> Measurement:
     written: Any = {"as_written": [n.text for n in reading.numbers], "unit": unit} if scaled else None
     ranks = reading.params.get("ranks")
     return Measurement(
-        record_id=record_id(run.run_id, block, reading.label, reading.launch, metric.name),
+        record_id=record_id(IMPORTED, run.run_id, block, reading.label, reading.launch, metric.name),
         run_id=run.run_id,
         suite=suite,
         suite_version=1,
         family=IMPORTED,
         block=block,
         case_id=case_id,
-        series_key=series_key(case_id, reading.label, run.host_class, metric.contract_id),
+        series_key=series_key(IMPORTED, case_id, reading.label, run.host_class, metric.contract_id),
         launch=reading.launch,
         params=dict(reading.params),
         technique=reading.label,

@@ -13,6 +13,7 @@ from paceline.base.units import parse_duration
 from paceline.spec import content
 from paceline.spec.grammar import TierName
 from paceline.spec.models import FileModel, validate
+from paceline.spec.names import described
 from paceline.spec.profile import RunnerProfile, load_runner
 from paceline.spec.suite import Suite, load_suite
 from paceline.spec.yamlfile import KeyPath, Located, load
@@ -71,7 +72,7 @@ class NightlyModel(FileModel):
     """The whole grammar of a nightly file."""
 
     nightly: str = Field(description="The name of this plan of measurements.")
-    why: str = Field("", description="One sentence: what it is for.")
+    description: str = Field("", description="One sentence: what it is for.")
     measure: list[Entry] = Field(min_length=1, description="What is measured where.")
     budget: Duration = Field("8h", description="Nothing begins that is likely to end after this time.")
     wait: Duration = Field("30min", description="How long to wait for another run, and for an idle machine.")
@@ -127,7 +128,7 @@ def load_nightly(path: Path) -> Nightly:
     Raises:
         UserError: Anything wrong with it, or with the suites and runners that it names, with ``file:line:key``.
     """
-    located = load(path)
+    located = described(load(path))
     model = validate(NightlyModel, located)
     seconds = {key: _seconds(getattr(model, key), located, (key,)) for key in ("budget", "wait")}
     units: dict[tuple[str, str, str], Unit] = {}

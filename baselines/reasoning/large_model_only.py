@@ -14,12 +14,12 @@ from paceline.families.reasoning.requests import Method, Plan, Question, Sample,
 
 
 @technique(
-    name="partner-alone",
+    name="large-model-only",
     family="reasoning",
     implements=("solve",),
     summary="one trace, written by the larger model alone",
 )
-def partner_alone(task: Task) -> Method:
+def large_model_only(task: Task) -> Method:
     """Return the method."""
 
     def solve(question: Question) -> Plan:

@@ -15,13 +15,13 @@ from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
 
 
 @technique(
-    name="alone",
+    name="no-communication",
     family="training",
     implements=("data_parallel",),
     summary="no communication: every replica on its own share",
     properties={"exact": False, "replicas": "apart"},
 )
-class Alone(FlatReplica):
+class NoCommunication(FlatReplica):
     """Train without any exchange."""
 
     def __init__(self, task: Task, comm: Comm) -> None:

@@ -1,0 +1,102 @@
+"""Names that were changed: what is written today, and what older records, suites and commands say.
+
+One table for each kind of name. Old names are read wherever names come in: in records, in suites, on the command line.
+Identities (of cases, blocks, series and contracts) are digests over the *first* name that a thing had, so that a new
+name joins no series and splits none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
+
+
+class Renamed:
+    """One kind of name.
+
+    Args:
+        table: Old name → the name of today. A name is changed once: what is new here was never old.
+    """
+
+    def __init__(self, table: Mapping[str, str]) -> None:
+        self.table = dict(table)
+        self._first = {new: old for old, new in table.items()}
+
+    def today(self, name: str) -> str:
+        """Return the name of today for an old one; other names stay."""
+        return self.table.get(name, name)
+
+    def first(self, name: str) -> str:
+        """Return the first name of what has ``name`` today; other names stay."""
+        return self._first.get(name, name)
+
+    def keys_today(self, items: Mapping[str, Value]) -> dict[str, Value]:
+        """Return a table with the keys of today."""
+        return {self.today(key): value for key, value in items.items()}
+
+    def keys_first(self, items: Mapping[str, Value]) -> dict[str, Value]:
+        """Return a table with first names as keys."""
+        return {self.first(key): value for key, value in items.items()}
+
+
+NOTHING = Renamed({})
+
+SUITES = Renamed(
+    {
+        "training/bad-shards": "training/corrupted-data",
+        "training/disturbed": "training/stragglers-and-dropout",
+        "training/drift": "training/gradient-consistency",
+        "serving/kept-cache": "serving/kv-cache-compression",
+        "kernels/tile-choice": "kernels/gemm-autotuning",
+    }
+)
+"""Suites, with their family."""
+
+TECHNIQUES: Mapping[str, Renamed] = {
+    "training": Renamed({"alone": "no-communication"}),
+    "reasoning": Renamed({"partner-alone": "large-model-only", "one-trace": "single-trace"}),
+}
+"""Techniques by family; labels in suites that are a technique's name follow it."""
+
+METRICS = Renamed({})
+"""Metrics; one name stands for one thing in all families."""
+
+PARAMETERS: Mapping[str, Renamed] = {}
+"""Parameters of workloads, by family."""
+
+VALUES: Mapping[tuple[str, str], Renamed] = {}
+"""Values of parameters, by family and the parameter's name of today."""
+
+SUITE_KEYS = Renamed({"why": "description"})
+"""Keys of suite files and of files of nights."""
+
+
+def technique_today(family: str, name: str) -> str:
+    """Return a technique's, or a label's, name of today."""
+    return TECHNIQUES.get(family, NOTHING).today(name)
+
+
+def technique_first(family: str, name: str) -> str:
+    """Return the first name of a technique or label."""
+    return TECHNIQUES.get(family, NOTHING).first(name)
+
+
+def params_today(family: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a point with the names, and the named values, of today."""
+    renamed = PARAMETERS.get(family, NOTHING).keys_today(params)
+    return {key: _value(family, key, value, today=True) for key, value in renamed.items()}
+
+
+def params_first(family: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a point with first names and values, for its identity."""
+    valued = {key: _value(family, key, value, today=False) for key, value in params.items()}
+    return PARAMETERS.get(family, NOTHING).keys_first(valued)
+
+
+def _value(family: str, key: str, value: Any, *, today: bool) -> Any:
+    names = VALUES.get((family, key))
+    if names is None or not isinstance(value, str):
+        return value
+    return names.today(value) if today else names.first(value)
