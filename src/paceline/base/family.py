@@ -215,8 +215,8 @@ class Family:
     """The workload key that techniques' ``implements`` refers to."""
     check: Callable[[Params], list[str]]
     """Problems of a fully resolved point, in words; empty when it is a legal case."""
-    estimate_s: Callable[[Params], float]
-    """Rough seconds of one observation, for the plan's time estimate."""
+    estimate_s: Callable[[Params], float | None]
+    """Rough seconds of one observation on two slow cores, for the plan's time estimate; None where nobody can know."""
     unsupported: Callable[[Params, Technique], str | None] = lambda params, technique: None
     """Why a technique cannot run a point beyond ``Requirements``, or None."""
     operations: Mapping[str, Any] = field(default_factory=dict)

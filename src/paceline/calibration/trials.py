@@ -82,7 +82,7 @@ def run_suite(
     """
     profile = load_runner(content.find_runner(runner))
     plan = make_plan([suite], profile, Selection(launches=launches))
-    with RunProgress(plan.num_results, plan.data["estimate"]["likely_s"], quiet=quiet) as progress:
+    with RunProgress(plan, quiet=quiet) as progress:
         outcome = measure(plan, [suite], store, reason="calibrate", on_event=progress.event)
     if outcome.path is None:
         raise InfrastructureError("the calibration was interrupted; run it again")

@@ -17,6 +17,7 @@ from paceline.base.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION, In
 from paceline.base.family import load_family
 from paceline.cli.compare import load_stores
 from paceline.cli.earlier_code import Request, measure_as_it_was
+from paceline.cli.estimates import earlier_runs
 from paceline.cli.options import default_results, expand_suites, machine_options, results_option, warn
 from paceline.cli.run import describe_plan, exit_code
 from paceline.drivers.docker_states import IMAGE_MISSING
@@ -102,13 +103,13 @@ def reproduce(
         click.echo("its code would be checked out into a worktree of its own", err=True)
     if elsewhere and not dry_run and (changed := [c for c in changes if not c.startswith("code:")]):
         _conclude(None, target, cannot("the record names no commit", *changed), store)
-    click.echo(describe_plan(plan), err=True)
+    earlier = earlier_runs(results)
+    click.echo(describe_plan(plan, earlier), err=True)
     if dry_run:
         return
-    likely = plan.data["estimate"]["likely_s"]
     with (
         occupied(plan.data["runner"], wait_s=wait_s, share=share, say=warn) as place,
-        RunProgress(plan.num_results, likely, quiet=quiet) as progress,
+        RunProgress(plan, earlier, quiet=quiet) as progress,
     ):
         try:
             outcome = measure(

@@ -13,6 +13,7 @@ import click
 from paceline.analysis.compare import compare_points, points_of
 from paceline.base.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK, UserError
 from paceline.base.units import format_duration
+from paceline.cli.estimates import earlier_runs, estimate_text
 from paceline.cli.options import (
     default_results,
     expand_suites,
@@ -31,11 +32,12 @@ from paceline.drivers.machine.occupation import occupied
 from paceline.drivers.machine.quarantine import quarantined
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
+from paceline.records.earlier_runs import RunTimes, plan_estimate
 from paceline.records.store import read_record
 from paceline.report.tables import board_table
 from paceline.spec import content
 from paceline.spec.grammar import TIERS, TierName
-from paceline.spec.plan import Plan, Selection, make_plan
+from paceline.spec.plan import Plan, Selection, canonical, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite import Suite
 from paceline.spec.user_techniques import with_user_techniques
@@ -98,27 +100,33 @@ def resolve(
 @click.command("plan")
 @click.argument("suites", nargs=-1, required=True)
 @_selection_options
+@results_option
 @json_option
-def plan_command(suites: tuple[str, ...], as_json: bool, **options: Any) -> None:
+def plan_command(suites: tuple[str, ...], results: Path | None, as_json: bool, **options: Any) -> None:
     """Say what a run would measure, skip and cost, without measuring.
+
+    The time rests on earlier runs of this host where there are any, else on a formula; it says which.
 
     SUITES are files, names (collectives/all-reduce) or families (collectives).
     """
     plan, _ = resolve(suites, **options)
     if not plan.num_cases and not plan.data["skipped"]:
         raise UserError("nothing is left to run", where="--filter", fix="paceline plan SUITE without filters")
-    click.echo(plan.text if as_json else describe_plan(plan))
+    click.echo(_shown(plan, earlier_runs(results), as_json))
 
 
-def describe_plan(plan: Plan) -> str:
-    """Return a plan as text: what will run, what is skipped and why, how long it takes."""
-    estimate = plan.data["estimate"]
-    likely = f"about {format_duration(estimate['likely_s'])}, "
-    if plan.data["runner"]["device"] in ("cuda", "rocm", "npu"):
-        likely = ""  # what two cores need says nothing about an accelerator
+def _shown(plan: Plan, earlier: Sequence[RunTimes], as_json: bool) -> str:
+    """Return a plan as text or JSON with what earlier runs say of its time, which the plan itself leaves out."""
+    if not as_json:
+        return describe_plan(plan, earlier)
+    return canonical({**plan.data, "estimate": plan_estimate(plan, earlier)})
+
+
+def describe_plan(plan: Plan, earlier: Sequence[RunTimes] = ()) -> str:
+    """Return a plan as text: what will run, what is skipped and why, how long it takes by earlier runs."""
     lines = [
         f"{plan.num_cases} cases in {len(plan.blocks)} blocks, {plan.num_results} results; "
-        f"{likely}at most {format_duration(estimate['most_s'])}"
+        f"{estimate_text(plan, plan_estimate(plan, earlier))}"
     ]
     for name, blocks in _by_suite(plan).items():
         labels = sorted({c["label"] for b in blocks for c in b["cases"]})
@@ -174,19 +182,19 @@ def run(
             raise UserError("no suite given", fix="paceline list suites")
         plan, loaded = resolve(suites, **options)
         if dry_run:
-            click.echo(plan.text if as_json else describe_plan(plan))
+            click.echo(_shown(plan, earlier_runs(results), as_json))
             return
         if not plan.num_cases:
             raise UserError(f"nothing to run\n{describe_plan(plan)}")
+    earlier = earlier_runs(results)
     if not as_json and not quiet:
-        click.echo(describe_plan(plan), err=True)
+        click.echo(describe_plan(plan, earlier), err=True)
     if (standing := quarantined(plan.data["runner"]["name"])) is not None:
         warn(standing.text())
-    likely = plan.data["estimate"]["likely_s"]
     runner = plan.data["runner"]
     with (
         occupied(runner, wait_s=wait_s, share=share, say=warn) as place,
-        RunProgress(plan.num_results, likely, quiet=quiet or as_json) as progress,
+        RunProgress(plan, earlier, quiet=quiet or as_json) as progress,
     ):
         if resume is not None:
             place.announce(facts["run_id"])

@@ -258,6 +258,7 @@ def make_run(
             "num_cases": plan.num_cases,
             "num_results": plan.num_results,
             "protocols": {b["suite"]: b["protocol"] for b in plan.blocks},
+            **({"part": plan.data["part"]} if "part" in plan.data else {}),
         },
         runner=plan.data["runner"],
         request=enclosure["request"] if enclosure else None,

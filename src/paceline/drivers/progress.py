@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -12,16 +12,82 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from paceline.base.units import format_duration
+from paceline.records.earlier_runs import RunTimes, plan_pace
+from paceline.spec.plan import Plan
 
 PLAIN_EVERY_S = 15.0
+PRIOR = 0.05
+"""How much the estimate weighs against what was measured: as this share of the run."""
+
+
+class TimeLeft:
+    """The seconds that a run still needs: first the plan's estimate, then more and more the pace of what has ended.
+
+    Args:
+        likely_s: The plan's estimate; None where there is none.
+        result_s: What one result of each block takes, at least in proportion.
+        num_results: How many results each block gives at once, and in how many launches.
+    """
+
+    def __init__(
+        self,
+        likely_s: float | None,
+        result_s: Mapping[str, float],
+        num_results: Mapping[str, tuple[int, int]],
+    ) -> None:
+        whole = sum(result_s[b] * cases * launches for b, (cases, launches) in num_results.items())
+        scale = likely_s / whole if likely_s is not None and whole > 0 else 1.0
+        self._known = likely_s is not None
+        self._result_s = {block: seconds * scale for block, seconds in result_s.items()}
+        self._total_s = whole * scale
+        self._longest_s = max((self._result_s[b] * n for b, (n, _) in num_results.items()), default=0.0)
+        self._ended_s = self._measured_s = self._at_s = 0.0
+
+    def ended(self, block: str, elapsed_s: float, *, before: bool = False) -> None:
+        """Note a result that came after so many seconds; ``before``: an earlier attempt at the run gave it."""
+        seconds = self._result_s.get(block, 0.0)
+        self._ended_s += seconds
+        if not before:
+            self._measured_s += seconds
+            self._at_s = elapsed_s
+
+    def seconds(self, elapsed_s: float) -> float | None:
+        """Return what is left; 0 if the run takes longer than anything says, None while nothing can be said."""
+        if not self._known and not self._measured_s:
+            return None
+        prior = PRIOR * self._total_s if self._known else 0.0
+        pace = (self._at_s + prior) / (self._measured_s + prior) if self._measured_s + prior else 0.0
+        if (due := self._measured_s + self._longest_s) > 0:  # a block that should have ended says so, too
+            pace = max(pace, elapsed_s / due)
+        return max((self._total_s - self._ended_s) * pace - (elapsed_s - self._at_s), 0.0)
+
+    def text(self, elapsed_s: float) -> str:
+        """Say what is left."""
+        seconds = self.seconds(elapsed_s)
+        if seconds is None:
+            return "nobody knows how much"
+        return (
+            f"about {format_duration(seconds)}" if seconds else "longer than expected, it is unknown how much"
+        )
 
 
 class RunProgress:
-    """Shows how far a run is; ``quiet`` shows nothing."""
+    """Shows how far a run is; ``quiet`` shows nothing.
 
-    def __init__(self, total: int, likely_s: float, *, quiet: bool = False) -> None:
-        self._total = total
-        self._likely_s = likely_s
+    Args:
+        plan: What runs.
+        earlier: Earlier runs, whose times the remaining time rests on at first.
+    """
+
+    def __init__(self, plan: Plan, earlier: Sequence[RunTimes] = (), *, quiet: bool = False) -> None:
+        estimate, result_s = plan_pace(plan, earlier)
+        self._left = TimeLeft(
+            estimate["likely_s"],
+            result_s,
+            {b["block"]: (len(b["cases"]), b["protocol"]["launches"]) for b in plan.blocks},
+        )
+        self._total = plan.num_results
+        self._began = time.time()
         self._quiet = quiet
         self._done = 0
         self._failed = 0
@@ -35,11 +101,11 @@ class RunProgress:
                 BarColumn(),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
-                TextColumn("left {task.fields[left]}"),
+                TextColumn("left: {task.fields[left]}"),
                 console=self._console,
                 transient=True,
             )
-            self._task = self._bar.add_task("measuring", total=total, left=format_duration(likely_s))
+            self._task = self._bar.add_task("measuring", total=self._total, left=self._left.text(0.0))
 
     def __enter__(self) -> RunProgress:
         if self._bar is not None:
@@ -60,6 +126,8 @@ class RunProgress:
         kind = event.get("event")
         if kind in ("result", "case_failed"):
             self._done += 1
+            before = (event.get("time_s") or self._began) < self._began
+            self._left.ended(str(event.get("block")), time.monotonic() - self._started, before=before)
             if event.get("status") not in ("ok", "skipped", "unsupported"):
                 self._failed += 1
         if self._bar is not None:
@@ -68,19 +136,9 @@ class RunProgress:
                 self._task,
                 completed=self._done,
                 description=words,
-                left=format_duration(self.left_s()),
+                left=self._left.text(time.monotonic() - self._started),
             )
         elif not self._quiet and time.monotonic() - self._last_line >= PLAIN_EVERY_S:
             self._last_line = time.monotonic()
-            left = format_duration(self.left_s())
-            print(f"measured {self._done} of {self._total}, about {left} left", file=sys.stderr)
-
-    def left_s(self) -> float:
-        """Estimate the remaining seconds from the pace so far, leaning on the plan's estimate at the beginning."""
-        elapsed = time.monotonic() - self._started
-        share = self._done / max(self._total, 1)
-        if share == 0:
-            return max(self._likely_s - elapsed, 0.0)
-        paced = elapsed / share - elapsed
-        planned = max(self._likely_s - elapsed, 0.0)
-        return share * paced + (1 - share) * max(planned, paced * 0.5)
+            left = self._left.text(self._last_line - self._started)
+            print(f"measured {self._done} of {self._total}; left: {left}", file=sys.stderr)

@@ -147,10 +147,19 @@ class Skipped(TypedDict, total=False):
 
 
 @_open
+class PartFacts(TypedDict):
+    """That a run measured some blocks of its suite, as a night does with a suite that is longer than its budget."""
+
+    num_blocks: int
+    of_blocks: int
+
+
+@_open
 class PlanFacts(TypedDict, total=False):
     """The plan of a run."""
 
     skipped: list[Skipped]
+    part: PartFacts
 
 
 @_open

@@ -8,15 +8,15 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.base.aliases import METRICS, SUITES, params_first, technique_first
 from paceline.base.errors import UserError, expected_one_of
-from paceline.base.family import Parameter, Scalar
+from paceline.base.family import Parameter, Scalar, load_family
 from paceline.base.units import parse_duration
-from paceline.spec.duration import estimate
+from paceline.spec.duration import Observation, estimate
 from paceline.spec.grammar import RawScalar, Tier, TierName, merge_protocol
 from paceline.spec.profile import RunnerProfile
 from paceline.spec.suite import Entry, Suite
@@ -112,6 +112,26 @@ def make_plan(suites: Iterable[Suite], runner: RunnerProfile, selection: Selecti
     data["seed"] = selection.seed if selection.seed is not None else int(digest(data, 12), 16)
     data["estimate"] = estimate(data, {s.family.name: s.family.estimate_s for s in suites})
     return Plan(data=data)
+
+
+def part_of(plan: Plan, blocks: Collection[str]) -> Plan:
+    """Return the plan with some of its blocks only, which says of how many; the whole plan if they are all."""
+    kept = [b for b in plan.blocks if b["block"] in blocks]
+    if len(kept) == len(plan.blocks):
+        return plan
+    data = {
+        **plan.data,
+        "blocks": kept,
+        "groups": _groups(kept),
+        "part": {"num_blocks": len(kept), "of_blocks": len(plan.blocks)},
+    }
+    data["estimate"] = estimate(data, observations(data))
+    return Plan(data=data)
+
+
+def observations(data: Mapping[str, Any]) -> dict[str, Observation]:
+    """Return the formula of each family of a plan."""
+    return {name: load_family(name).estimate_s for name in {b["family"] for b in data["blocks"]}}
 
 
 def _plan_suite(

@@ -56,20 +56,7 @@ def allowed_environment(environment: dict[str, str]) -> dict[str, str]:
 def describe_host(device: Device) -> dict[str, Any]:
     """Return what identifies this host's class, its software, its environment and its load; absent facts are None."""
     return {
-        "host": {
-            "cpu": cpu_model(),
-            "architecture": platform.machine(),
-            "cores": os.cpu_count(),
-            "usable_cores": len(os.sched_getaffinity(0)),
-            "memory_bytes": _memory_bytes(),
-            "memory_class_gib": _memory_class(),
-            "kernel": platform.release(),
-            "system": _operating_system(),
-            "hostname_sha256": hashlib.sha256(socket.gethostname().encode()).hexdigest()[:16],
-            "caches": _caches(),
-            "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
-            "container": _container(),
-        },
+        "host": host_facts(),
         "device": {"kind": device.kind, **device.describe(), "driver": _driver()},
         "packages": {
             "python": platform.python_version(),
@@ -84,6 +71,24 @@ def describe_host(device: Device) -> dict[str, Any]:
             **device.telemetry(),
         },
         "flags": _flags(),
+    }
+
+
+def host_facts() -> dict[str, Any]:
+    """Return what identifies this host and its class."""
+    return {
+        "cpu": cpu_model(),
+        "architecture": platform.machine(),
+        "cores": os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": _memory_bytes(),
+        "memory_class_gib": _memory_class(),
+        "kernel": platform.release(),
+        "system": _operating_system(),
+        "hostname_sha256": hashlib.sha256(socket.gethostname().encode()).hexdigest()[:16],
+        "caches": _caches(),
+        "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
+        "container": _container(),
     }
 
 

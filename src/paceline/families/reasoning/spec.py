@@ -241,7 +241,9 @@ def check(params: Params) -> list[str]:
     return []
 
 
-def _estimate_s(params: Params) -> float:
+def _estimate_s(params: Params) -> float | None:
+    if params["op"] != CALL_TOOLS and not is_embedded(str(params["model"])):
+        return None  # how fast somebody's own model answers, and how long it thinks, shows when it does
     if params["op"] == CALL_TOOLS:
         each = float(str(params["tool_s"])) + float(str(params["thought_s"])) + float(str(params["step_s"]))
         return int(str(params["questions"])) * int(str(params["calls"])) * each

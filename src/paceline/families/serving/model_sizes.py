@@ -15,3 +15,5 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     "8b": {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "vocab": 128256, "max_context": 8192},
 }
 """By name; 1b and 8b have the shapes of Llama 3."""
+REAL_SIZES = ("1b", "8b")
+"""Those that nobody computes on a few cores."""

@@ -7,7 +7,7 @@ import math
 from paceline.base.errors import UserError
 from paceline.base.family import CurveSpec, Family, FrontierSpec, Params
 from paceline.families.serving.metric_specs import METRICS
-from paceline.families.serving.model_sizes import SIZES
+from paceline.families.serving.model_sizes import REAL_SIZES, SIZES
 from paceline.families.serving.parameter_specs import (
     CACHE,
     DECODE,
@@ -156,7 +156,9 @@ def _check_virtual(params: Params) -> list[str]:
     return wrong
 
 
-def _estimate_s(params: Params) -> float:
+def _estimate_s(params: Params) -> float | None:
+    if params.get("model") in REAL_SIZES:
+        return None  # the rate below is the tiny model's
     if params["op"] == DECODE:
         return DECODING_S
     if params["op"] == CACHE:

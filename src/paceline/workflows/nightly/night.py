@@ -145,7 +145,7 @@ class Night:
                 place=place,
                 priority=unit.priority,
                 age_s=age_s(last.get(place), now),
-                likely_s=float(plan.data["estimate"]["likely_s"]),
+                likely_s=float(plan.data["estimate"]["likely_s"] or plan.data["estimate"]["most_s"]),
             )
             found[place] = (due, unit, plan)
         return [found[due.place] for due in order([due for due, _, _ in found.values()])]

@@ -1,0 +1,69 @@
+"""What a plan will take, in words: a range with what it rests on, and the most that its time-outs allow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paceline.base.units import format_duration
+from paceline.cli.options import default_results, published_results
+from paceline.records.earlier_runs import RunTimes, read_times
+from paceline.spec.plan import Plan
+
+
+def stores_in_use(results: Path | None) -> list[Path]:
+    """Return the store in use, and the checkout's published runs beside it where none was named."""
+    roots = [results or default_results(), *([] if results is not None else [published_results()])]
+    return [root for root in roots if root is not None and root.is_dir()]
+
+
+def earlier_runs(results: Path | None) -> list[RunTimes]:
+    """Return what the runs of the stores in use took."""
+    return read_times(stores_in_use(results))
+
+
+def estimate_text(plan: Plan, estimate: Mapping[str, Any]) -> str:
+    """Say how long a plan takes, on what that rests, and what its time-outs allow."""
+    most = f"at most {format_duration(estimate['most_s'])} by its time-outs"
+    if not plan.blocks:
+        return "nothing to run"
+    if estimate["likely_s"] is None:
+        return f"{time_text(plan, estimate)}; {most}"
+    text = f"{time_text(plan, estimate)}, {most}"
+    if estimate["num_over_limit"]:
+        text += (
+            f"\n  by the formula {estimate['num_over_limit']} of {len(plan.blocks)} points need longer here than their "
+            "time-out, and would fail"
+        )
+    return text
+
+
+def time_text(plan: Plan, estimate: Mapping[str, Any]) -> str:
+    """Say how long a plan takes and on what that rests, or why nothing can be said."""
+    if estimate["likely_s"] is None:
+        return f"no estimate yet: {_why_none(plan, estimate)}"
+    low, likely, high = (format_duration(estimate[key]) for key in ("low_s", "likely_s", "high_s"))
+    return f"about {likely} ({low} to {high}, {basis_text(plan, estimate)})"
+
+
+def basis_text(plan: Plan, estimate: Mapping[str, Any]) -> str:
+    """Say on what an estimate rests."""
+    number = estimate["num_runs"]
+    runs = f"from {number} earlier run{'s' if number != 1 else ''} on such a host"
+    if estimate["basis"] == "earlier runs":
+        return runs
+    if estimate["basis"] == "earlier runs and formula":
+        return f"{runs} for {estimate['num_blocks_known']} of {len(plan.blocks)} points"
+    return "by a formula: no earlier run of it on such a host"
+
+
+def _why_none(plan: Plan, estimate: Mapping[str, Any]) -> str:
+    number, device = estimate["num_blocks_known"], plan.data["runner"]["device"]
+    if number:
+        return f"{len(plan.blocks) - number} of {len(plan.blocks)} points have no earlier run of their suite here"
+    if device != "cpu":
+        return (
+            f"nothing of it has run on this {device} device, and the formula was made for two processor cores"
+        )
+    return "nothing of it has run here, and the formula knows the speed of no such model"

@@ -1,0 +1,268 @@
+"""What earlier runs of this host took, block by block: what estimates and a night's budget rest on.
+
+Every record says how long each block took in each launch (``block_end``) and each process group with its start
+(``launch_end``). Reading that means going through every file once; what was found is kept in the user's cache folder by
+size and time of the file, so that the next look at a store reads no record at all. A cache that is missing, damaged or
+of other code costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from paceline.records.record import host_class
+from paceline.records.store import record_paths
+from paceline.spec.duration import RUN_SPREAD, Known, Span, block_times, estimate
+from paceline.spec.plan import Plan, observations
+from paceline.worker.host import host_facts
+
+CACHE_FORMAT = 1
+NEWEST = 5
+"""So many runs of a block are looked at: older ones say what other code took."""
+EVENT, RUN = b'{"line":"event"', b'{"line":"run"'
+MEASUREMENT = re.compile(
+    rb'\{"line":"measurement","record_id":"[^"]*","run_id":"[^"]*","suite":"([^"]*)","suite_version":\d+,'
+    rb'"family":"[^"]*","block":"([^"]*)","case_id":"([^"]*)"'
+)
+"""The head of a line as records are written: the rest, with all samples, is not looked at."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BlockTimes:
+    """What one block took in a run."""
+
+    suite: str
+    num_cases: int = 0
+    seconds: list[float] = field(default_factory=list)
+    """Of each launch that ended; none where the block failed as a whole."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RunTimes:
+    """What one run took, and where."""
+
+    run_id: str
+    started: str
+    reason: str
+    runner: str
+    tier: str
+    host_class: str
+    suites: list[str] = field(default_factory=list)
+    """Those that it measured something of."""
+    blocks: dict[str, BlockTimes] = field(default_factory=dict)
+    starts: dict[str, list[float]] = field(default_factory=dict)
+    """What each process group took beside its blocks, launch by launch."""
+    retracts: list[str] = field(default_factory=list)
+    """Runs that events of this file take back."""
+
+
+def read_times(roots: Sequence[Path], cache: Path | None = None) -> list[RunTimes]:
+    """Return what the sealed runs of some stores took, oldest first, without those that were taken back.
+
+    Args:
+        roots: Folders of stores.
+        cache: Folder of what an earlier look found; None for the user's.
+    """
+    found: dict[str, RunTimes] = {}
+    for root in roots:
+        for times in _of_store(root, cache or _users_cache()):
+            found.setdefault(times.run_id, times)
+    retracted = {run_id for times in found.values() for run_id in times.retracts}
+    return sorted((t for t in found.values() if t.run_id not in retracted), key=lambda t: t.run_id)
+
+
+def _users_cache() -> Path | None:
+    try:
+        return Path.home() / ".cache" / "paceline" / "times"
+    except RuntimeError:  # a user without a home, as in containers
+        return None
+
+
+def _of_store(root: Path, cache: Path | None) -> Iterator[RunTimes]:
+    entry = cache and cache / f"{sha256(str(root.resolve()).encode()).hexdigest()[:16]}.json"
+    kept = _kept(entry) if entry else {}
+    files: dict[str, Any] = {}
+    for path in record_paths(root):
+        name, status = str(path.relative_to(root)), path.stat()
+        stamp = [status.st_size, status.st_mtime_ns]
+        old = kept.get(name)
+        if old is None or old["stamp"] != stamp:
+            times = scan(_lines(path))
+            old = {"stamp": stamp, "times": asdict(times) if times is not None else None}
+        files[name] = old
+    if entry and files != kept:
+        _keep(entry, files)
+    for file in files.values():
+        if file["times"] is not None:
+            yield _run_times(file["times"])
+
+
+def _run_times(data: Mapping[str, Any]) -> RunTimes:
+    return RunTimes(**{**data, "blocks": {name: BlockTimes(**b) for name, b in data["blocks"].items()}})
+
+
+def _kept(entry: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(entry.read_bytes())
+        files = data["files"] if data["format"] == CACHE_FORMAT else {}
+        for file in files.values():
+            assert isinstance(file["stamp"], list)
+            if file["times"] is not None:
+                _run_times(file["times"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError):
+        return {}
+    assert isinstance(files, dict)
+    return files
+
+
+def _keep(entry: Path, files: Mapping[str, Any]) -> None:
+    temporary = entry.with_name(f"{entry.name}.{os.getpid()}")
+    with suppress(OSError):
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps({"format": CACHE_FORMAT, "files": files}, separators=(",", ":")))
+        temporary.replace(entry)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from file
+
+
+def scan(lines: Iterable[bytes]) -> RunTimes | None:
+    """Return what the run of a record file took; None for a file whose run line cannot be read.
+
+    A line that is not legal says nothing here: ``paceline store verify`` finds it.
+    """
+    times: RunTimes | None = None
+    cases: dict[str, set[bytes]] = defaultdict(set)
+    seconds: dict[tuple[str, int], float] = defaultdict(float)
+    inside: dict[tuple[Any, Any], float] = defaultdict(float)
+    suites: dict[str, str] = {}
+    group = None
+    for line in lines:
+        if head := MEASUREMENT.match(line):
+            block = head[2].decode()
+            suites[block] = head[1].decode()
+            cases[block].add(head[3])
+        elif times is None and line.startswith(RUN):
+            times = _run(line)
+        elif times is not None and line.startswith(EVENT):
+            with suppress(ValueError, KeyError, TypeError):
+                event = json.loads(line)
+                data = event["data"]
+                if event["kind"] == "launch_begin":
+                    group = data["group"]
+                elif event["kind"] == "block_end":
+                    seconds[data["block"], data["launch"]] += float(data["elapsed_s"])
+                    inside[group, data["launch"]] += float(data["elapsed_s"])
+                elif event["kind"] == "launch_end":
+                    rest = float(data["elapsed_s"]) - inside.pop((data["group"], data["launch"]), 0.0)
+                    times.starts.setdefault(data["group"], []).append(round(max(rest, 0.0), 3))
+                elif event["kind"] == "retract":
+                    times.retracts.append(str(data["run_id"]))
+    if times is not None:
+        times.suites = sorted(set(suites.values()))
+        times.blocks = {
+            block: BlockTimes(
+                suite=suite,
+                num_cases=len(cases[block]),
+                seconds=[round(s, 3) for (name, _), s in seconds.items() if name == block],
+            )
+            for block, suite in suites.items()
+        }
+    return times
+
+
+def _run(line: bytes) -> RunTimes | None:
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        run = json.loads(line)
+        return RunTimes(
+            run_id=str(run["run_id"]),
+            started=str(run["started"]),
+            reason=str(run["reason"]),
+            runner=str(run["runner"].get("name")),
+            tier=str(run.get("tier")),
+            host_class=str(run.get("host_class")),
+        )
+    return None
+
+
+def known_times(times: Sequence[RunTimes], plan: Mapping[str, Any], *, host: str | None = None) -> Known:
+    """Return what earlier runs of the same runner and tier on hosts like this one took for a plan's blocks.
+
+    Args:
+        times: Earlier runs, oldest first.
+        plan: The plan's data.
+        host: Class of this host without its accelerator; None for the machine that we are on.
+    """
+    alike = _alike(times, plan, here() if host is None else host)
+    cases: dict[str, Span] = {}
+    used: set[str] = set()
+    for block in plan["blocks"]:
+        measured = [t for t in alike if _measured(t, block)][:NEWEST]
+        if measured:
+            used |= {t.run_id for t in measured}
+            each = [fmean((b := t.blocks[block["block"]]).seconds) / b.num_cases for t in measured]
+            cases[block["block"]] = _span(each)
+    starts = {
+        g["group"]: _span([fmean(t.starts[g["group"]]) for t in having[:NEWEST]])
+        for g in plan["groups"]
+        if (having := [t for t in alike if t.starts.get(g["group"])])
+    }
+    return Known(cases=cases, starts=starts, num_runs=len(used))
+
+
+def _measured(times: RunTimes, block: Mapping[str, Any]) -> bool:
+    found = times.blocks.get(block["block"])
+    return found is not None and found.suite == block["suite"] and bool(found.seconds and found.num_cases)
+
+
+def _span(seconds: Sequence[float]) -> Span:
+    spread = RUN_SPREAD ** (1 / len(seconds) ** 0.5)
+    return Span(low_s=min(seconds) / spread, likely_s=median(seconds), high_s=max(seconds) * spread)
+
+
+def _alike(times: Sequence[RunTimes], plan: Mapping[str, Any], host: str) -> list[RunTimes]:
+    """Return the runs of the plan's suites on its runner and tier and on this class of host, newest first.
+
+    With an accelerator, its model belongs to the class: the one that was measured last counts. Ranks of a cluster or
+    of containers run where this process cannot look: there, too, it is the class that was measured last.
+    """
+    runner = plan["runner"]
+    suites = {b["suite"] for b in plan["blocks"]}
+    found = [
+        t
+        for t in reversed(times)
+        if (t.runner, t.tier) == (runner["name"], plan["tier"]) and not suites.isdisjoint(t.suites)
+    ]
+    if runner["driver"] == "local":
+        found = [t for t in found if t.host_class == host or t.host_class.startswith(f"{host}, ")]
+    return [t for t in found if t.host_class == found[0].host_class]
+
+
+def here() -> str:
+    """Return the class of this host without its accelerator."""
+    return host_class(host_facts(), {"kind": "cpu"})
+
+
+def plan_estimate(plan: Plan, times: Sequence[RunTimes]) -> dict[str, Any]:
+    """Return the plan's estimate, resting on earlier runs where there are any."""
+    return estimate(plan.data, observations(plan.data), known_times(times, plan.data))
+
+
+def plan_pace(plan: Plan, times: Sequence[RunTimes]) -> tuple[dict[str, Any], dict[str, float]]:
+    """Return the plan's estimate, and the seconds of one result of each block as far as anything says."""
+    formulas, known = observations(plan.data), known_times(times, plan.data)
+    found = block_times(plan.data, formulas, known)
+    result_s = {b["block"]: found[b["block"]].planned_s / len(b["cases"]) for b in plan.blocks}
+    return estimate(plan.data, formulas, known), result_s
