@@ -190,6 +190,32 @@ def test_a_suspect_that_a_second_run_does_not_find_is_no_alarm(
     assert "not confirmed" in markdown(found)
 
 
+def test_a_suite_that_is_longer_than_a_night_is_measured_in_shares_and_each_is_judged_against_its_own_last_night(
+    tmp_path: Path,
+) -> None:
+    place = Place(tmp_path)
+    place.config.write_text(place.config.read_text() + "budget: 1ms\n")
+    foreseen = place.night("--dry-run")
+    assert foreseen.returncode == EXIT_OK, foreseen.stderr
+    assert "calibration/nights on fake (standard), 1 of 2 points: no night has tried it" in foreseen.stdout
+    assert "it may end after the budget" in foreseen.stdout
+    assert "calibration/nights on fake (standard), 1 of 2 points: expected tomorrow night" in foreseen.stdout
+    for _ in range(2):
+        first, rest = facts(place.night("--json"))["units"]
+        assert first["outcome"] == "measured"
+        assert "first night" in first["why"]
+        assert "expected tomorrow night" in rest["why"]
+    place.slow_by(1.1)
+    third, fourth = (place.night("--json") for _ in range(2))
+    assert third.returncode == EXIT_OK, third.stderr
+    assert fourth.returncode == EXIT_REGRESSION, fourth.stderr
+    assert alarmed(facts(fourth)) == [("lab/watched", "latency", 0.002)]
+    nights = [r for r in load([place.store]).records if r.run.reason == "nightly"]
+    assert [r.run.plan["part"] for r in nights if r.run.plan] == [{"num_blocks": 1, "of_blocks": 2}] * 4
+    assert [{m.params["work_s"] for m in r.measurements} for r in nights] == [{0.001}, {0.002}] * 2
+    assert facts(fourth)["units"][0]["reference"] == nights[1].run_id
+
+
 def test_a_machine_that_fails_alarms_nothing_and_its_runner_is_left_alone(tmp_path: Path) -> None:
     place = Place(tmp_path, runner="frail")
     place.runner("frail", "driver: local\ndevice: fake\nmax_ranks: 1\n")

@@ -25,7 +25,7 @@ from paceline.workflows.nightly.alarms import (
 )
 from paceline.workflows.nightly.config import load_nightly
 from paceline.workflows.nightly.publish import to_branch, to_folder
-from paceline.workflows.nightly.schedule import Due, age_s, fits, order
+from paceline.workflows.nightly.schedule import Due, age_s, order
 
 GOOD = """
 nightly: n
@@ -90,10 +90,7 @@ def test_the_order_does_not_depend_on_the_file(positions: Sequence[int]) -> None
     assert order([units[i] for i in positions]) == order(units)
 
 
-def test_nothing_begins_that_would_end_too_late() -> None:
-    unit = due("a", age=0, likely=10)
-    assert fits(unit, elapsed_s=90, budget_s=100)
-    assert not fits(unit, elapsed_s=91, budget_s=100)
+def test_an_age_is_infinite_where_there_was_no_night() -> None:
     assert age_s("2026-11-20T00:00:00.000Z", "2026-11-21T00:00:00.000Z") == 86400
     assert age_s(None, "2026-11-21T00:00:00.000Z") == float("inf")
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from paceline.base.errors import EXIT_OK
 from paceline.base.units import format_duration
 from paceline.cli.compare import load_stores
+from paceline.cli.estimates import stores_in_use, time_text
 from paceline.cli.options import default_results, json_option, print_json, results_option, warn
 from paceline.cli.site import build_site, default_output
+from paceline.records.earlier_runs import plan_estimate
+from paceline.spec.plan import part_of
 
 if TYPE_CHECKING:
     from paceline.workflows.nightly.night import Night
@@ -28,7 +32,9 @@ NIGHTS = "nights"
     required=True,
     help="The nightly file; docs/nightly.md has every key.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what is due, in which order.")
+@click.option(
+    "--dry-run", is_flag=True, help="Say what tonight would measure, and what is left to which night."
+)
 @click.option(
     "--output", type=click.Path(file_okay=False, path_type=Path), default=None, help="Folder of the site."
 )
@@ -61,9 +67,19 @@ def nightly(
     plan = load_nightly(config)
     given = plan.beside(plan.model.results) if plan.model.results else None
     store = results or given or default_results()
-    night = Night(nightly=plan, store=store, load=lambda: load_stores(results or given), say=warn)
+    night = Night(
+        nightly=plan,
+        store=store,
+        load=lambda: load_stores(results or given),
+        say=warn,
+        stores=tuple(stores_in_use(results or given)),
+    )
     if dry_run:
-        click.echo(agenda(night))
+        facts = agenda_facts(night)
+        if as_json:
+            print_json(facts)
+        else:
+            click.echo(agenda(facts))
         sys.exit(EXIT_OK)
     found = night.run()
     text = reports.markdown(found)
@@ -87,18 +103,57 @@ def nightly(
     sys.exit(found.exit_code)
 
 
-def agenda(night: Night) -> str:
-    """Say what a night would do, in its order."""
-    from paceline.workflows.nightly.night import NightReport  # noqa: PLC0415
-
-    report = NightReport(nightly="", started="")
-    lines = []
-    for due, unit, _ in night.due(report):
-        age = (
-            "never measured by a night" if due.age_s == float("inf") else f"{format_duration(due.age_s)} old"
+def agenda_facts(night: Night) -> dict[str, Any]:
+    """Return what a night that begins now would do, as plain data."""
+    units, found = night.agenda()
+    times = night.times()
+    tonight = []
+    for share in found.tonight:
+        one = units[share.place]
+        plan = part_of(one.plan, share.blocks)
+        tonight.append(
+            {
+                "unit": one.name(len(share.blocks)),
+                "blocks": list(share.blocks),
+                "age_s": share.age_s,
+                "priority": one.unit.priority,
+                "planned_s": share.likely_s,
+                "estimate": (estimate := plan_estimate(plan, times)),
+                "text": time_text(plan, estimate),
+                "longer_than_the_budget": share.too_long,
+            }
         )
-        lines.append(f"{unit.name}: {age}, priority {unit.priority:g}, about {format_duration(due.likely_s)}")
-    return "\n".join([*lines, *(f"{u.name}: skipped: {u.why}" for u in report.units)])
+    return {
+        "budget_s": night.nightly.budget_s,
+        "planned_s": sum(s.likely_s for s in found.tonight),
+        "tonight": tonight,
+        "later": [
+            {
+                "unit": later.planned.name(later.num_blocks),
+                "nights_from_now": list(later.nights),
+                "text": later.text,
+            }
+            for later in found.later
+        ],
+        "skipped": dict(found.skipped),
+    }
+
+
+def agenda(facts: Mapping[str, Any]) -> str:
+    """Say what a night would measure, in its order, what it leaves to which night, and what cannot run."""
+    planned, budget = format_duration(facts["planned_s"]), format_duration(facts["budget_s"])
+    lines = [f"tonight, about {planned} of {budget}:" if facts["tonight"] else "tonight: nothing"]
+    for one in facts["tonight"]:
+        never = one["age_s"] == float("inf")
+        age = "no night has tried it" if never else f"last tried {format_duration(one['age_s'])} ago"
+        lines.append(f"  {one['unit']}: {age}, priority {one['priority']:g}; {one['text']}")
+        if one["longer_than_the_budget"]:
+            lines.append(
+                "    it may end after the budget: it is the most urgent, and no night is long enough for it"
+            )
+    if facts["later"]:
+        lines += ["later:", *(f"  {one['unit']}: {one['text']}" for one in facts["later"])]
+    return "\n".join([*lines, *(f"{name}: skipped: {why}" for name, why in facts["skipped"].items())])
 
 
 def _publish(night: Night, site: Path, started: str) -> None:

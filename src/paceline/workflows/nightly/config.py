@@ -74,7 +74,10 @@ class NightlyModel(FileModel):
     nightly: str = Field(description="The name of this plan of measurements.")
     description: str = Field("", description="One sentence: what it is for.")
     measure: list[Entry] = Field(min_length=1, description="What is measured where.")
-    budget: Duration = Field("8h", description="Nothing begins that is likely to end after this time.")
+    budget: Duration = Field(
+        "8h",
+        description="Nothing begins that is likely to end later; what is longer than a night is measured in shares.",
+    )
     wait: Duration = Field("30min", description="How long to wait for another run, and for an idle machine.")
     idle: Literal["warn", "demand"] = Field(
         "demand", description="What a night does on a machine on which others compute."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,10 +23,20 @@ from paceline.base.family import load_family
 from paceline.drivers.machine import quarantine
 from paceline.drivers.machine.occupation import Occupation, look_around, measures_here, occupied
 from paceline.drivers.measure import measure
+from paceline.records.earlier_runs import RunTimes, read_times
 from paceline.records.integrity import append_event
 from paceline.records.record import Event, Measurement, utc
 from paceline.records.store import Loaded, RunRecord, read_record
-from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan
+from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan, part_of
+from paceline.workflows.nightly.agenda import (
+    Agenda,
+    Key,
+    Planned,
+    due_parts,
+    foresee,
+    left_to_later,
+    plan_units,
+)
 from paceline.workflows.nightly.alarms import (
     Suspect,
     confirmed,
@@ -35,8 +45,9 @@ from paceline.workflows.nightly.alarms import (
     points_to_repeat,
     suspects,
 )
+from paceline.workflows.nightly.attempts import note_attempt, read_attempts
 from paceline.workflows.nightly.config import Nightly, Unit
-from paceline.workflows.nightly.schedule import Due, Place, age_s, fits, last_nights, order
+from paceline.workflows.nightly.schedule import Due, Place, Share, tonight
 
 Outcome = Literal["measured", "skipped", "failed"]
 Say = Callable[[str], None]
@@ -101,54 +112,78 @@ class Night:
     state: Path | None = None
     """The host's state folder; None for the usual one."""
 
+    stores: tuple[Path, ...] = ()
+    """Whose runs say how long things take; the store that is written to where empty."""
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], str] = utc
+
     def run(self) -> NightReport:
         """Measure what is due.
 
         Raises:
             InfrastructureError: Another run holds this machine.
         """
-        report = NightReport(nightly=self.nightly.model.nightly, started=utc())
-        began = time.monotonic()
+        report = NightReport(nightly=self.nightly.model.nightly, started=self.now())
+        began = self.clock()
         here = [u.runner.resolved() for u in self.nightly.units if measures_here(u.runner.resolved())]
         hold: contextlib.AbstractContextManager[Occupation] = contextlib.nullcontext(Occupation())
         if here:
             hold = occupied(here[0], wait_s=self.nightly.wait_s, inspect=False, say=self.say)
         with hold as place:
-            for due, unit, plan in self.due(report):
-                elapsed = time.monotonic() - began
-                if not fits(due, elapsed_s=elapsed, budget_s=self.nightly.budget_s):
-                    why = "the rest of the budget is too short; it is older tomorrow"
-                    report.units.append(UnitReport(name=unit.name, outcome="skipped", why=why))
-                    continue
-                found = self._unit(unit, plan, place)
+            units, skipped = plan_units(self.nightly.units, self.state)
+            for name, why in skipped.items():
+                report.units.append(UnitReport(name=name, outcome="skipped", why=why))
+                self.say(f"{name}: skipped: {why}")
+            tried: set[Key] = set()
+            while (share := self._next(units, tried, self.clock() - began)) and not report.interrupted:
+                one = units[share.place]
+                note_attempt(self.store, share.place, share.blocks, self.now())
+                found = self._unit(one.unit, part_of(one.plan, share.blocks), place)
+                found.name = one.name(len(share.blocks))
+                tried |= {(share.place, block) for block in share.blocks}
                 report.units.append(found)
-                self.say(f"{unit.name}: {summary(found)}")
-                if found.why == INTERRUPTED:
-                    report.interrupted = True
-                    break
+                self.say(f"{found.name}: {summary(found)}")
+                report.interrupted = found.why == INTERRUPTED
+            self._report_rest(units, tried, report)
         return report
 
-    def due(self, report: NightReport) -> list[tuple[Due, Unit, Plan]]:
-        """Plan every unit, and sort what can be measured."""
-        last, now = last_nights(self.load().records), utc()
-        found: dict[Place, tuple[Due, Unit, Plan]] = {}
-        for unit in self.nightly.units:
-            standing = quarantine.quarantined(unit.runner.name, self.state)
-            plan = make_plan([unit.suite], unit.runner, Selection(tier=unit.tier, launches=unit.launches))
-            if standing is not None or not plan.num_cases:
-                why = standing.text() if standing is not None else "nothing of it runs here"
-                report.units.append(UnitReport(name=unit.name, outcome="skipped", why=why))
-                self.say(f"{unit.name}: skipped: {why}")
-                continue
-            place = (unit.suite.name, unit.runner.name, unit.tier)
-            due = Due(
-                place=place,
-                priority=unit.priority,
-                age_s=age_s(last.get(place), now),
-                likely_s=float(plan.data["estimate"]["likely_s"] or plan.data["estimate"]["most_s"]),
-            )
-            found[place] = (due, unit, plan)
-        return [found[due.place] for due in order([due for due, _, _ in found.values()])]
+    def agenda(self) -> tuple[dict[Place, Planned], Agenda]:
+        """Say what a night that begins now would do."""
+        units, skipped = plan_units(self.nightly.units, self.state)
+        return units, foresee(units, self._due(units, ()), skipped, self.nightly.budget_s)
+
+    def times(self) -> list[RunTimes]:
+        """Return what earlier runs took."""
+        return read_times(self.stores or (self.store,))
+
+    def _due(self, units: Mapping[Place, Planned], without: Collection[Key]) -> list[Due]:
+        return due_parts(units, self.times(), read_attempts(self.store), self.now(), without=without)
+
+    def _next(self, units: Mapping[Place, Planned], tried: Collection[Key], elapsed_s: float) -> Share | None:
+        """Return what is measured next, by what tonight's runs have shown of times and of runners."""
+        able = {
+            place: one
+            for place, one in units.items()
+            if quarantine.quarantined(one.unit.runner.name, self.state) is None
+        }
+        due, budget_s = self._due(able, tried), self.nightly.budget_s
+        shares = tonight(due, budget_s=budget_s, elapsed_s=elapsed_s, first=not tried)
+        return shares[0] if shares else None
+
+    def _report_rest(
+        self, units: Mapping[Place, Planned], tried: Collection[Key], report: NightReport
+    ) -> None:
+        """Say of what was not tried why, and when its turn comes."""
+        wanted = {(place, b["block"]) for place, one in units.items() for b in one.plan.blocks} - set(tried)
+        if not wanted:
+            return
+        for later in left_to_later(units, self._due(units, ()), wanted, self.nightly.budget_s):
+            standing = quarantine.quarantined(later.planned.unit.runner.name, self.state)
+            why = f"the rest of the budget is too short; {later.text}"
+            if standing is not None or report.interrupted:
+                why = standing.text() if standing is not None else INTERRUPTED
+            name = later.planned.name(later.num_blocks)
+            report.units.append(UnitReport(name=name, outcome="skipped", why=why))
 
     def _unit(self, unit: Unit, plan: Plan, place: Occupation) -> UnitReport:
         """Measure one unit, again when the machine failed, and judge it."""
@@ -209,26 +244,30 @@ class Night:
         alarmed = alarmed_runs(loaded)
         before = nights_before(loaded, record, self.nightly.model.alarm.nights)
         steady = [r for r in before if r.run_id not in alarmed and not infrastructure_failures(r)]
-        reference = self._reference(loaded, record, steady)
-        if reference is None:
+        references = self._references(loaded, record, steady)
+        if not references:
             report.why = "the first night: nothing to compare with"
             return
-        report.reference = reference.run_id
-        earlier = [r for r in steady if r.run_id != record.run_id]
+        report.reference = ", ".join(reference.run_id for reference, _ in references)
         options: dict[str, Any] = {
-            "earlier": earlier,
             "margin": self.nightly.model.alarm.margin,
             "waivers": waivers(loaded, utc()[:10]),
         }
+
+        def compared(measured: RunRecord) -> list[Suspect]:
+            found: list[Suspect] = []
+            for reference, blocks in references:
+                earlier = [r for r in steady if r.run_id not in (record.run_id, measured.run_id)]
+                found += suspects(of_blocks(measured, blocks), reference, earlier=earlier, **options)[0]
+            return found
+
         try:
-            found, _ = suspects(record, reference, **options)
+            found = compared(record)
         except IncomparableError as error:
             report.why = f"not compared: {error}"
             return
         if found and self.nightly.model.alarm.confirm:
-            report.alarms, report.unconfirmed = self._confirm(
-                unit, record, reference, found, report, place, options
-            )
+            report.alarms, report.unconfirmed = self._confirm(unit, record, found, report, place, compared)
         else:
             report.alarms = found
         if report.alarms:
@@ -244,11 +283,10 @@ class Night:
         self,
         unit: Unit,
         record: RunRecord,
-        reference: RunRecord,
         found: Sequence[Suspect],
         report: UnitReport,
         place: Occupation,
-        options: Mapping[str, Any],
+        compared: Callable[[RunRecord], list[Suspect]],
     ) -> tuple[list[Suspect], list[Suspect]]:
         """Measure the suspects' points again, against the same reference."""
         repeated = points_to_repeat(record, found)
@@ -275,15 +313,25 @@ class Night:
             return [], list(found)
         report.confirm_run = again.run_id
         report.infrastructure += infrastructure_failures(again)
-        second, _ = suspects(again, reference, **options)
-        return confirmed(found, second)
+        return confirmed(found, compared(again))
 
-    def _reference(self, loaded: Loaded, record: RunRecord, steady: Sequence[RunRecord]) -> RunRecord | None:
-        """Return the baseline run that a person set, else the newest night without an alarm."""
+    def _references(
+        self, loaded: Loaded, record: RunRecord, steady: Sequence[RunRecord]
+    ) -> list[tuple[RunRecord, set[str]]]:
+        """Return what each block is compared with: a run that a person set, else its newest night without an alarm.
+
+        Nights that measured shares of a suite hold different blocks.
+        """
+        blocks = {m.block for m in record.measurements}
         try:
-            return set_baseline(loaded, record)
+            return [(set_baseline(loaded, record), blocks)]
         except UserError:
-            return steady[0] if steady else None
+            found: list[tuple[RunRecord, set[str]]] = []
+            for night in steady:
+                if held := blocks & {m.block for m in night.measurements}:
+                    found.append((night, held))
+                    blocks -= held
+            return found
 
 
 INTERRUPTED = "interrupted"
@@ -294,6 +342,11 @@ def _case(m: Measurement) -> CaseKey:
     operation = str(m.params.get(family.operation_key, ""))
     defaults = {p.name: p.default for p in family.parameters_for(operation)}
     return m.suite, canonical({**defaults, **m.params}), m.label
+
+
+def of_blocks(record: RunRecord, blocks: Collection[str]) -> RunRecord:
+    """Return a record with the measurements of some of its blocks."""
+    return replace(record, measurements=tuple(m for m in record.measurements if m.block in blocks))
 
 
 def alarmed_runs(loaded: Loaded) -> set[str]:
