@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -224,6 +225,21 @@ def test_ctrl_c_keeps_what_finished_and_says_how_to_go_on(tmp_path: Path) -> Non
     run, output = interrupt(tmp_path, signal.SIGINT)
     assert run.returncode == EXIT_INFRASTRUCTURE
     (job,) = (tmp_path / "jobs").iterdir()
-    assert f"go on with: paceline run --resume {job.name}" in output
     assert re.search(r"\d+ results are missing, the rest is kept", output)
-    assert_complete(resume(tmp_path))
+    printed = re.search(r"go on with: (paceline run --resume .*)", output)
+    assert printed is not None, output
+    assert job.name in printed[1]
+    pasted = shlex.split(printed[1])[1:]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    ended = subprocess.run(
+        command(*pasted, "--quiet"),
+        env={**os.environ, **ADDED},
+        cwd=elsewhere,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_LIMIT_S,
+    )
+    assert ended.returncode == EXIT_OK, ended.stderr
+    assert_complete(record_of(tmp_path))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from paceline.analysis.compare import Cell, Point, adjusted, compared, points_of
@@ -43,6 +43,8 @@ class Reproduction:
     answer: Answer
     reasons: tuple[str, ...] = ()
     """What differs, or what is missing."""
+    forced: str | None = None
+    """Why the two must not be compared, where a person asked for it all the same."""
     series: tuple[Compared, ...] = field(default=(), repr=False)
 
     def text(self) -> str:
@@ -52,7 +54,8 @@ class Reproduction:
             for name in ("equivalent", "different", "inconclusive")
             if (n := sum(s.answer == name for s in self.series))
         )
-        lines = [f"verdict: {self.answer}" + (f" ({counts})" if counts else "")]
+        mark = f"FORCED, NOT COMPARABLE ({self.forced}): " if self.forced else ""
+        lines = [f"verdict: {mark}{self.answer}" + (f" ({counts})" if counts else "")]
         return "\n".join([*lines, *(f"  {reason}" for reason in self.reasons)])
 
 
@@ -61,11 +64,15 @@ def cannot(*missing: str) -> Reproduction:
     return Reproduction(answer="cannot", reasons=missing)
 
 
-def judge_reproduction(again: RunRecord, record: RunRecord) -> Reproduction:
-    """Compare what was measured now with a record of the same cases."""
+def judge_reproduction(again: RunRecord, record: RunRecord, *, force: bool = False) -> Reproduction:
+    """Compare what was measured now with a record of the same cases; by force also where that says nothing, marked."""
     reason = incomparable(again.run, record.run)
-    if reason is not None:
+    if reason is not None and not force:
         return cannot(reason)
+    return replace(_judged(again, record), forced=reason)
+
+
+def _judged(again: RunRecord, record: RunRecord) -> Reproduction:
     if not any(m.status == "ok" for m in again.measurements):
         reasons = dict.fromkeys(f"{m.label}: {m.status}: {m.reason}" for m in again.measurements)
         return cannot(*reasons) if reasons else cannot("nothing was measured")

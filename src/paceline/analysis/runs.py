@@ -49,6 +49,11 @@ def incomparable(left: Run, right: Run) -> str | None:
     return None
 
 
+def classes_differ(here: str, record: str | None) -> str | None:
+    """Say that a run on a host of one class must not be compared with a record of another one, or None when it may."""
+    return None if here == record else f"host classes differ: '{here}' here, '{record}' in the record"
+
+
 def compare_runs(
     left: RunRecord, right: RunRecord, *, metrics: Sequence[str] = (), margin: float | None = None
 ) -> list[RunComparison]:

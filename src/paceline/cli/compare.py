@@ -32,21 +32,27 @@ from paceline.cli.options import (
     results_option,
     split_names,
 )
+from paceline.records.lookup import find_run
 from paceline.records.record import utc
 from paceline.records.store import Loaded, RunRecord, load, read_record
 from paceline.report.comparepages import difference_table
-from paceline.report.tables import Table, board_table, comparison_table, run_comparison_table
+from paceline.report.tables import Table, board_table, comparison_table, marked, run_comparison_table
 
 FORMATS = ("table", "md", "json", "html")
 
 
-def load_stores(results: Path | None, read: Callable[[Path], RunRecord] = read_record) -> Loaded:
-    """Read the store in use, and the checkout's published runs beside it."""
+def stores(results: Path | None) -> list[Path]:
+    """Return the store in use, and the checkout's published runs beside it."""
     roots = [results or default_results()]
     published = published_results()
     if published is not None and results is None:
         roots.append(published)
-    return load([r for r in roots if r.is_dir()], read=read)
+    return [r for r in roots if r.is_dir()]
+
+
+def load_stores(results: Path | None, read: Callable[[Path], RunRecord] = read_record) -> Loaded:
+    """Read all records of ``stores``; whoever needs one of them asks ``lookup.find_run``."""
+    return load(stores(results), read=read)
 
 
 @click.command("compare")
@@ -77,20 +83,20 @@ def compare(
     Techniques of one run shared launches: the interval is about them. Two runs were measured at different times, and
     the table says so; a second table says what else differs between them (not with --format json).
     """
-    loaded = load_stores(results)
+    roots = stores(results)
     style = "json" if as_json else style
     names = split_names(metrics)
     if b is None:
-        record = loaded.find(a)
+        record = find_run(roots, a)
         points = points_of(record)
         comparisons = compare_points(points, metrics=names, margin=margin)
         suites = dict.fromkeys(p.suite for p in points)
         boards = [board_table([p for p in points if p.suite == s], comparisons) for s in suites]
         _print(boards, [_plain(c) for c in comparisons], style)
     elif by == "technique":
-        _compare_techniques(loaded.find(run_name), a, b, names, margin, style)
+        _compare_techniques(find_run(roots, run_name), a, b, names, margin, style)
     else:
-        _compare_two_runs(loaded.find(a), loaded.find(b), names, margin, style, force=force)
+        _compare_two_runs(find_run(roots, a), find_run(roots, b), names, margin, style, force=force)
 
 
 def _compare_techniques(
@@ -121,14 +127,7 @@ def _compare_two_runs(
     if reason is not None and not force:
         raise IncomparableError(f"{reason}\n  fix: --force compares them all the same, and marks the result")
     comparisons = compare_runs(left, right, metrics=metrics, margin=margin)
-    table = run_comparison_table(comparisons, left.run_id[:13], right.run_id[:13])
-    if reason is not None:
-        table = Table(
-            title=f"FORCED, NOT COMPARABLE ({reason}): {table.title}",
-            headers=table.headers,
-            rows=table.rows,
-            notes=table.notes,
-        )
+    table = marked(run_comparison_table(comparisons, left.run_id[:13], right.run_id[:13]), reason)
     tables = [table, difference_table(left.run, right.run)]
     _print(tables, [_plain_run(c) for c in comparisons], style)
 

@@ -31,6 +31,7 @@ class Request:
     quiet: bool
     wait_s: float
     share: bool
+    force: bool
 
 
 def measure_as_it_was(
@@ -45,8 +46,7 @@ def measure_as_it_was(
         request: The options.
     """
     repository = content.checkout_root()
-    if repository is None:
-        return None, cannot("a git checkout: this package was installed without one")
+    assert repository is not None, "whoever calls has looked ahead"
     try:
         with worktree(repository, record.run.code) as tree, tempfile.TemporaryDirectory() as folder:
             click.echo(f"measuring with commit {str(record.run.code['commit'])[:12]}, in {tree}", err=True)
@@ -59,7 +59,7 @@ def measure_as_it_was(
             if files.is_dir():
                 shutil.copytree(files, target.with_suffix(""), dirs_exist_ok=True)
             kept = read_record(target)
-            return kept, judge_reproduction(kept, record)
+            return kept, judge_reproduction(kept, record, force=request.force)
     except PrerequisiteError as error:
         return None, cannot(str(error))
 
@@ -75,6 +75,7 @@ def _measure_in(
     options = ["--results", str(folder)]
     options += ["--quiet"] if request.quiet else []
     options += ["--launches", str(request.launches)] if request.launches else []
+    options += ["--force"] if request.force and '"--force"' in known else []
     knows_lease = "machine_options" in known
     if knows_lease:
         options += ["--code", "here", "--wait", f"{request.wait_s}s"]

@@ -10,10 +10,11 @@ import click
 from paceline.base.errors import UserError, UserErrors
 from paceline.base.family import Scalar
 from paceline.base.redaction import redact_arguments
-from paceline.cli.compare import load_stores
+from paceline.cli.compare import stores
 from paceline.cli.options import default_results, json_option, print_json, results_option, split_names
 from paceline.records.imports import FORMATS as IMPORT_FORMATS
 from paceline.records.imports import import_file
+from paceline.records.lookup import find_run
 from paceline.records.storage import check_writable
 from paceline.records.store import RunRecord, load
 from paceline.report.export_choice import Choice
@@ -47,10 +48,10 @@ def export(
     """Write RUNs (default: the latest) in another tool's FORMAT; records are never changed."""
     if output is None and style in BINARY:
         raise UserError(f"{style} is not text", where="--output", fix=f"--output results.{style}")
-    loaded = load_stores(results)
+    roots = stores(results)
     records: dict[str, RunRecord] = {}
     for name in runs or ("latest",):
-        record = loaded.find(name)
+        record = find_run(roots, name)
         records[record.run_id] = record
     choice = Choice(metrics=split_names(metrics), techniques=split_names(techniques))
     data = render(style, list(records.values()), choice)

@@ -163,17 +163,16 @@ def _metrics_by_name() -> dict[str, dict[str, Any]]:
 
 
 def _find_record(name: str, results: Path | None, others: set[str]) -> dict[str, Any]:
-    from paceline.records.store import load  # noqa: PLC0415 - reading the store is slow and rarely needed here
+    from paceline.records.lookup import find_measurement, find_run  # noqa: PLC0415 - rarely needed here
 
     roots = [results or default_results()]
     published = published_results()
-    loaded = load([r for r in (*roots, published) if r is not None and r.is_dir()])
-    for record in loaded.records:
-        for m in record.measurements:
-            if m.record_id == name:
-                return m.model_dump(mode="json", exclude_none=True)
+    stores = [r for r in (*roots, published) if r is not None and r.is_dir()]
+    measured = find_measurement(stores, name)
+    if measured is not None:
+        return measured[1].model_dump(mode="json", exclude_none=True)
     try:
-        record = loaded.find(name)
+        record = find_run(stores, name)
     except UserError as error:
         raise UserError(f"nothing is called '{name}'", expected=expected_one_of(name, others)) from error
     return {"file": str(record.path), **record.run.model_dump(mode="json", exclude_none=True)}

@@ -11,10 +11,11 @@ from tabulate import tabulate
 
 from paceline.base.errors import UserError
 from paceline.base.units import format_duration
-from paceline.cli.compare import load_stores
+from paceline.cli.compare import stores
 from paceline.cli.options import print_json
 from paceline.families.serving.load.definitions import Printed, as_others_print
 from paceline.families.serving.load.entries import read_log
+from paceline.records.lookup import find_run
 
 ENDING = ".jsonl.gz"
 
@@ -37,7 +38,7 @@ def _logs(name: str, results: Path | None) -> Iterator[tuple[str, Path]]:
     if name.endswith(ENDING):
         yield name, Path(name)
         return
-    record = load_stores(results).find(name)
+    record = find_run(stores(results), name)
     seen: set[str] = set()
     for m in record.measurements:
         file = (m.artifacts or {}).get("load")

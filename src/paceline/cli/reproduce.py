@@ -15,20 +15,25 @@ from paceline.analysis.reproduction import Reproduction, cannot, judge_reproduct
 from paceline.analysis.runs import compare_runs, incomparable
 from paceline.base.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION, InfrastructureError, UserError
 from paceline.base.family import load_family
-from paceline.cli.compare import load_stores
+from paceline.cli.compare import stores
 from paceline.cli.earlier_code import Request, measure_as_it_was
 from paceline.cli.estimates import earlier_runs
+from paceline.cli.obstacles import look_ahead
 from paceline.cli.options import default_results, expand_suites, machine_options, results_option, warn
 from paceline.cli.run import describe_plan, exit_code
 from paceline.drivers.docker_states import IMAGE_MISSING
-from paceline.drivers.machine.occupation import occupied
+from paceline.drivers.execute import Outcome
+from paceline.drivers.machine.occupation import Occupation, occupied
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
+from paceline.records.earlier_runs import RunTimes
 from paceline.records.integrity import append_event
+from paceline.records.lookup import find_measurement, find_run
 from paceline.records.provenance import code_state, technique_facts
 from paceline.records.record import Event, Measurement, utc
-from paceline.records.store import Loaded, RunRecord, read_record
-from paceline.report.tables import board_table, run_comparison_table
+from paceline.records.storage import resume_command
+from paceline.records.store import RunRecord, read_record
+from paceline.report.tables import board_table, marked, run_comparison_table
 from paceline.spec import content
 from paceline.spec.grammar import TIERS, TierName
 from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan
@@ -63,6 +68,11 @@ class Target:
     help="The record's code, in a git worktree where this checkout differs; or the code that is here.",
 )
 @click.option("--exact", is_flag=True, help="Refuse when code, suite or technique differ from the record's.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Measure also where host classes differ; the verdict is marked, and decides nothing.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what differs and what would run.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @machine_options
@@ -72,6 +82,7 @@ def reproduce(
     launches: int | None,
     code: str,
     exact: bool,
+    force: bool,
     dry_run: bool,
     quiet: bool,
     wait_s: float,
@@ -81,19 +92,26 @@ def reproduce(
     """Measure a record or a run again, with its code and seed, and say whether it comes out the same.
 
     RECORD is the id of a measurement (its point is measured, with all techniques that shared it) or of a run. The
-    verdict is equivalent, different (exit code 1), inconclusive, or cannot (exit code 6) with what is missing.
+    verdict is equivalent, different (exit code 1), inconclusive, or cannot (exit code 6) with what is missing, which is
+    said before anything is measured.
     """
-    target = find_target(load_stores(results), name)
+    target = find_target(stores(results), name)
     store = results or default_results()
     elsewhere = code == "record" and not exact and not same_code(target.record.run.code, code_state())
+    prospect = look_ahead(target.record.run, target.measurements, elsewhere=elsewhere)
+    for line in prospect.remarks:
+        warn(line)
+    refused = prospect.refusal(force=force)
+    if refused and not dry_run:
+        _conclude(None, target, cannot(*refused), store)
     if elsewhere and not dry_run and target.record.run.code.get("commit"):
-        request = Request(launches=launches, quiet=quiet, wait_s=wait_s, share=share)
+        request = Request(launches=launches, quiet=quiet, wait_s=wait_s, share=share, force=force)
         again, answer = measure_as_it_was(target.record, name, store, request)
         _conclude(again, target, answer, store)
     try:
         plan, suites = plan_again(target, launches)
     except UserError as error:
-        _conclude(None, target, cannot(str(error)), store)
+        _conclude(None, target, cannot(*refused, str(error)), store)
     changes = differences(target, suites, plan)
     for line in changes:
         click.echo(f"differs: {line}", err=True)
@@ -106,13 +124,33 @@ def reproduce(
     earlier = earlier_runs(results)
     click.echo(describe_plan(plan, earlier), err=True)
     if dry_run:
+        if refused:
+            _conclude(None, target, cannot(*refused), store)
         return
-    with (
-        occupied(plan.data["runner"], wait_s=wait_s, share=share, say=warn) as place,
-        RunProgress(plan, earlier, quiet=quiet) as progress,
-    ):
+    with occupied(plan.data["runner"], wait_s=wait_s, share=share, say=warn) as place:
+        outcome = _measure_here(plan, suites, target, store, place, earlier, quiet=quiet)
+    if outcome.path is None:
+        click.echo(f"interrupted; go on with: {resume_command(outcome.run_id, store)}")
+        sys.exit(exit_code(outcome))
+    again = read_record(outcome.path)
+    answer = judge_reproduction(again, target.record, force=force)
+    _conclude(again, target, answer, store, code=exit_code(outcome))
+
+
+def _measure_here(
+    plan: Plan,
+    suites: Sequence[Suite],
+    target: Target,
+    store: Path,
+    place: Occupation,
+    earlier: Sequence[RunTimes],
+    *,
+    quiet: bool,
+) -> Outcome:
+    """Measure with the code that is here; end where the record's image is gone."""
+    with RunProgress(plan, earlier, quiet=quiet) as progress:
         try:
-            outcome = measure(
+            return measure(
                 plan,
                 suites,
                 store,
@@ -125,11 +163,6 @@ def reproduce(
             if not str(error).startswith(IMAGE_MISSING):
                 raise
             _conclude(None, target, cannot(str(error).partition("\n")[0]), store)
-    if outcome.path is None:
-        click.echo(f"interrupted; go on with: paceline run --resume {outcome.run_id}")
-        sys.exit(exit_code(outcome))
-    again = read_record(outcome.path)
-    _conclude(again, target, judge_reproduction(again, target.record), store, code=exit_code(outcome))
 
 
 def _conclude(
@@ -141,30 +174,35 @@ def _conclude(
         comparisons = compare_points(points)
         for suite in dict.fromkeys(p.suite for p in points):
             click.echo(board_table([p for p in points if p.suite == suite], comparisons).render())
-        if incomparable(again.run, target.record.run) is None:
-            shared = compare_runs(again, target.record)
-            click.echo(run_comparison_table(shared, "now", "record").render())
-        text = f"reproduction of run {target.record.run_id}: {answer.answer}"
+        if incomparable(again.run, target.record.run) is None or answer.forced:
+            shared = run_comparison_table(compare_runs(again, target.record), "now", "record")
+            click.echo(marked(shared, answer.forced).render())
+        forced = f"forced, not comparable ({answer.forced}): " if answer.forced else ""
+        text = f"reproduction of run {target.record.run_id}: {forced}{answer.answer}"
         why = f": {'; '.join(answer.reasons)}" if answer.reasons else ""
-        data = {"run_id": again.run_id, "text": text + why, "reproduction": answer.answer}
+        data = {
+            "run_id": again.run_id,
+            "text": text + why,
+            "reproduction": "cannot" if answer.forced else answer.answer,
+        }
         append_event(store, Event(kind="annotate", at=utc(), run_id=again.run_id, data=data))
     click.echo(answer.text())
     if again is not None:
         click.echo(f"record {again.path}")
-    sys.exit(code or {"different": EXIT_REGRESSION, "cannot": EXIT_INCOMPARABLE}.get(answer.answer, EXIT_OK))
+    told = {"different": EXIT_OK if answer.forced else EXIT_REGRESSION, "cannot": EXIT_INCOMPARABLE}
+    sys.exit(code or told.get(answer.answer, EXIT_OK))
 
 
-def find_target(loaded: Loaded, name: str) -> Target:
+def find_target(roots: Sequence[Path], name: str) -> Target:
     """Find a measurement or a run by its id.
 
     Raises:
-        UserError: Neither has this id, or the run was imported.
+        UserError: Neither has this id, or the run was imported or retracted.
     """
-    for record in loaded.records:
-        for m in record.measurements:
-            if m.record_id == name:
-                return _own(Target(record=record, measurement=m))
-    return _own(Target(record=loaded.find(name)))
+    measured = find_measurement(roots, name)
+    if measured is not None:
+        return _own(Target(record=measured[0], measurement=measured[1]))
+    return _own(Target(record=find_run(roots, name)))
 
 
 def _own(target: Target) -> Target:

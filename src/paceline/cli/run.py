@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import click
 
 from paceline.analysis.compare import compare_points, points_of
-from paceline.base.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK, UserError
+from paceline.base.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK, UserError, expected_one_of
 from paceline.base.units import format_duration
 from paceline.cli.estimates import earlier_runs, estimate_text
 from paceline.cli.options import (
@@ -33,7 +34,8 @@ from paceline.drivers.machine.quarantine import quarantined
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.records.earlier_runs import RunTimes, plan_estimate
-from paceline.records.store import read_record
+from paceline.records.storage import resume_command
+from paceline.records.store import PARTIAL, read_record, record_paths
 from paceline.report.tables import board_table
 from paceline.spec import content
 from paceline.spec.grammar import TIERS, TierName
@@ -207,21 +209,41 @@ def run(
 
 
 def _resumed(store: Path, name: str) -> tuple[Plan, dict[str, Any], Path]:
+    """Find the interrupted run of a name; job folders of runs that ended stay, and are none."""
     jobs = store / JOBS
-    listed = jobs.iterdir() if jobs.is_dir() else ()
-    found = sorted(p for p in listed if p.is_dir() and p.name.startswith(name))
-    if len(found) != 1:
+    listed = [p for p in jobs.iterdir() if p.is_dir()] if jobs.is_dir() else []
+    sealed = {p.stem: p for p in record_paths(store)}
+    open_ = sorted(p for p in listed if p.name.startswith(name) and p.name not in sealed)
+    exact = [p for p in open_ if p.name == name]
+    if len(exact or open_) == 1:
+        job = (exact or open_)[0].resolve()
+        return *read_job(job), job
+    complete = [path for run_id, path in sealed.items() if run_id.startswith(name)]
+    if not open_ and len(complete) == 1:
         raise UserError(
-            f"'{name}' fits {len(found)} interrupted runs",
-            where=str(jobs),
-            expected="the id of one run",
-            fix="paceline store ls --partial",
+            f"run {complete[0].stem} is complete; there is nothing to resume",
+            where=str(complete[0]),
+            fix=f"paceline compare {complete[0].stem} --results {shlex.quote(str(store))}",
         )
-    job = found[0].resolve()
-    plan, facts = read_job(job)
-    if any(store.rglob(f"{facts['run_id']}.jsonl")):
-        raise UserError(f"run {facts['run_id']} is complete; there is nothing to resume")
-    return plan, facts, job
+    waiting = [p.name for p in listed if p.name not in sealed]
+    partial = [
+        p.name.partition(".")[0] for p in record_paths(store, partial=True) if p.name.endswith(PARTIAL)
+    ]
+    lost = [run_id for run_id in partial if run_id.startswith(name) and run_id not in waiting]
+    if lost and not open_:
+        raise UserError(
+            f"run {lost[0]} was interrupted, and its job folder is gone: it cannot go on",
+            where=str(jobs / lost[0]),
+            expected="the job folder, in which plan, engine and techniques of the run lie",
+            fix="measure its suites again, as a new run",
+        )
+    fitting = f": {', '.join(p.name for p in open_)}" if open_ else ""
+    raise UserError(
+        f"'{name}' fits {len(open_)} interrupted runs{fitting}",
+        where=str(jobs),
+        expected="more characters of the run id" if open_ else expected_one_of(name, waiting),
+        fix=f"paceline store ls --partial --results {shlex.quote(str(store))}",
+    )
 
 
 def exit_code(outcome: Outcome) -> int:
@@ -250,7 +272,7 @@ def _report(outcome: Outcome, store: Path, as_json: bool) -> None:
         return
     if outcome.path is None:
         click.echo(f"interrupted; {outcome.num_missing} results are missing, the rest is kept")
-        click.echo(f"go on with: paceline run --resume {outcome.run_id}")
+        click.echo(f"go on with: {resume_command(outcome.run_id, store)}")
         return
     record = read_record(outcome.path)
     points = points_of(record)

@@ -14,8 +14,9 @@ from paceline.base.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE, UserError,
 from paceline.cli.options import default_results, json_option, print_json, results_option
 from paceline.records import integrity as custody
 from paceline.records import store as records
+from paceline.records.lookup import find_run
 from paceline.records.record import Event, utc
-from paceline.records.storage import check_writable
+from paceline.records.storage import check_writable, resume_command
 
 
 @click.group("store")
@@ -60,7 +61,7 @@ def list_runs(partial: bool, results: Path | None, as_json: bool) -> None:
     for row in rows:
         suites = ", ".join(row["suites"][:3]) + (" …" if len(row["suites"]) > 3 else "")
         counts = ", ".join(f"{n} {s}" for s, n in sorted(row["measurements"].items()))
-        state = "" if row["sealed"] else "  (interrupted: paceline run --resume)"
+        state = "" if row["sealed"] else f"  (interrupted: {resume_command(row['run_id'], root)})"
         click.echo(f"{row['run_id']}  {row['started']}  {row['runner']}  {suites}  {counts}{state}")
     for problem in loaded.problems:
         click.echo(f"unreadable: {problem.path}: {problem.what}", err=True)
@@ -117,7 +118,7 @@ def compact(output: Path | None, results: Path | None) -> None:
 def retract(run: str, reason: str, results: Path | None) -> None:
     """Withdraw a RUN: the record stays, no report shows it."""
     root = _opened(results)
-    record = records.load([root]).find(run)
+    record = find_run([root], run)
     path = custody.retract(root, record.run_id, reason)
     click.echo(f"retracted {record.run_id}; correction {path}")
 
@@ -128,7 +129,7 @@ def retract(run: str, reason: str, results: Path | None) -> None:
 def baseline(run: str, results: Path | None) -> None:
     """Make a RUN the one that `gate` compares with, for its suites, runner and host class."""
     root = _opened(results)
-    record = records.load([root]).find(run)
+    record = find_run([root], run)
     data = {
         "run_id": record.run_id,
         "suites": [s["suite"] for s in record.run.suites],
@@ -146,7 +147,7 @@ def baseline(run: str, results: Path | None) -> None:
 def annotate(run: str, text: str, results: Path | None) -> None:
     """Add a note to a RUN, shown on its page: a new driver, another room, a kernel update."""
     root = _opened(results)
-    record = records.load([root]).find(run)
+    record = find_run([root], run)
     event = Event(
         kind="annotate", at=utc(), run_id=record.run_id, data={"run_id": record.run_id, "text": text}
     )

@@ -49,7 +49,7 @@ from paceline.drivers.machine.engine import (
 )
 from paceline.drivers.sbom import bill_of_materials
 from paceline.drivers.shares import append_event, missing_cases
-from paceline.records.storage import storage_errors
+from paceline.records.storage import resume_command, storage_errors
 
 ARTIFACTS = "artifacts"
 LIMITS = ("memory_bytes", "cpus", "cpuset", "pids", "shm_bytes", "tmp_bytes", "job_bytes", "time_limit_s")
@@ -240,8 +240,9 @@ class DockerExecution:
             self._was_away = True
             self._away_s = self._away_s or now
             if now - self._away_s > self._request.settings["unreachable_s"]:
+                again = resume_command(self._request.run_id, self._job.parents[1])
                 raise InfrastructureError(
-                    f"{error}\n  fix: start it; paceline doctor --clean; paceline run --resume {self._request.run_id}"
+                    f"{error}\n  fix: start it; paceline doctor --clean; {again}"
                 ) from error
             return None
         self._away_s = None
@@ -258,7 +259,7 @@ class DockerExecution:
         """Blame what is missing on the infrastructure; the run then has a record."""
         self._remove()
         reason = f"{code}: {REASONS[code]} ({where})"
-        with storage_errors(self._job / EVENTS, run_id=self._request.run_id):
+        with storage_errors(self._job / EVENTS, run_id=self._request.run_id, root=self._job.parents[1]):
             for launch, block, case in missing_cases(self._job):
                 append_event(
                     self._job / EVENTS,

@@ -18,7 +18,7 @@ from paceline.drivers.collect import Collector, make_run
 from paceline.drivers.driver import Driver
 from paceline.drivers.shares import share_folders
 from paceline.records.record import Event, utc
-from paceline.records.storage import check_writable, storage_errors
+from paceline.records.storage import check_writable, resume_command, storage_errors
 from paceline.records.store import PARTIAL, RecordWriter, record_paths
 from paceline.spec.content import sha256_file
 from paceline.spec.plan import Plan
@@ -119,7 +119,7 @@ class Recorder:
                     "unreadable", {"why": f"{ARTIFACTS}/{name} was changed: expected sha256 {expected}"}
                 )
                 continue
-            with storage_errors(beside / name, run_id=self._facts["run_id"]):
+            with storage_errors(beside / name, run_id=self._facts["run_id"], root=self._results):
                 beside.mkdir(exist_ok=True)
                 shutil.copyfile(source, beside / name, follow_symlinks=False)
         return writer.seal()
@@ -214,7 +214,7 @@ def execute(
             raise InfrastructureError(
                 f"the launcher ended with exit code {code}; {recorder.num_missing} results are missing\n"
                 f"{outcome.log.strip()}\n"
-                f"  fix: paceline run --resume {facts['run_id']}"
+                f"  fix: {resume_command(facts['run_id'], results)}"
             )
         outcome.path = recorder.finish(job)
     tidy(job)

@@ -170,12 +170,29 @@ def read_job(folder: Path) -> tuple[Plan, dict[str, Any]]:
     if plan.sha256 != facts.get("plan_sha256"):
         raise UserError("the plan was changed after the job was made", where=str(folder / "plan.json"))
     for name, digest in dict(facts.get("files") or {}).items():
-        path = folder / name
-        if ".." in Path(name).parts or not path.is_file() or sha256_file(path) != digest:
-            raise UserError(
-                "a technique of this job is not the file that was exported",
-                where=str(path),
-                expected=f"sha256 {digest}",
-                fix="paceline job export SUITE … --output DIR",
-            )
+        _check_file(folder, name, str(digest), facts)
     return plan, facts
+
+
+def _check_file(folder: Path, name: str, digest: str, facts: Mapping[str, Any]) -> None:
+    """Make sure that a file of a job is the one that was copied into it.
+
+    Raises:
+        UserError: It lies outside, is gone, or is another one.
+    """
+    path = folder / name
+    inside = ".." not in Path(name).parts
+    now = sha256_file(path) if inside and path.is_file() else None
+    if now == digest:
+        return
+    what = f"is another file now: sha256 {now[:12]}…, not {digest[:12]}…" if now else "is gone"
+    suites = (
+        " ".join(str(s.get("suite")) for s in facts.get("suites") or () if isinstance(s, dict)) or "SUITE …"
+    )
+    raise UserError(
+        f"a technique of this job is not the file that was exported: {name} {what}",
+        where=str(path),
+        expected=f"sha256 {digest}",
+        fix="put the file back as it was when the job was made; or measure anew what is there now: "
+        f"paceline run {suites}, or paceline job export {suites} --output DIR",
+    )

@@ -35,6 +35,7 @@ from paceline.drivers.slurm_states import (
     read_settings,
     read_squeue,
 )
+from paceline.records.storage import resume_command
 from paceline.spec import content
 
 TICKET = "slurm.json"
@@ -168,9 +169,8 @@ class SlurmExecution:
             except InfrastructureError as error:
                 if time.monotonic() - self._answered_s > self._settings["unreachable_s"]:
                     self._abandoned = True
-                    raise InfrastructureError(
-                        f"{error}\n  the tasks go on; fix: paceline run --resume {self._job.name}"
-                    ) from error
+                    again = resume_command(self._job.name, self._job.parents[1])
+                    raise InfrastructureError(f"{error}\n  the tasks go on; fix: {again}") from error
         return None if self._waiting else self._code
 
     def stop(self) -> None:

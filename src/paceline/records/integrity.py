@@ -9,23 +9,14 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from paceline import __version__
 from paceline.base.errors import UserError
 from paceline.base.family import load_family
-from paceline.records.record import (
-    Event,
-    Measurement,
-    Run,
-    new_run_id,
-    parse_line,
-    record_id,
-    series_key,
-    utc,
-)
+from paceline.records.lookup import retractions
+from paceline.records.record import Event, Measurement, Run, new_run_id, record_id, series_key, utc
 from paceline.records.storage import storage_errors
 from paceline.records.store import (
     MAX_LINE_BYTES,
@@ -220,21 +211,6 @@ def retract(root: Path, run_id: str, reason: str) -> Path:
     )
 
 
-def _retracted(root: Path) -> set[str]:
-    """Return the withdrawn runs; only lines that can be a retraction are read as one."""
-    found = set()
-    for path in record_paths(root):
-        with path.open("rb") as file:
-            for raw in file:
-                if b'"retract"' not in raw:
-                    continue
-                with suppress(ValueError):
-                    line = parse_line(raw)
-                    if isinstance(line, Event) and line.kind == "retract":
-                        found.add(str(line.data.get("run_id")))
-    return found
-
-
 def compact(root: Path, target: Path) -> int:
     """Write one Parquet row for each measurement (a cache for fast reading); return the number of rows.
 
@@ -246,7 +222,7 @@ def compact(root: Path, target: Path) -> int:
     types = {"launch": pa.int64(), "n": pa.int64(), "value": pa.float64(), "samples": pa.list_(pa.float64())}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in MEASUREMENT_COLUMNS])
     count = 0
-    retracted = _retracted(root)
+    retracted = retractions(record_paths(root))
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(target.name + ".tmp")

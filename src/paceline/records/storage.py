@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +15,27 @@ ROOM_BYTES = 1 << 20
 """Room that a store must have to go on: lines of results, and traces of ranks."""
 
 
+def resume_command(run_id: str, root: Path) -> str:
+    """Return the command that finishes a run, which works when it is pasted in any folder and any shell.
+
+    Runner, suites and options lie in the run's job folder; only the store must be named, since neither the folder nor
+    the environment that it came from need be the same again.
+
+    Args:
+        run_id: The run.
+        root: Its store.
+    """
+    return f"paceline run --resume {run_id} --results {shlex.quote(str(root.resolve()))}"
+
+
 @contextmanager
-def storage_errors(path: Path, *, run_id: str | None = None) -> Iterator[None]:
+def storage_errors(path: Path, *, run_id: str | None = None, root: Path | None = None) -> Iterator[None]:
     """Turn failures of a folder that is written into errors that say what to do.
 
     Args:
         path: What is written.
         run_id: The run that can go on when there is room, if there is one.
+        root: Its store.
     """
     try:
         yield
@@ -46,8 +61,8 @@ def storage_errors(path: Path, *, run_id: str | None = None) -> Iterator[None]:
             ) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             said, again = "the disk is full", "the same command again, or give another folder"
-            if run_id is not None:
-                said, again = f"{said}; everything measured so far is kept", f"paceline run --resume {run_id}"
+            if run_id is not None and root is not None:
+                said, again = f"{said}; everything measured so far is kept", resume_command(run_id, root)
             raise InfrastructureError(f"{path}: {said}.\n  fix: free some space, then: {again}") from error
         raise InfrastructureError(f"{path}: {error.strerror or error}") from error
 
@@ -59,7 +74,7 @@ def check_writable(root: Path, *, run_id: str | None = None) -> None:
         root: The store.
         run_id: The run that goes on, if there is one.
     """
-    with storage_errors(root / (run_id or "probe"), run_id=run_id):
+    with storage_errors(root / (run_id or "probe"), run_id=run_id, root=root):
         root.mkdir(parents=True, exist_ok=True)
         probe = root / f".probe-{new_run_id()}"
         try:

@@ -116,7 +116,7 @@ class RecordWriter:
         self.run_id = run.run_id
         self.seen: set[str] = set()
         """Record ids already in the file; a second write of one is ignored."""
-        with storage_errors(self.partial, run_id=self.run_id):
+        with storage_errors(self.partial, run_id=self.run_id, root=self.root):
             self.final.parent.mkdir(parents=True, exist_ok=True)
             end = self._read_back() if resume else 0
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | (0 if resume else os.O_EXCL)
@@ -154,12 +154,12 @@ class RecordWriter:
                 self.seen.add(line.record_id)
             fresh.append(dump_line(line))
         if fresh:
-            with storage_errors(self.partial, run_id=self.run_id):
+            with storage_errors(self.partial, run_id=self.run_id, root=self.root):
                 _write_all(self._file, ("\n".join(fresh) + "\n").encode())
 
     def seal(self) -> Path:
         """Close the run: add the seal, flush to the disk, give the file its final name, enter it in the manifest."""
-        with storage_errors(self.partial, run_id=self.run_id):
+        with storage_errors(self.partial, run_id=self.run_id, root=self.root):
             digest = hashlib.sha256(self.partial.read_bytes()).hexdigest()
             self.write(Event(kind="seal", at=utc(), run_id=self.run_id, data={"sha256": digest}))
             os.fsync(self._file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from textwrap import shorten
 from typing import Any
@@ -55,6 +55,13 @@ class Table:
         notes = "".join(f"\n{'- ' if markdown else '  '}{note}" for note in self.notes)
         gap = "\n" if markdown and notes else ""
         return f"{title}\n{body}{gap}{notes}\n"
+
+
+def marked(table: Table, reason: str | None) -> Table:
+    """Return a table with a title that says why its sides must not be compared, where there is such a reason."""
+    if reason is None:
+        return table
+    return replace(table, title=f"FORCED, NOT COMPARABLE ({reason}): {table.title}")
 
 
 def format_estimate(estimate: Estimate, unit: str) -> str:

@@ -53,11 +53,18 @@ def allowed_environment(environment: dict[str, str]) -> dict[str, str]:
     return kept
 
 
-def describe_host(device: Device) -> dict[str, Any]:
-    """Return what identifies this host's class, its software, its environment and its load; absent facts are None."""
+def identify(device: Device) -> dict[str, Any]:
+    """Return what makes up a host's class, which on a CPU needs no torch; absent facts are None."""
     return {
         "host": host_facts(),
         "device": {"kind": device.kind, **device.describe(), "driver": _driver()},
+    }
+
+
+def describe_host(device: Device) -> dict[str, Any]:
+    """Return what identifies this host's class, its software, its environment and its load; absent facts are None."""
+    return {
+        **identify(device),
         "packages": {
             "python": platform.python_version(),
             "implementation": platform.python_implementation(),

@@ -26,15 +26,8 @@ def worktree(repository: Path, code: Mapping[str, Any]) -> Iterator[Path]:
     Raises:
         PrerequisiteError: What is missing to bring the code back.
     """
+    require(repository, code)
     commit = str(code.get("commit"))
-    if _git(repository, "cat-file", "-e", f"{commit}^{{commit}}").returncode != 0:
-        raise PrerequisiteError(
-            f"commit {commit[:12]} is not in this repository", fix=f"git fetch origin {commit}"
-        )
-    if code.get("dirty") and "diff" not in code:
-        raise PrerequisiteError(
-            "the record was made with uncommitted changes that it does not hold", fix="--code here"
-        )
     folder = state_folder() / WORKTREES / f"{commit[:12]}-{os.getpid()}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = _git(repository, "worktree", "add", "--detach", "--force", str(folder), commit)
@@ -47,6 +40,34 @@ def worktree(repository: Path, code: Mapping[str, Any]) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         _git(repository, "worktree", "prune")
+
+
+def require(repository: Path | None, code: Mapping[str, Any]) -> None:
+    """Make sure that the code of a record can be had, without checking it out.
+
+    Raises:
+        PrerequisiteError: What is missing.
+    """
+    if repository is None:
+        raise PrerequisiteError(
+            "a git checkout: this package was installed without one",
+            fix="git clone the repository and install from there; --code here measures with this package's code",
+        )
+    if shutil.which("git") is None:
+        raise PrerequisiteError(
+            "git, which brings the record's code back, is not installed",
+            fix="apt-get install git; --code here measures with the code that is here",
+        )
+    commit = str(code.get("commit"))
+    if _git(repository, "cat-file", "-e", f"{commit}^{{commit}}").returncode != 0:
+        raise PrerequisiteError(
+            f"commit {commit[:12]} is not in this repository",
+            fix=f"git fetch origin {commit}; --code here measures with the code that is here",
+        )
+    if code.get("dirty") and "diff" not in code:
+        raise PrerequisiteError(
+            "the record was made with uncommitted changes that it does not hold", fix="--code here"
+        )
 
 
 def _apply(folder: Path, code: Mapping[str, Any]) -> None:

@@ -1,0 +1,152 @@
+"""One run of some stores by its name, read alone: a store may hold gigabytes, and one record of it is wanted.
+
+File names hold the ids of runs. Of files whose name does not fit, single lines are read: the first, and those that can
+be a retraction or the wanted measurement. The answer is the one that ``store.load`` and ``Loaded.find`` give.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from paceline.base.errors import UserError, expected_one_of
+from paceline.records.record import Event, Measurement, Run, parse_line
+from paceline.records.store import RunRecord, read_record, record_paths
+
+Read = Callable[[Path], RunRecord]
+HEAD_BYTES = 512
+RUN_HEAD = re.compile(
+    rb'\{"line":"run","format":\d+,"run_id":"([0-9a-z-]+)","started":"[^"\\]+","reason":"([a-z]+)"'
+)
+NUM_SUGGESTED = 8
+"""Names of runs that an error lists: the newest."""
+
+
+def find_run(roots: Sequence[Path], name: str, *, read: Read = read_record) -> RunRecord:
+    """Return a run by id, unique prefix of an id, ``latest``, or file path.
+
+    Args:
+        roots: Stores; a run that is in several counts once.
+        name: What a person wrote.
+        read: Gives the record of a file, or raises ``UserError``.
+
+    Raises:
+        UserError: No such run, several, a retracted one, or its file cannot be read.
+    """
+    paths = _files(roots)
+    found = _named(paths, name)
+    if len(found) > 1:
+        withdrawn = retractions(paths.values())
+        found = [p for p in found if _first(p) not in withdrawn] or found
+    if len(found) > 1:
+        raise UserError(f"'{name}' fits {len(found)} runs", expected="more characters of the run id")
+    if not found:
+        ids = [run_id for path in reversed(paths.values()) if (run_id := _measured_run(path))]
+        raise UserError(
+            f"the store has no run '{name}'",
+            expected=expected_one_of(name, ids[:NUM_SUGGESTED]),
+            fix="paceline store ls",
+        )
+    return _unless_retracted(read(found[0]), paths.values())
+
+
+def find_measurement(
+    roots: Sequence[Path], name: str, *, read: Read = read_record
+) -> tuple[RunRecord, Measurement] | None:
+    """Return the measurement of an id with its run, or None where no run has it.
+
+    Raises:
+        UserError: Its run was retracted, or the file cannot be read.
+    """
+    paths = _files(roots)
+    if _named(paths, name):
+        return None
+    quoted = json.dumps(name, ensure_ascii=False).encode()
+    wanted = re.compile(rb'"record_id"\s*:\s*' + re.escape(quoted))
+    for path in paths.values():
+        if not any(map(wanted.search, lines_with(path, quoted))):
+            continue
+        record = read(path)
+        for m in record.measurements:
+            if m.record_id == name:
+                return _unless_retracted(record, paths.values()), m
+    return None
+
+
+def retractions(paths: Iterable[Path]) -> dict[str, str]:
+    """Return the withdrawn runs with the reasons; only lines that can be a retraction are read as one."""
+    found: dict[str, str] = {}
+    for path in paths:
+        for raw in lines_with(path, b'"retract"'):
+            with suppress(ValueError):
+                line = parse_line(raw)
+                if isinstance(line, Event) and line.kind == "retract" and "run_id" in line.data:
+                    found[str(line.data["run_id"])] = str(line.data.get("reason") or "no reason given")
+    return found
+
+
+def lines_with(path: Path, text: bytes) -> Iterator[bytes]:
+    """Yield the lines of a record file that contain some bytes; a file that cannot be read has none."""
+    with suppress(OSError), path.open("rb") as file:
+        yield from (raw for raw in file if text in raw)
+
+
+def _files(roots: Sequence[Path]) -> dict[str, Path]:
+    """Return every record file by the name that it bears; of one name, that of the first root."""
+    found: dict[str, Path] = {}
+    for root in roots:
+        for path in record_paths(root) if root.is_dir() else [root] if root.is_file() else ():
+            found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
+
+
+def _named(paths: dict[str, Path], name: str) -> list[Path]:
+    if name == "latest":
+        return list(_newest(reversed(paths.values()), retractions(paths.values())))
+    here = Path(name).resolve()
+    found = [p for stem, p in paths.items() if stem.startswith(name) or str(p) == name or p.resolve() == here]
+    return found or [p for p in paths.values() if (_first(p) or "").startswith(name)]
+
+
+def _newest(paths: Iterable[Path], retracted: dict[str, str]) -> Iterator[Path]:
+    """Yield the first run that measured something and stands."""
+    for path in paths:
+        run_id = _measured_run(path)
+        if run_id is not None and run_id not in retracted:
+            yield path
+            return
+
+
+def _first(path: Path) -> str | None:
+    """Return the id of the run in a file, or None where it begins with no run line."""
+    return _head(path)[0]
+
+
+def _measured_run(path: Path) -> str | None:
+    """Return the id of the run in a file, or None for corrections."""
+    run_id, reason = _head(path)
+    return None if reason == "correction" else run_id
+
+
+def _head(path: Path) -> tuple[str | None, str | None]:
+    """Return id and reason of the run in a file. A run line may have megabytes; ours begin with what is asked for."""
+    with suppress(OSError, ValueError), path.open("rb") as file:
+        begin = file.read(HEAD_BYTES)
+        told = RUN_HEAD.match(begin)
+        if told is not None:
+            return told[1].decode(), told[2].decode()
+        line = parse_line(begin.partition(b"\n")[0] if b"\n" in begin else begin + file.readline())
+        return (line.run_id, line.reason) if isinstance(line, Run) else (None, None)
+    return None, None
+
+
+def _unless_retracted(record: RunRecord, paths: Iterable[Path]) -> RunRecord:
+    reason = retractions(paths).get(record.run_id)
+    if reason is not None:
+        raise UserError(
+            f"run {record.run_id} was retracted: {reason}", where=str(record.path), fix="paceline store ls"
+        )
+    return record
