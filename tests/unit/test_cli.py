@@ -17,9 +17,18 @@ import record_factory as factory
 import suite_text
 from click.testing import CliRunner, Result
 
-from paceline.base.errors import EXIT_CODES, PacelineError, UserError
+from paceline.base.errors import (
+    EXIT_CODES,
+    EXIT_FAULT,
+    EXIT_INFRASTRUCTURE,
+    EXIT_INTERRUPTED,
+    EXIT_UNREAD,
+    EXIT_USAGE,
+    PacelineError,
+    UserError,
+)
 from paceline.base.family import load_family
-from paceline.cli import COMMANDS, application
+from paceline.cli import COMMANDS, application, main
 from paceline.cli.options import print_json
 
 HEAVY = (
@@ -317,6 +326,39 @@ def test_a_closed_pipe_is_no_error() -> None:
         process.stdout.close()
         errors = process.stderr.read().decode()
     assert "Traceback" not in errors
+    assert process.returncode == EXIT_UNREAD, "and nothing is called fine, or slower, that nobody could read"
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (KeyError("x"), EXIT_FAULT),
+        (AssertionError("an invariant"), EXIT_FAULT),
+        (RecursionError(), EXIT_FAULT),
+        (PermissionError(13, "no"), EXIT_FAULT),
+        (KeyboardInterrupt(), EXIT_INTERRUPTED),
+        (click.Abort(), EXIT_INTERRUPTED),
+        (click.FileError("f"), EXIT_USAGE),
+        (click.UsageError("u"), EXIT_USAGE),
+        (MemoryError(), EXIT_INFRASTRUCTURE),
+    ],
+    ids=repr,
+)
+def test_nothing_that_went_wrong_by_itself_ends_with_the_exit_code_of_a_regression(
+    raised: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(name: str) -> None:
+        raise raised
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    monkeypatch.setattr(sys, "argv", ["paceline", "list", "suites"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == code
+    assert code in EXIT_CODES
+    said = capsys.readouterr().err
+    assert ("Traceback" in said, "a fault of paceline" in said) == (code == EXIT_FAULT,) * 2
+    assert said.strip()
 
 
 @pytest.mark.parametrize(

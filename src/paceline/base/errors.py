@@ -16,6 +16,9 @@ EXIT_INFRASTRUCTURE = 3
 EXIT_INCONCLUSIVE = 4
 EXIT_INCORRECT = 5
 EXIT_INCOMPARABLE = 6
+EXIT_FAULT = 70
+EXIT_INTERRUPTED = 130
+EXIT_UNREAD = 141
 
 EXIT_CODES: dict[int, str] = {
     EXIT_OK: "ok",
@@ -26,6 +29,9 @@ EXIT_CODES: dict[int, str] = {
     EXIT_INCONCLUSIVE: "inconclusive (only with --strict)",
     EXIT_INCORRECT: "a technique gave a wrong result",
     EXIT_INCOMPARABLE: "the two sides cannot be compared, or a record cannot be measured again",
+    EXIT_FAULT: "a fault of paceline itself: nothing was decided; the traceback belongs in a report",
+    EXIT_INTERRUPTED: "Ctrl-C, except while measuring (3)",
+    EXIT_UNREAD: "whoever read the output went away before its end, as `head` does",
 }
 """Every exit code of the command line and what it means (docs/cli.md lists the same table)."""
 

@@ -1,13 +1,14 @@
 """What must never enter a record: values whose name says that they are secret, credentials in URLs, home folders.
 
-Used where text from outside becomes part of a record; free of dependencies, since the worker needs it too.
+Used where text from outside becomes part of a record; free of dependencies outside, since the worker needs it too.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
+
+from paceline.base.account import home_folder
 
 HIDDEN = "…"
 _WORDS = "token|secret|pass|key|cred|auth|cookie|signature"
@@ -29,7 +30,7 @@ def names_a_secret(name: str) -> bool:
 
 def redact(text: str) -> str:
     """Replace the home folder and credentials inside URLs and headers."""
-    home = str(Path.home())
+    home = str(home_folder() or "")
     if len(home) > 1:
         text = text.replace(home, "~")
     text = _URL_USER.sub(rf"\1{HIDDEN}@", text)

@@ -5,11 +5,22 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
+from typing import Any
 
 import click
 
 from paceline import __version__
-from paceline.base.errors import EXIT_CODES, EXIT_INFRASTRUCTURE, PacelineError
+from paceline.base.errors import (
+    EXIT_CODES,
+    EXIT_FAULT,
+    EXIT_INFRASTRUCTURE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_UNREAD,
+    EXIT_USAGE,
+    PacelineError,
+)
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("inspect:list_things", "List suites, techniques, runners, families or metrics."),
@@ -48,8 +59,26 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Command → where it is implemented (below ``paceline.cli``) and its line in the overview."""
 
 
+class UnreadError(Exception):
+    """Whoever read the output went away; click would make the exit code of a regression of it."""
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is used."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the arguments, which prints what ``--help`` and ``--version`` ask for."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError as error:
+            raise UnreadError from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise UnreadError from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the table."""
@@ -92,18 +121,44 @@ def application() -> None:
 
 
 def main() -> None:
-    """Run the command line; our own errors are printed without a traceback."""
+    """Run the command line, and end with a documented exit code whatever happens.
+
+    Our own errors are printed without a traceback. What nobody expected keeps its traceback and has a code of its own:
+    Python's usual 1 would tell a script that something became slower.
+    """
     try:
-        application(standalone_mode=True)
+        code = application(standalone_mode=False)
+        sys.stdout.flush()
     except PacelineError as error:
         click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
+        code = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = EXIT_USAGE
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        code = EXIT_INTERRUPTED
+    except (UnreadError, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(0)
+        code = EXIT_UNREAD
     except MemoryError:
         click.echo("error: out of memory", err=True)
-        sys.exit(EXIT_INFRASTRUCTURE)
+        code = EXIT_INFRASTRUCTURE
+    except Exception as error:
+        traceback.print_exc()
+        click.echo(_fault(error), err=True)
+        code = EXIT_FAULT
+    sys.exit(code if isinstance(code, int) else EXIT_OK)
+
+
+def _fault(error: Exception) -> str:
+    """Say that it is not the user who is wrong."""
+    kind = type(error).__name__
+    return (
+        f"error: this is a fault of paceline {__version__}, not of what it was given: {kind}: {error}\n"
+        "  nothing was decided by it: no regression was found, and none was ruled out\n"
+        "  fix: report the command and the traceback above"
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from paceline.base.redaction import redact_source
+from paceline.base.redaction import redact, redact_source
 from paceline.spec import content
 from paceline.spec.suite import Suite
 
@@ -26,7 +26,7 @@ def code_state(root: Path | None = None) -> dict[str, Any]:
         return {"commit": None, "dirty": None, "reason": "not a git checkout"}
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:
-        return {"commit": None, "dirty": None, "reason": "no commit yet"}
+        return {"commit": None, "dirty": None, "reason": _why_no_commit(folder)}
     status = _git(folder, "status", "--porcelain", "--untracked-files=normal") or ""
     state: dict[str, Any] = {"commit": commit, "dirty": bool(status.strip())}
     if state["dirty"]:
@@ -37,6 +37,17 @@ def code_state(root: Path | None = None) -> dict[str, Any]:
         if len(difference) <= MAX_DIFF_BYTES:
             state["diff"] = redact_source(difference)
     return state
+
+
+def _why_no_commit(folder: Path) -> str:
+    """Say what git refuses: there is no commit yet, or the checkout belongs to another user."""
+    said = subprocess.run(
+        ["git", "-C", str(folder), "rev-parse", "--git-dir"], capture_output=True, text=True, check=False
+    )
+    if said.returncode == 0:
+        return "no commit yet"
+    first = redact(said.stderr.strip()).splitlines()[:1]
+    return f"git refuses: {''.join(first) or 'no repository'}"
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

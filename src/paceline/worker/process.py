@@ -9,6 +9,7 @@ import resource
 import signal
 from pathlib import Path
 
+from paceline.base.account import user_name
 from paceline.worker.host import allowed_environment
 
 SYSTEM_VARIABLES = (
@@ -52,7 +53,11 @@ def die_with_parent() -> None:
 
 
 def scrub_environment() -> None:
-    """Remove every variable that neither system nor measurement needs, so that no technique can tell a secret."""
+    """Remove every variable that neither system nor measurement needs, so that no technique can tell a secret.
+
+    A user without an entry in the password file gets a name: torch asks for one where it compiles, and fails without.
+    """
+    os.environ.setdefault("USER", user_name())
     allowed = allowed_environment(dict(os.environ))
     for name in list(os.environ):
         if name not in allowed and name not in (*SYSTEM_VARIABLES, *SOURCE_SECRETS):

@@ -7,7 +7,6 @@ more, and what its note says is not believed without the lock.
 from __future__ import annotations
 
 import fcntl
-import getpass
 import json
 import os
 import time
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.base.account import user_name
 from paceline.base.errors import InfrastructureError
 from paceline.base.units import format_duration
 from paceline.drivers.machine.state import open_shared, state_folder
@@ -51,7 +51,7 @@ class Lease:
         self._descriptor = descriptor
         self._note: dict[str, Any] = {
             "pid": os.getpid(),
-            "user": getpass.getuser(),
+            "user": user_name(),
             "what": what,
             "since": utc(),
             "run": None,

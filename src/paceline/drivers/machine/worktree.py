@@ -58,6 +58,12 @@ def require(repository: Path | None, code: Mapping[str, Any]) -> None:
             "git, which brings the record's code back, is not installed",
             fix="apt-get install git; --code here measures with the code that is here",
         )
+    refused = _git(repository, "rev-parse", "--git-dir")
+    if refused.returncode != 0:
+        raise PrerequisiteError(
+            f"git refuses: {refused.stderr.strip().partition(chr(10))[0]}",
+            fix=f"git config --global --add safe.directory {repository}, if it is another user's",
+        )
     commit = str(code.get("commit"))
     if _git(repository, "cat-file", "-e", f"{commit}^{{commit}}").returncode != 0:
         raise PrerequisiteError(

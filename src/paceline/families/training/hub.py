@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from paceline.base.account import home_folder
+
 MAX_BYTES = 64 << 20
 HELD_OUT_SHARE = 10
 """One row in this many is held out."""
@@ -58,7 +60,7 @@ def cached(name: str) -> tuple[bytes, bytes]:
         HubError: See ``parts``; or the library is missing, or could not read the dataset.
     """
     dataset, revision = parts(name)
-    root = Path(os.environ.get("PACELINE_DATA") or Path.home() / ".cache" / "paceline" / "data")
+    root = _cache_folder()
     folder = root / _key(dataset, revision)
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -71,6 +73,20 @@ def cached(name: str) -> tuple[bytes, bytes]:
         raise HubError(
             f"the cache {root} cannot be used: {error}; set PACELINE_DATA to another folder"
         ) from error
+
+
+def _cache_folder() -> Path:
+    """Return where data are kept.
+
+    Raises:
+        HubError: The user has no home folder, and names no other place.
+    """
+    if named := os.environ.get("PACELINE_DATA"):
+        return Path(named)
+    home = home_folder()
+    if home is None:
+        raise HubError("this user has no home folder for the cache of data; set PACELINE_DATA to a folder")
+    return home / ".cache" / "paceline" / "data"
 
 
 def _key(dataset: str, revision: str) -> str:
