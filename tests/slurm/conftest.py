@@ -22,8 +22,14 @@ from cluster import Cluster
 RUNNERS = Path(__file__).parents[2] / "runners"
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "setpriv")
 POINT = ["collectives/all-reduce", "--tier", "quick", "--launches", "1", "--filter", "size_bytes=4KiB"]
-STUCK = {"setup": ["sleep 600"], "nodes": 1, "options": ["--nodelist=n0"]}
-"""A task that never begins to measure."""
+STUCK = {
+    "setup": ["sleep 600"],
+    "nodes": 1,
+    "options": ["--nodelist=n0"],
+    "exclusive": False,
+    "array_at_once": 1,
+}
+"""A task that never begins to measure, beside others of its kind."""
 
 
 @pytest.fixture(scope="session")

@@ -137,6 +137,25 @@ def test_what_is_asked_of_slurm_is_resolved_too(tmp_path: Path) -> None:
         ("nodes: 2", 'setup: ["a\\nb"]', "6:slurm.setup", "one line"),
         ("nodes: 2", "setup: [export HF_TOKEN=x]", "6:slurm.setup", "looks like a secret"),
         ("@sha256:", ":", "9:slurm.container.image", "is not pinned"),
+        (
+            "nodes: 2",
+            "array_tasks: 4",
+            "6:slurm.array_tasks",
+            "4 tasks may run at the same time and share nodes",
+        ),
+        (
+            "nodes: 2",
+            "array_tasks: 8\n  array_at_once: 2",
+            "7:slurm.array_at_once",
+            "expected exclusive: true, or array_at_once: 1",
+        ),
+        (
+            "nodes: 2",
+            'array_tasks: 4\n  options: ["--exclusive=user"]',
+            "6:slurm.array_tasks",
+            "4 tasks may run at the same time",
+        ),
+        ("nodes: 2", "options: [--oversubscribe]", "6:slurm.options", "lets others compute on the nodes"),
     ],
 )
 def test_a_mistake_in_a_cluster_is_named_with_its_key(
@@ -163,3 +182,16 @@ def test_a_command_that_names_no_host_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match="never names the host"):
         load_runner(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "array_tasks: 4\n  exclusive: true",
+        "array_tasks: 4\n  options: [--exclusive]",
+        "array_tasks: 4\n  array_at_once: 1",
+        "array_tasks: 1\n  array_at_once: 3",
+    ],
+)
+def test_tasks_of_an_array_that_cannot_meet_on_a_node_are_legal(tmp_path: Path, change: str) -> None:
+    assert load_slurm(tmp_path, ("nodes: 2", change)).model.slurm is not None

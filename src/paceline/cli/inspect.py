@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from paceline.base.technique import TechniqueSource
 from paceline.cli.loadlogs import show_definitions
 from paceline.cli.options import default_results, json_option, print_json, published_results, results_option
 from paceline.spec import content
+from paceline.spec.file_kinds import recognise
 from paceline.spec.grammar import TIERS
 from paceline.spec.papers import load_papers
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner, runner_schema
 from paceline.spec.suite import load_suite
+from paceline.spec.yamlfile import load
 
 THINGS = ("suites", "techniques", "runners", "families", "metrics", "papers")
 
@@ -106,6 +109,12 @@ def show(name: str, definitions: bool, results: Path | None, as_json: bool) -> N
 def _find(name: str, results: Path | None) -> dict[str, Any]:
     suites, runners, papers = content.suite_files(), content.runner_files(), load_papers()
     techniques = _all_techniques()
+    if (
+        name not in suites
+        and name.endswith((".yaml", ".yml"))
+        and recognise(load(Path(name))).key == "runner"
+    ):
+        return load_runner(Path(name)).resolved()
     if name in suites or name.endswith((".yaml", ".yml")):
         suite = load_suite(content.find_suite(name))
         return {"suite": suite.name, "file": str(suite.path), **suite.model.model_dump(mode="json")}
@@ -215,7 +224,7 @@ def validate(files: tuple[Path, ...], as_json: bool) -> None:
 
 def _checks(files: tuple[Path, ...]) -> list[tuple[Any, Path]]:
     if files:
-        return [(_kind_of(path), path) for path in files]
+        return [(_check_file, path) for path in files]
     checks: list[tuple[Any, Path]] = [(_check_suite, p) for p in content.suite_files().values()]
     checks += [(load_runner, p) for p in content.runner_files().values()]
     checks.append((load_papers, content.ledger_file()))
@@ -225,16 +234,23 @@ def _checks(files: tuple[Path, ...]) -> list[tuple[Any, Path]]:
     return checks
 
 
-def _kind_of(path: Path) -> Any:
+def _check_file(path: Path) -> None:
+    """Check one file as what it says that it is, whatever its name."""
     if path.suffix == ".py":
-        return _check_technique
-    if path.name == "papers.yaml":
-        return load_papers
-    if path.name.startswith("nightly"):
+        _check_technique(path)
+        return
+    kind = recognise(load(path)).key
+    if kind == "nightly":
         from paceline.workflows.nightly.config import load_nightly  # noqa: PLC0415 - only for such files
 
-        return load_nightly
-    return load_runner if path.resolve().parent.name == "runners" else _check_suite
+        load_nightly(path)
+    else:
+        checks: dict[str, Callable[[Path], object]] = {
+            "suite": _check_suite,
+            "runner": load_runner,
+            "slug": load_papers,
+        }
+        checks[kind](path)
 
 
 def _check_suite(path: Path) -> None:

@@ -35,7 +35,8 @@ class SlurmModel(FileModel):
     qos: str | None = Field(None, description="Quality of service.")
     constraint: str | None = Field(None, description="Features that nodes must have.")
     exclusive: bool = Field(
-        False, description="Share the nodes with nobody, so that others' work is no noise."
+        False,
+        description="Share the nodes with nobody, so that others' work is no noise; needed where tasks run at once.",
     )
     cpus_per_node: int = Field(1, ge=1, description="Cores on every node.")
     gpus_per_node: int | None = Field(None, ge=1, description="GPUs on every node.")
@@ -100,9 +101,26 @@ def slurm_problems(model: SlurmModel) -> Iterator[tuple[tuple[str, ...], str]]:
                         (name,),
                         f"'{variable}' looks like a secret, and profiles are copied into every record",
                     )
+    yield from _tasks_together(model)
     image = model.container.image if model.container else None
     if image is not None and not image.endswith((".sqsh", ".sif")) and IMAGE.fullmatch(image) is None:
         yield ("container", "image"), f"'{image}' is not pinned: give REGISTRY/NAME@sha256:… or an image file"
+
+
+def _tasks_together(model: SlurmModel) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield why tasks of one array could be put on the same nodes at the same time, where they measure each other."""
+    shares = re.compile(r"--(oversubscribe|share|overcommit)\b|-[sO]\b")
+    for option in model.options:
+        if shares.match(option):
+            yield ("options",), f"'{option}' lets others compute on the nodes, and what they do is measured"
+    whole = model.exclusive or "--exclusive" in model.options
+    together = min(model.array_tasks, model.array_at_once or model.array_tasks)
+    if together > 1 and not whole:
+        yield (
+            ("array_at_once",) if model.array_at_once else ("array_tasks",),
+            f"{together} tasks may run at the same time and share nodes, where they measure each other; expected "
+            "exclusive: true, or array_at_once: 1",
+        )
 
 
 def resolved_slurm(model: SlurmModel) -> dict[str, Any]:

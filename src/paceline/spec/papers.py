@@ -11,6 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from paceline.base.errors import UserError
 from paceline.spec import content
+from paceline.spec.file_kinds import refuse_other_kinds
 from paceline.spec.models import FileModel
 from paceline.spec.yamlfile import load
 
@@ -35,6 +36,7 @@ class Paper(FileModel):
 @cache
 def _load(path: str, modified_ns: int) -> Mapping[str, Paper]:
     located = load(Path(path))
+    refuse_other_kinds(located, "slug")
     try:
         papers = TypeAdapter(list[Paper]).validate_python(located.data)
     except ValidationError as error:

@@ -15,6 +15,7 @@ from paceline.base.technique import valid_name
 from paceline.base.units import parse_duration, parse_rate, parse_size
 from paceline.spec.cluster import HostsModel, SlurmModel, resolved_slurm, slurm_problems
 from paceline.spec.container import DockerModel, docker_problems, resolved_docker
+from paceline.spec.file_kinds import refuse_other_kinds
 from paceline.spec.models import FileModel, validate
 from paceline.spec.names import described
 from paceline.spec.yamlfile import Located, load
@@ -139,6 +140,7 @@ def load_runner(path: Path) -> RunnerProfile:
         UserError: Anything wrong with the file, with ``file:line:key``.
     """
     located = described(load(path))
+    refuse_other_kinds(located, "runner")
     model = validate(RunnerModel, located)
     if not valid_name(model.runner) or "/" in model.runner:
         raise UserError(

@@ -16,6 +16,7 @@ from paceline.base.errors import UserError, UserErrors, expected_one_of
 from paceline.base.family import Family, Parameter, Scalar, load_family
 from paceline.base.technique import TechniqueSource, valid_name
 from paceline.spec import content
+from paceline.spec.file_kinds import refuse_other_kinds
 from paceline.spec.grammar import (
     Claim,
     Protocol,
@@ -98,6 +99,7 @@ def load_suite(path: Path, *, extra: Iterable[Path] = ()) -> Suite:
         UserErrors: Everything that is wrong with the file, each with ``file:line:key`` and the valid values.
     """
     located = suite_named_today(load(path))
+    refuse_other_kinds(located, "suite")
     model = validate(SuiteModel, located)
     if model.suite.count("/") != 1 or not valid_name(model.suite):
         raise UserError(

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from paceline.base.errors import UserError, UserErrors
 from paceline.base.units import parse_duration
 from paceline.spec import content
+from paceline.spec.file_kinds import refuse_other_kinds
 from paceline.spec.grammar import TierName
 from paceline.spec.models import FileModel, validate
 from paceline.spec.names import described
@@ -132,6 +133,7 @@ def load_nightly(path: Path) -> Nightly:
         UserError: Anything wrong with it, or with the suites and runners that it names, with ``file:line:key``.
     """
     located = described(load(path))
+    refuse_other_kinds(located, "nightly")
     model = validate(NightlyModel, located)
     seconds = {key: _seconds(getattr(model, key), located, (key,)) for key in ("budget", "wait")}
     units: dict[tuple[str, str, str], Unit] = {}
