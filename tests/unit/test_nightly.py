@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import record_factory as factory
@@ -15,7 +16,10 @@ from hypothesis import strategies as st
 
 from paceline.analysis.gate import Waiver
 from paceline.base.errors import InfrastructureError, UserError
+from paceline.cli.nightly import agenda
 from paceline.records.store import Loaded, RunRecord
+from paceline.spec.plan import Plan
+from paceline.workflows.nightly import report as reports
 from paceline.workflows.nightly.alarms import (
     confirmed,
     leaves_spread,
@@ -24,8 +28,10 @@ from paceline.workflows.nightly.alarms import (
     suspects,
 )
 from paceline.workflows.nightly.config import load_nightly
+from paceline.workflows.nightly.night import Night, NightReport, UnitReport, summary
 from paceline.workflows.nightly.publish import to_branch, to_folder
 from paceline.workflows.nightly.schedule import Due, age_s, order
+from paceline.workflows.nightly.tally import Tally, tally
 
 GOOD = """
 nightly: n
@@ -65,6 +71,27 @@ def test_suites_times_runners_are_units_and_omitted_tiers_are_none(tmp_path: Pat
     assert [u.name for u in found.units] == ["collectives/all-reduce on local-cpu (quick)"]
     assert (found.budget_s, found.wait_s) == (8 * 3600, 1800)
     assert found.beside("x") == tmp_path / "x"
+
+
+def test_suites_that_leave_the_tier_out_are_kept_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "n.yaml"
+    path.write_text(GOOD.replace("collectives/all-reduce", "collectives/reduce"))
+    nightly = load_nightly(path)
+    assert nightly.units == ()
+    night = Night(nightly=nightly, store=tmp_path, load=Loaded, say=lambda text: None, state=tmp_path)
+    report = night.run()
+    (unit,) = report.units
+    assert (unit.outcome, unit.why) == (
+        "skipped",
+        "the suite leaves the tier quick out: "
+        "the quick tier keeps to all-reduce; the standard tier has every operation",
+    )
+    assert f"- {unit.name}: the suite leaves the tier quick out: the quick tier keeps" in reports.markdown(
+        report
+    )
+    assert "keeps to all-reduce" in reports.page(report)
+    assert "keeps to all-reduce" in reports.junit(report)
+    assert "keeps to all-reduce" in agenda(night)
 
 
 def due(name: str, *, age: float, priority: float = 1.0, likely: float = 1.0) -> Due:
@@ -130,6 +157,55 @@ def test_only_what_got_worse_beyond_the_margin_is_suspect(
     changes: dict[str, Any], expected: list[str]
 ) -> None:
     assert labels(night(**changes), night()) == expected
+
+
+def counted(record: RunRecord, base: RunRecord | None, skipped: int = 0) -> Tally:
+    plan = Plan(data={"skipped": [{"reason": "x"}] * skipped})
+    return tally(record, plan, [(record, base, suspects(record, base)[1])] if base else [])
+
+
+def test_every_comparison_is_counted_once_and_what_is_open_beside_what_was_decided() -> None:
+    assert counted(night(), night(), skipped=3) == Tally(equivalent=2, skipped=3)
+    assert counted(night(ring=1.1), night()) == Tally(slower=1, equivalent=1)
+    assert counted(night(ring=0.8), night()) == Tally(faster=1, equivalent=1)
+    assert counted(night(), None) == Tally(incomparable=2), "a first night has nothing to compare with"
+    assert counted(night(failed="incorrect"), night()) == Tally(equivalent=1, invalid=1)
+    assert counted(night(failed="crashed"), night()) == Tally(equivalent=1, failed=1)
+    assert counted(night(failed="unsupported"), night()) == Tally(equivalent=1, skipped=1)
+    assert counted(night(), night(failed="crashed")) == Tally(equivalent=1, incomparable=1)
+    scattered = factory.make_run(reason="nightly")
+    scattered = scattered.model_copy(
+        update={"suites": [scattered.suites[0] | {"metrics": {"latency": 0.05}}]}
+    )
+    lines = factory.launches(scattered, "native", [0.5, 1.5, 1.0, 2.0, 0.7])
+    assert counted(factory.in_memory(scattered, lines), night()) == Tally(inconclusive=1)
+
+
+def test_a_night_says_how_much_it_decided_and_what_it_did_not_measure() -> None:
+    open_ = UnitReport(
+        name="a", outcome="measured", run_id="1", tally=Tally(inconclusive=7, incomparable=2, skipped=4)
+    )
+    fine = UnitReport(
+        name="b", outcome="measured", run_id="2", tally=Tally(faster=1, equivalent=5, invalid=3)
+    )
+    short = UnitReport(
+        name="c", outcome="skipped", why="the rest of the budget is too short; it is older tomorrow"
+    )
+    report = NightReport(nightly="n", started="2026-11-21T07:00:00.000Z", units=[open_, fine, short])
+    text = reports.markdown(report)
+    told = "Of 15 comparisons 6 decided (1 faster, 0 slower, 5 equivalent), 7 inconclusive, 2 incomparable, 3"
+    assert told in text
+    assert "Not measured, 1 of 3:\n\n- c: the rest of the budget" in text
+    row = next(line for line in text.splitlines() if line.startswith("| a "))
+    assert [cell.strip() for cell in row.split("|")[2:10]] == ["0", "0", "0", "7", "2", "0", "0", "4"]
+    assert "run 1; nothing was decided" in row, "and not that nothing got worse"
+    assert "7 inconclusive" in summary(open_), "the terminal says it too"
+    page = reports.page(report)
+    assert told in page and "the rest of the budget" in page
+    cases = {c.get("name"): c for c in ElementTree.fromstring(reports.junit(report)).iter("testcase")}
+    assert {p.get("name"): p.get("value") for p in cases["a"].iter("property")}["inconclusive"] == "7"
+    assert "7 inconclusive" in str(cases["a"].findtext("system-out"))
+    assert report.facts()["tally"]["inconclusive"] == 7
 
 
 def test_a_point_whose_baseline_moved_too_says_so() -> None:

@@ -99,6 +99,7 @@ def nightly(
         target = (output or (plan.beside("site") if given else default_output())).resolve()
         build_site(target, results=results or given)
         (target / "night.md").write_text(text, encoding="utf-8")
+        (target / "night.html").write_text(reports.page(found), encoding="utf-8")
         _publish(night, target, found.started)
     sys.exit(found.exit_code)
 

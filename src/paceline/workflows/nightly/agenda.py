@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,11 +78,17 @@ def plan_units(units: Sequence[Unit], state: Path | None) -> tuple[dict[Place, P
         if standing is not None:
             skipped[unit.name] = standing.text()
         elif not plan.num_cases:
-            skipped[unit.name] = "nothing of it runs here"
+            skipped[unit.name] = _nothing_runs(plan)
         else:
             found = Planned(unit=unit, plan=plan)
             planned[found.place] = found
     return planned, skipped
+
+
+def _nothing_runs(plan: Plan) -> str:
+    """Say why nothing of a unit can run here."""
+    reasons = Counter(str(s["reason"]) for s in plan.data["skipped"])
+    return "nothing of it runs here: " + "; ".join(f"{n} × {reason}" for reason, n in reasons.most_common(3))
 
 
 def due_parts(

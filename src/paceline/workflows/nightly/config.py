@@ -106,6 +106,12 @@ class Unit:
     priority: float
 
     @property
+    def omitted(self) -> str | None:
+        """Why the suite leaves this tier out, or None where it does not."""
+        found = self.suite.model.tiers.get(self.tier)
+        return found.omit if found is not None else None
+
+    @property
     def name(self) -> str:
         """Suite, runner and tier in one word."""
         return f"{self.suite.name} on {self.runner.name} ({self.tier})"
@@ -118,6 +124,8 @@ class Nightly:
     model: NightlyModel
     path: Path
     units: tuple[Unit, ...]
+    omitted: tuple[Unit, ...]
+    """Suites that leave their tier out: a night names them, and the reason."""
     budget_s: float
     wait_s: float
 
@@ -156,7 +164,8 @@ def load_nightly(path: Path) -> Nightly:
     return Nightly(
         model=model,
         path=path,
-        units=tuple(units.values()),
+        units=tuple(u for u in units.values() if not u.omitted),
+        omitted=tuple(u for u in units.values() if u.omitted),
         budget_s=seconds["budget"],
         wait_s=seconds["wait"],
     )
@@ -185,13 +194,7 @@ def _units(entry: Entry, located: Located, number: int) -> list[Unit]:
         Unit(suite=s, runner=r, tier=entry.tier, launches=entry.launches, priority=entry.priority)
         for r in map(load_runner, runners)
         for s in suites
-        if not _omitted(s, entry.tier)
     ]
-
-
-def _omitted(suite: Suite, tier: TierName) -> bool:
-    found = suite.model.tiers.get(tier)
-    return found is not None and bool(found.omit)
 
 
 def _placed(located: Located, at: KeyPath, find: Any) -> Path:

@@ -48,6 +48,7 @@ from paceline.workflows.nightly.alarms import (
 from paceline.workflows.nightly.attempts import note_attempt, read_attempts
 from paceline.workflows.nightly.config import Nightly, Unit
 from paceline.workflows.nightly.schedule import Due, Place, Share, tonight
+from paceline.workflows.nightly.tally import Pair, Tally, tally
 
 Outcome = Literal["measured", "skipped", "failed"]
 Say = Callable[[str], None]
@@ -69,6 +70,8 @@ class UnitReport:
     unconfirmed: list[Suspect] = field(default_factory=list)
     """Suspects that the second run did not find, or that no second run could look at."""
     infrastructure: list[str] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    """How many of its comparisons were decided, and what became of the others."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,6 +89,11 @@ class NightReport:
         return [a for u in self.units for a in u.alarms]
 
     @property
+    def tally(self) -> Tally:
+        """What became of all comparisons."""
+        return sum((u.tally for u in self.units), Tally())
+
+    @property
     def exit_code(self) -> int:
         """Wrong results first, then regressions, then machines that failed."""
         if any(not a.series[3] and ": incorrect:" in a.text for a in self.alarms):
@@ -97,7 +105,7 @@ class NightReport:
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {**asdict(self), "exit_code": self.exit_code}
+        return {**asdict(self), "tally": asdict(self.tally), "exit_code": self.exit_code}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +138,9 @@ class Night:
         if here:
             hold = occupied(here[0], wait_s=self.nightly.wait_s, inspect=False, say=self.say)
         with hold as place:
+            for unit in self.nightly.omitted:
+                why = f"the suite leaves the tier {unit.tier} out: {unit.omitted}"
+                report.units.append(UnitReport(name=unit.name, outcome="skipped", why=why))
             units, skipped = plan_units(self.nightly.units, self.state)
             for name, why in skipped.items():
                 report.units.append(UnitReport(name=name, outcome="skipped", why=why))
@@ -217,7 +228,7 @@ class Night:
             run_id=record.run_id,
             infrastructure=infrastructure_failures(record),
         )
-        self._judge(unit, record, report, place)
+        self._judge(unit, plan, record, report, place)
         return report
 
     def _measure(
@@ -238,13 +249,16 @@ class Night:
         outcome = measure(plan, [unit.suite], self.store, reason=reason, linked_run=linked_run, place=here)
         return None if outcome.path is None else read_record(outcome.path)
 
-    def _judge(self, unit: Unit, record: RunRecord, report: UnitReport, place: Occupation) -> None:
+    def _judge(
+        self, unit: Unit, plan: Plan, record: RunRecord, report: UnitReport, place: Occupation
+    ) -> None:
         """Compare a night with its reference; measure suspects again; mark the run with what is an alarm."""
         loaded = self.load()
         alarmed = alarmed_runs(loaded)
         before = nights_before(loaded, record, self.nightly.model.alarm.nights)
         steady = [r for r in before if r.run_id not in alarmed and not infrastructure_failures(r)]
         references = self._references(loaded, record, steady)
+        report.tally = tally(record, plan)
         if not references:
             report.why = "the first night: nothing to compare with"
             return
@@ -254,18 +268,24 @@ class Night:
             "waivers": waivers(loaded, utc()[:10]),
         }
 
-        def compared(measured: RunRecord) -> list[Suspect]:
+        def compared(measured: RunRecord, pairs: list[Pair] | None = None) -> list[Suspect]:
             found: list[Suspect] = []
             for reference, blocks in references:
                 earlier = [r for r in steady if r.run_id not in (record.run_id, measured.run_id)]
-                found += suspects(of_blocks(measured, blocks), reference, earlier=earlier, **options)[0]
+                part = of_blocks(measured, blocks)
+                worse, decision = suspects(part, reference, earlier=earlier, **options)
+                found += worse
+                if pairs is not None:
+                    pairs.append((part, reference, decision))
             return found
 
+        pairs: list[Pair] = []
         try:
-            found = compared(record)
+            found = compared(record, pairs)
         except IncomparableError as error:
             report.why = f"not compared: {error}"
             return
+        report.tally = tally(record, plan, pairs)
         if found and self.nightly.model.alarm.confirm:
             report.alarms, report.unconfirmed = self._confirm(unit, record, found, report, place, compared)
         else:
@@ -356,6 +376,11 @@ def alarmed_runs(loaded: Loaded) -> set[str]:
 
 
 def summary(unit: UnitReport) -> str:
+    """Say in one line what became of a unit, and how much of it was decided."""
+    return f"{outcome(unit)}; {unit.tally.text()}" if unit.outcome == "measured" else outcome(unit)
+
+
+def outcome(unit: UnitReport) -> str:
     """Say in one line what became of a unit."""
     if unit.outcome != "measured":
         return f"{unit.outcome}: {unit.why}"
@@ -368,4 +393,7 @@ def summary(unit: UnitReport) -> str:
         parts.append(f"{len(unit.unconfirmed)} suspects not confirmed")
     if unit.infrastructure:
         parts.append(f"the machine failed: {unit.infrastructure[-1].splitlines()[0]}")
-    return "; ".join(parts) if len(parts) > 1 else f"{parts[0]}; nothing got worse"
+    if len(parts) == 1:
+        open_ = unit.tally.inconclusive and not unit.tally.decided
+        parts.append("nothing was decided" if open_ else "nothing that was decided got worse")
+    return "; ".join(parts)
