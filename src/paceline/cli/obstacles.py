@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from typing import Any
 
 from paceline.analysis.runs import classes_differ
 from paceline.base.errors import PrerequisiteError, UserError
@@ -83,11 +84,12 @@ def _links_missing(run: Run, measurements: Sequence[Measurement]) -> list[str]:
     """Return why this machine cannot emulate a link that the record used."""
     if run.runner.get("network") != "namespaces":
         return []
-    offered = run.runner.get("links") or {}
-    names = {str(m.params.get("link") or run.runner["default_link"]) for m in measurements}
+    runner: Mapping[str, Any] = dict(run.runner)
+    offered = runner.get("links") or {}
+    names = {str(m.params.get("link") or runner.get("default_link")) for m in measurements}
     found = [
         supported(
-            Link(name=name, rate_bytes_per_s=link.get("rate_bytes_per_s"), delay_s=link.get("delay_s", 0.0))
+            Link(name=name, rate_bytes_per_s=link.get("rate_bytes_per_s"), delay_s=link.get("delay_s") or 0.0)
         )
         for name, link in sorted(offered.items())
         if name in names and link
