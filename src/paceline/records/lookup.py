@@ -37,9 +37,9 @@ def find_run(roots: Sequence[Path], name: str, *, read: Read = read_record) -> R
         UserError: No such run, several, a retracted one, or its file cannot be read.
     """
     paths = _files(roots)
-    found = _named(paths, name)
+    withdrawn = retractions(paths.values())
+    found = list(_newest(reversed(paths.values()), withdrawn)) if name == "latest" else _named(paths, name)
     if len(found) > 1:
-        withdrawn = retractions(paths.values())
         found = [p for p in found if _first(p) not in withdrawn] or found
     if len(found) > 1:
         raise UserError(f"'{name}' fits {len(found)} runs", expected="more characters of the run id")
@@ -50,7 +50,7 @@ def find_run(roots: Sequence[Path], name: str, *, read: Read = read_record) -> R
             expected=expected_one_of(name, ids[:NUM_SUGGESTED]),
             fix="paceline store ls",
         )
-    return _unless_retracted(read(found[0]), paths.values())
+    return _unless_retracted(read(found[0]), withdrawn)
 
 
 def find_measurement(
@@ -62,7 +62,7 @@ def find_measurement(
         UserError: Its run was retracted, or the file cannot be read.
     """
     paths = _files(roots)
-    if _named(paths, name):
+    if name == "latest" or _named(paths, name):
         return None
     quoted = json.dumps(name, ensure_ascii=False).encode()
     wanted = re.compile(rb'"record_id"\s*:\s*' + re.escape(quoted))
@@ -72,7 +72,7 @@ def find_measurement(
         record = read(path)
         for m in record.measurements:
             if m.record_id == name:
-                return _unless_retracted(record, paths.values()), m
+                return _unless_retracted(record, retractions(paths.values())), m
     return None
 
 
@@ -104,8 +104,6 @@ def _files(roots: Sequence[Path]) -> dict[str, Path]:
 
 
 def _named(paths: dict[str, Path], name: str) -> list[Path]:
-    if name == "latest":
-        return list(_newest(reversed(paths.values()), retractions(paths.values())))
     here = Path(name).resolve()
     found = [p for stem, p in paths.items() if stem.startswith(name) or str(p) == name or p.resolve() == here]
     return found or [p for p in paths.values() if (_first(p) or "").startswith(name)]
@@ -143,8 +141,8 @@ def _head(path: Path) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _unless_retracted(record: RunRecord, paths: Iterable[Path]) -> RunRecord:
-    reason = retractions(paths).get(record.run_id)
+def _unless_retracted(record: RunRecord, withdrawn: dict[str, str]) -> RunRecord:
+    reason = withdrawn.get(record.run_id)
     if reason is not None:
         raise UserError(
             f"run {record.run_id} was retracted: {reason}", where=str(record.path), fix="paceline store ls"
