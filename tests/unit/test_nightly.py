@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from paceline.analysis.gate import Waiver
 from paceline.base.errors import InfrastructureError, UserError
-from paceline.cli.nightly import agenda
+from paceline.cli.nightly import agenda, agenda_facts
 from paceline.records.store import Loaded, RunRecord
 from paceline.spec.plan import Plan
 from paceline.workflows.nightly import report as reports
@@ -91,7 +91,7 @@ def test_suites_that_leave_the_tier_out_are_kept_with_the_reason(tmp_path: Path)
     )
     assert "keeps to all-reduce" in reports.page(report)
     assert "keeps to all-reduce" in reports.junit(report)
-    assert "keeps to all-reduce" in agenda(night)
+    assert "keeps to all-reduce" in agenda(agenda_facts(night))
 
 
 def due(name: str, *, age: float, priority: float = 1.0, likely: float = 1.0) -> Due:

@@ -165,7 +165,7 @@ FULL = """
 measure:
   - {suites: [training, reasoning], runners: [local-cpu], tier: full}
   - {suites: [kernels/lm-head, kernels/low-bit, kernels/gemm], runners: [local-cpu], tier: full}
-  - {suites: [collectives/compressed, serving/kept-cache, serving/fairness], runners: [local-cpu], tier: full}
+  - {suites: [collectives/compressed, serving/kv-cache-compression, serving/fairness], runners: [local-cpu], tier: full}
 budget: 8h
 """
 

@@ -138,11 +138,8 @@ class Night:
         if here:
             hold = occupied(here[0], wait_s=self.nightly.wait_s, inspect=False, say=self.say)
         with hold as place:
-            for unit in self.nightly.omitted:
-                why = f"the suite leaves the tier {unit.tier} out: {unit.omitted}"
-                report.units.append(UnitReport(name=unit.name, outcome="skipped", why=why))
             units, skipped = plan_units(self.nightly.units, self.state)
-            for name, why in skipped.items():
+            for name, why in (self._omitted() | skipped).items():
                 report.units.append(UnitReport(name=name, outcome="skipped", why=why))
                 self.say(f"{name}: skipped: {why}")
             tried: set[Key] = set()
@@ -161,7 +158,15 @@ class Night:
     def agenda(self) -> tuple[dict[Place, Planned], Agenda]:
         """Say what a night that begins now would do."""
         units, skipped = plan_units(self.nightly.units, self.state)
-        return units, foresee(units, self._due(units, ()), skipped, self.nightly.budget_s)
+        left_out = self._omitted() | skipped
+        return units, foresee(units, self._due(units, ()), left_out, self.nightly.budget_s)
+
+    def _omitted(self) -> dict[str, str]:
+        """Return suites that leave their tier out, with the reason."""
+        return {
+            unit.name: f"the suite leaves the tier {unit.tier} out: {unit.omitted}"
+            for unit in self.nightly.omitted
+        }
 
     def times(self) -> list[RunTimes]:
         """Return what earlier runs took."""
