@@ -84,7 +84,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
 
 OPERATION = r"last operation: \w+( with rank \d)?, \d+ B, number \d+"
 FAULTS = {
-    "kills-itself": ("crashed", rf"rank 1 was killed by signal 9; {OPERATION}, in progress"),
+    "kills-itself": ("crashed", rf"rank 1 was killed by signal 9 \(SIGKILL\); {OPERATION}, in progress"),
     "stops-itself": (
         "timeout",
         rf"a call in stage 'gate' did not end within 5 s: rank 1 stopped by a signal; {OPERATION}, in progress",

@@ -43,7 +43,7 @@ ENDINGS = {
 EXPECTED = {
     "raises": ("crashed", "ZeroDivisionError: in the fifth step"),
     "hangs": ("timeout", "a call in stage 'train' did not end within 8 s: rank 1"),
-    "is-killed": ("crashed", "rank 1 was killed by signal 9; last operation: "),
+    "is-killed": ("crashed", "rank 1 was killed by signal 9 (SIGKILL); last operation: "),
     # weights that are averaged with NaN are NaN everywhere in the step after it
     "goes-nan": ("incorrect", "diverged: the losses of all 2 ranks are not finite in step 7"),
     "loses-its-loss": ("incorrect", "diverged: rank 1's loss is not finite in step 7"),
@@ -197,9 +197,9 @@ def test_a_rank_that_dies_with_messages_under_way_is_named_and_nobody_waits_for_
     status, reason = killed[f"{name}-dies"]
     assert status == "crashed", reason
     doing = r"(send|recv) with rank [02], \d+ B, number \d+, in progress"
-    assert re.search(rf"rank 1 was killed by signal 9; last operation: {doing} \(stage: train\)", reason), (
-        reason
-    )
+    assert re.search(
+        rf"rank 1 was killed by signal 9 \(SIGKILL\); last operation: {doing} \(stage: train\)", reason
+    ), reason
 
 
 def test_others_of_three_ranks_go_on_after_four_kills(killed: dict[str, tuple[str, str]]) -> None:

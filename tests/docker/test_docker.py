@@ -111,8 +111,8 @@ def test_ranks_that_die_hang_or_take_all_memory_in_a_container_cost_their_own_ca
         "hangs": "timeout",
         "touches-memory": "out_of_memory",
     }
-    assert "rank 1 was killed by signal 9; last operation: " in found["dies"][1]
-    assert "killed by signal 9 for lack of memory" in found["touches-memory"][1]
+    assert "rank 1 was killed by signal 9 (SIGKILL); last operation: " in found["dies"][1]
+    assert "killed by signal 9 (SIGKILL) for lack of memory" in found["touches-memory"][1]
 
 
 def test_a_disk_that_fills_up_under_a_container_keeps_what_was_measured(

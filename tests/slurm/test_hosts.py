@@ -101,5 +101,5 @@ def test_hosts_measure_together_over_ssh_and_a_rank_that_dies_is_named_by_its_ow
     assert {m["status"] for m in measured if m["label"] == "native"} == {"ok"}
     (died,) = [m for m in measured if m["label"] == "kills-itself"]
     assert died["status"] == "crashed"
-    assert died["reason"].startswith("rank 1 was killed by signal 9; last operation: ")
+    assert died["reason"].startswith("rank 1 was killed by signal 9 (SIGKILL); last operation: ")
     assert sorted(report["rank"] for report in died["detail"]) == [0, 1, 2]

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from paceline.base.errors import InfrastructureError
 from paceline.drivers.collect import Collector
-from paceline.drivers.execute import ARTIFACTS, collect_job
+from paceline.drivers.execute import ARTIFACTS, collect_job, execute
 from paceline.records.record import Event, Measurement
 from paceline.records.store import read_record
 from paceline.spec import content
@@ -119,3 +120,43 @@ def test_an_address_that_holds_a_key_is_refused(address: str, tmp_path: Path) ->
     (skipped,) = planned.data["skipped"]
     assert "holds a key or a query" in skipped["reason"]
     assert "secret" not in skipped["reason"]
+
+
+class DeadLauncher:
+    """A launcher that has ended by itself, as a driver and as its execution."""
+
+    def __init__(self, code: int, log: str) -> None:
+        self._code, self._log = code, log
+
+    def start(self, job: Path) -> DeadLauncher:
+        return self
+
+    def poll(self) -> int:
+        return self._code
+
+    def stop(self) -> None:
+        pass
+
+    def log(self) -> str:
+        return self._log
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "said"),
+    [
+        (
+            1,
+            'Traceback (most recent call last):\n  File "x"\nKeyError: 7\n',
+            "ended with exit code 1: KeyError: 7;",
+        ),
+        (-9, "", "was killed by signal 9 (SIGKILL); 1 results are missing"),
+        (127, "run.sh: 9: exec: python3: not found", "exit code 127: run.sh: 9: exec: python3: not found; 1"),
+    ],
+)
+def test_the_first_line_about_a_dead_launcher_says_why_it_died(
+    code: int, log: str, said: str, plan: Plan, tmp_path: Path
+) -> None:
+    facts = {"run_id": "0193-1", "started": "2026-11-21T07:00:00.000Z"}
+    with pytest.raises(InfrastructureError) as found:
+        execute(tmp_path, plan, facts, tmp_path / "store", DeadLauncher(code, log), lambda event: None)
+    assert said in str(found.value).splitlines()[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -73,15 +74,28 @@ def test_a_node_that_does_not_come_is_named(tmp_path: Path) -> None:
         Meeting(tmp_path, Place(num_nodes=3, session="s")).gather(0.2, None)
 
 
+def test_an_interface_that_the_head_does_not_have_is_told_with_the_setting_that_names_it(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(InfrastructureError, match=r"interface 'nope0' on .*PACELINE_CONTROL_INTERFACE"):
+        Meeting(tmp_path, Place(num_nodes=1, session="s")).gather(0.2, "nope0")
+
+
 def test_endings_of_nodes_join_and_silence_is_trouble() -> None:
     own = Ending(dead={0: -15})
-    told = {"dead": {"1": -9}, "trouble": None, "hang_limit_s": 2.0, "reports": [], "killed_for_memory": True}
-    joined = merge(own, {1: told}, 3)
+    told = asdict(Ending(dead={1: -9}, hang_limit_s=2.0, killed_for_memory=True, logs={1: "the end"}))
+    joined = merge(own, {1: json.loads(json.dumps(told))}, 3)
     assert joined.dead == {0: -15, 1: -9}
     assert joined.hang_limit_s == 2.0
     assert joined.killed_for_memory
+    assert joined.logs == {1: "the end"}
     assert joined.trouble == "node 2 fell silent"
     assert merge(Ending(), {}, 1).well
+    lost = Ending(trouble="InfrastructureError: the ranks found no rendezvous at 10.0.0.1: timed out")
+    cause = asdict(Ending(trouble="ModuleNotFoundError: No module named 'torch'", traceback="Traceback"))
+    joined = merge(lost, {1: cause}, 2)
+    assert joined.trouble == "node 1: ModuleNotFoundError: No module named 'torch'"
+    assert joined.traceback == "Traceback"
 
 
 @given(num_shares=st.integers(1, 9))
@@ -143,7 +157,7 @@ def test_ranks_that_wait_for_a_dead_one_do_not_make_its_death_a_timeout(
     ending = Ending(
         dead=dead, hang_limit_s=5.0, reports=[report(rank, state) for rank, state in states.items()]
     )
-    reason = Launcher(tmp_path)._blame(0, [], ending)
+    reason = Launcher(tmp_path)._blame(0, [], ending).reason
     assert blamed in reason
     events = (tmp_path / "events-launcher.jsonl").read_text().splitlines()
     assert [json.loads(e)["status"] for e in events] == [status]

@@ -14,6 +14,8 @@ from typing import Any
 
 from paceline.base.errors import InfrastructureError, UserError
 from paceline.base.eventfile import read_events
+from paceline.base.redaction import redact_source
+from paceline.base.root_cause import how_ended, last_words
 from paceline.drivers.collect import Collector, make_run
 from paceline.drivers.driver import Driver
 from paceline.drivers.shares import share_folders
@@ -131,8 +133,13 @@ class Recorder:
 
     @property
     def num_missing(self) -> int:
-        """Results that the plan asks for and that have not come."""
-        return self._plan.num_results - len(self.collector.done)
+        """Results that the plan asks for and that have not come; those that wait for their host's facts have."""
+        waiting = {
+            (e["launch"], str(e.get("block")), str(e.get("label")))
+            for e in self._waiting
+            if e.get("event") in ("result", "case_failed") and isinstance(e.get("launch"), int)
+        }
+        return self._plan.num_results - len(self.collector.done | waiting)
 
 
 @contextmanager
@@ -211,9 +218,11 @@ def execute(
             check_writable(results, run_id=facts["run_id"])
             recorder.note("interrupted", {"missing": recorder.num_missing, "exit_code": code})
             recorder.abandon()
+            words = last_words(outcome.log)
             raise InfrastructureError(
-                f"the launcher ended with exit code {code}; {recorder.num_missing} results are missing\n"
-                f"{outcome.log.strip()}\n"
+                f"the launcher {how_ended(int(code or 0))}{f': {words}' if words else ''}; "
+                f"{recorder.num_missing} results are missing\n"
+                f"{redact_source(outcome.log.strip())}\n"
                 f"  fix: {resume_command(facts['run_id'], results)}"
             )
         outcome.path = recorder.finish(job)
@@ -251,7 +260,7 @@ def collect_job(
     if any(p.stem == facts["run_id"] for p in record_paths(results)):
         raise UserError(f"run {facts['run_id']} was already recorded", where=str(results))
     events = EventTail(job).read()
-    if not any(e.get("event") == "host" for e in events):
+    if not any(e.get("event") in ("host", "result", "case_failed") for e in events):
         raise UserError(
             "the job folder holds no results",
             where=str(job),

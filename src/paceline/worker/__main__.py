@@ -9,13 +9,20 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import time
+import traceback
+from contextlib import suppress
 from pathlib import Path
+
+FAILED_EXIT_CODE = 1
+"""Exit code of a rank that failed outside of any block."""
+TOGETHER_S = 1.0
+"""How long a rank that failed stays: the agent ends all ranks with the first, and others may have something to say."""
 
 
 def main(arguments: list[str]) -> int:
     """Run this rank's share of an attempt; return the process's exit code."""
     from paceline.worker import process  # noqa: PLC0415 - before torch
-    from paceline.worker.namespace import enter  # noqa: PLC0415
 
     job, group, launch, attempt = (
         Path(arguments[0]),
@@ -24,17 +31,41 @@ def main(arguments: list[str]) -> int:
         int(arguments[3]),
     )
     process.die_with_parent()
-    namespace = os.environ.pop("PACELINE_NAMESPACES", "")
     rank = int(os.environ["RANK"])
+    process.redirect_output(job / f"rank-{rank}.log")
+    try:
+        return _run(job, group, launch, attempt, rank)
+    except Exception as error:
+        _tell(error, job, launch, attempt, rank)
+        return FAILED_EXIT_CODE
+
+
+def _run(job: Path, group: str, launch: int, attempt: int, rank: int) -> int:
+    from paceline.worker import process  # noqa: PLC0415 - before torch
+    from paceline.worker.namespace import enter  # noqa: PLC0415
+
+    namespace = os.environ.pop("PACELINE_NAMESPACES", "")
     if namespace:
         enter(namespace.split(",")[rank])
-    process.redirect_output(job / f"rank-{rank}.log")
     process.limit_memory(os.environ.get("PACELINE_RANK_MEMORY"))
     process.dump_stacks_on_signal(job / "logs" / f"stack-{group}-{launch}-{attempt}-{rank}.txt")
     _begin_early(group.partition("-")[0])
     from paceline.worker.rank import run_rank  # noqa: PLC0415 - torch is imported from here on
 
     return run_rank(job, group=group, launch=launch, attempt=attempt)
+
+
+def _tell(error: Exception, job: Path, launch: int, attempt: int, rank: int) -> None:
+    """Write why this rank fails where the launcher looks for it, and into its log."""
+    from paceline.worker.events import START, EventLog  # noqa: PLC0415 - after the fences of the process
+
+    traceback.print_exception(error)
+    with suppress(OSError):  # a full disk: the launcher looks for room itself
+        events = EventLog(job / f"events-{rank}.jsonl", launch=launch, attempt=attempt, rank=rank)
+        events.raised(error, context=START, status="infrastructure")
+        events.close()
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        time.sleep(TOGETHER_S)
 
 
 def _begin_early(family: str) -> None:

@@ -11,15 +11,20 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Any, Protocol
 
-from paceline.base.errors import InfrastructureError
+from paceline.base.errors import InfrastructureError, PacelineError
+from paceline.base.root_cause import crash_site, lost_peer, read_tail, sentence, traceback_of
 from paceline.worker.nodes import Call, Meeting, interface_towards
 from paceline.worker.watchdog import RankReport, Watchdog, inspect
 
 _now_ns = time.monotonic_ns
 ECHO_S = 5.0
 """Time that ranks have to notice that ranks of another node are gone, before they are ended."""
+STACK_BYTES = 1 << 20
+START_ERRORS = (OSError, RuntimeError, ImportError, ValueError, SubprocessError, PacelineError)
+"""What keeps a group from starting; others, such as being asked to end, end the launcher."""
 
 
 class WatchedJob(Protocol):
@@ -48,10 +53,14 @@ class Ending:
     """Exit codes of ranks that failed."""
     trouble: str | None = None
     """Why the group could not be started."""
+    traceback: str | None = None
+    """Of the trouble."""
     hang_limit_s: float | None = None
     """The limit that a stage exceeded."""
     reports: list[RankReport] = field(default_factory=list)
     killed_for_memory: bool = False
+    logs: dict[int, str] = field(default_factory=dict)
+    """The end of what ranks that failed have printed in this attempt."""
 
     @property
     def well(self) -> bool:
@@ -68,12 +77,17 @@ def merge(own: Ending, others: Mapping[int, Mapping[str, Any]], num_nodes: int) 
             continue
         told = others[node]
         hang = merged.hang_limit_s if merged.hang_limit_s is not None else told["hang_limit_s"]
+        trouble, traceback = merged.trouble, merged.traceback
+        if told["trouble"] and (trouble is None or (lost_peer(trouble) and not lost_peer(told["trouble"]))):
+            trouble, traceback = f"node {node}: {told['trouble']}", told["traceback"]
         merged = Ending(
             dead=merged.dead | {int(rank): code for rank, code in told["dead"].items()},
-            trouble=merged.trouble or told["trouble"],
+            trouble=trouble,
+            traceback=traceback,
             hang_limit_s=hang,
             reports=[*merged.reports, *(RankReport(**report) for report in told["reports"])],
             killed_for_memory=merged.killed_for_memory or told["killed_for_memory"],
+            logs=merged.logs | {int(rank): log for rank, log in told["logs"].items()},
         )
     return merged
 
@@ -121,11 +135,12 @@ def run_ranks(
     if peers:
         peers.start()
     dead: dict[int, int] = {}
-    trouble: str | None = None
+    trouble: Exception | None = None
+    printed = {rank: _size(rank_log(job.folder, rank)) for rank in ranks}
     try:
         dead = start_group(job.plan, group, job.folder, launch, attempt, call, len(ranks))
-    except (RuntimeError, InfrastructureError) as error:
-        trouble = str(error)
+    except START_ERRORS as error:
+        trouble = error
     finally:
         watchdog.stop()
         if peers:
@@ -138,16 +153,38 @@ def run_ranks(
     }
     ending = Ending(
         dead=dead,
-        trouble=trouble,
+        trouble=sentence(trouble) if trouble else None,
+        traceback=traceback_of(trouble) if trouble else None,
         hang_limit_s=watchdog.hang.limit_s if watchdog.hang else None,
         reports=watchdog.hang.reports if watchdog.hang else [],
         killed_for_memory=_oom_kills() > out_of_memory,
     )
-    if watchdog.hang is None and not ending.well:
-        ending = replace(ending, reports=inspect(job.folder, ranks, since_ns=started_ns))
+    if not ending.well:
+        stem = f"stack-{group['group']}-{launch}-{attempt}"
+        logs = {r: _said(job.folder, r, printed[r], stem) for r in ranks}
+        reports = ending.reports or inspect(job.folder, ranks, since_ns=started_ns)
+        ending = replace(ending, logs={r: log for r, log in logs.items() if log}, reports=reports)
     if meeting and call:
         meeting.tell(call, asdict(ending))
     return ending
+
+
+def rank_log(folder: Path, rank: int) -> Path:
+    """Return the file into which a rank prints."""
+    return folder / f"rank-{rank}.log"
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _said(folder: Path, rank: int, offset: int, stem: str) -> str:
+    """Return the end of what a rank has printed, and where it was when it crashed."""
+    site = crash_site(read_tail(folder / "logs" / f"{stem}-{rank}.txt", most=STACK_BYTES))
+    return "\n".join(text for text in (read_tail(rank_log(folder, rank), offset), site) if text)
 
 
 def _ended_here(watchdog: Watchdog, ranks: range, *, intervened: bool) -> set[int]:
@@ -172,7 +209,7 @@ def start_group(
         The exit codes of ranks that failed here; empty when all ended well.
 
     Raises:
-        RuntimeError: The group could not be started.
+        InfrastructureError: The ranks did not meet; ``START_ERRORS``: the group could not be started.
     """
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs  # noqa: PLC0415
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
@@ -200,7 +237,9 @@ def start_group(
         except ChildFailedError as error:
             return {rank: failure.exitcode for rank, failure in error.failures.items()}
         except RendezvousError as error:
-            raise RuntimeError(f"the ranks found no rendezvous at {settings['host']}: {error}") from error
+            raise InfrastructureError(
+                f"the ranks found no rendezvous at {settings['host']}: {error}"
+            ) from error
         finally:
             for name in settings["environment"]:
                 os.environ.pop(name, None)

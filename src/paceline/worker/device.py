@@ -106,13 +106,17 @@ class AcceleratorDevice:
         if not torch.accelerator.is_available():
             raise PrerequisiteError(
                 f"no {kind} device is visible to torch",
-                fix="use --runner local-cpu, or a torch build for this accelerator",
+                fix="paceline doctor says what torch sees here; install a torch that was built for this accelerator, "
+                "or measure without one: --runner local-cpu",
             )
         accelerator = torch.accelerator.current_accelerator()
         assert accelerator is not None
         found = "rocm" if getattr(torch.version, "hip", None) else accelerator.type
         if found != kind:
-            raise PrerequisiteError(f"the accelerator here is {found}, not {kind}")
+            raise PrerequisiteError(
+                f"the accelerator here is {found}, not {kind}",
+                fix=f"paceline doctor says what torch sees here; name a runner whose device is {found}",
+            )
         self._torch = torch
         self.kind = kind
         self.torch_type = accelerator.type

@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import InfrastructureError
+from paceline.base.root_cause import is_lasting, sentence, traceback_of
 
 CHUNK_BYTES = 64 * 1024
+START = "-|-|start"
+"""The context of a rank that has not begun a block."""
 ROOM_BYTES = 1 << 20
 """Room without which a failure is the disk's: more than the longest result and the traces of several ranks."""
 
@@ -47,6 +50,25 @@ class EventLog:
         except OSError:
             os.ftruncate(self._file, os.fstat(self._file).st_size - written)
             raise
+
+    def raised(self, error: BaseException, *, context: str, status: str, **fields: Any) -> None:
+        """Write what this rank raised: its root in one line, and the traceback.
+
+        Args:
+            error: What was caught.
+            context: Block, technique and stage in which it was raised.
+            status: What a case that is blamed for it gets.
+            fields: More of the event.
+        """
+        self.emit(
+            "raised",
+            context=context,
+            status=status,
+            reason=sentence(error),
+            detail=traceback_of(error),
+            lasting=is_lasting(error),
+            **fields,
+        )
 
     def close(self) -> None:
         """Flush to the disk and close."""

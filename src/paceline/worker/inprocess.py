@@ -7,8 +7,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from paceline.worker.attempt import Ending
+from paceline.worker.blame import blame
 from paceline.worker.device import open_device
-from paceline.worker.events import EventLog
+from paceline.worker.events import START, EventLog
 from paceline.worker.guard import Guard
 from paceline.worker.host import describe_host
 from paceline.worker.launch import Job
@@ -49,6 +51,14 @@ def _run_group(job: Job, ranks: int, launch: int, blocks: list[dict[str, Any]], 
 
     def body(rank: int) -> None:
         events = EventLog(job.folder / f"events-{rank}.jsonl", launch=launch, attempt=0, rank=rank)
+        try:
+            measure(rank, events)
+        except Exception as error:
+            events.raised(error, context=START, status="infrastructure")
+        finally:
+            events.close()
+
+    def measure(rank: int, events: EventLog) -> None:
         trace = TraceWriter(job.folder / f"trace-{rank}.bin")
         device = open_device(runner["device"], fake=runner["fake"])
         session = Session(
@@ -70,7 +80,6 @@ def _run_group(job: Job, ranks: int, launch: int, blocks: list[dict[str, Any]], 
         try:
             run_blocks(session, blocks)
         finally:
-            events.close()
             trace.close()
 
     if ranks == 1:
@@ -88,9 +97,9 @@ def _run_group(job: Job, ranks: int, launch: int, blocks: list[dict[str, Any]], 
 def _fail_missing(job: Job, launch: int, blocks: list[dict[str, Any]]) -> None:
     """Give every case that a raising technique kept from ending its reason."""
     fresh = job.refresh()
-    raised = [e for e in fresh if e["event"] == "raised"]
-    if not raised:
+    if not any(event["event"] == "raised" for event in fresh):
         return
+    found = blame(fresh, Ending())
     log = EventLog(job.folder / "events-launcher.jsonl", launch=launch, attempt=0, rank=-1)
     for block in blocks:
         for case in block["cases"]:
@@ -100,8 +109,8 @@ def _fail_missing(job: Job, launch: int, blocks: list[dict[str, Any]]) -> None:
                     block=block["block"],
                     case_id=case["case_id"],
                     label=case["label"],
-                    status=raised[0]["status"],
-                    reason=f"rank {raised[0]['rank']}: {raised[0]['reason']}",
-                    detail=raised[0]["detail"],
+                    status=found.status,
+                    reason=found.reason,
+                    detail=found.detail,
                 )
     log.close()

@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import random
-import signal
 import sys
 import time
 from collections import defaultdict
@@ -22,17 +21,16 @@ from typing import Any
 
 from paceline.base.errors import InfrastructureError
 from paceline.base.eventfile import read_events
+from paceline.base.root_cause import kind_of
 from paceline.worker import process
 from paceline.worker.attempt import Ending, merge, run_ranks
+from paceline.worker.blame import NO_RESULT, Blame, blame
 from paceline.worker.events import EventLog, require_room
 from paceline.worker.nodes import Lifeline, Meeting, Place, place_from_environment
-from paceline.worker.watchdog import describe, guilty
 
 MAX_START_FAILURES = 2
-KILLED = -signal.SIGKILL
 NODE_LIMIT_S = 30.0
 """Longest wait for other nodes to say how their ranks ended once the head's have."""
-NO_RESULT = "the ranks ended well without giving a result"
 
 
 class Job:
@@ -46,6 +44,8 @@ class Job:
         """(launch, block, label) of every case that has a result or a failure."""
         self.quarantined: dict[tuple[str, str], str] = {}
         """(block, label) → why the technique is not tried again there."""
+        self.described = False
+        """Whether a rank has told of its host."""
         self.attempts: dict[tuple[str, int], int] = defaultdict(int)
         self._offsets: dict[Path, int] = {}
         for name in ("logs", "attempts"):
@@ -63,6 +63,7 @@ class Job:
             events, self._offsets[path] = read_events(path, self._offsets.get(path, 0))
             fresh += events
         for event in fresh:
+            self.described = self.described or event["event"] == "host"
             if event["event"] in ("result", "case_failed"):
                 self.finished.add((event["launch"], event["block"], event["label"]))
             if event["event"] == "case_failed" and event.get("quarantine"):
@@ -104,6 +105,7 @@ class Launcher:
         self.job = Job(folder)
         self.meeting = meeting
         self.events = EventLog(folder / "events-launcher.jsonl", launch=-1, attempt=-1, rank=-1)
+        self._told: set[str] = set()
 
     def run(self) -> None:
         """Run every launch of every group; launches are the outer loop, so that slow drift meets all groups."""
@@ -120,27 +122,33 @@ class Launcher:
         self.events.emit("job_complete")
 
     def _run_launch(self, group: dict[str, Any], launch: int) -> None:
-        start_failures = 0
+        failures: list[Blame] = []
         while blocks := self.job.remaining(group, launch):
             before = len(self.job.finished)
-            reason = self._attempt(group, launch, blocks)
+            found = self._attempt(group, launch, blocks)
             progressed = len(self.job.finished) > before
-            start_failures = 0 if progressed else start_failures + 1
-            if start_failures >= MAX_START_FAILURES and self.job.remaining(group, launch):
-                for block in self.job.remaining(group, launch):
+            failures = [] if progressed else [*failures, found or Blame(reason=NO_RESULT)]
+            hopeless = len(failures) >= MAX_START_FAILURES or (failures and failures[-1].lasting)
+            if hopeless and (left := self.job.remaining(group, launch)):
+                first, last = failures[0], failures[-1]
+                reason = first.reason
+                if kind_of(last.reason) != kind_of(first.reason):
+                    reason += f"; when tried again: {last.reason}"
+                for block in left:
                     for case in block["cases"]:
-                        self._fail_case(launch, block["block"], case, "infrastructure", reason or NO_RESULT)
+                        self._fail_case(launch, block["block"], case, "infrastructure", reason, first.detail)
                 return
             self._skip_quarantined(group, launch)
 
-    def _attempt(self, group: dict[str, Any], launch: int, blocks: list[dict[str, Any]]) -> str | None:
+    def _attempt(self, group: dict[str, Any], launch: int, blocks: list[dict[str, Any]]) -> Blame | None:
         """Start a process group on the given blocks and wait for it; return why it failed, or None."""
         folder = self.job.folder
         key = (group["group"], launch)
         attempt = self.job.attempts[key]
         self.job.attempts[key] += 1
         work = folder / "attempts" / f"{group['group']}-{launch}-{attempt}.json"
-        work.write_text(json.dumps({"blocks": blocks}))
+        describe = launch == 0 or not self.job.described
+        work.write_text(json.dumps({"blocks": blocks, "describe_host": describe}))
         self.events.emit("launch_begin", group=group["group"], launch=launch, attempt=attempt)
         started = time.monotonic()
         ending = self._on_all_nodes(group, launch, attempt)
@@ -162,46 +170,16 @@ class Launcher:
         others = self.meeting.wait_for_all(call, NODE_LIMIT_S)
         return merge(ending, others, call.num_nodes)
 
-    def _blame(self, launch: int, new: list[dict[str, Any]], ending: Ending) -> str:
-        """Turn a failed attempt into the failure of the case that caused it; return the reason."""
-        raised = [e for e in new if e["event"] == "raised"]
-        reports, dead = ending.reports, ending.dead
-        detail: Any = describe(reports)
-        died = killed_by_signal(dead, {e["rank"] for e in raised})
-        if ending.hang_limit_s is not None and not died.keys() - _aborted(dead):
-            culprit = guilty(reports)
-            status = "timeout"
-            what = culprit.sentence() if culprit else "no rank answered"
-            context = culprit.context if culprit else "-|-|start"
-            stage = context.rpartition("|")[2]
-            reason = f"a call in stage '{stage}' did not end within {ending.hang_limit_s:g} s: {what}"
-        elif raised and not died:
-            first = min(raised, key=lambda e: e["time_s"])
-            status, context = first["status"], first["context"]
-            doing = next(
-                (f"; last operation: {r.last_operation}" for r in reports if r.rank == first["rank"]), ""
-            )
-            reason, detail = f"rank {first['rank']}: {first['reason']}{doing}", first["detail"]
-        else:
-            unasked = {r: c for r, c in dead.items() if c != -signal.SIGTERM}
-            own = died or unasked or dead
-            culprit = guilty(reports, own)
-            context = culprit.context if culprit else "-|-|start"
-            code = own.get(culprit.rank, 0) if culprit else 0
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            status = "out_of_memory" if ending.killed_for_memory and code == KILLED else "crashed"
-            if ending.killed_for_memory and code == KILLED:
-                how += " for lack of memory"
-            where = f"rank {culprit.rank} {how}; last operation: {culprit.last_operation}" if culprit else ""
-            reason = where or ending.trouble or "the process group could not be started"
-        block, label, stage = [*context.split("|"), "-", "-", "-"][:3]
-        if block not in self.job.blocks:
-            return reason
-        for case in self.job.blocks[block]["cases"]:
+    def _blame(self, launch: int, new: list[dict[str, Any]], ending: Ending) -> Blame:
+        """Turn a failed attempt into the failure of the case that caused it; return why it failed."""
+        found = blame(new, ending)
+        block, label, stage = [*found.context.split("|"), "-", "-", "-"][:3]
+        for case in self.job.blocks.get(block, {"cases": ()})["cases"]:
             blamed = label in ("-", case["label"])
             if blamed and (launch, block, case["label"]) not in self.job.finished:
-                self._fail_case(launch, block, case, status, f"{reason} (stage: {stage})", detail)
-        return reason
+                reason = f"{found.reason} (stage: {stage})"
+                self._fail_case(launch, block, case, found.status, reason, found.detail)
+        return found
 
     def _skip_quarantined(self, group: dict[str, Any], launch: int) -> None:
         for block in self.job.remaining(group, launch):
@@ -237,23 +215,11 @@ class Launcher:
             quarantine=status in ("timeout", "crashed", "out_of_memory", "refused"),
             launch=launch,
         )
+        if status == "infrastructure" and (kind := kind_of(reason)) not in self._told:
+            self._told.add(kind)  # once, for who started the job by hand or reads the launcher's log
+            print(f"{status}: {reason}", file=sys.stderr, flush=True)
         self.job.finished.add((launch, block, case["label"]))
         self.job.refresh()
-
-
-def killed_by_signal(dead: dict[int, int], raised: set[int]) -> dict[int, int]:
-    """Return the ranks that a signal ended before anybody asked them to end, with their exit codes.
-
-    What other ranks raise is then the echo of their lost connections. A rank that aborts after others raised may be an
-    echo itself.
-    """
-    echoes = {-signal.SIGTERM, -signal.SIGABRT} if raised else {-signal.SIGTERM}
-    return {r: c for r, c in dead.items() if c < 0 and c not in echoes and r not in raised}
-
-
-def _aborted(dead: dict[int, int]) -> set[int]:
-    """Return ranks that ended themselves: where others hung, or were ended for it, that is an echo."""
-    return {r for r, code in dead.items() if code == -signal.SIGABRT}
 
 
 def follow(folder: Path, meeting: Meeting) -> None:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import InfrastructureError
+from paceline.base.root_cause import with_fix
 
 POLL_S = 0.1
 BEAT_S = 2.0
@@ -120,7 +121,11 @@ class Meeting:
                 )
             time.sleep(POLL_S)
         others = [host for host in hosts.values() if host != hosts[0]]
-        self.address = interface_address(interface) if interface else address_towards(others)
+        try:
+            self.address = interface_address(interface) if interface else address_towards(others)
+        except OSError as error:
+            said = f"no address of interface '{interface}' on {socket.gethostname()}: {error}"
+            raise InfrastructureError(with_fix(said)) from error
         self._write("network.json", {"address": self.address})
 
     def join(self) -> None:

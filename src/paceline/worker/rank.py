@@ -6,7 +6,6 @@ import importlib
 import json
 import os
 import time
-import traceback
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from paceline.worker.device import FakeDevice, open_device
-from paceline.worker.events import EventLog
+from paceline.worker.events import START, EventLog
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.host import describe_host
 from paceline.worker.loading import load_techniques, runner_module
@@ -35,7 +34,7 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     events = EventLog(job / f"events-{rank}.jsonl", launch=launch, attempt=attempt, rank=rank)
     trace = TraceWriter(job / f"trace-{rank}.bin")
-    trace.context("-|-|start")
+    trace.context(START)
     guard = Guard()
     runner = plan["runner"]
     device = open_device(runner["device"], index=int(os.environ.get("LOCAL_RANK", "0")), fake=runner["fake"])
@@ -64,7 +63,7 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
         control_interface=None if control_interface == interface else control_interface,
         secrets=secrets,
     )
-    if rank == 0 and launch == 0:
+    if rank == 0 and work["describe_host"]:
         events.emit("host", group=group, **describe_host(device))
     guard.close_distributed()
     code = run_blocks(session, work["blocks"])
@@ -86,13 +85,14 @@ def run_blocks(session: Session, blocks: list[dict[str, Any]]) -> int:
     """Measure the blocks in the given order; stop at the first technique that raises: other ranks may wait for it."""
     for data in blocks:
         block = block_from_plan(data)
-        module = importlib.import_module(runner_module(data))
-        if isinstance(session.device, FakeDevice):
-            session.device.reseed(session.draw_seed("device", block.block), launch=session.launch)
         started = time.monotonic()
-        if session.rank == 0:
-            session.events.emit("block_begin", block=block.block)
         try:
+            module = importlib.import_module(runner_module(data))
+            if isinstance(session.device, FakeDevice):
+                session.device.reseed(session.draw_seed("device", block.block), launch=session.launch)
+            started = time.monotonic()
+            if session.rank == 0:
+                session.events.emit("block_begin", block=block.block)
             module.run_block(session, block)
         except Exception as error:
             _raised(session, block, error)
@@ -110,13 +110,14 @@ def _raised(session: Session, block: Block, error: BaseException) -> None:
     status = error.status if isinstance(error, CaseError) else "crashed"
     if isinstance(error, ContractBreachError):
         status = "refused"
-    session.events.emit(
-        "raised",
+    context = session.trace.last_context
+    if not context.startswith(f"{block.block}|"):  # none of its techniques had begun
+        context, status = f"{block.block}|-|start", "infrastructure"
+    session.events.raised(
+        error,
         block=block.block,
-        context=session.trace.last_context,
+        context=context,
         status="out_of_memory" if out_of_memory else status,
-        reason=f"{type(error).__name__}: {error}",
-        detail=traceback.format_exc(limit=20),
     )
 
 

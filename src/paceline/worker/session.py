@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from paceline.base.root_cause import traceback_of
 from paceline.base.technique import Technique
 from paceline.worker.comm import Comm
 from paceline.worker.device import Device
@@ -286,7 +287,7 @@ class Session:
             CaseError: It is not supported, broke its contract, or failed, on some rank.
         """
         made: list[Made] = []
-        trouble = ""
+        trouble = detail = ""
         try:
             made.append(make())
         except UnsupportedError as error:
@@ -294,13 +295,14 @@ class Session:
         except ContractBreachError as error:
             trouble = f"refused|{error}"
         except CaseError as error:
-            trouble = f"{error.status}|{error.reason}"
+            trouble, detail = f"{error.status}|{error.reason}", error.detail or ""
         except Exception as error:
-            trouble = f"crashed|{type(error).__name__}: {error}"
-        for text in self.control.gather_text(trouble):
+            trouble, detail = f"crashed|{type(error).__name__}: {error}", traceback_of(error)
+        for text in self.control.gather_text(f"{trouble}\0{detail}" if trouble else ""):
             if text:
-                status, _, reason = text.partition("|")
-                raise CaseError(status, reason)
+                said, _, detail = text.partition("\0")
+                status, _, reason = said.partition("|")
+                raise CaseError(status, reason, detail or None)
         return made[0]
 
     def draw_seed(self, *parts: object) -> int:

@@ -50,7 +50,14 @@ class RankReport:
 
     def sentence(self) -> str:
         """Say it in one line."""
-        return f"rank {self.rank} {self.state}; last operation: {self.last_operation}"
+        return f"rank {self.rank} {self.state}{self.doing}"
+
+    @property
+    def doing(self) -> str:
+        """Say which operation was its last."""
+        return (
+            f"; last operation: {self.last_operation}" if self.operations else " before its first operation"
+        )
 
 
 @dataclass(slots=True, kw_only=True)
