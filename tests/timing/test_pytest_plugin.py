@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from measured import record_of
@@ -29,7 +31,7 @@ ROOM = 1.5
 """What the machine's other guests may do to all launches of one of two runs."""
 
 
-def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_pytest(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
         "-m",
@@ -42,7 +44,13 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
         str(folder),
     ]
     return subprocess.run(
-        [*command, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+        [*command, *arguments],
+        env={**os.environ, **environment},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
 
@@ -117,6 +125,19 @@ def test_a_wrong_kernel_fails_its_item_and_no_other(tmp_path: Path) -> None:
     )
     assert "1 failed, 2 passed" in ended.stdout, ended.stdout + ended.stderr
     assert "elements of c are outside the bound" in ended.stdout
+
+
+def test_a_machine_without_a_device_is_told_by_the_first_item_and_the_others_point_at_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "starts.yaml").write_text(SUITE)
+    options = ["--paceline-runner", "local-cuda", "--junitxml", "out.xml", "--benchmark-disable"]
+    ended = run_pytest(tmp_path, "--paceline", "starts.yaml", *options, CUDA_VISIBLE_DEVICES="")
+    assert "2 failed" in ended.stdout, ended.stdout + ended.stderr
+    first, second = ElementTree.parse(tmp_path / "out.xml").getroot().iter("failure")
+    said = "infrastructure: 2 cases, rank 0: PrerequisiteError: no cuda device is visible to torch; fix: "
+    assert said in first.attrib["message"]
+    assert "infrastructure: as kernels/for-pytest[torch-eager]" in second.attrib["message"]
 
 
 def test_the_plugin_leaves_other_runs_alone(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ import click
 
 from paceline.base.errors import UserError
 from paceline.cli.options import default_results, results_option
-from paceline.cli.run import _selection_options, describe_plan, exit_code, resolve
+from paceline.cli.run import _selection_options, describe_plan, exit_code, resolve, say_failures
 from paceline.drivers.execute import collect_job
 from paceline.drivers.job import build_job, read_job
 from paceline.drivers.measure import make_facts
 from paceline.records.storage import check_writable
+from paceline.records.store import read_record
 
 
 @click.group("job")
@@ -49,6 +50,8 @@ def collect(folder: Path, partly: bool, results: Path | None) -> None:
     check_writable(store)
     plan, facts = read_job(folder)
     outcome = collect_job(folder, plan, facts, store, partly=partly)
+    if outcome.path is not None:
+        say_failures(read_record(outcome.path))
     counts = ", ".join(f"{n} {status}" for status, n in sorted(outcome.statuses.items()))
     missing = f", {outcome.num_missing} missing" if outcome.num_missing else ""
     click.echo(f"{counts}{missing}; record {outcome.path}")

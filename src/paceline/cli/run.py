@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from paceline.analysis.compare import compare_points, points_of
+from paceline.analysis.failures import grouped
 from paceline.base.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK, UserError, expected_one_of
 from paceline.base.units import format_duration
 from paceline.cli.estimates import earlier_runs, estimate_text
@@ -35,7 +36,7 @@ from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.records.earlier_runs import RunTimes, plan_estimate
 from paceline.records.storage import resume_command
-from paceline.records.store import PARTIAL, read_record, record_paths
+from paceline.records.store import PARTIAL, RunRecord, read_record, record_paths
 from paceline.report.tables import board_table
 from paceline.spec import content
 from paceline.spec.grammar import TIERS, TierName
@@ -257,8 +258,15 @@ def exit_code(outcome: Outcome) -> int:
     return EXIT_OK
 
 
+def say_failures(record: RunRecord) -> None:
+    """Say each reason for which cases have no number once, on stderr."""
+    for failure in grouped(record.measurements):
+        click.echo(failure.text(), err=True)
+
+
 def _report(outcome: Outcome, store: Path, as_json: bool) -> None:
     if as_json:
+        failures = grouped(read_record(outcome.path).measurements) if outcome.path else []
         print_json(
             {
                 "run_id": outcome.run_id,
@@ -267,6 +275,7 @@ def _report(outcome: Outcome, store: Path, as_json: bool) -> None:
                 "missing": outcome.num_missing,
                 "interrupted": outcome.interrupted,
                 "measuring_s": outcome.measuring_s,
+                "failures": [f.facts() for f in failures],
             }
         )
         return
@@ -279,9 +288,6 @@ def _report(outcome: Outcome, store: Path, as_json: bool) -> None:
     comparisons = compare_points(points)
     for suite in dict.fromkeys(p.suite for p in points):
         click.echo(board_table([p for p in points if p.suite == suite], comparisons).render())
-    for point in points:
-        for label, failed in point.failures.items():
-            for m in failed:
-                click.echo(f"{m.status}: {point.suite} {label} launch {m.launch}: {m.reason}", err=True)
+    say_failures(record)
     counts = ", ".join(f"{n} {status}" for status, n in sorted(outcome.statuses.items()))
     click.echo(f"{counts} in {format_duration(outcome.measuring_s)}; record {outcome.path}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 from markupsafe import Markup
 
 from paceline.analysis.compare import Comparison, Point
+from paceline.analysis.failures import grouped
+from paceline.base.root_cause import ranks_text
 from paceline.records.record import Run
 from paceline.report import charts
 from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid, verdict_class
@@ -25,6 +27,8 @@ from paceline.stats.estimates import Estimate
 
 STALE_DAYS = 90
 """A number is stale when the site's newest run is so much younger: code, packages and machine have moved on."""
+MAX_LISTED = 4
+"""Values or techniques of one failure that a row names."""
 MAX_SPAN = 32.0
 """The interval glyphs end at this ratio; what lies beyond is drawn at their edge."""
 
@@ -199,19 +203,24 @@ def estimate(point: Point, label: str, metric: str) -> Estimate:
 
 
 def failure_grid(points: Sequence[Point], keys: Sequence[str], title: str = "without a number") -> Grid:
-    """Return every measurement without a number, the same ones of several launches in one row."""
-    found: dict[tuple[str, ...], set[int]] = {}
-    for point in points:
-        where = [format_param(k, point.params.get(k)) for k in keys]
-        for label, failed in point.failures.items():
-            for m in failed:
-                key = (*where, label, m.status, m.reason or ABSENT)
-                found.setdefault(key, set()).add(m.launch)
-    rows: list[list[Cell | str]] = [
-        [*key[:-1], _launches(numbers), Cell(text=key[-1], kind="text prose")]
-        for key, numbers in found.items()
-    ]
+    """Return why measurements have no number: a row for each reason, with where it struck."""
+    params = {(p.suite, p.block): p.params for p in points}
+    failed = (m for p in points for found in p.failures.values() for m in found)
+    rows: list[list[Cell | str]] = []
+    for failure in grouped(failed):
+        struck = [params[(m.suite, m.block)] for m in failure.measurements]
+        where = [_listed((format_param(k, of.get(k)) for of in struck), "values") for k in keys]
+        labels = _listed((m.label for m in failure.measurements), "techniques")
+        ranks = f"{ranks_text(failure.ranks)}: " if failure.ranks else ""
+        reason = Cell(text=f"{ranks}{failure.reason}", kind="text prose")
+        rows.append([*where, labels, failure.status, _launches(set(failure.launches)), reason])
     return rows_grid(title, (*keys, "technique", "status", "launches", "reason"), rows)
+
+
+def _listed(texts: Iterable[str], noun: str) -> str:
+    """Name what differs, or count it where it is much."""
+    found = list(dict.fromkeys(texts))
+    return ", ".join(found) if len(found) <= MAX_LISTED else f"{len(found)} {noun}"
 
 
 def _launches(numbers: set[int]) -> str:

@@ -13,9 +13,11 @@ from typing import Any
 from tabulate import tabulate
 
 from paceline.analysis.compare import GRADES, Cell, Comparison, Point, compared, grade_of, ranks
+from paceline.analysis.failures import Failure, grouped
 from paceline.analysis.runs import RunComparison
 from paceline.base.family import family_names, load_family
 from paceline.base.units import format_quantity, format_rate, format_size
+from paceline.records.record import Measurement
 from paceline.stats.estimates import Estimate
 from paceline.stats.verdicts import MANY_LAUNCHES
 
@@ -41,6 +43,8 @@ class Table:
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    """Reasons of rows without a number that do not fit into them; pages give these a table of their own."""
 
     def render(self, style: str = "terminal") -> str:
         """Return the table as text: ``terminal`` or ``markdown``."""
@@ -52,7 +56,8 @@ class Table:
             disable_numparse=True,
         )
         title = f"### {self.title}\n" if markdown else self.title
-        notes = "".join(f"\n{'- ' if markdown else '  '}{note}" for note in self.notes)
+        under = (*self.notes, *self.failures)
+        notes = "".join(f"\n{'- ' if markdown else '  '}{note}" for note in under)
         gap = "\n" if markdown and notes else ""
         return f"{title}\n{body}{gap}{notes}\n"
 
@@ -174,6 +179,9 @@ def board_table(points: Sequence[Point], comparisons: Iterable[Comparison]) -> T
         "grade",
     )
     rows: list[tuple[str, ...]] = []
+    failures = grouped(
+        m for p in points for name in p.failures if name not in p.labels for m in p.failures[name]
+    )
     for point in points:
         placed = ranks(point, primary)
         shown = [format_param(k, point.params.get(k)) for k in keys]
@@ -183,22 +191,29 @@ def board_table(points: Sequence[Point], comparisons: Iterable[Comparison]) -> T
             shown = [""] * len(keys)
         for label, failed in point.failures.items():
             if label not in point.labels:
-                first = failed[0]
-                rows.append(
-                    (
-                        *shown,
-                        label,
-                        ABSENT,
-                        shorten(f"{first.status}: {first.reason}", MAX_REASON, placeholder=" …"),
-                        *[""] * (4 + len(secondary)),
-                    )
-                )
+                cell = _failure_cell(failed[0], failures)
+                rows.append((*shown, label, ABSENT, cell, *[""] * (4 + len(secondary))))
     return Table(
         title=f"{points[0].suite} · {points[0].board[2]} · {points[0].board[1]}",
         headers=headers,
         rows=tuple(rows),
         notes=tuple(_notes(points)),
+        failures=tuple(f.text() for f in failures if not _fits(f)),
     )
+
+
+def _fits(failure: Failure) -> bool:
+    """Tell whether a row can say all of a failure."""
+    first = failure.measurements[0]
+    return len(f"{first.status}: {first.reason}") <= MAX_REASON
+
+
+def _failure_cell(first: Measurement, failures: Iterable[Failure]) -> str:
+    """Say in a row why it has no number; what several rows share stands below them once."""
+    own = next(f for f in failures if any(m is first for m in f.measurements))
+    if own.num_cases > 1 and len(f"{first.status}: {first.reason}") > MAX_REASON:
+        return f"{first.status}: see below"
+    return shorten(f"{first.status}: {first.reason}", MAX_REASON, placeholder=" …")
 
 
 def primary_metric(points: Sequence[Point]) -> str:

@@ -59,6 +59,13 @@ class SuiteFile(pytest.File):
     """The cases of one suite."""
 
     _found: dict[tuple[str, str], list[Measurement]] | None = None
+    _trouble: str | None = None
+    """Why there is no record."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._told: dict[str, str] = {}
+        """What is said of a failure → the item that said it."""
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield one item for each case that the runner can execute."""
@@ -67,7 +74,7 @@ class SuiteFile(pytest.File):
             point = ",".join(f"{k}={v}" for k, v in block["params"].items() if _varies(k, plan))
             for case in block["cases"]:
                 name = f"{suite.name}[{case['label']}{',' if point else ''}{point}]"
-                test = self._test(block["block"], case["label"])
+                test = self._test(name, block["block"], case["label"])
                 yield pytest.Function.from_parent(self, name=name, callobj=test)
 
     def _planned(self) -> tuple[Suite, Plan]:
@@ -86,27 +93,51 @@ class SuiteFile(pytest.File):
             block["protocol"].update(_protocol(self.config))
         return suite, plan
 
-    def _test(self, block: str, label: str) -> Callable[[Any], None]:
+    def _test(self, name: str, block: str, label: str) -> Callable[[Any], None]:
         def test(benchmark: Any) -> None:
             measurements = self._measured().get((block, label), [])
-            _judge(measurements)
+            self._judge(name, measurements)
             _hand_over(benchmark, measurements)
 
         return test
 
+    def _judge(self, name: str, measurements: list[Measurement]) -> None:
+        """Fail or skip an item without numbers; what an earlier item failed for is not said again."""
+        from paceline.analysis.failures import grouped  # noqa: PLC0415 - only when suites are asked for
+
+        everything = [m for found in (self._found or {}).values() for m in found]
+        for failure in grouped(everything):
+            own = [m for m in failure.measurements if any(m is other for other in measurements)]
+            if own:
+                said = f"{failure.status}: {failure.said}"
+                if failure.status not in FAILED:
+                    pytest.skip(said)
+                first = self._told.setdefault(said, name)
+                pytest.fail(said if first == name else f"{failure.status}: as {first}", pytrace=False)
+        if not measurements:
+            said = self._trouble or "the run ended without a result for this case"
+            first = self._told.setdefault(said, name)
+            pytest.fail(said if first == name else f"no result: as {first}", pytrace=False)
+
     def _measured(self) -> dict[tuple[str, str], list[Measurement]]:
         """Measure the suite once; return the measurements of each case."""
+        from paceline.base.errors import PacelineError  # noqa: PLC0415
         from paceline.drivers.measure import measure  # noqa: PLC0415
         from paceline.records.store import read_record  # noqa: PLC0415
 
         if self._found is None:
             suite, plan = self._planned()
             self._found = {}
+            record = None
             with tempfile.TemporaryDirectory() as folder:
-                outcome = measure(plan, [suite], Path(folder), reason="manual")
-                record = read_record(outcome.path) if outcome.path is not None else None
+                try:
+                    outcome = measure(plan, [suite], Path(folder), reason="manual")
+                except PacelineError as error:
+                    self._trouble = str(error)
+                else:
+                    record = read_record(outcome.path) if outcome.path is not None else None
             for m in record.measurements if record is not None else ():
-                if m.metric.name == METRIC:
+                if m.metric.name == METRIC or m.status != "ok":
                     self._found.setdefault((m.block, m.label), []).append(m)
         return self._found
 
@@ -125,16 +156,6 @@ def _protocol(config: pytest.Config) -> dict[str, Any]:
         if precision:
             found["ci_target"] = float(precision)
     return found
-
-
-def _judge(measurements: list[Measurement]) -> None:
-    for m in measurements:
-        if m.status in FAILED:
-            pytest.fail(f"{m.status}: {m.reason}", pytrace=False)
-        if m.status != "ok":
-            pytest.skip(f"{m.status}: {m.reason}")
-    if not measurements:
-        pytest.fail("the run ended without a result for this case", pytrace=False)
 
 
 def _hand_over(benchmark: Any, measurements: list[Measurement]) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from paceline.analysis.compare import WRONG, points_of
+from paceline.analysis.failures import grouped
 from paceline.analysis.gate import Decision, Waiver, judge_run
 from paceline.analysis.runs import RunComparison, incomparable
 from paceline.records.record import Measurement
@@ -163,9 +164,8 @@ def confirmed(first: Sequence[Suspect], second: Sequence[Suspect]) -> tuple[list
 
 
 def infrastructure_failures(record: RunRecord) -> list[str]:
-    """Return the reasons for which the machine, not a technique, gave no result."""
-    failed = [m for m in record.measurements if m.status == INFRASTRUCTURE]
-    return list(dict.fromkeys(str(m.reason) for m in failed))
+    """Return the reasons for which the machine, not a technique, gave no result, each once with how much it struck."""
+    return [f.said for f in grouped(m for m in record.measurements if m.status == INFRASTRUCTURE)]
 
 
 def points_to_repeat(record: RunRecord, found: Sequence[Suspect]) -> list[Measurement]:

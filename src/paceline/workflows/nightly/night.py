@@ -397,7 +397,9 @@ def outcome(unit: UnitReport) -> str:
     if unit.unconfirmed:
         parts.append(f"{len(unit.unconfirmed)} suspects not confirmed")
     if unit.infrastructure:
-        parts.append(f"the machine failed: {unit.infrastructure[-1].splitlines()[0]}")
+        more = len(set(unit.infrastructure)) - 1
+        parts.append(f"the machine failed: {unit.infrastructure[0].splitlines()[0]}")
+        parts += [f"and for {more} more reasons"] if more else []
     if len(parts) == 1:
         open_ = unit.tally.inconclusive and not unit.tally.decided
         parts.append("nothing was decided" if open_ else "nothing that was decided got worse")

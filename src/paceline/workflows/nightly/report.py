@@ -109,7 +109,8 @@ def _add_ending(case: ElementTree.Element, unit: UnitReport) -> str | None:
         failure.text = "\n".join(_alarm_text(a) for a in unit.alarms)
         return "failures"
     if unit.outcome == "failed" or unit.infrastructure:
-        ElementTree.SubElement(case, "error", message=summary(unit)[:400])
+        error = ElementTree.SubElement(case, "error", message=summary(unit).splitlines()[0])
+        error.text = "\n".join(dict.fromkeys(unit.infrastructure)) or unit.why
         return "errors"
     if unit.outcome == "skipped":
         ElementTree.SubElement(case, "skipped", message=unit.why[:400])
