@@ -20,7 +20,8 @@ import pytest
 
 import paceline
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK
-from paceline.records.store import RunRecord, read_record
+from paceline.records.record_file import content_of
+from paceline.records.store import RunRecord, read_record, record_paths
 from paceline.worker.netns import supported
 
 CONTENT = Path(__file__).parent / "faulty"
@@ -64,7 +65,7 @@ def assert_nothing_left(store: Path) -> None:
 
 
 def record_of(store: Path) -> RunRecord:
-    (path,) = store.glob("20*/*/*.jsonl")
+    (path,) = record_paths(store)
     return read_record(path)
 
 
@@ -202,7 +203,7 @@ def resume(store: Path) -> RunRecord:
     assert run.returncode == EXIT_OK, output
     record = record_of(store)
     assert partial(store) is None
-    text = record.path.read_text()
+    text = content_of(record.path).decode()
     assert all(text.count(line) == 1 for line in lines), "what had finished was lost, changed or doubled"
     return record
 

@@ -17,7 +17,7 @@ import yaml
 import paceline
 from paceline.families.training import hub
 from paceline.records.record import Measurement
-from paceline.records.store import read_record
+from paceline.records.store import read_record, record_paths
 
 ROWS = 12_000
 TECHNIQUES = ["ddp-ring", "local-sgd"]
@@ -84,7 +84,7 @@ def run(suite: Path, results: Path, environment: dict[str, str]) -> list[Measure
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = results.glob("20*/*/*.jsonl")
+    (path,) = record_paths(results)
     return list(read_record(path).measurements)
 
 

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 import paceline
 from paceline.base.errors import UserError
 from paceline.drivers.job import read_job
-from paceline.records.store import RunRecord, read_record
+from paceline.records.store import RunRecord, read_record, record_paths
 
 SUITE = {
     "suite": "collectives/job",
@@ -74,7 +74,7 @@ def paceline_command(*arguments: object) -> str:
 
 
 def only_record(store: Path) -> RunRecord:
-    (path,) = store.glob("20*/*/*.jsonl")
+    (path,) = record_paths(store)
     return read_record(path)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from measured import record_of
 
+from paceline.records.record_file import files_beside
 from paceline.records.store import RunRecord
 from paceline.spec.suite import load_suite
 
@@ -64,7 +65,7 @@ def answers(record: RunRecord) -> dict[tuple[str, str], list[float]]:
 
 def check_recorded(folder: Path, record: RunRecord, problems: Path) -> None:
     """Answer again on the traces that a run has kept, where its model is out of reach; all must be the same."""
-    beside = record.path.with_suffix("")
+    beside = files_beside(record.path)
     assert [p.name.split("-")[0] for p in beside.iterdir()] == ["traces"]
     again = run(folder, f"recorded:{beside}", problems)
     assert [m.reason for m in again.measurements if m.status != "ok"] == []

@@ -15,6 +15,7 @@ from paceline.families.reasoning.problems import decode, draw, extract
 from paceline.families.reasoning.reading import Procedural
 from paceline.families.reasoning.recorded import check_questions, source
 from paceline.families.reasoning.trace_files import read, save
+from paceline.records.record_file import files_beside
 from paceline.records.store import RunRecord, read_record
 from paceline.report.export_choice import Choice
 from paceline.report.exports import render
@@ -60,13 +61,13 @@ def figures(record: RunRecord) -> dict[tuple[str, str, int], list[float]]:
 
 
 def test_rules_answer_on_recorded_traces_as_they_did_on_the_models(first: RunRecord, tmp_path: Path) -> None:
-    again = run(tmp_path, f"recorded:{first.path.with_suffix('')}")
+    again = run(tmp_path, f"recorded:{files_beside(first.path)}")
     assert [m.reason for m in again.measurements if m.status != "ok"] == []
     assert figures(again) == figures(first)
 
 
 def test_what_was_never_drawn_is_not_made_up(first: RunRecord, tmp_path: Path) -> None:
-    beside = f"recorded:{first.path.with_suffix('')}"
+    beside = f"recorded:{files_beside(first.path)}"
     again = run(tmp_path, beside, techniques=("self-consistency", "greedy"), launches=1)
     ends = {m.technique: (m.status, m.reason or "") for m in again.measurements}
     assert ends["self-consistency"][0] == "ok"
@@ -75,7 +76,7 @@ def test_what_was_never_drawn_is_not_made_up(first: RunRecord, tmp_path: Path) -
 
 
 def test_traces_of_another_point_are_refused(first: RunRecord, tmp_path: Path) -> None:
-    beside = first.path.with_suffix("")
+    beside = files_beside(first.path)
     asked = {
         "model": f"recorded:{beside}",
         "temperature": 0.8,
@@ -136,16 +137,16 @@ def test_a_record_without_its_files_and_with_changed_ones_says_so(first: RunReco
     alone.write_bytes(first.path.read_bytes())
     with pytest.raises(UserError, match="the runs keep no traces here"):
         render("traces", [read_record(alone)], Choice())
-    for path in first.path.with_suffix("").iterdir():
+    for path in files_beside(first.path).iterdir():
         one = read(path)
-        (alone.with_suffix("")).mkdir(exist_ok=True)
-        save(alone.with_suffix("") / path.name, {**one.header, "suite": "other/suite"}, one.archives)
+        files_beside(alone).mkdir(exist_ok=True)
+        save(files_beside(alone) / path.name, {**one.header, "suite": "other/suite"}, one.archives)
     with pytest.raises(UserError, match="not those that the record names"):
         render("traces", [read_record(alone)], Choice())
 
 
 def test_a_damaged_file_says_so(first: RunRecord, tmp_path: Path) -> None:
-    whole = sorted(first.path.with_suffix("").iterdir())[0]
+    whole = sorted(files_beside(first.path).iterdir())[0]
     assert read(whole).header["launch"] == 0
     data = whole.read_bytes()
     for name, content_of_it in {

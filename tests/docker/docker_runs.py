@@ -16,6 +16,7 @@ from dockerd import Engine
 
 from paceline.base.eventfile import read_events
 from paceline.drivers.docker import DockerDriver, DockerExecution
+from paceline.records.store import record_paths
 
 ROOT = Path(__file__).parents[2]
 RUN_S = 200.0
@@ -31,7 +32,7 @@ class Ended:
 
     def lines(self) -> list[dict[str, Any]]:
         """Return the lines of the one sealed record."""
-        (path,) = self.results.glob("20*/*/*.jsonl")
+        (path,) = record_paths(self.results)
         return [json.loads(line) for line in path.read_text().splitlines()]
 
     def measured(self) -> list[dict[str, Any]]:

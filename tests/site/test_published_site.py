@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from test_browser import WIDTHS, kinds, visit
 
 from paceline.cli import application
+from paceline.records.record_file import content_of, lines_of
+from paceline.records.store import record_paths
 from paceline.spec.content import shipped_root
 
 pytestmark = pytest.mark.browser
@@ -25,9 +27,8 @@ FAMILIES = {"collectives", "kernels", "training", "serving", "reasoning"}
 def smallest_by_family(store: Path) -> dict[str, Path]:
     """Return the smallest published record of each family."""
     found: dict[str, Path] = {}
-    for path in sorted(store.glob("2*/*/*.jsonl"), key=lambda p: p.stat().st_size, reverse=True):
-        with path.open(encoding="utf-8") as file:
-            suites = json.loads(file.readline())["suites"]
+    for path in sorted(record_paths(store), key=lambda p: len(content_of(p)), reverse=True):
+        suites = json.loads(next(lines_of(path)))["suites"]
         found |= {suite["family"]: path for suite in suites}
     return {family: path for family, path in found.items() if family != "calibration"}
 

@@ -19,6 +19,8 @@ import pytest
 import yaml
 from cluster import Cluster
 
+from paceline.records.store import record_paths
+
 RUNNERS = Path(__file__).parents[2] / "runners"
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "setpriv")
 POINT = ["collectives/all-reduce", "--tier", "quick", "--launches", "1", "--filter", "size_bytes=4KiB"]
@@ -52,8 +54,8 @@ def cluster() -> Iterator[Cluster]:
 
 def lines_of(results: Path) -> list[dict[str, Any]]:
     """Return the lines of the one sealed record of a store."""
-    (path,) = results.glob("20*/*/*.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    (path,) = record_paths(results)
+    return [json.loads(line) for line in record_file.lines_of(path)]
 
 
 @dataclass

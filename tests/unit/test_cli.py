@@ -30,6 +30,7 @@ from paceline.base.errors import (
 from paceline.base.family import load_family
 from paceline.cli import COMMANDS, application, main
 from paceline.cli.options import print_json
+from paceline.records.record_file import run_id_of
 
 HEAVY = (
     "torch",
@@ -279,15 +280,17 @@ def test_internal_families_stay_out_of_lists() -> None:
 def test_a_store_is_listed_verified_and_corrected(tmp_path: Path) -> None:
     first, second = factory.simple(tmp_path), factory.simple(tmp_path)
     rows = json.loads(invoke("store", "ls", "--results", tmp_path, "--json").output)
-    assert [r["run_id"] for r in rows] == [first.stem, second.stem]
+    assert [r["run_id"] for r in rows] == [run_id_of(first), run_id_of(second)]
     assert invoke("store", "verify", "--results", tmp_path).output == "2 records, 0 problems\n"
     assert (
-        invoke("store", "retract", first.stem, "--reason", "wrong clock", "--results", tmp_path).exit_code
+        invoke(
+            "store", "retract", run_id_of(first), "--reason", "wrong clock", "--results", tmp_path
+        ).exit_code
         == 0
     )
     rows = json.loads(invoke("store", "ls", "--results", tmp_path, "--json").output)
-    assert [r["run_id"] for r in rows] == [second.stem]
-    second.write_bytes(second.read_bytes().replace(b"1.01", b"1.02", 1))
+    assert [r["run_id"] for r in rows] == [run_id_of(second)]
+    factory.rewrite(second, lambda data: data.replace(b"1.01", b"1.02", 1))
     broken = invoke("store", "verify", "--results", tmp_path)
     assert (broken.exit_code, "digest differs" in broken.output) == (5, True)
     merged = invoke("store", "merge", tmp_path, "--results", tmp_path / "new")
@@ -296,17 +299,17 @@ def test_a_store_is_listed_verified_and_corrected(tmp_path: Path) -> None:
 
 def test_runs_on_other_hardware_are_compared_by_force_only_and_then_marked(tmp_path: Path) -> None:
     a, b = factory.simple(tmp_path), factory.simple(tmp_path, host_class="Another CPU")
-    refused = paceline("compare", a.stem, b.stem, "--results", tmp_path)
+    refused = paceline("compare", run_id_of(a), run_id_of(b), "--results", tmp_path)
     assert (refused.returncode, "host classes differ" in refused.stderr) == (6, True)
-    forced = invoke("compare", a.stem, b.stem, "--force", "--results", tmp_path)
+    forced = invoke("compare", run_id_of(a), run_id_of(b), "--force", "--results", tmp_path)
     assert (forced.exit_code, "FORCED, NOT COMPARABLE" in forced.output) == (0, True)
 
 
 def test_a_comparison_is_printed_as_json_and_markdown(tmp_path: Path) -> None:
     path = factory.simple(tmp_path)
-    (row,) = json.loads(invoke("compare", path.stem, "--results", tmp_path, "--json").output)
+    (row,) = json.loads(invoke("compare", run_id_of(path), "--results", tmp_path, "--json").output)
     assert (row["technique"], row["verdict"], row["launches"]) == ("ring", "slower", 2)
-    assert "| technique" in invoke("compare", path.stem, "--results", tmp_path, "--format", "md").output
+    assert "| technique" in invoke("compare", run_id_of(path), "--results", tmp_path, "--format", "md").output
 
 
 def test_json_output_holds_no_nan(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from paceline.base.errors import InfrastructureError
 from paceline.drivers.collect import Collector
 from paceline.drivers.execute import ARTIFACTS, collect_job, execute
 from paceline.records.record import Event, Measurement
+from paceline.records.record_file import files_beside
 from paceline.records.store import read_record
 from paceline.spec import content
 from paceline.spec.plan import Plan, Selection, make_plan
@@ -98,7 +99,7 @@ def test_only_plain_files_of_the_job_come_with_its_record(plan: Plan, tmp_path: 
     }
     outcome = collect_job(job, plan, facts, results)
     assert outcome.path is not None
-    beside = outcome.path.with_suffix("")
+    beside = files_beside(outcome.path)
     noted = [e for e in read_record(outcome.path).events if e.kind == "unreadable"]
     if kind == "file":
         assert [p.read_text() for p in beside.iterdir()] == ["traces"]

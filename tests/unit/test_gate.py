@@ -26,6 +26,7 @@ from paceline.base.errors import (
 )
 from paceline.records.integrity import append_event
 from paceline.records.record import Event, utc
+from paceline.records.record_file import run_id_of
 from paceline.records.store import RunRecord, load
 
 STEADY = [1.00, 1.01, 0.99, 1.02, 1.00]
@@ -111,7 +112,7 @@ def baseline_of(root: Path, run_id: str, **changes: Any) -> None:
 
 
 def test_the_baseline_is_the_one_set_last_for_this_place(tmp_path: Path) -> None:
-    first, second, third, current = (factory.simple(tmp_path).stem for _ in range(4))
+    first, second, third, current = (run_id_of(factory.simple(tmp_path)) for _ in range(4))
     baseline_of(tmp_path, third)
     baseline_of(tmp_path, first)
     baseline_of(tmp_path, second, host_class="Another CPU")
@@ -125,7 +126,7 @@ def test_a_missing_baseline_is_an_error_with_the_command_that_sets_it(tmp_path: 
     path = factory.simple(tmp_path)
     loaded = load([tmp_path])
     with pytest.raises(UserError, match="no baseline run is set") as caught:
-        set_baseline(loaded, loaded.find(path.stem))
+        set_baseline(loaded, loaded.find(run_id_of(path)))
     assert caught.value.fix == "paceline store baseline RUN, or --against RUN"
 
 
@@ -142,7 +143,7 @@ def test_the_command_ends_with_the_code_of_its_decision(tmp_path: Path) -> None:
         ("slow", record(1.5)),
         ("elsewhere", record(host_class="Another CPU")),
     ):
-        written[name] = factory.write(tmp_path, given.run, given.measurements).stem
+        written[name] = run_id_of(factory.write(tmp_path, given.run, given.measurements))
     code, shown = gate(tmp_path, written["slow"])
     assert code == EXIT_USAGE, shown
     baseline_of(tmp_path, written["base"])
@@ -211,7 +212,7 @@ def test_a_waiver_accepts_a_lost_result_or_a_refuted_claim_and_never_a_wrong_one
 
 
 def test_waive_and_gate_on_the_command_line(tmp_path: Path) -> None:
-    base = factory.write(tmp_path, BASE.run, BASE.measurements).stem
+    base = run_id_of(factory.write(tmp_path, BASE.run, BASE.measurements))
     slow = record(1.5)
     factory.write(tmp_path, slow.run, slow.measurements)
     baseline_of(tmp_path, base)

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from paceline.cli import application
 from paceline.records.integrity import merge
 from paceline.records.record import dump_line, parse_line
+from paceline.records.record_file import run_id_of
 from paceline.records.store import Loaded, RunRecord, load
 from paceline.report.site import SiteInput, render_site
 
@@ -274,7 +275,7 @@ def test_a_record_that_lies_about_itself_is_not_merged(
     record_factory.write(tmp_path / "lying", run, [type(first)(**(first.model_dump() | changes)), *others])
     added, problems = merge(tmp_path / "mine", [tmp_path / "lying", tmp_path / "honest"])
     assert added == 1
-    assert [record.run_id for record in load([tmp_path / "mine"]).records] == [honest.stem]
+    assert [record.run_id for record in load([tmp_path / "mine"]).records] == [run_id_of(honest)]
     assert len(problems) == 1
     assert reason in problems[0].what
     told = CliRunner().invoke(

@@ -19,6 +19,7 @@ from paceline.records.imports import import_file
 from paceline.records.imports.reading import GIGA, MICRO, number
 from paceline.records.integrity import verify
 from paceline.records.record import IMPORTED, Measurement, parse_line
+from paceline.records.record_file import content_of
 from paceline.records.store import RunRecord
 
 NCCL_TEXT = """\
@@ -220,7 +221,7 @@ def test_what_the_tool_says_about_correctness_is_kept_as_its_word_only(tmp_path:
 def test_environment_hosts_and_paths_of_foreign_files_are_not_kept(
     tmp_path: Path, style: str, content: str | dict[str, Any]
 ) -> None:
-    written = read(tmp_path, style, content).path.read_text()
+    written = content_of(read(tmp_path, style, content).path).decode()
     for secret in ("hunter2", "API_TOKEN", "secret-host", "/home/someone", "secret-branch"):
         assert secret not in written
 

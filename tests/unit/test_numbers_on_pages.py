@@ -19,7 +19,8 @@ import pytest
 from scipy import stats
 
 from paceline.base.family import load_family
-from paceline.records.store import load
+from paceline.records.record_file import content_of, lines_of
+from paceline.records.store import load, record_paths
 from paceline.report.boards import select
 from paceline.report.site import SiteInput, render_site
 from paceline.spec.content import shipped_root
@@ -208,9 +209,8 @@ def cells_of(markup: str) -> list[str]:
 
 def smallest(root: Path) -> list[Path]:
     found: dict[str, Path] = {}
-    for path in sorted(root.glob("2*/*/*.jsonl"), key=lambda p: p.stat().st_size, reverse=True):
-        with path.open(encoding="utf-8") as file:
-            found |= {suite["family"]: path for suite in json.loads(file.readline())["suites"]}
+    for path in sorted(record_paths(root), key=lambda p: len(content_of(p)), reverse=True):
+        found |= {suite["family"]: path for suite in json.loads(next(lines_of(path)))["suites"]}
     return sorted({path for family, path in found.items() if family != "calibration"})
 
 

@@ -9,7 +9,8 @@ from test_site import record
 
 from paceline.records.integrity import append_event, retract
 from paceline.records.record import Event, utc
-from paceline.records.store import RecordWriter, load
+from paceline.records.record_file import run_id_of
+from paceline.records.store import RecordWriter, load, record_paths
 from paceline.report import pagecache
 from paceline.report import site as site_module
 from paceline.report.pagecache import PageCache
@@ -78,13 +79,13 @@ def test_one_more_night_draws_what_it_changes_and_nothing_else(store: Path, draw
     files, made = again(store, drawn)
     assert files == site(store)
     assert HOSTS[1] in made
-    assert path.stem in made
+    assert run_id_of(path) in made
     assert not {HOSTS[0], HOSTS[2]} & set(made)
 
 
 def test_a_run_that_is_rewritten_deleted_or_withdrawn_changes_the_site(store: Path, drawn: list[str]) -> None:
     first, _ = again(store, drawn)
-    path = min(store.rglob("0193*.jsonl"))
+    path = min(record_paths(store))
     path.unlink()
     without, _ = again(store, drawn)
     assert without == site(store) != first
@@ -92,16 +93,16 @@ def test_a_run_that_is_rewritten_deleted_or_withdrawn_changes_the_site(store: Pa
     other, made = again(store, drawn)
     assert other == site(store)
     assert HOSTS[0] in made
-    assert other[f"runs/{path.stem}.html"] != first[f"runs/{path.stem}.html"]
-    retract(store, path.stem, "it was wrong")
+    assert other[f"runs/{run_id_of(path)}.html"] != first[f"runs/{run_id_of(path)}.html"]
+    retract(store, run_id_of(path), "it was wrong")
     withdrawn, _ = again(store, drawn)
     assert withdrawn == site(store)
-    assert f"runs/{path.stem}.html" not in withdrawn
+    assert f"runs/{run_id_of(path)}.html" not in withdrawn
 
 
 def test_a_note_on_a_run_changes_its_page(store: Path, drawn: list[str]) -> None:
     again(store, drawn)
-    run_id = min(store.rglob("0193*.jsonl")).stem
+    run_id = run_id_of(min(record_paths(store)))
     data = {"run_id": run_id, "text": "a new fan"}
     append_event(store, Event(kind="annotate", at=utc(), run_id=run_id, data=data))
     files, made = again(store, drawn)

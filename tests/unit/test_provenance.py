@@ -15,7 +15,8 @@ import suite_text
 from paceline.records.integrity import verify
 from paceline.records.provenance import code_state, suite_facts, technique_facts
 from paceline.records.record import record_schema
-from paceline.records.store import RunRecord, read_record
+from paceline.records.record_file import content_of, is_packed, lines_of
+from paceline.records.store import RunRecord, read_record, record_paths
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
@@ -73,14 +74,18 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def record(store: Path) -> RunRecord:
-    (path,) = (p for p in store.rglob("*.jsonl") if len(p.stem) == 36)
+    (path,) = record_paths(store)
     return read_record(path)
 
 
 def test_no_planted_secret_is_in_any_file_of_a_run(store: Path) -> None:
     files = [p for p in store.rglob("*") if p.is_file()]
     assert {"plan.json", "job.json", "MANIFEST.jsonl", "launcher.log"} <= {p.name for p in files}
-    assert [str(p) for p in files if PLANTED.encode() in p.read_bytes() or PLANTED in str(p)] == []
+    assert [
+        str(p)
+        for p in files
+        if PLANTED.encode() in (content_of(p) if is_packed(p) else p.read_bytes()) or PLANTED in str(p)
+    ] == []
 
 
 def test_what_may_be_told_is_told(record: RunRecord) -> None:
@@ -106,7 +111,7 @@ def test_a_real_record_is_sealed_verified_and_fits_the_published_schema(
     assert record.sealed
     assert verify(store) == []
     validator = jsonschema.Draft202012Validator(record_schema())
-    lines = [json.loads(text) for text in record.path.read_text().splitlines()]
+    lines = [json.loads(text) for text in lines_of(record.path)]
     for line in lines:
         validator.validate(line)
     assert [line["line"] for line in lines].count("run") == 1

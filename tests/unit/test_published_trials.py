@@ -29,8 +29,7 @@ def tuned_suites() -> list[str]:
 
 
 def lines_of(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
+    yield from map(json.loads, record_file.lines_of(path))
 
 
 def newest_run(suite: str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import record_factory as factory
 from test_page_cache import HOSTS, write
 
 from paceline.base.errors import UserError
@@ -98,7 +99,7 @@ def test_a_file_that_became_another_is_read_again(store: Path, asked: list[str])
     _, again = indexed(store)
     assert asked.count("run") == len(HOSTS) - 1
     assert isinstance(again[0].measurements[0], Measurement)
-    path.write_bytes(text.replace(b'"launch":0', b'"launch":9'))
+    factory.rewrite(path, lambda data: data.replace(b'"launch":0', b'"launch":9'))
     index = RecordIndex(folder=store.parent / "cache")
     with pytest.raises(UserError, match="does not fit the seal"):
         index.read(path)
@@ -136,8 +137,8 @@ def test_a_line_of_a_file_that_changed_meanwhile_is_not_believed(store: Path) ->
 
 def test_runs_that_go_on_have_no_index_and_unasked_ones_are_removed(store: Path) -> None:
     index, records = indexed(store)
-    partial = records[0].path.with_name(records[0].path.name + ".partial")
-    records[0].path.rename(partial)
+    plain = factory.unpack(records[0].path)
+    partial = plain.rename(plain.with_name(plain.name + ".partial"))
     index.wanted.clear()
     record = index.read(partial)
     assert isinstance(record.measurements[0], Measurement)

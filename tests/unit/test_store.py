@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import os
 import resource
 import shutil
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 
 from paceline.base.errors import InfrastructureError, UserError
 from paceline.records.integrity import verify
+from paceline.records.record_file import content_of, lines_of, pack, plain_form, run_id_of
 from paceline.records.storage import check_writable
 from paceline.records.store import (
     MANIFEST,
@@ -64,8 +67,16 @@ def test_a_sealed_record_reads_back_whole(
     record = read_record(path)
     assert record.sealed
     assert (record.run, list(record.measurements)) == (run, lines)
-    assert path == root / "2026" / "11" / f"{run.run_id}.jsonl"
-    assert list(read_manifest(root)) == [str(path.relative_to(root))]
+    assert path == root / "2026" / "11" / f"{run.run_id}.jsonl.gz"
+    content = content_of(path)
+    assert content == gzip.decompress(path.read_bytes())
+    assert read_manifest(root) == {
+        f"2026/11/{run.run_id}.jsonl": {
+            "path": f"2026/11/{run.run_id}.jsonl",
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "size_bytes": len(content),
+        }
+    }
     assert verify(root) == []
 
 
@@ -142,12 +153,17 @@ CHANGES = {
 }
 
 
+@pytest.mark.parametrize("form", ["compressed", "plain"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_is_found_by_the_file_alone_and_by_the_manifest(tmp_path: Path, change: str) -> None:
+def test_a_change_is_found_by_the_file_alone_and_by_the_manifest(
+    tmp_path: Path, change: str, form: str
+) -> None:
     path, other = factory.simple(tmp_path), factory.simple(tmp_path)
-    data = CHANGES[change](path.read_bytes())
-    assert data != path.read_bytes()
-    path.write_bytes(data)
+    if form == "plain":
+        path = factory.unpack(path)
+    before = content_of(path)
+    factory.rewrite(path, CHANGES[change])
+    assert content_of(path) != before
     with pytest.raises(UserError) as caught:
         read_record(path)
     assert caught.value.where and caught.value.where.startswith(str(path))
@@ -159,8 +175,7 @@ def test_a_change_is_found_by_the_file_alone_and_by_the_manifest(tmp_path: Path,
 
 
 def test_each_illegal_arrangement_of_legal_lines_is_named(tmp_path: Path) -> None:
-    data = factory.simple(tmp_path).read_text().splitlines(keepends=True)
-    foreign = factory.simple(tmp_path).read_text().splitlines(keepends=True)
+    data, foreign = list(lines_of(factory.simple(tmp_path))), list(lines_of(factory.simple(tmp_path)))
     for lines, said in (
         ([*data, data[1]], "a line follows the seal"),
         ([data[0], data[0]], "a second run line"),
@@ -169,21 +184,22 @@ def test_each_illegal_arrangement_of_legal_lines_is_named(tmp_path: Path) -> Non
         ([data[0], data[1], data[1]], "occurs twice"),
         ([data[0], data[2], data[5]], "does not fit the seal"),
     ):
-        path = tmp_path / "arranged.jsonl"
-        path.write_text("".join(lines))
-        with pytest.raises(UserError, match=said):
-            read_record(path)
+        for name, data_of_it in (("a.jsonl", b"".join(lines)), ("a.jsonl.gz", pack(b"".join(lines)))):
+            path = tmp_path / name
+            path.write_bytes(data_of_it)
+            with pytest.raises(UserError, match=said):
+                read_record(path)
 
 
 def test_missing_and_unknown_files_are_found(tmp_path: Path) -> None:
     gone, kept = factory.simple(tmp_path), factory.simple(tmp_path)
     gone.unlink()
-    stranger = kept.with_name("stranger.jsonl")
+    stranger = kept.with_name("stranger.jsonl.gz")
     shutil.copyfile(kept, stranger)
     found = {p.path.rsplit("/", 1)[-1]: p.what for p in verify(tmp_path)}
     assert found == {
-        gone.name: "missing: the manifest lists it, the folder lacks it",
-        "stranger.jsonl": "not in the manifest",
+        plain_form(gone).name: "missing: the manifest lists it, the folder lacks it",
+        "stranger.jsonl.gz": "not in the manifest",
     }
 
 
@@ -200,7 +216,8 @@ def test_runs_are_found_by_id_prefix_or_latest(tmp_path: Path) -> None:
     paths = [factory.simple(tmp_path) for _ in range(3)]
     loaded = load([tmp_path])
     assert loaded.find("latest").path == paths[-1]
-    assert loaded.find(paths[0].stem).path == loaded.find(str(paths[0])).path == paths[0]
+    for name in (run_id_of(paths[0]), str(paths[0]), str(plain_form(paths[0]))):
+        assert loaded.find(name).path == paths[0]
     with pytest.raises(UserError, match="fits 3 runs"):
         loaded.find("0")
     with pytest.raises(UserError, match="has no run 'nothing'"):
@@ -305,7 +322,7 @@ def test_a_run_whose_sealing_failed_can_be_resumed_and_sealed(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("paceline.records.store.os.link", refuse)
+        patch.setattr("paceline.records.record_file.os.link", refuse)
         with pytest.raises(InfrastructureError):
             writer.seal()
     writer.abandon()

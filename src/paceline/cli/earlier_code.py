@@ -19,7 +19,8 @@ from paceline.cli.options import warn
 from paceline.drivers.machine.occupation import occupied
 from paceline.drivers.machine.worktree import worktree
 from paceline.records.integrity import merge
-from paceline.records.store import RunRecord, load, read_record
+from paceline.records.record_file import content_of, files_beside, plain_form
+from paceline.records.store import RunRecord, load, read_record, sealed_path
 from paceline.spec import content
 
 
@@ -54,10 +55,10 @@ def measure_as_it_was(
             if again is None:
                 return None, cannot(f"the record's own code does not measure it here: {said}")
             merge(store, [again.path])
-            files = again.path.with_suffix("")
-            target = store / again.path.relative_to(folder)
+            files = files_beside(again.path)
+            target = sealed_path(store, again.run)
             if files.is_dir():
-                shutil.copytree(files, target.with_suffix(""), dirs_exist_ok=True)
+                shutil.copytree(files, files_beside(target), dirs_exist_ok=True)
             kept = read_record(target)
             return kept, judge_reproduction(kept, record, force=request.force)
     except PrerequisiteError as error:
@@ -68,9 +69,9 @@ def _measure_in(
     tree: Path, record: RunRecord, name: str, folder: Path, request: Request
 ) -> tuple[RunRecord | None, str]:
     """Call the command of a checkout on a store that holds the record only; return the new record, or what it said."""
-    place = folder / record.run.started[:4] / record.run.started[5:7]
-    place.mkdir(parents=True)
-    shutil.copyfile(record.path, place / record.path.name)
+    given = plain_form(sealed_path(folder, record.run))  # earlier code reads no compressed records
+    given.parent.mkdir(parents=True)
+    given.write_bytes(content_of(record.path))
     known = (tree / "src" / "paceline" / "cli" / "reproduce.py").read_text(encoding="utf-8")
     options = ["--results", str(folder)]
     options += ["--quiet"] if request.quiet else []

@@ -16,6 +16,7 @@ from paceline.cli.options import print_json
 from paceline.families.serving.load.definitions import Printed, as_others_print
 from paceline.families.serving.load.entries import read_log
 from paceline.records.lookup import find_run
+from paceline.records.store import RECORD_FOLDERS
 
 ENDING = ".jsonl.gz"
 
@@ -35,7 +36,7 @@ def show_definitions(name: str, results: Path | None, *, as_json: bool) -> None:
 
 
 def _logs(name: str, results: Path | None) -> Iterator[tuple[str, Path]]:
-    if name.endswith(ENDING):
+    if name.endswith(ENDING) and not Path(name).match(f"{RECORD_FOLDERS}/*"):  # else a record file
         yield name, Path(name)
         return
     record = find_run(stores(results), name)

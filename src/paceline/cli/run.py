@@ -35,8 +35,9 @@ from paceline.drivers.machine.quarantine import quarantined
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.records.earlier_runs import RunTimes, plan_estimate
+from paceline.records.record_file import run_id_of
 from paceline.records.storage import resume_command
-from paceline.records.store import PARTIAL, RunRecord, read_record, record_paths
+from paceline.records.store import PARTIAL, RunRecord, read_record, record_paths, sealed_paths
 from paceline.report.tables import board_table
 from paceline.spec import content
 from paceline.spec.grammar import TIERS, TierName
@@ -213,7 +214,7 @@ def _resumed(store: Path, name: str) -> tuple[Plan, dict[str, Any], Path]:
     """Find the interrupted run of a name; job folders of runs that ended stay, and are none."""
     jobs = store / JOBS
     listed = [p for p in jobs.iterdir() if p.is_dir()] if jobs.is_dir() else []
-    sealed = {p.stem: p for p in record_paths(store)}
+    sealed = {run_id_of(p): p for p in sealed_paths(store)}
     open_ = sorted(p for p in listed if p.name.startswith(name) and p.name not in sealed)
     exact = [p for p in open_ if p.name == name]
     if len(exact or open_) == 1:
@@ -222,14 +223,12 @@ def _resumed(store: Path, name: str) -> tuple[Plan, dict[str, Any], Path]:
     complete = [path for run_id, path in sealed.items() if run_id.startswith(name)]
     if not open_ and len(complete) == 1:
         raise UserError(
-            f"run {complete[0].stem} is complete; there is nothing to resume",
+            f"run {run_id_of(complete[0])} is complete; there is nothing to resume",
             where=str(complete[0]),
-            fix=f"paceline compare {complete[0].stem} --results {shlex.quote(str(store))}",
+            fix=f"paceline compare {run_id_of(complete[0])} --results {shlex.quote(str(store))}",
         )
     waiting = [p.name for p in listed if p.name not in sealed]
-    partial = [
-        p.name.partition(".")[0] for p in record_paths(store, partial=True) if p.name.endswith(PARTIAL)
-    ]
+    partial = [run_id_of(p) for p in record_paths(store, partial=True) if p.name.endswith(PARTIAL)]
     lost = [run_id for run_id in partial if run_id.startswith(name) and run_id not in waiting]
     if lost and not open_:
         raise UserError(

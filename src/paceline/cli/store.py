@@ -1,9 +1,10 @@
-"""``paceline store``: list, verify, merge, compact, and corrections: retract, annotate, baseline, waive."""
+"""``paceline store``: list, verify, merge, compress, compact, and corrections: retract, annotate, baseline, waive."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from paceline.records import integrity as custody
 from paceline.records import store as records
 from paceline.records.lookup import find_run
 from paceline.records.record import Event, utc
+from paceline.records.record_file import run_id_of
 from paceline.records.storage import check_writable, resume_command
 
 
 @click.group("store")
 def store() -> None:
-    """List, verify, merge, compact or correct records."""
+    """List, verify, merge, compress, compact or correct records."""
 
 
 def _opened(results: Path | None) -> Path:
@@ -74,7 +76,7 @@ def verify(results: Path | None, as_json: bool) -> None:
     """Check digests, seals and statistics of every record; find changed, missing and unknown files."""
     root = _opened(results)
     problems = custody.verify(root)
-    total = len(records.record_paths(root))
+    total = len({run_id_of(path) for path in records.record_paths(root)})
     if as_json:
         print_json({"files": total, "problems": [{"path": p.path, "what": p.what} for p in problems]})
     else:
@@ -99,6 +101,25 @@ def merge(sources: tuple[Path, ...], corrections: bool, results: Path | None) ->
         click.echo(f"refused: {problem.path}: {problem.what}", err=True)
     click.echo(f"{added} records added, {len(problems)} refused")
     sys.exit(EXIT_USAGE if problems else EXIT_OK)
+
+
+@store.command("compress")
+@results_option
+@json_option
+def compress(results: Path | None, as_json: bool) -> None:
+    """Compress sealed records that earlier versions stored plain; lines, digests and the manifest stay the same.
+
+    A plain file goes when its compressed form is on the disk and holds the same lines. Interrupted, call it again.
+    """
+    done = custody.compress(_opened(results))
+    if as_json:
+        print_json(asdict(done))
+    else:
+        for problem in done.problems:
+            click.echo(f"left as it is: {problem.path}: {problem.what}", err=True)
+        sizes = f": {done.before_bytes} -> {done.after_bytes} bytes" if done.files else ""
+        click.echo(f"{done.files} records compressed{sizes}, {len(done.problems)} left as they are")
+    sys.exit(EXIT_INCORRECT if done.problems else EXIT_OK)
 
 
 @store.command("compact")

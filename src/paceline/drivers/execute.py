@@ -20,8 +20,9 @@ from paceline.drivers.collect import Collector, make_run
 from paceline.drivers.driver import Driver
 from paceline.drivers.shares import share_folders
 from paceline.records.record import Event, utc
+from paceline.records.record_file import files_beside
 from paceline.records.storage import check_writable, resume_command, storage_errors
-from paceline.records.store import PARTIAL, RecordWriter, record_paths
+from paceline.records.store import RecordWriter, is_recorded, partial_path
 from paceline.spec.content import sha256_file
 from paceline.spec.plan import Plan
 
@@ -93,8 +94,8 @@ class Recorder:
     def _open(self) -> RecordWriter:
         if self.writer is None:
             run = make_run(self._plan, self._facts, self.collector.host, self.collector.container)
-            partial = self._results / run.started[:4] / run.started[5:7] / f"{run.run_id}.jsonl{PARTIAL}"
-            self.writer = RecordWriter(self._results, run, resume=self._resume and partial.exists())
+            resume = self._resume and partial_path(self._results, run).exists()
+            self.writer = RecordWriter(self._results, run, resume=resume)
             waiting, self._waiting = self._waiting, []
             for event in waiting:
                 self.take(event)
@@ -109,7 +110,7 @@ class Recorder:
     def finish(self, job: Path) -> Path:
         """Put the files that go with the record beside it, and seal it."""
         writer = self._open()
-        beside = writer.final.with_suffix("")
+        beside = files_beside(writer.final)
         for name in sorted(self.collector.artifacts):
             places = (folder / ARTIFACTS / name for folder in (job, *share_folders(job)))
             source = next((p for p in places if p.is_file()), job / ARTIFACTS / name)
@@ -257,7 +258,7 @@ def collect_job(
     Raises:
         UserError: It holds no results, or not all and ``partly`` was not asked for.
     """
-    if any(p.stem == facts["run_id"] for p in record_paths(results)):
+    if is_recorded(results, facts["run_id"]):
         raise UserError(f"run {facts['run_id']} was already recorded", where=str(results))
     events = EventTail(job).read()
     if not any(e.get("event") in ("host", "result", "case_failed") for e in events):

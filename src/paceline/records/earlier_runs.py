@@ -20,7 +20,9 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from paceline.base.errors import UserError
 from paceline.records.record import host_class
+from paceline.records.record_file import lines_of
 from paceline.records.store import record_paths
 from paceline.spec.duration import RUN_SPREAD, Known, Span, block_times, estimate
 from paceline.spec.plan import Plan, observations
@@ -134,8 +136,8 @@ def _keep(entry: Path, files: Mapping[str, Any]) -> None:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        yield from file
+    with suppress(UserError):  # of a damaged file, what stands before the damage
+        yield from lines_of(path)
 
 
 def scan(lines: Iterable[bytes]) -> RunTimes | None:

@@ -5,60 +5,97 @@ Sealed files are never edited: a correction is an event in a file of its own, an
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from paceline import __version__
 from paceline.base.errors import UserError
 from paceline.base.family import load_family
 from paceline.records.lookup import retractions
-from paceline.records.record import Event, Measurement, Run, new_run_id, record_id, series_key, utc
+from paceline.records.record import (
+    Event,
+    Measurement,
+    Run,
+    new_run_id,
+    record_id,
+    series_key,
+    utc,
+)
+from paceline.records.record_file import (
+    PACKED,
+    PLAIN,
+    content_of,
+    digest_of,
+    is_packed,
+    packed_form,
+    remove_copies,
+    run_id_of,
+    sync_folder,
+    write_sealed,
+)
 from paceline.records.storage import storage_errors
 from paceline.records.store import (
-    MAX_LINE_BYTES,
-    MAX_RECORD_BYTES,
-    MAX_RECORD_LINES,
     MEASUREMENT_COLUMNS,
     Problem,
     RecordWriter,
     RunRecord,
     add_to_manifest,
+    manifest_name,
     measurement_rows,
     read_manifest,
     read_record,
     record_paths,
+    sealed_path,
+    twins,
 )
 
 
 def verify(root: Path) -> list[Problem]:
     """Check every sealed file against the manifest and its own seal; find changed, missing and unknown files."""
     problems: list[Problem] = []
-    entries = read_manifest(root)
-    for name, entry in entries.items():
-        path = root / name
-        if not path.is_file():
-            problems.append(Problem(path=name, what="missing: the manifest lists it, the folder lacks it"))
-            continue
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        if digest != entry["sha256"]:
-            problems.append(Problem(path=name, what="changed since it was sealed (digest differs)"))
-    for path in record_paths(root):
-        name = str(path.relative_to(root))
-        if name not in entries:
-            problems.append(Problem(path=name, what="not in the manifest"))
-        try:
-            record = read_record(path)
-        except UserError as error:
-            problems.append(Problem(path=name, what=error.what))
-            continue
-        if not record.sealed:
-            problems.append(Problem(path=name, what="has no seal"))
-        problems += [Problem(path=name, what=text) for text in recompute(record)]
+    entries = {manifest_name(root, root / name): entry for name, entry in read_manifest(root).items()}
+    paths = record_paths(root)
+    for name in sorted(entries.keys() - {manifest_name(root, path) for path in paths}):
+        problems.append(Problem(path=name, what="missing: the manifest lists it, the folder lacks it"))
+    read: dict[str, RunRecord] = {}
+    for path in paths:
+        found = _flaws(path, entries.get(manifest_name(root, path)), read)
+        problems += [Problem(path=str(path.relative_to(root)), what=what) for what in found]
     return problems
+
+
+def _flaws(path: Path, entry: Mapping[str, Any] | None, read: dict[str, RunRecord]) -> Iterator[str]:
+    """Name what is wrong with a sealed file.
+
+    Args:
+        path: The file.
+        entry: What the manifest says of it.
+        read: Run id → the record that was read of it, which gets this one too.
+    """
+    if entry is None:
+        yield "not in the manifest"
+    try:
+        record = read_record(path)
+    except UserError as error:
+        with suppress(UserError):  # a damaged file has no digest
+            yield from _changed(digest_of(path)[0], entry)
+        yield error.what
+        return
+    yield from _changed(record.sha256, entry)
+    if not record.sealed:
+        yield "has no seal"
+    if (problem := twins(read.setdefault(record.run_id, record), record)) is not None:
+        yield problem.what
+    yield from recompute(record)
+
+
+def _changed(sha256: str | None, entry: Mapping[str, Any] | None) -> Iterator[str]:
+    if entry is not None and sha256 != entry["sha256"]:
+        yield "changed since it was sealed (digest differs)"
 
 
 def recompute(record: RunRecord) -> list[str]:
@@ -118,8 +155,8 @@ def merge(root: Path, sources: Iterable[Path], *, corrections: bool = False) -> 
         The number of files added, and why others were refused.
     """
     added, problems = 0, []
-    present = {p.name: p for p in record_paths(root)}
-    guarded = None if corrections else frozenset(p.stem for p in present.values())
+    present = {run_id_of(p): p for p in record_paths(root)}
+    guarded = None if corrections else frozenset(present)
     for source in sources:
         if not source.exists():
             raise UserError("no such store or record", where=str(source))
@@ -140,46 +177,36 @@ def _merge_one(
     Args:
         root: The store that grows.
         path: The foreign record.
-        present: The store's files by name.
+        present: The store's files by run id.
         guarded: Runs that foreign corrections must not touch; None lets every correction in.
     """
     if path.is_symlink():
         return "a symbolic link"
-    with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size > MAX_RECORD_BYTES:
-            return f"the file is larger than {MAX_RECORD_BYTES} bytes"
-        count = 0
-        while line := file.readline(MAX_LINE_BYTES + 1):
-            count += 1
-            if len(line) > MAX_LINE_BYTES:
-                return f"a line is longer than {MAX_LINE_BYTES} bytes"
-            if count > MAX_RECORD_LINES:
-                return f"the file has more than {MAX_RECORD_LINES} lines"
     try:
         record = read_record(path)
     except UserError as error:
         return error.what
     if not record.sealed:
         return "not sealed: the run is unfinished"
-    if path.name != f"{record.run_id}.jsonl":
+    if path.name not in (record.run_id + PLAIN, record.run_id + PACKED):
         return f"the file name does not fit its run id {record.run_id}"
     wrong = recompute(record)
     if wrong:
         return wrong[0]
-    if path.name in present:
-        same = present[path.name].read_bytes() == path.read_bytes()
+    if record.run_id in present:
+        try:
+            same = digest_of(present[record.run_id])[0] == record.sha256
+        except UserError as error:
+            return f"the store has this run already, and there {error.what}"
         return None if same else "another file with the same run id is already in the store"
     if guarded is not None and (change := _change(record, guarded)) is not None:
         return f"a correction that {change}; --corrections takes it"
-    target = root / record.run.started[:4] / record.run.started[5:7] / path.name
+    target = sealed_path(root, record.run)
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        copy = target.with_name(target.name + ".copy")
-        shutil.copyfile(path, copy)
-        os.link(copy, target)
-        copy.unlink()
+        write_sealed(target, content_of(path))
         add_to_manifest(root, target)
-    present[path.name] = target
+    present[record.run_id] = target
     return ""
 
 
@@ -193,6 +220,65 @@ def _change(record: RunRecord, own: frozenset[str]) -> str | None:
         if event.kind == "waiver":
             return f"waives regressions of {event.data.get('suite')}"
     return None
+
+
+@dataclass(slots=True, kw_only=True)
+class Compressed:
+    """What ``compress`` did."""
+
+    files: int = 0
+    before_bytes: int = 0
+    """Sizes of the plain files that it compressed."""
+    after_bytes: int = 0
+    """Sizes of the compressed ones in their place."""
+    problems: list[Problem] = field(default_factory=list)
+    """Files that were left as they are, and why."""
+
+
+def compress(root: Path) -> Compressed:
+    """Give every plain sealed record its compressed form; lines, digests and the manifest stay as they are.
+
+    A plain file goes only when its compressed form is on the disk and holds the same lines. Killed at any time, it
+    leaves each record in one form or in both, which is one record; another call does the rest.
+    """
+    done = Compressed()
+    for path in record_paths(root):
+        if is_packed(path):
+            remove_copies(path)
+            continue
+        try:
+            sizes = _compress_one(path)
+        except UserError as error:
+            done.problems.append(Problem(path=str(path.relative_to(root)), what=error.what))
+            continue
+        done.files, done.before_bytes, done.after_bytes = (
+            done.files + 1,
+            done.before_bytes + sizes[0],
+            done.after_bytes + sizes[1],
+        )
+    return done
+
+
+def _compress_one(path: Path) -> tuple[int, int]:
+    """Compress a sealed file; return its size before and after.
+
+    Raises:
+        UserError: It does not hold, or its compressed form exists and holds other lines: both files stay.
+    """
+    record, target = read_record(path), packed_form(path)
+    if not record.sealed:
+        raise UserError("has no seal", where=str(path))
+    with storage_errors(target):
+        if not target.exists():
+            with suppress(FileExistsError):  # another process was faster
+                write_sealed(target, content_of(path))
+        if digest_of(target)[0] != record.sha256:
+            raise UserError(f"holds other lines than {target.name}", where=str(path))
+        before, after = path.stat().st_size, target.stat().st_size
+        remove_copies(target)
+        path.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    return before, after
 
 
 def append_event(root: Path, event: Event) -> Path:
@@ -222,7 +308,7 @@ def compact(root: Path, target: Path) -> int:
     types = {"launch": pa.int64(), "n": pa.int64(), "value": pa.float64(), "samples": pa.list_(pa.float64())}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in MEASUREMENT_COLUMNS])
     count = 0
-    retracted = retractions(record_paths(root))
+    left_out = set(retractions(record_paths(root)))
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(target.name + ".tmp")
@@ -232,7 +318,8 @@ def compact(root: Path, target: Path) -> int:
                     record = read_record(path)
                 except UserError:
                     continue
-                rows = list(measurement_rows(record)) if record.run_id not in retracted else []
+                rows = list(measurement_rows(record)) if record.run_id not in left_out else []
+                left_out.add(record.run_id)  # its other form
                 if rows:
                     writer.write_table(pa.Table.from_pylist(rows, schema=schema))
                 count += len(rows)

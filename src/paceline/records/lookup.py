@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from paceline.base.errors import UserError, expected_one_of
 from paceline.records.record import Event, Measurement, Run, parse_line
+from paceline.records.record_file import lines_of, run_id_of
 from paceline.records.store import RunRecord, read_record, record_paths
 
 Read = Callable[[Path], RunRecord]
-HEAD_BYTES = 512
 RUN_HEAD = re.compile(
     rb'\{"line":"run","format":\d+,"run_id":"([0-9a-z-]+)","started":"[^"\\]+","reason":"([a-z]+)"'
 )
@@ -90,8 +90,8 @@ def retractions(paths: Iterable[Path]) -> dict[str, str]:
 
 def lines_with(path: Path, text: bytes) -> Iterator[bytes]:
     """Yield the lines of a record file that contain some bytes; a file that cannot be read has none."""
-    with suppress(OSError), path.open("rb") as file:
-        yield from (raw for raw in file if text in raw)
+    with suppress(UserError):  # of a damaged file, what stands before the damage
+        yield from (raw for raw in lines_of(path) if text in raw)
 
 
 def _files(roots: Sequence[Path]) -> dict[str, Path]:
@@ -99,7 +99,7 @@ def _files(roots: Sequence[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for root in roots:
         for path in record_paths(root) if root.is_dir() else [root] if root.is_file() else ():
-            found.setdefault(path.stem, path)
+            found.setdefault(run_id_of(path), path)
     return dict(sorted(found.items()))
 
 
@@ -131,12 +131,12 @@ def _measured_run(path: Path) -> str | None:
 
 def _head(path: Path) -> tuple[str | None, str | None]:
     """Return id and reason of the run in a file. A run line may have megabytes; ours begin with what is asked for."""
-    with suppress(OSError, ValueError), path.open("rb") as file:
-        begin = file.read(HEAD_BYTES)
-        told = RUN_HEAD.match(begin)
+    with suppress(UserError, ValueError), closing(lines_of(path)) as lines:
+        first = next(lines, b"")
+        told = RUN_HEAD.match(first)
         if told is not None:
             return told[1].decode(), told[2].decode()
-        line = parse_line(begin.partition(b"\n")[0] if b"\n" in begin else begin + file.readline())
+        line = parse_line(first)
         return (line.run_id, line.reason) if isinstance(line, Run) else (None, None)
     return None, None
 

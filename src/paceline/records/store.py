@@ -1,8 +1,11 @@
 """The store: a folder of sealed record files and a manifest; everything else can be deleted and rebuilt.
 
-    results/local/2026/11/<run_id>.jsonl           sealed, never changed again
+    results/local/2026/11/<run_id>.jsonl.gz        sealed, never changed again
     results/local/2026/11/<run_id>.jsonl.partial   a run in progress, or one that was interrupted
-    results/local/MANIFEST.jsonl                   path, sha256 and size of every sealed file, appended under a lock
+    results/local/MANIFEST.jsonl                   sha256 and size of every sealed record, appended under a lock
+
+The manifest is about lines and not about how they are stored: it names each record by the path of its plain form,
+``2026/11/<run_id>.jsonl``, and compressing a record changes nothing in it. A record in both forms is one record.
 
 Runs may write into one store at the same time: each has its own file, and only the manifest is shared.
 """
@@ -15,6 +18,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from errno import EEXIST
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +26,22 @@ from pydantic import ValidationError
 
 from paceline.base.errors import UserError, expected_one_of
 from paceline.records.record import Event, Line, Measurement, Run, dump_line, parse_line, utc
+from paceline.records.record_file import (
+    PACKED,
+    PARTIAL,
+    PLAIN,
+    digest_of,
+    lines_of,
+    packed_form,
+    plain_form,
+    present_form,
+    run_id_of,
+    sync_folder,
+    write_sealed,
+)
 from paceline.records.storage import storage_errors
 
 MANIFEST = "MANIFEST.jsonl"
-PARTIAL = ".partial"
-MAX_LINE_BYTES = 16 << 20
-"""A longer line is refused when merging: raw samples of one launch stay far below it."""
-MAX_RECORD_BYTES, MAX_RECORD_LINES = 1 << 30, 1_000_000
-"""So is a larger file: the largest run of all suites stays far below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +54,7 @@ class RunRecord:
     events: tuple[Event, ...]
     sealed: bool
     sha256: str | None = None
-    """Digest of the file's bytes; None for what was not read from one."""
+    """Digest of the file's lines, whether it is compressed or not; None for what was not read from one."""
 
     @property
     def run_id(self) -> str:
@@ -93,7 +105,7 @@ class Loaded:
         runs = [r for r in self.records if r.run.reason != "correction"]
         if name == "latest" and runs:
             return max(runs, key=lambda r: r.run_id)
-        found = [r for r in self.records if r.run_id.startswith(name) or str(r.path) == name]
+        found = [r for r in self.records if r.run_id.startswith(name) or name in _names(r.path)]
         if len(found) == 1:
             return found[0]
         if len(found) > 1:
@@ -105,15 +117,20 @@ class Loaded:
         )
 
 
+def _names(path: Path) -> tuple[str, str]:
+    """Return the paths by which a record is known, whichever form it has."""
+    return str(packed_form(path)), str(plain_form(path))
+
+
 class RecordWriter:
-    """Writes one run: a partial file while it goes on, a sealed one at the end."""
+    """Writes one run: a plain partial file while it goes on, a sealed and compressed one at the end."""
 
     def __init__(self, root: Path, run: Run, *, resume: bool = False) -> None:
-        year, month = run.started[:4], run.started[5:7]
         self.root = root
-        self.final = root / year / month / f"{run.run_id}.jsonl"
-        self.partial = self.final.with_name(self.final.name + PARTIAL)
+        self.final = sealed_path(root, run)
+        self.partial = partial_path(root, run)
         self.run_id = run.run_id
+        self._resumes = resume
         self.seen: set[str] = set()
         """Record ids already in the file; a second write of one is ignored."""
         with storage_errors(self.partial, run_id=self.run_id, root=self.root):
@@ -163,14 +180,28 @@ class RecordWriter:
             digest = hashlib.sha256(self.partial.read_bytes()).hexdigest()
             self.write(Event(kind="seal", at=utc(), run_id=self.run_id, data={"sha256": digest}))
             os.fsync(self._file)
-            if self.final.exists() and self.final.samefile(self.partial):
-                self.final.unlink()
-            os.link(self.partial, self.final)
-            _sync_folder(self.final.parent)
+            data = self.partial.read_bytes()
+            plain = plain_form(self.final)
+            earlier = [path for path in (self.final, plain) if path.exists()]
+            if not all(self._resumes and self._sealed_before(path, data) for path in earlier):
+                raise FileExistsError(EEXIST, os.strerror(EEXIST), str(self.final))
+            write_sealed(self.final, data, replace=self.final in earlier)
+            plain.unlink(missing_ok=True)
             add_to_manifest(self.root, self.final)
             self.partial.unlink()
+            sync_folder(self.final.parent)
             os.close(self._file)
         return self.final
+
+    def _sealed_before(self, path: Path, data: bytes) -> bool:
+        """Say whether a sealed file is of a sealing of this very run that was killed before its end."""
+        if path.samefile(self.partial):  # an earlier version gave the partial file a second name
+            return True
+        try:
+            *lines, _ = lines_of(path)
+        except (UserError, ValueError):
+            return False
+        return data.startswith(b"".join(lines))
 
     def abandon(self) -> None:
         """Close the file and leave it partial, for ``--resume``."""
@@ -190,12 +221,9 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def add_to_manifest(root: Path, path: Path) -> None:
-    """Append a sealed file's path, digest and size, under a lock that other runs respect."""
-    entry = {
-        "path": str(path.relative_to(root)),
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-        "size_bytes": path.stat().st_size,
-    }
+    """Append a sealed record's path, and the digest and size of its lines, under a lock that other runs respect."""
+    sha256, size = digest_of(path)
+    entry = {"path": manifest_name(root, path), "sha256": sha256, "size_bytes": size}
     manifest = root / MANIFEST
     descriptor = os.open(manifest, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -204,6 +232,11 @@ def add_to_manifest(root: Path, path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def manifest_name(root: Path, path: Path) -> str:
+    """Return the name of a record in the manifest, whichever form its file has."""
+    return str(plain_form(path).relative_to(root))
 
 
 def read_manifest(root: Path) -> dict[str, dict[str, Any]]:
@@ -225,15 +258,35 @@ RECORD_FOLDERS = "[0-9][0-9][0-9][0-9]/[0-9][0-9]"
 """Year and month: other folders of a store, such as those of jobs, hold no records."""
 
 
+def sealed_path(root: Path, run: Run) -> Path:
+    """Return where a run's sealed record lies."""
+    return root / run.started[:4] / run.started[5:7] / f"{run.run_id}{PACKED}"
+
+
+def partial_path(root: Path, run: Run) -> Path:
+    """Return where a run is written while it goes on."""
+    return sealed_path(root, run).with_name(f"{run.run_id}{PLAIN}{PARTIAL}")
+
+
 def record_paths(root: Path, *, partial: bool = False) -> list[Path]:
-    """List record files in the order of their run ids."""
-    patterns = [f"{RECORD_FOLDERS}/*.jsonl", *([f"{RECORD_FOLDERS}/*.jsonl{PARTIAL}"] if partial else [])]
-    paths = (p for pattern in patterns for p in root.glob(pattern))
+    """List record files in the order of their run ids; a record in both forms has two."""
+    endings = [PLAIN, PACKED, *([PLAIN + PARTIAL] if partial else [])]
+    paths = (p for ending in endings for p in root.glob(f"{RECORD_FOLDERS}/*{ending}"))
     return sorted((p for p in paths if p.is_file()), key=lambda p: p.name)
 
 
+def sealed_paths(root: Path) -> list[Path]:
+    """List the files of runs that are sealed: one whose sealing was killed before its end has its partial file yet."""
+    return [p for p in record_paths(root) if not p.with_name(run_id_of(p) + PLAIN + PARTIAL).exists()]
+
+
+def is_recorded(root: Path, run_id: str) -> bool:
+    """Say whether a run is sealed."""
+    return any(run_id_of(p) == run_id for p in sealed_paths(root))
+
+
 Place = tuple[int, int]
-"""Where a line begins in its file, and how many bytes it has."""
+"""Where a line begins among the (uncompressed) lines of its file, and how many bytes it has."""
 
 
 def read_record(path: Path) -> RunRecord:
@@ -251,10 +304,8 @@ def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
     Raises:
         UserError: As ``read_record``.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", where=str(path)) from error
+    path = present_form(path)
+    digest = hashlib.sha256()
     run: Run | None = None
     measurements: list[Measurement] = []
     events: list[Event] = []
@@ -262,7 +313,7 @@ def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
     places: dict[str, list[Place]] = {"run": [], "measurement": [], "event": []}
     sealed = False
     offset = 0
-    for number, raw in enumerate(data.splitlines(keepends=True), start=1):
+    for number, raw in enumerate(lines_of(path), start=1):
         try:
             line = parse_line(raw)
         except (ValueError, ValidationError) as error:
@@ -280,10 +331,11 @@ def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
             measurements.append(line)
         else:
             if line.kind == "seal":
-                sealed = line.data.get("sha256") == hashlib.sha256(data[:offset]).hexdigest()
+                sealed = line.data.get("sha256") == digest.hexdigest()
                 if not sealed:
                     raise UserError("the content does not fit the seal", where=f"{path}:{number}")
             events.append(line)
+        digest.update(raw)
         places[line.line].append((offset, len(raw)))
         offset += len(raw)
     if run is None:
@@ -294,7 +346,7 @@ def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
         measurements=tuple(measurements),
         events=tuple(events),
         sealed=sealed,
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=digest.hexdigest(),
     )
     return record, places
 
@@ -326,7 +378,7 @@ def load(
         read: Gives the record of a file, or raises ``UserError``.
     """
     loaded = Loaded()
-    seen: set[str] = set()
+    seen: dict[str, RunRecord] = {}
     for root in roots:
         for path in record_paths(root, partial=partial) if root.is_dir() else [root]:
             try:
@@ -334,9 +386,11 @@ def load(
             except UserError as error:
                 loaded.problems.append(Problem(path=str(path), what=error.what))
                 continue
-            if record.run_id not in seen:
-                seen.add(record.run_id)
+            first = seen.setdefault(record.run_id, record)
+            if first is record:
                 loaded.records.append(record)
+            elif (problem := twins(first, record)) is not None:
+                loaded.problems.append(problem)
     for record in loaded.records:
         for event in record.events:
             if event.kind == "retract" and "run_id" in event.data:
@@ -344,6 +398,13 @@ def load(
                 loaded.retracted[str(event.data["run_id"])] = reason
     loaded.records = [r for r in loaded.records if r.run_id not in loaded.retracted]
     return loaded
+
+
+def twins(first: RunRecord, second: RunRecord) -> Problem | None:
+    """Say whether two sealed files of one run, such as its plain and its compressed form, hold different lines."""
+    if not (first.sealed and second.sealed) or first.sha256 == second.sha256:
+        return None
+    return Problem(path=str(second.path), what=f"holds other lines than {first.path}, of the same run id")
 
 
 MEASUREMENT_COLUMNS = (
@@ -400,11 +461,3 @@ def measurement_rows(record: RunRecord) -> Iterator[dict[str, Any]]:
             "params": json.dumps(m.params, sort_keys=True),
             "samples": list(m.samples),
         }
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +22,8 @@ from typing import Any, cast
 
 from paceline.base.errors import UserError
 from paceline.records.record import Event, Measurement, MetricId, Run, parse_line
-from paceline.records.store import PARTIAL, Place, RunRecord, read_placed
+from paceline.records.record_file import PARTIAL, Member, members_of, present_form, read_piece
+from paceline.records.store import Place, RunRecord, read_placed
 from paceline.report.forks import Files, Job
 from paceline.report.pagecache import code_digest
 
@@ -57,10 +59,11 @@ class Lines:
     Args:
         path: The file.
         stamp: What it was when its index was made.
+        members: Where its compressed pieces begin; none of a plain file.
     """
 
-    def __init__(self, path: Path, stamp: Stamp) -> None:
-        self.path, self._stamp = path, stamp
+    def __init__(self, path: Path, stamp: Stamp, members: Sequence[Member] = ()) -> None:
+        self.path, self._stamp, self._members = path, stamp, members
 
     def read(self, place: Place) -> Run | Measurement | Event:
         """Read and check a line.
@@ -68,16 +71,14 @@ class Lines:
         Raises:
             UserError: The file is another one by now, or its line is not legal.
         """
-        offset, length = place
         with self.path.open("rb", buffering=0) as file:  # not kept open: a store may have very many files
             if stamp_of(file.fileno()) != self._stamp:
                 raise UserError("the record file was changed while it was read", where=str(self.path))
-            file.seek(offset)
-            text = file.read(length)
+            text = read_piece(file, self.path, self._members, place)
         try:
             return parse_line(text)
         except ValueError as error:
-            where = f"{self.path}, byte {offset}"
+            where = f"{self.path}, byte {place[0]} of its lines"
             raise UserError(f"not a legal record line: {error}", where=where) from error
 
 
@@ -124,6 +125,7 @@ class RecordIndex:
         Raises:
             UserError: The file cannot be read, or a line of it is not legal.
         """
+        path = present_form(path)
         name = sha256(f"{path.resolve()}\n{code_digest()}".encode()).hexdigest()
         self.wanted.add(name)
         entry = self.folder / f"{name}{SUFFIX}"
@@ -156,7 +158,7 @@ class RecordIndex:
         found = json.loads(zlib.decompress(payload))
         if found["stamp"] != stamp:
             return None
-        lines = Lines(path, stamp)
+        lines = Lines(path, stamp, found["members"])
         run = lines.read(tuple(found["run"]))
         events = [lines.read(tuple(place)) for place in found["events"]]
         assert isinstance(run, Run)
@@ -182,6 +184,10 @@ class RecordIndex:
 
     def _keep(self, entry: Path, stamp: Stamp, record: RunRecord, places: dict[str, list[Place]]) -> Files:
         """Keep an index whole or not at all; a folder that cannot be written costs time, and nothing else."""
+        try:
+            members = members_of(record.path)
+        except (OSError, UserError):  # it was changed or removed meanwhile
+            return []
         cases: dict[tuple[Any, ...], int] = {}
         shared: list[dict[str, Any]] = []
         rows = []
@@ -195,6 +201,7 @@ class RecordIndex:
         found = {
             "stamp": stamp,
             "sha256": record.sha256,
+            "members": members,
             "run": places["run"][0],
             "events": places["event"],
             "cases": shared,

@@ -24,7 +24,8 @@ from paceline.records.record import (
     series_key,
     utc,
 )
-from paceline.records.store import MAX_LINE_BYTES, RecordWriter, RunRecord, read_record
+from paceline.records.record_file import MAX_LINE_BYTES
+from paceline.records.store import RecordWriter, RunRecord, read_record
 from paceline.stats.estimates import launch_statistic
 
 MAX_FILE_BYTES = 256 << 20
