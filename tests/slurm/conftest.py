@@ -19,6 +19,7 @@ import pytest
 import yaml
 from cluster import Cluster
 
+from paceline.records import record_file
 from paceline.records.store import record_paths
 
 RUNNERS = Path(__file__).parents[2] / "runners"

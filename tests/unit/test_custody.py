@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.base.errors import UserError
+from paceline.records import record_file
 from paceline.records.integrity import append_event, compact, merge, recompute, retract, verify
 from paceline.records.record import Event, EventKind, dump_line, parse_line, utc
 from paceline.records.record_file import MAX_LINE_BYTES, content_of, lines_of, run_id_of

@@ -57,7 +57,7 @@ class Raw:
 def raw_of(paths: Sequence[Path]) -> Raw:
     found = Raw()
     for path in paths:
-        for line in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        for line in map(json.loads, lines_of(path)):
             if line["line"] == "run":
                 found.baseline |= {s["suite"]: s["baseline"] for s in line["suites"]}
             if line["line"] == "measurement" and line["status"] == "ok":

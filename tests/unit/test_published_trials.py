@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from paceline.base.family import load_family
+from paceline.records import record_file
 from paceline.records.store import record_paths
 from paceline.spec import content
 from paceline.spec.grammar import Tuning

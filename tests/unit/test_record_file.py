@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import weakref
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,8 @@ from hypothesis import strategies as st
 
 from paceline.base.errors import UserError
 from paceline.cli import application
+from paceline.records import integrity as custody
+from paceline.records import record_file
 from paceline.records.integrity import compact, compress, merge, verify
 from paceline.records.record_file import (
     MEMBER_BYTES,
@@ -35,6 +39,7 @@ from paceline.records.record_file import (
 from paceline.records.store import (
     MANIFEST,
     RecordWriter,
+    RunRecord,
     is_recorded,
     load,
     read_manifest,
@@ -75,10 +80,8 @@ def test_the_same_lines_give_the_same_bytes_without_a_time_or_a_name(tmp_path: P
     content = line * (2 * MEMBER_BYTES // len(line) + 1)
     data = pack(content)
     assert data[:8] == b"\x1f\x8b\x08\x00" + bytes(4)  # no flags (no name), time 0
-    fresh = (
-        "import sys; from paceline.records.record_file import pack; "
-        "sys.stdout.buffer.write(p(sys.stdin.buffer.read()))"
-    )
+    fresh = "import sys; from paceline.records.record_file import pack"
+    fresh += "; sys.stdout.buffer.write(pack(sys.stdin.buffer.read()))"
     told = subprocess.run([sys.executable, "-c", fresh], input=content, capture_output=True, check=True)
     assert told.stdout == data
     path = tmp_path / "a.jsonl.gz"
@@ -131,6 +134,25 @@ def test_a_run_in_both_forms_is_one_record(tmp_path: Path) -> None:
     assert merge(tmp_path / "new", [tmp_path]) == (1, [])
     told = CliRunner().invoke(application, ["store", "verify", "--results", str(tmp_path)])
     assert told.output == "1 records, 0 problems\n"
+
+
+def test_verifying_a_store_keeps_no_more_than_one_record_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(4):
+        factory.simple(tmp_path)
+    alive: list[weakref.ref[object]] = []
+
+    def read(path: Path) -> RunRecord:
+        record = read_record(path)
+        gc.collect()
+        assert sum(one() is not None for one in alive) <= 1
+        alive.append(weakref.ref(record.measurements[0]))
+        return record
+
+    monkeypatch.setattr(custody, "read_record", read)
+    assert verify(tmp_path) == []
+    assert len(alive) == 4
 
 
 def test_a_run_whose_forms_differ_is_named_and_never_compressed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ def _flaws(path: Path, entry: Mapping[str, Any] | None, read: dict[str, RunRecor
     Args:
         path: The file.
         entry: What the manifest says of it.
-        read: Run id → the record that was read of it, which gets this one too.
+        read: Run id → what was read of it first, without its lines; gets this file too.
     """
     if entry is None:
         yield "not in the manifest"
@@ -88,7 +88,8 @@ def _flaws(path: Path, entry: Mapping[str, Any] | None, read: dict[str, RunRecor
     yield from _changed(record.sha256, entry)
     if not record.sealed:
         yield "has no seal"
-    if (problem := twins(read.setdefault(record.run_id, record), record)) is not None:
+    known = replace(record, measurements=(), events=())  # memory holds no more than one record
+    if (problem := twins(read.setdefault(record.run_id, known), record)) is not None:
         yield problem.what
     yield from recompute(record)
 
