@@ -1,10 +1,14 @@
 # Every target sets up its own virtual environment first; nothing else has to be done on a fresh machine.
 #   make bench   measure the quick tier on this machine and build the site
 #   make test    all tests
+# TORCH=cpu installs torch for processors; TORCH=keep uses the one that is there (docs/installing.md). An environment keeps its choice.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+TORCH ?= $(or $(shell cat $(VENV)/.torch 2>/dev/null),cpu)
+INSTALLER ?= pip
+READY := $(VENV)/.ready-$(TORCH)
+READY_DEV := $(VENV)/.ready-dev-$(TORCH)
 SUITES ?= collectives kernels training serving reasoning
 TIER ?= quick
 RUNNER ?= local-cpu
@@ -15,15 +19,20 @@ BASE ?=
 TESTS ?=
 JUNIT ?=
 
-.PHONY: setup bench test check format docs image-base image locks reasoner denoiser smoke nightly site gate calibrate clean
+.PHONY: setup dev bench test check format docs image-base image locks reasoner denoiser smoke nightly site gate calibrate clean
 
+# What measuring needs; "dev" adds what tests and checks need.
 setup: $(READY)
+dev: $(READY_DEV)
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "paceline needs Python 3.11 or later: make PYTHON=python3.11")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+install = $(PYTHON) setup/install.py --venv $(VENV) --torch $(TORCH) --installer $(INSTALLER)
+$(READY): pyproject.toml constraints.txt setup/install.py
+	$(install)
 	touch $@
+
+$(READY_DEV): pyproject.toml constraints.txt setup/install.py
+	$(install) --dev
+	touch $(READY) $@
 
 bench: setup
 	$(BIN)/paceline run $(SUITES) --tier $(TIER) --runner $(RUNNER)
@@ -32,8 +41,8 @@ bench: setup
 # Unit tests share the cores, and so do those that start ranks and ask what is right; the others measure, one after another.
 # JUNIT=FOLDER leaves a JUnit file of each part there.
 report = $(if $(JUNIT),--junitxml=$(JUNIT)/$(1).xml)
-SHARED := tests/conformance tests/distributed tests/docker tests/nightly tests/site tests/slurm
-test: setup
+SHARED := tests/conformance tests/distributed tests/docker tests/nightly tests/setup tests/site tests/slurm
+test: dev
 ifeq ($(TESTS),)
 	status=0; \
 	$(BIN)/python -m pytest tests/unit tests/docs --numprocesses auto $(call report,unit) || status=1; \
@@ -44,14 +53,14 @@ else
 	$(BIN)/python -m pytest $(TESTS)
 endif
 
-check: setup
+check: dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/paceline validate
 
-format: setup
+format: dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

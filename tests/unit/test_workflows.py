@@ -84,3 +84,22 @@ def test_workflows_name_profiles_that_have_a_nightly_file() -> None:
     assert {f"nightly-{p.strip()}" for p in profiles.split(",")} == {
         p.stem for p in EXAMPLES.glob("nightly-*.yaml")
     }
+
+
+ALL_BUT_CPU_KEEP = {
+    True: "profile == 'cpu' && 'cpu' || 'keep'",
+    False: '"$PROFILE" = cpu ] && echo cpu || echo keep',
+}
+"""In a workflow of GitHub's, and in a shell."""
+NIGHTS = [ROOT / ".github" / "workflows" / "nightly.yml", EXAMPLES / "gitlab-ci.yml"]
+
+
+@pytest.mark.parametrize("path", NIGHTS, ids=lambda p: p.name)
+def test_nights_on_accelerators_keep_their_vendors_torch(path: Path) -> None:
+    (choice,) = re.findall(r"make setup TORCH=(.*)", path.read_text())
+    assert ALL_BUT_CPU_KEEP[path.parent.name == "workflows"] in choice
+
+
+@pytest.mark.parametrize("name", ["nightly.crontab", "nightly.sbatch"])
+def test_an_example_for_one_machine_says_how_to_keep_a_torch(name: str) -> None:
+    assert "TORCH=keep" in (EXAMPLES / name).read_text()
