@@ -29,7 +29,7 @@ AGREEMENT_WIDTH = 0.5
 GRADES: Mapping[str, str] = {
     "A": "five or more interleaved launches of committed code, and a second run that agrees on the effect",
     "B": "five or more interleaved launches of committed code",
-    "C": "exploratory: fewer launches, or code with uncommitted changes",
+    "C": "exploratory: fewer launches, code with uncommitted changes, or code without a commit",
     "D": "imported: the raw samples or the provenance are not ours",
 }
 """Evidence grades, best first."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 
 from paceline.base.errors import PacelineError
@@ -33,6 +34,7 @@ print(json.dumps({
 """
 PROBE_TIMEOUT_S = 60
 LOOK_S = 3.0
+CLONE = "git clone https://github.com/paceline/paceline && make -C paceline setup"
 NETWORK_FIX = (
     "apt-get install iproute2 iptables, and run as root (in a container: --cap-add NET_ADMIN,SYS_ADMIN)"
 )
@@ -50,7 +52,21 @@ class Capability:
 
 def examine() -> list[Capability]:
     """Look at everything that runners need."""
-    return [*_torch(), *_network(), *_docker(), *_slurm(), *_tools(), *_extras(), *_machine()]
+    return [_checkout(), *_torch(), *_network(), *_docker(), *_slurm(), *_tools(), *_extras(), *_machine()]
+
+
+def _checkout() -> Capability:
+    """Say what an installed wheel lacks: it carries what measuring needs, and neither history nor what made it."""
+    root, version = checkout_root(), metadata.version("paceline")
+    if root is not None:
+        return Capability(name="checkout", ok=True, detail=f"paceline {version} of {root}")
+    return Capability(
+        name="checkout",
+        ok=False,
+        detail=f"paceline {version} from a wheel: suites, runners, techniques and the site are there; git history, "
+        "published results, calibration, containers/, tests/ and docs/ are not",
+        fix=CLONE,
+    )
 
 
 def accelerator() -> str | None:
@@ -80,7 +96,7 @@ def _torch() -> Iterator[Capability]:
     except (subprocess.SubprocessError, ValueError, IndexError) as error:
         detail = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1:]
         yield Capability(
-            name="torch", ok=False, detail=detail[0] if detail else "not importable", fix="pip install torch"
+            name="torch", ok=False, detail=detail[0] if detail else "not importable", fix=_torch_fix()
         )
         return
     yield Capability(name="torch", ok=True, detail=f"torch {facts['torch']}")
@@ -97,6 +113,12 @@ def _torch() -> Iterator[Capability]:
         detail=f"{facts['count']} × {accelerator}" if accelerator else "none visible to torch",
         fix=None if accelerator else "run on a GPU or NPU machine: paceline job export … --output DIR",
     )
+
+
+def _torch_fix() -> str:
+    if checkout_root() is not None:
+        return "make setup, or make setup TORCH=keep with the torch of your accelerator's vendor"
+    return "pip install torch, from your accelerator's vendor or from https://download.pytorch.org/whl/cpu"
 
 
 def _network() -> Iterator[Capability]:
@@ -116,7 +138,8 @@ def _network() -> Iterator[Capability]:
 
 
 def _docker() -> Iterator[Capability]:
-    detail, fix = "no image of ours: paceline/cpu:local", "make image-base image"
+    detail = "no image of ours: paceline/cpu:local"
+    fix = "make image-base image" if checkout_root() else f"{CLONE} image-base image"
     ok = False
     try:
         engine = open_engine(LOOK_S)
@@ -149,13 +172,16 @@ def _slurm() -> Iterator[Capability]:
 
 
 def _tools() -> Iterator[Capability]:
-    git = shutil.which("git") is not None and checkout_root() is not None
+    program, checkout = shutil.which("git") is not None, checkout_root() is not None
+    git = program and checkout
     yield Capability(
         name="git",
         ok=git,
         detail="results carry the commit" if git else "results carry no commit: grade C at best",
-        fix=None if git else "run from a git checkout",
+        fix=None if git else CLONE if program else "apt-get install git",
     )
+    if not checkout:  # a browser is for tests of the site alone, and a wheel has no tests
+        return
     chromium = next(
         (p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None
     )
@@ -206,6 +232,7 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "nvidia": ("pynvml", "NVIDIA's management library in Python"),
     "fast": ("duckdb", "SQL over many records"),
     "hf": ("datasets", "models and data of the hub"),
+    "serve": ("uvicorn", "servers and the load generator of serving suites"),
     "openai": ("openai", "models behind endpoints"),
     "math": ("math_verify", "comparison of formulas in answers"),
 }

@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,11 @@ def code_state(root: Path | None = None) -> dict[str, Any]:
     Outside a git checkout (an installed wheel) the commit is null with the reason.
     """
     folder = root or content.checkout_root()
-    if folder is None or shutil.which("git") is None:
-        return {"commit": None, "dirty": None, "reason": "not a git checkout"}
+    if folder is None:
+        reason = f"paceline {metadata.version('paceline')} is installed without its git checkout"
+        return {"commit": None, "dirty": None, "reason": reason}
+    if shutil.which("git") is None:
+        return {"commit": None, "dirty": None, "reason": "there is no git on this machine"}
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:
         return {"commit": None, "dirty": None, "reason": _why_no_commit(folder)}

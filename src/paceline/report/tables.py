@@ -281,6 +281,8 @@ def _notes(points: Sequence[Point]) -> list[str]:
     notes = []
     grades = {grade_of(p.run, len(c.values)) for p in points for c in p.cells.values()}
     notes += [f"grade {grade}: {GRADES[grade]}" for grade in ("C", "D") if grade in grades]
+    without = {p.run.code["reason"] for p in points if p.run.code.get("reason") and not p.run.imported_from}
+    notes += [f"no commit, so grade C at best: {reason}" for reason in sorted(map(str, without))]
     for flag, meaning in FLAGS.items():
         flagged = sum(1 for p in points for c in p.cells.values() if flag in c.flags)
         if flagged:
