@@ -24,6 +24,10 @@ _REQUIREMENTS = ("min_ranks", "max_ranks", "power_of_two_ranks", "dtypes", "devi
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 
+class UnsupportedError(Exception):
+    """Raised by a technique that cannot run a point; its text is the reason in the record."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
     """What a case must offer before a technique can run; checked at planning time."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from paceline.base.root_cause import traceback_of
-from paceline.base.technique import Technique
+from paceline.base.technique import Technique, UnsupportedError
 from paceline.worker.comm import Comm
 from paceline.worker.device import Device
 from paceline.worker.events import EventLog
@@ -27,10 +27,6 @@ Made = TypeVar("Made")
 
 MIN_START_MARGIN_NS = 60_000
 MAX_START_MARGIN_NS = 200_000
-
-
-class UnsupportedError(Exception):
-    """A technique cannot run this point; its text is the reason in the record."""
 
 
 class CaseError(Exception):
