@@ -22,7 +22,7 @@ def operation(name: str, parameters: str, metrics: str) -> Operation:
 
     return Operation(
         name=name,
-        summary="For tests.",
+        summary=f"{name} does its work.",
         parameters=tuple(map(parameter, parameters)),
         metrics=tuple(map(metric, metrics)),
         check=check,
@@ -41,6 +41,7 @@ def test_a_family_has_the_parameters_and_metrics_of_its_operations_in_an_order_t
         default_metrics=("x",),
     )
     assert [p.name for p in family.parameters] == ["op", "a", "b", "c"]
+    assert family.parameters[0].doc == "one: one does its work. apart: apart does its work."
     assert [p.name for p in family.parameters_for("one")] == ["op", "a", "c"]
     assert [p.name for p in family.parameters_for("apart")] == ["op", "a", "b", "c"]
     assert [m.name for m in family.metrics] == ["x", "y", "z"]

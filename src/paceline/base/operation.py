@@ -28,7 +28,7 @@ class Operation:
     name: str
     """As suites and ``implements`` of techniques write it; also the name of its folder."""
     summary: str
-    """One line for the reference."""
+    """One sentence for the reference; all of them together are what ``op`` says about itself."""
     parameters: tuple[Parameter, ...]
     """All parameters that a point of it has, shared ones included, but for ``op`` itself."""
     metrics: tuple[Metric, ...]
@@ -93,7 +93,11 @@ def family_of(operations: Sequence[Operation], *, name: str, summary: str, **lay
         return by_name[str(params[OPERATION_KEY])]
 
     choice = Parameter(
-        name=OPERATION_KEY, kind="choice", doc="The operation.", required=True, choices=tuple(by_name)
+        name=OPERATION_KEY,
+        kind="choice",
+        doc=" ".join(f"{o.name}: {o.summary}" for o in operations),
+        required=True,
+        choices=tuple(by_name),
     )
     own = {o.name: {p.name for p in o.parameters} for o in operations}
     shared = tuple(
