@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 
 from paceline.worker.guard import ContractBreachError, Guard
+from paceline.worker.seal import loaded_below
 
 
 def test_what_was_done_before_is_judged_before_the_harness_goes_on() -> None:
@@ -61,3 +64,23 @@ def test_when_the_harness_fails_nothing_is_watched_any_more(tmp_path: Path) -> N
     with pytest.raises(ZeroDivisionError), guard.watch(), guard.between():
         raise ZeroDivisionError
     (tmp_path / "notes").write_text("the harness's")
+
+
+def test_what_is_looked_at_seldom_is_judged_and_put_back_in_a_check() -> None:
+    module = ModuleType("kept")
+    module.number = 1  # type: ignore[attr-defined]
+    guard = Guard()
+    guard.seal((), seldom=(module,))
+    with guard.watch():
+        module.number = 2  # type: ignore[attr-defined]
+    with pytest.raises(ContractBreachError, match=r"it replaced kept\.number"):
+        guard.check()
+    assert module.number == 1
+    guard.check()
+
+
+def test_what_is_loaded_below_a_package_is_its_modules_and_no_packages() -> None:
+    names = [module.__name__ for module in loaded_below("paceline.worker", "paceline.bas")]
+    assert "paceline.worker.guard" in names
+    assert all(name.startswith("paceline.worker.") for name in names)
+    assert not [name for name in names if hasattr(sys.modules[name], "__path__")]

@@ -63,15 +63,24 @@ class Guard:
 
     def __init__(self, sealed: Sequence[ModuleType] = ()) -> None:
         self._seal = Seal(sealed)
+        self._seldom: Seal | None = None
         self._active = threading.local()
         self._before: tuple[int, dict[str, Any]] = (0, {})
         self._replaced: list[str] = []
         self._closed = _distributed_entry_points()
         sys.addaudithook(self._audit)
 
-    def seal(self, modules: Sequence[ModuleType]) -> None:
-        """Let nothing be replaced in more modules; call it before any technique of their family is imported."""
+    def seal(self, modules: Sequence[ModuleType], *, seldom: Sequence[ModuleType] = ()) -> None:
+        """Let nothing be replaced in more modules; call it before any technique of their family is imported.
+
+        Args:
+            modules: Looked at after every call.
+            seldom: Looked at in ``check`` alone, for what is too much to be looked at in time that is measured.
+        """
         self._seal.add(modules)
+        if seldom:
+            self._seldom = self._seldom or Seal()
+            self._seldom.add(seldom)
 
     @contextmanager
     def watch(self, *, building: bool = False, library: bool = False) -> Iterator[None]:
@@ -137,7 +146,7 @@ class Guard:
         Raises:
             ContractBreachError: It tried something forbidden, even when it swallowed the refusal.
         """
-        self._replaced += self._seal.restore()
+        self._replaced += self._seal.restore() + (self._seldom.restore() if self._seldom else [])
         self._judge()
 
     def _judge(self) -> None:

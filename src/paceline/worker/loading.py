@@ -29,6 +29,8 @@ def load_techniques(blocks: list[dict[str, Any]], job: Path, guard: Guard) -> di
         runner = importlib.import_module(name)
         if hasattr(runner, "sealed"):
             guard.seal(runner.sealed(operations))
+        if hasattr(runner, "sealed_seldom"):
+            guard.seal((), seldom=runner.sealed_seldom(operations))
     for key in sorted(wanted):
         module, name, family = key
         loaded[f"{module}:{name}"] = (

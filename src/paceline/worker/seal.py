@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -130,6 +131,15 @@ class _Namespace:
         if isinstance(self.owner, type):
             return changed + [name for name in present if name not in before and name not in OWN_CLASS_NAMES]
         return changed + [name for name in present if name not in before and not name.startswith("__")]
+
+
+def loaded_below(*packages: str) -> tuple[ModuleType, ...]:
+    """Return all modules of packages that are loaded by now; none that are packages: imports add names to these."""
+    return tuple(
+        module
+        for name, module in sorted(sys.modules.items())
+        if name.startswith(tuple(f"{package}." for package in packages)) and not hasattr(module, "__path__")
+    )
 
 
 def settings() -> dict[str, Any]:
