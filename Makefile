@@ -81,7 +81,7 @@ reasoner: setup
 	$(BIN)/python -m paceline.families.reasoning.reasoner train strong
 
 denoiser: setup
-	$(BIN)/python -m paceline.families.serving.diffusion
+	$(BIN)/python -m paceline.families.serving.ops.denoise
 
 docs: setup
 	$(BIN)/python -m paceline.cli.reference docs

@@ -34,12 +34,12 @@ from typing import Any
 from tabulate import tabulate
 
 from paceline.calibration.load_client import frozen_truth
-from paceline.families.serving.load.arrivals import draw_arrivals
-from paceline.families.serving.load.calls import Call, Workload
-from paceline.families.serving.load.certificate import ArrivalTest, arrival_test, certify
-from paceline.families.serving.load.outcomes import gaps_s, outcomes_of, percentile
-from paceline.families.serving.load.processes import run_load
-from paceline.families.serving.mock import Behaviour, Freeze, Gaps, MockServer
+from paceline.families.serving.core.load.arrivals import draw_arrivals
+from paceline.families.serving.core.load.calls import Call, Workload
+from paceline.families.serving.core.load.certificate import ArrivalTest, arrival_test, certify
+from paceline.families.serving.core.load.outcomes import gaps_s, outcomes_of, percentile
+from paceline.families.serving.core.load.processes import run_load
+from paceline.families.serving.core.mock import Behaviour, Freeze, Gaps, MockServer
 
 VERSIONS = {"guidellm": "0.8.1", "aiperf": "0.13.0"}
 ABSENT = {

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline import technique
-from paceline.families.serving.predicting import Asked, Configuration, Counts, Predicted, StepCosts
+from paceline.families.serving.api.predicting import Asked, Configuration, Counts, Predicted, StepCosts
 
 
 @dataclass(slots=True, kw_only=True)

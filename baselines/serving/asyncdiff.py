@@ -22,7 +22,7 @@ import torch
 from paceline.baselines.serving.sequential_denoising import whole_step
 
 from paceline import technique
-from paceline.families.serving.denoising import Comm, Setting, Tensor, UnsupportedError, chunk_bounds
+from paceline.families.serving.api.denoising import Comm, Setting, Tensor, UnsupportedError, chunk_bounds
 
 
 @technique(

@@ -8,7 +8,7 @@ Limits: nothing overlaps; it is what every speculation is held against.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.speculating import Desk
+from paceline.families.serving.api.speculating import Desk
 
 
 @technique(

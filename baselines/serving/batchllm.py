@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from paceline import technique
-from paceline.families.serving.scheduling import Request, Step, View, admit, begin_chunked
+from paceline.families.serving.api.scheduling import Request, Step, View, admit, begin_chunked
 
 Chain = tuple[int, ...]
 

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from paceline.baselines.serving.lpm import LongestPrefixMatch
 
 from paceline import technique
-from paceline.families.serving.deploying import Busy, Given, Layout, Load, Memory, Worker
-from paceline.families.serving.scheduling import Request
+from paceline.families.serving.api.deploying import Busy, Given, Layout, Load, Memory, Worker
+from paceline.families.serving.api.scheduling import Request
 
 
 @technique(

@@ -14,7 +14,7 @@ Limits: the budget trades time to first token against time per token; who came f
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.scheduling import Step, View, admit, begin_chunked
+from paceline.families.serving.api.scheduling import Step, View, admit, begin_chunked
 
 
 @technique(

@@ -23,8 +23,8 @@ from collections.abc import Callable, Mapping, Sequence
 from paceline.baselines.serving.dlpm import DeficitLongestPrefixMatch
 
 from paceline import technique
-from paceline.families.serving.deploying import Busy, Given, Layout, Load, Memory, Worker, least_loaded
-from paceline.families.serving.scheduling import Request, Scheduler, Step, View
+from paceline.families.serving.api.deploying import Busy, Given, Layout, Load, Memory, Worker, least_loaded
+from paceline.families.serving.api.scheduling import Request, Scheduler, Step, View
 
 
 @technique(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from paceline.baselines.serving.tensor_parallel import TensorParallel
 
 from paceline import technique
-from paceline.families.serving.distributing import Batch, Comm, Left, Piece, Setting, StepCosts
+from paceline.families.serving.api.distributing import Batch, Comm, Left, Piece, Setting, StepCosts
 
 
 @technique(

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 
 from paceline import technique
-from paceline.families.serving.speculating import CHECK, Desk, Given, Job
+from paceline.families.serving.api.speculating import CHECK, Desk, Given, Job
 
 
 def least_lookahead(given: Given) -> int:

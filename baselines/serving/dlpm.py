@@ -15,7 +15,7 @@ turns as a fair queue does, a large one is longest prefix match.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.scheduling import Step, View, admit, begin_chunked
+from paceline.families.serving.api.scheduling import Step, View, admit, begin_chunked
 
 
 @technique(

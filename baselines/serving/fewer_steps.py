@@ -12,7 +12,7 @@ from __future__ import annotations
 from paceline.baselines.serving.sequential_denoising import whole_step
 
 from paceline import technique
-from paceline.families.serving.denoising import Comm, Setting, Tensor
+from paceline.families.serving.api.denoising import Comm, Setting, Tensor
 
 
 @technique(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.serving.caching import CachedModel, Kept
+from paceline.families.serving.api.caching import CachedModel, Kept
 
 
 @technique(

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.serving.cached.quantised import quantised, restored
-from paceline.families.serving.caching import CachedModel, Kept
+from paceline.families.serving.api.caching import CachedModel, Kept
+from paceline.families.serving.api.quantised import quantised, restored
 
 
 @technique(

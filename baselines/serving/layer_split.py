@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 
 from paceline import technique
-from paceline.families.serving.denoising import Comm, Setting, Tensor, chunk_bounds
+from paceline.families.serving.api.denoising import Comm, Setting, Tensor, chunk_bounds
 
 
 @technique(

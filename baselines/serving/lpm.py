@@ -12,7 +12,7 @@ Limits: who shares nothing may wait for ever while others come who do; a tenant 
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.scheduling import Step, View, admit, begin_chunked
+from paceline.families.serving.api.scheduling import Step, View, admit, begin_chunked
 
 
 @technique(

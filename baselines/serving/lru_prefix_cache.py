@@ -13,7 +13,7 @@ Limits: the order of requests is that of their arrival, so what is shared may ha
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.scheduling import Step, View, admit, begin_chunked
+from paceline.families.serving.api.scheduling import Step, View, admit, begin_chunked
 
 
 @technique(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline import technique
-from paceline.families.serving.predicting import Asked, Configuration, Predicted, StepCosts
+from paceline.families.serving.api.predicting import Asked, Configuration, Predicted, StepCosts
 
 
 @technique(

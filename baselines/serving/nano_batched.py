@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Sequence
 
 from paceline import technique
-from paceline.families.serving.overlapping import Given, NanoBatch
+from paceline.families.serving.api.overlapping import Given, NanoBatch
 
 
 @technique(

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from paceline.baselines.serving.sequential_operators import SequentialOperators
 
 from paceline import technique
-from paceline.families.serving.overlapping import COMPUTE, Given, NanoBatch, Operator
+from paceline.families.serving.api.overlapping import COMPUTE, Given, NanoBatch, Operator
 
 SHARES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 CUTS = ((1, 1), (2, 2), (3, 2), (3, 3), (4, 2), (4, 4))

@@ -15,7 +15,7 @@ Limits: a long prompt stalls everybody for its step; no fairness between tenants
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.scheduling import Room, Step, View
+from paceline.families.serving.api.scheduling import Room, Step, View
 
 
 @technique(

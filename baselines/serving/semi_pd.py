@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from paceline import technique
-from paceline.families.serving.deploying import (
+from paceline.families.serving.api.deploying import (
     Busy,
     Given,
     InParts,
@@ -30,7 +30,7 @@ from paceline.families.serving.deploying import (
     Worker,
     least_loaded,
 )
-from paceline.families.serving.scheduling import Request
+from paceline.families.serving.api.scheduling import Request
 
 
 @technique(

@@ -7,7 +7,7 @@ Cost: S·L layers on one rank; no message.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.denoising import Comm, Setting, Tensor
+from paceline.families.serving.api.denoising import Comm, Setting, Tensor
 
 
 def whole_step(setting: Setting, images_BSS: Tensor, step: int, to: int) -> Tensor:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline import technique
-from paceline.families.serving.overlapping import Given, NanoBatch
+from paceline.families.serving.api.overlapping import Given, NanoBatch
 
 
 @technique(

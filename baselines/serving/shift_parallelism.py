@@ -21,7 +21,7 @@ from paceline.baselines.serving.tensor_parallel import TensorParallel
 from paceline.baselines.serving.ulysses_inference import UlyssesInference
 
 from paceline import technique
-from paceline.families.serving.distributing import Batch, Comm, Left, Piece, Setting, StepCosts
+from paceline.families.serving.api.distributing import Batch, Comm, Left, Piece, Setting, StepCosts
 
 SEQUENCE, TENSOR = 0, 1
 MOST = 1 << 14

@@ -16,7 +16,7 @@ Limits: where the drafter is slow or seldom agrees it is slower than the target 
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.speculating import Desk
+from paceline.families.serving.api.speculating import Desk
 
 
 @technique(

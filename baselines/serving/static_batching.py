@@ -12,7 +12,7 @@ Limits: it is one. Where memory ends, the latest admitted gives way and is compu
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.scheduling import Room, Step, View
+from paceline.families.serving.api.scheduling import Room, Step, View
 
 
 @technique(

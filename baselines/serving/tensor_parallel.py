@@ -23,7 +23,7 @@ from torch.nn.functional import silu
 
 from paceline import technique
 from paceline.families.collectives import rings
-from paceline.families.serving.distributing import (
+from paceline.families.serving.api.distributing import (
     Batch,
     Comm,
     Left,

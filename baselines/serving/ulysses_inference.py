@@ -26,7 +26,7 @@ from paceline.baselines.serving.tensor_parallel import Shards, heads_of, total
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.serving.distributing import (
+from paceline.families.serving.api.distributing import (
     Batch,
     Comm,
     Left,

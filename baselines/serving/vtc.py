@@ -15,7 +15,7 @@ Limits: it does not look at the cache, and so breaks sharing by taking turns.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.scheduling import Request, Step, View, admit, begin_chunked
+from paceline.families.serving.api.scheduling import Request, Step, View, admit, begin_chunked
 
 
 @technique(

@@ -23,7 +23,7 @@ EXPECTED = {
     "does-nothing": ("refused", r"computes nothing though \d+ requests? wait"),
     "asks-too-much": ("refused", r"computes \d+ tokens of request \d+; \d+ are missing"),
     "raises": ("crashed", r"RuntimeError: no idea"),
-    "reads-the-engine": ("refused", r"imports paceline\.families\.serving\.engine"),
+    "reads-the-engine": ("refused", r"imports paceline\.families\.serving\.core\.engine"),
     "replaces-the-room": ("refused", r"it replaced|requests would run|tokens; \d+ are allowed|assigns"),
     "writes-a-file": ("refused", r"__builtins__|opened|for writing"),
     "counts-for-itself": ("refused", r"returned dict instead of a Step"),

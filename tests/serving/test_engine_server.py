@@ -11,13 +11,13 @@ from dataclasses import replace
 import openai
 import pytest
 
-from paceline.families.serving.engine.reference import Reference
-from paceline.families.serving.gate import check_answers
-from paceline.families.serving.load.calls import Call, Workload
-from paceline.families.serving.load.client import Limits
-from paceline.families.serving.load.outcomes import outcomes_of
-from paceline.families.serving.load.processes import run_load
-from paceline.families.serving.served import EngineProcess
+from paceline.families.serving.core.engine.reference import Reference
+from paceline.families.serving.core.load.calls import Call, Workload
+from paceline.families.serving.core.load.client import Limits
+from paceline.families.serving.core.load.outcomes import outcomes_of
+from paceline.families.serving.core.load.processes import run_load
+from paceline.families.serving.ops.serve.gate import check_answers
+from paceline.families.serving.ops.serve.served import EngineProcess
 from paceline.worker.session import CaseError
 
 MODEL = {"layers": 1, "hidden": 32, "heads": 2, "kv_heads": 1, "vocab": 128, "max_context": 512, "seed": 1}

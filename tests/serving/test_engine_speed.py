@@ -11,7 +11,7 @@ LEAST = 0.7
 
 
 def test_the_engine_is_nearly_as_fast_as_a_plain_loop_and_answers_the_same() -> None:
-    command = [sys.executable, "-m", "paceline.families.serving.engine.plain", "small"]
+    command = [sys.executable, "-m", "paceline.families.serving.core.engine.plain", "small"]
     sizes = ["--batch", "16", "--prompt", "64", "--answer", "32", "--rounds", "9"]
     ran = subprocess.run([*command, *sizes], check=False, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr

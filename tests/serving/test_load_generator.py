@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from paceline.calibration.load_client import frozen_truth
-from paceline.families.serving.load.arrivals import draw_arrivals
-from paceline.families.serving.load.calls import Call, Workload
-from paceline.families.serving.load.certificate import certify
-from paceline.families.serving.load.client import Limits
-from paceline.families.serving.load.entries import Log
-from paceline.families.serving.load.outcomes import Outcome, counts, gaps_s, outcomes_of, percentile
-from paceline.families.serving.load.processes import run_load
-from paceline.families.serving.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
+from paceline.families.serving.core.load.arrivals import draw_arrivals
+from paceline.families.serving.core.load.calls import Call, Workload
+from paceline.families.serving.core.load.certificate import certify
+from paceline.families.serving.core.load.client import Limits
+from paceline.families.serving.core.load.entries import Log
+from paceline.families.serving.core.load.outcomes import Outcome, counts, gaps_s, outcomes_of, percentile
+from paceline.families.serving.core.load.processes import run_load
+from paceline.families.serving.core.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
+from paceline.families.serving.core.workloads import draw_workload
 from paceline.families.serving.spec import FAMILY
-from paceline.families.serving.workloads import draw_workload
 
 QUICK = Behaviour(first=Gaps(mean_s=0.02), gap=Gaps(mean_s=0.002))
 HELD_UP_S = 0.05

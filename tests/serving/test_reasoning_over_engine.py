@@ -9,9 +9,9 @@ import pytest
 
 from paceline.families.reasoning.backends.openai_model import OpenAIModel
 from paceline.families.reasoning.language import Draw, Piece
-from paceline.families.serving.engine.reference import Reference
-from paceline.families.serving.mock import Behaviour, Gaps, MockServer
-from paceline.families.serving.served import EngineProcess
+from paceline.families.serving.core.engine.reference import Reference
+from paceline.families.serving.core.mock import Behaviour, Gaps, MockServer
+from paceline.families.serving.ops.serve.served import EngineProcess
 
 MODEL = {"layers": 1, "hidden": 32, "heads": 2, "kv_heads": 1, "vocab": 128, "max_context": 512, "seed": 1}
 ENGINE = {"block_size": 8, "num_blocks": 80, "max_batch": 8, "token_budget": 64}

@@ -22,12 +22,12 @@ from paceline.baselines.serving.distributed_speculative_inference import (
 )
 from paceline.baselines.serving.speculative import Speculative
 
-from paceline.families.serving.decoding_bench import decoding_figures
-from paceline.families.serving.engine.core import RefusedStepError
-from paceline.families.serving.simulation.chain import VOCAB, Chain
-from paceline.families.serving.simulation.desk import DecodingLog, Played, VirtualDesk
-from paceline.families.serving.simulation.desk_laws import broken_laws, most_at_once
-from paceline.families.serving.speculating import CHECK, DRAFT, Decoder, Given
+from paceline.families.serving.api.speculating import CHECK, DRAFT, Decoder, Given
+from paceline.families.serving.core.engine.core import RefusedStepError
+from paceline.families.serving.ops.decode.chain import VOCAB, Chain
+from paceline.families.serving.ops.decode.desk import DecodingLog, Played, VirtualDesk
+from paceline.families.serving.ops.decode.figures import decoding_figures
+from paceline.families.serving.ops.decode.gate import broken_laws, most_at_once
 
 GIVEN = Given(
     num_tokens=40, servers=7, lookahead=5, target_s=0.03, drafter_s=0.003, growth=0.0, interruptible=True

@@ -18,14 +18,14 @@ from paceline.baselines.serving import asyncdiff, fewer_steps, layer_split, sequ
 from torch import Tensor
 
 from paceline.families.collectives.problem import chunk_bounds
-from paceline.families.serving.denoising import Setting, UnsupportedError
-from paceline.families.serving.diffusion import WEIGHTS
-from paceline.families.serving.diffusion.arm import deviation_of, energy_distance, plainly
-from paceline.families.serving.diffusion.images import draw_images
-from paceline.families.serving.diffusion.journal import Event, JournalComm, least, replay
-from paceline.families.serving.diffusion.network import Network, Shape, read
-from paceline.families.serving.diffusion.process import FIRST_TIME, Sampler, scales
-from paceline.families.serving.diffusion.training import train
+from paceline.families.serving.api.denoiser import Network, Shape
+from paceline.families.serving.api.denoising import Setting, UnsupportedError
+from paceline.families.serving.api.sampler import FIRST_TIME, Sampler, scales
+from paceline.families.serving.ops.denoise.arm import deviation_of, energy_distance, plainly
+from paceline.families.serving.ops.denoise.images import draw_images
+from paceline.families.serving.ops.denoise.journal import Event, JournalComm, least, replay
+from paceline.families.serving.ops.denoise.network import WEIGHTS, read
+from paceline.families.serving.ops.denoise.training import train
 from paceline.worker.guard import ContractBreachError
 from paceline.worker.transport import ThreadHub, ThreadTransport
 

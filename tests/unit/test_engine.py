@@ -13,14 +13,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.families.serving.engine.blocks import Blocks, OutOfBlocksError
-from paceline.families.serving.engine.core import Engine, Output, RefusedStepError, Work
-from paceline.families.serving.engine.front import BadRequestError, read_request, read_tokens
-from paceline.families.serving.engine.model import Model, Shape
-from paceline.families.serving.engine.reference import Reference
-from paceline.families.serving.engine.reference import forward as plain_forward
-from paceline.families.serving.engine.stepper import Stepper
-from paceline.families.serving.scheduling import Room, Scheduler, Step, View
+from paceline.families.serving.api.layers import Shape
+from paceline.families.serving.api.scheduling import Room, Scheduler, Step, View
+from paceline.families.serving.core.engine.blocks import Blocks, OutOfBlocksError
+from paceline.families.serving.core.engine.core import Engine, Output, RefusedStepError, Work
+from paceline.families.serving.core.engine.front import BadRequestError, read_request, read_tokens
+from paceline.families.serving.core.engine.model import Model
+from paceline.families.serving.core.engine.reference import Reference
+from paceline.families.serving.core.engine.reference import forward as plain_forward
+from paceline.families.serving.core.engine.stepper import Stepper
 from paceline.spec import content
 
 SCHEDULERS = {
@@ -89,7 +90,7 @@ def test_an_answer_is_computed_once_and_a_wrong_one_is_still_found(monkeypatch: 
         calls.append(1)
         return plain_forward(*given)
 
-    monkeypatch.setattr("paceline.families.serving.engine.reference.forward", counted)
+    monkeypatch.setattr("paceline.families.serving.core.engine.reference.forward", counted)
     assert judge.judge(prompt, answer) == judge.judge(prompt, tuple(answer))
     assert len(calls) == 2, "one forward in float64 and one in the engine's precision"
     wrong = [*answer[:2], (answer[2] + 1) % 64, answer[3]]

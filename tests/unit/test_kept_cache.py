@@ -18,10 +18,11 @@ from torch import Tensor
 
 from paceline.families.reasoning.problems import LEVELS, PADDING
 from paceline.families.reasoning.reasoner.network import Network, Shape, initialise
-from paceline.families.serving.cached.child import network_of
-from paceline.families.serving.cached.operations import rebuild_flops
-from paceline.families.serving.cached.quantised import packed, quantised, restored, unpacked
-from paceline.families.serving.cached.reading import (
+from paceline.families.serving.api.caching import Cache, CachedModel, Kept
+from paceline.families.serving.api.quantised import packed, quantised, restored, unpacked
+from paceline.families.serving.ops.cache.child import network_of
+from paceline.families.serving.ops.cache.flops import rebuild_flops
+from paceline.families.serving.ops.cache.reading import (
     Moment,
     Reading,
     WrongCacheError,
@@ -30,8 +31,7 @@ from paceline.families.serving.cached.reading import (
     whole_losses,
     wrong_moment,
 )
-from paceline.families.serving.cached.texts import Texts, draw_texts
-from paceline.families.serving.caching import Cache, CachedModel, Kept
+from paceline.families.serving.ops.cache.texts import Texts, draw_texts
 
 WIDTH, LAYERS = 128, 4
 MUTANTS = Path(__file__).parents[1] / "mutants" / "caches"

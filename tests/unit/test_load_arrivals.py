@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.base.errors import PrerequisiteError
-from paceline.families.serving.load.arrivals import draw_arrivals
-from paceline.families.serving.load.certificate import arrival_test
-from paceline.families.serving.load.loops import loop_factory, usual_loop
+from paceline.families.serving.core.load.arrivals import draw_arrivals
+from paceline.families.serving.core.load.certificate import arrival_test
+from paceline.families.serving.core.load.loops import loop_factory, usual_loop
 
 
 def test_constant_arrivals_have_equal_gaps() -> None:

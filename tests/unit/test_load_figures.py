@@ -11,17 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.calibration.load_client import erlang_capacity
-from paceline.families.serving.load.arrivals import draw_arrivals
-from paceline.families.serving.load.calls import Call, Workload, carried
-from paceline.families.serving.load.capacity import find_capacity, inflation
-from paceline.families.serving.load.certificate import certify
-from paceline.families.serving.load.counting import may_claim, requests_needed, wilson
-from paceline.families.serving.load.entries import Entry, Log, ProcessFacts
-from paceline.families.serving.load.fairness import jain, service_gap
-from paceline.families.serving.load.outcomes import Outcome, outcomes_of
-from paceline.families.serving.mock import Behaviour, Freeze, Gaps
-from paceline.families.serving.spec import FAMILY, check, longest_context
-from paceline.families.serving.workloads import draw_workload
+from paceline.families.serving.core.load.arrivals import draw_arrivals
+from paceline.families.serving.core.load.calls import Call, Workload, carried
+from paceline.families.serving.core.load.capacity import find_capacity, inflation
+from paceline.families.serving.core.load.certificate import certify
+from paceline.families.serving.core.load.counting import may_claim, requests_needed, wilson
+from paceline.families.serving.core.load.entries import Entry, Log, ProcessFacts
+from paceline.families.serving.core.load.fairness import jain, service_gap
+from paceline.families.serving.core.load.outcomes import Outcome, outcomes_of
+from paceline.families.serving.core.mock import Behaviour, Freeze, Gaps
+from paceline.families.serving.core.points import longest_context
+from paceline.families.serving.core.workloads import draw_workload
+from paceline.families.serving.spec import FAMILY
 from paceline.stats.estimates import wilson as wilson_of_the_reports
 
 
@@ -234,7 +235,7 @@ def test_branches_of_a_workflow_carry_on_from_one_call_and_the_next_waits_for_al
         "output_tokens": 4,
     }
     assert longest_context({**given, **shape}) == max(whole) + 4
-    assert any("7 calls each" in problem for problem in check({**given, **shape, "requests": 6}))
+    assert any("7 calls each" in problem for problem in FAMILY.check({**given, **shape, "requests": 6}))
 
 
 def test_the_heavy_tenant_calls_as_much_more_as_was_asked() -> None:

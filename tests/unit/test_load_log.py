@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.families.serving.load.definitions import as_others_print
-from paceline.families.serving.load.entries import Entry, Log, ProcessFacts, read_log, write_log
-from paceline.families.serving.load.events import read_stream
-from paceline.families.serving.load.outcomes import (
+from paceline.families.serving.core.load.definitions import as_others_print
+from paceline.families.serving.core.load.entries import Entry, Log, ProcessFacts, read_log, write_log
+from paceline.families.serving.core.load.events import read_stream
+from paceline.families.serving.core.load.outcomes import (
     counts,
     gaps_s,
     meets,

@@ -17,13 +17,14 @@ from paceline.baselines.serving.nano_batched import NanoBatched
 from paceline.baselines.serving.nanoflow import NanoFlow
 from paceline.baselines.serving.sequential_operators import SequentialOperators
 
-from paceline.families.serving.engine.model import rms_norm
-from paceline.families.serving.engine.paged import Batch, Chunk
-from paceline.families.serving.overlap_bench import MAX_DEVIATION
-from paceline.families.serving.overlapping import COMPUTE, Given, NanoBatch, Operator
-from paceline.families.serving.simulation import split
-from paceline.families.serving.simulation.operators import given_of, least_s
-from paceline.families.serving.simulation.overlap_laws import broken_laws, figures
+from paceline.families.serving.api.layers import rms_norm
+from paceline.families.serving.api.overlapping import COMPUTE, Given, NanoBatch, Operator
+from paceline.families.serving.api.paged import Batch, Chunk
+from paceline.families.serving.ops.overlap import split
+from paceline.families.serving.ops.overlap.figures import figures
+from paceline.families.serving.ops.overlap.gate import broken_laws
+from paceline.families.serving.ops.overlap.operators import given_of, least_s
+from paceline.families.serving.ops.overlap.run import MAX_DEVIATION
 
 MUTANTS = Path(__file__).parents[1] / "mutants" / "overlap"
 WRONG = {

@@ -19,12 +19,13 @@ from paceline.baselines.serving import data_parallel, shift_parallelism, tensor_
 from training_task import make_comm
 
 from paceline.families.collectives.problem import chunk_bounds
-from paceline.families.serving.distributing import Cache, Piece, Setting, UnsupportedError
-from paceline.families.serving.engine.model import Shape, Turns, draw_weights
-from paceline.families.serving.sharing.played import ModeCosts, mode_figures
-from paceline.families.serving.sharing.script import Script, draw_script, expected_states
-from paceline.families.serving.simulation.costs import NAMES, Costs
-from paceline.families.serving.simulation.log import DoneStep, Log, Part
+from paceline.families.serving.api.distributing import Cache, Piece, Setting, UnsupportedError
+from paceline.families.serving.api.layers import Shape, Turns
+from paceline.families.serving.core.engine.model import draw_weights
+from paceline.families.serving.core.simulation.costs import NAMES, Costs
+from paceline.families.serving.core.simulation.log import DoneStep, Log, Part
+from paceline.families.serving.ops.distribute.played import ModeCosts, mode_figures
+from paceline.families.serving.ops.distribute.script import Script, draw_script, expected_states
 from paceline.worker.transport import ThreadHub
 
 MUTANTS = Path(__file__).parents[1] / "mutants" / "sharing"

@@ -31,21 +31,22 @@ from paceline.baselines.serving.unified import Unified
 from paceline.baselines.serving.vtc import VirtualTokenCounter
 
 from paceline.base.errors import UserError
-from paceline.families.serving.deploying import Deployment, Given, InParts, Load, OnePerDevice
-from paceline.families.serving.engine.core import Engine, RefusedStepError, Work
-from paceline.families.serving.load.calls import Call
-from paceline.families.serving.predicting import Asked, Configuration, Counts
-from paceline.families.serving.prefixes import most_hits
-from paceline.families.serving.simulation.cluster import Cluster, Link
-from paceline.families.serving.simulation.costs import NAMES, Costs, Measured, features, fit
-from paceline.families.serving.simulation.executed import Executed, measure, replay_problem, simulate
-from paceline.families.serving.simulation.laws import broken_laws, instance_copies
-from paceline.families.serving.simulation.log import DoneStep, Log, Part, Token
-from paceline.families.serving.simulation.profiling import undisturbed
-from paceline.families.serving.simulation.sessions import due_times, told_in_full
-from paceline.families.serving.traces import calls_of, read_trace
-from paceline.families.serving.virtual_bench import at_load, capacity_per_s, log_of, num_weights, wrong_counts
-from paceline.families.serving.virtual_figures import virtual_figures
+from paceline.families.serving.api.deploying import Deployment, Given, InParts, Load, OnePerDevice
+from paceline.families.serving.api.predicting import Asked, Configuration, Counts
+from paceline.families.serving.core.engine.core import Engine, RefusedStepError, Work
+from paceline.families.serving.core.load.calls import Call
+from paceline.families.serving.core.simulation.cluster import Cluster, Link
+from paceline.families.serving.core.simulation.costs import NAMES, Costs, Measured, features, fit
+from paceline.families.serving.core.simulation.executed import Executed, measure, replay_problem, simulate
+from paceline.families.serving.core.simulation.figures import virtual_figures
+from paceline.families.serving.core.simulation.laws import broken_laws, instance_copies
+from paceline.families.serving.core.simulation.log import DoneStep, Log, Part, Token, log_of
+from paceline.families.serving.core.simulation.profiling import undisturbed
+from paceline.families.serving.core.simulation.sessions import at_load, due_times, told_in_full
+from paceline.families.serving.core.traces import calls_of, read_trace
+from paceline.families.serving.ops.predict.gate import wrong_counts
+from paceline.families.serving.ops.serve.prefixes import most_hits
+from paceline.families.serving.ops.simulate.given import capacity_per_s, num_weights
 
 SECONDS = (7e-4, 1e-6, 3e-6, 5e-6, 4e-7, 1.8e-4, 4e-8, 2e-7, 4e-6)
 COSTS = Costs(

@@ -35,7 +35,7 @@ class Operation:
     """All metrics that it can have, shared ones included, in the order of tables."""
     check: Callable[[Params], list[str]]
     """Problems of a fully resolved point, in words; empty when it is a legal case."""
-    estimate_s: Callable[[Params], float]
+    estimate_s: Callable[[Params], float | None]
     """Rough seconds of one technique in one launch, for the plan."""
     unsupported: Callable[[Params, Technique], str | None] = lambda params, technique: None
     """Why a technique cannot run a point beyond ``Requirements``, or None."""

@@ -11,13 +11,13 @@ import random
 from collections.abc import Callable, Sequence
 
 from paceline.calibration.trials import Figure
-from paceline.families.serving.load.arrivals import draw_arrivals
-from paceline.families.serving.load.calls import Call, Workload
-from paceline.families.serving.load.capacity import find_capacity
-from paceline.families.serving.load.certificate import Certificate, certify
-from paceline.families.serving.load.outcomes import Outcome, gaps_s, outcomes_of, percentile
-from paceline.families.serving.load.processes import run_load
-from paceline.families.serving.mock import Behaviour, Freeze, Gaps, MockServer
+from paceline.families.serving.core.load.arrivals import draw_arrivals
+from paceline.families.serving.core.load.calls import Call, Workload
+from paceline.families.serving.core.load.capacity import find_capacity
+from paceline.families.serving.core.load.certificate import Certificate, certify
+from paceline.families.serving.core.load.outcomes import Outcome, gaps_s, outcomes_of, percentile
+from paceline.families.serving.core.load.processes import run_load
+from paceline.families.serving.core.mock import Behaviour, Freeze, Gaps, MockServer
 from paceline.stats.estimates import median
 
 RUNS = 5

@@ -13,8 +13,8 @@ from paceline.base.errors import UserError
 from paceline.base.units import format_duration
 from paceline.cli.compare import stores
 from paceline.cli.options import print_json
-from paceline.families.serving.load.definitions import Printed, as_others_print
-from paceline.families.serving.load.entries import read_log
+from paceline.families.serving.core.load.definitions import Printed, as_others_print
+from paceline.families.serving.core.load.entries import read_log
 from paceline.records.lookup import find_run
 from paceline.records.store import RECORD_FOLDERS
 

@@ -28,7 +28,7 @@ import yaml
 from paceline.base.errors import UserError
 from paceline.base.family import Scalar, load_family, off_formula
 from paceline.drivers.measure import measure
-from paceline.families.serving.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
+from paceline.families.serving.core.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
 from paceline.records.store import RunRecord, read_record
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan

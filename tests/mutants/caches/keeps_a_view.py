@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, nn
 
 from paceline import technique
-from paceline.families.serving.caching import CachedModel, Kept
+from paceline.families.serving.api.caching import CachedModel, Kept
 
 
 @technique(

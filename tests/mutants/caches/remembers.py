@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.serving.caching import CachedModel, Kept
+from paceline.families.serving.api.caching import CachedModel, Kept
 
 MEMORY: dict[int, list[tuple[Tensor, Tensor]]] = {}
 

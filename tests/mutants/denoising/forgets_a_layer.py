@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.denoising import Comm, Setting, Tensor
+from paceline.families.serving.api.denoising import Comm, Setting, Tensor
 
 
 @technique(name="forgets-a-layer", family="serving", implements=("denoise",), summary="known to be wrong")

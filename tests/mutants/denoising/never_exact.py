@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.baselines.serving.asyncdiff import AsyncDiff
 
 from paceline import technique
-from paceline.families.serving.denoising import Tensor
+from paceline.families.serving.api.denoising import Tensor
 
 
 @technique(name="never-exact", family="serving", implements=("denoise",), summary="known to be wrong")

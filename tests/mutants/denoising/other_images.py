@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.baselines.serving.sequential_denoising import SequentialDenoising
 
 from paceline import technique
-from paceline.families.serving.denoising import Tensor
+from paceline.families.serving.api.denoising import Tensor
 
 
 @technique(name="other-images", family="serving", implements=("denoise",), summary="known to be wrong")

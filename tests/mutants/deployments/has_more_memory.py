@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.baselines.serving.unified import Unified
 
 from paceline import technique
-from paceline.families.serving.deploying import Given, InParts, Layout, Memory, Worker
+from paceline.families.serving.api.deploying import Given, InParts, Layout, Memory, Worker
 
 
 @technique(name="has-more-memory", family="serving", implements=("simulate",), summary="known to be wrong")

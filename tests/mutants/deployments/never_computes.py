@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from paceline.baselines.serving.unified import Unified
 
 from paceline import technique
-from paceline.families.serving.deploying import Busy
+from paceline.families.serving.api.deploying import Busy
 
 
 @technique(name="never-computes", family="serving", implements=("simulate",), summary="known to be wrong")

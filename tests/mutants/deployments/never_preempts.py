@@ -8,7 +8,7 @@ from dataclasses import replace
 from paceline.baselines.serving.apex_sim import Apex
 
 from paceline import technique
-from paceline.families.serving.predicting import Asked, Configuration, Predicted, StepCosts
+from paceline.families.serving.api.predicting import Asked, Configuration, Predicted, StepCosts
 
 
 @technique(name="never-preempts", family="serving", implements=("predict",), summary="known to be wrong")

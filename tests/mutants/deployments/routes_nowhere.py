@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from paceline.baselines.serving.unified import Unified
 
 from paceline import technique
-from paceline.families.serving.deploying import Load
+from paceline.families.serving.api.deploying import Load
 
 
 @technique(name="routes-nowhere", family="serving", implements=("simulate",), summary="known to be wrong")

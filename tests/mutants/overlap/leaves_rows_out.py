@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from paceline.baselines.serving.nano_batched import NanoBatched
 
 from paceline import technique
-from paceline.families.serving.overlapping import Given, NanoBatch
+from paceline.families.serving.api.overlapping import Given, NanoBatch
 
 
 @technique(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from paceline.baselines.serving.nano_batched import NanoBatched
 
 from paceline import technique
-from paceline.families.serving.overlapping import Given, NanoBatch
+from paceline.families.serving.api.overlapping import Given, NanoBatch
 
 
 @technique(

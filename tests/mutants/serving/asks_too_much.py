@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.scheduling import Step, View
+from paceline.families.serving.api.scheduling import Step, View
 
 
 @technique(name="asks-too-much", family="serving", implements=("serve",), summary="known to be wrong")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.engine import core as _core  # noqa: F401
-from paceline.families.serving.scheduling import Step, View
+from paceline.families.serving.api.scheduling import Step, View
+from paceline.families.serving.core.engine import core as _core  # noqa: F401
 
 
 @technique(name="reads-the-engine", family="serving", implements=("serve",), summary="known to be wrong")

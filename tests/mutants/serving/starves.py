@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.scheduling import Room, Step, View
+from paceline.families.serving.api.scheduling import Room, Step, View
 
 
 @technique(name="starves", family="serving", implements=("serve",), summary="known to be wrong")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.baselines.serving.ulysses_inference import UlyssesInference
 
 from paceline import technique
-from paceline.families.serving.distributing import Batch, Left
+from paceline.families.serving.api.distributing import Batch, Left
 
 
 @technique(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.baselines.serving.tensor_parallel import TensorParallel, total
 
 from paceline import technique
-from paceline.families.serving.distributing import Batch, Left
+from paceline.families.serving.api.distributing import Batch, Left
 
 
 @technique(name="forgets-a-sum", family="serving", implements=("distribute",), summary="known to be wrong")

@@ -10,7 +10,7 @@ from paceline.baselines.serving.shift_parallelism import ShiftParallelism
 from paceline.baselines.serving.tensor_parallel import Shards
 
 from paceline import technique
-from paceline.families.serving.distributing import Batch, Comm, Left, Setting
+from paceline.families.serving.api.distributing import Batch, Comm, Left, Setting
 
 
 @technique(

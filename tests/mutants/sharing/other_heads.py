@@ -6,7 +6,7 @@ from paceline.baselines.serving.shift_parallelism import ShiftParallelism
 from paceline.baselines.serving.tensor_parallel import Shards
 
 from paceline import technique
-from paceline.families.serving.distributing import Comm, Setting
+from paceline.families.serving.api.distributing import Comm, Setting
 
 
 @technique(name="other-heads", family="serving", implements=("distribute",), summary="known to be wrong")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.speculating import Desk
+from paceline.families.serving.api.speculating import Desk
 
 
 @technique(

@@ -1,1 +1,0 @@
-"""What is kept of the tokens before, in fewer bytes: texts of a trained model, read position by position."""

@@ -1,0 +1,1 @@
+"""What several operations of serving share; nothing in it knows which operations there are."""

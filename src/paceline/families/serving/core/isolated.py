@@ -1,0 +1,47 @@
+"""How a technique that runs in a process of its own is asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from paceline.worker.session import Case, CaseError
+
+CHILD_S = 600.0
+
+
+def ask(case: Case, child: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Let a technique answer in a process of its own.
+
+    Args:
+        case: The technique.
+        child: The module that is the process: it calls ``child.main``.
+        asked: What the process is told besides.
+
+    Raises:
+        CaseError: It was refused, failed, or took too long.
+    """
+    document = {
+        "module": case.module,
+        "technique": case.technique,
+        "options": dict(case.options),
+        **asked,
+    }
+    command = [sys.executable, "-m", child]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(document), capture_output=True, text=True, timeout=CHILD_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CaseError("crashed", f"it took longer than {CHILD_S:.0f} s") from error
+    try:
+        answer = dict(json.loads(done.stdout))
+    except ValueError as error:
+        said = (done.stdout + done.stderr)[-2000:]
+        raise CaseError("crashed", f"its process ended with {done.returncode} and no answer", said) from error
+    if answer.get("status") != "ok":
+        raise CaseError(str(answer["status"]), str(answer["reason"]), answer.get("detail"))
+    return answer

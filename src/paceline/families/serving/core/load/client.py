@@ -1,0 +1,311 @@
+"""Sends the calls of one process at their instants, whatever the server does, and keeps the log.
+
+An open loop's calls are due at fixed instants behind the start; nothing that happens meanwhile moves them, and the time
+of a call that could not be sent runs from the instant at which it was due. A closed loop's calls are due when a place
+is free, calls of sessions and workflows when those that they wait for have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.families.serving.core.load.alarm import Alarms
+from paceline.families.serving.core.load.calls import Call, Prompt, Workload, carried
+from paceline.families.serving.core.load.entries import COMPLETE, Entry, ProcessFacts
+from paceline.families.serving.core.load.events import read_stream
+from paceline.families.serving.core.load.target import Target
+from paceline.families.serving.core.load.wire import Connection, SlowedConnection, response_parser
+
+_clock_ns = time.monotonic_ns
+
+BELL_NS = 10_000_000
+SWEEP_NS = 50_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When the client gives up."""
+
+    call_s: float = 120.0
+    """On one call, behind its sending."""
+    silence_s: float = 60.0
+    """On a call of which nothing comes."""
+    run_s: float = 600.0
+    """On the run, behind its start."""
+
+
+class Client:
+    """One process's part of a run.
+
+    Args:
+        target: The server.
+        workload: The run's calls, of which this process sends its share.
+        limits: When to give up.
+        part: Which process this is.
+        parts: How many there are.
+        warm: Connections that stand before the start.
+        handicap_s: Seconds that every receiving wastes, to see that a client too slow is found out.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        workload: Workload,
+        limits: Limits,
+        *,
+        part: int = 0,
+        parts: int = 1,
+        warm: int = 0,
+        handicap_s: float = 0.0,
+    ) -> None:
+        self._target, self._limits, self._part = target, limits, part
+        self._calls = {c.number: c for c in workload.share(part, parts)}
+        self._cap = workload.places(part, parts, workload.concurrency or workload.cap)
+        self._closed = workload.concurrency is not None
+        self._warm, self._handicap_s = warm, handicap_s
+        self._parser = response_parser()
+        self._requests = {n: target.request(c, c.prompt) for n, c in self._calls.items() if not c.carries}
+        self._prompts: dict[int, Prompt] = {n: c.prompt for n, c in self._calls.items() if not c.carries}
+        self.entries = {
+            n: Entry(number=n, tenant=c.tenant, due_ns=None, asked_tokens=c.output_tokens)
+            for n, c in self._calls.items()
+        }
+        self._missing = {n: len(set(c.after)) for n, c in self._calls.items() if c.after}
+        self._waiting_for: dict[int, list[int]] = {}
+        for number, call in self._calls.items():
+            for other in set(call.after):
+                self._waiting_for.setdefault(other, []).append(number)
+        self._left = len(self._calls)
+        self._ready: deque[int] = deque()
+        self._idle: list[Connection] = []
+        self._carrying: dict[int, Connection] = {}
+        self._in_flight = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lags_s: list[float] = []
+        self._over = False
+
+    async def run(self, origin_ns: int) -> ProcessFacts:
+        """Send all calls from an instant on and return when the last has ended, or the run's time is over.
+
+        Args:
+            origin_ns: The start, of ``time.monotonic_ns``; a little ahead, so that connections can be made.
+        """
+        urgent = _hurry()
+        loop = asyncio.get_running_loop()
+        self._loop, self._origin_ns, self._alarms = loop, origin_ns, Alarms(loop)
+        self._bell_ns = origin_ns
+        self._done = asyncio.Event()
+        await asyncio.gather(*(self._open(None) for _ in range(self._warm)))
+        collecting = gc.isenabled()
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # a collection in the middle would be a pause that servers do not make
+        began_s, cpu_s = time.monotonic(), time.process_time()
+        try:
+            self._begin()
+            await self._done.wait()
+        finally:
+            self._over = True
+            cpu_s = time.process_time() - cpu_s
+            wall_s = time.monotonic() - began_s
+            if collecting:
+                gc.enable()
+            gc.unfreeze()
+            await self._close()
+        lags_s = tuple(self._lags_s)
+        return ProcessFacts(
+            part=self._part,
+            cpu_s=cpu_s,
+            wall_s=wall_s,
+            lags_s=lags_s,
+            urgent=urgent,
+            loop=type(loop).__module__.partition(".")[0],
+        )
+
+    def _begin(self) -> None:
+        if not self._left:
+            self._done.set()
+            return
+        for call in self._calls.values():
+            if call.at_s is not None:
+                due_ns = round(call.at_s * 1e9)
+                self._alarms.at(self._origin_ns + due_ns, _later(self._due, call.number, due_ns))
+        if self._closed:
+            self._alarms.at(self._origin_ns, self._fill)
+        self._alarms.at(self._origin_ns, self._ring)
+        self._alarms.at(self._origin_ns + SWEEP_NS, self._sweep)
+
+    def _fill(self) -> None:
+        for call in self._calls.values():
+            if not call.after:
+                self._ready.append(call.number)
+        self._pump()
+
+    def _due(self, number: int, due_ns: int) -> None:
+        self.entries[number].due_ns = due_ns
+        self._ready.append(number)
+        self._pump()
+
+    def _pump(self) -> None:
+        """Send what is due, as far as there are places."""
+        while self._ready and (self._cap is None or self._in_flight < self._cap) and not self._over:
+            number = self._ready.popleft()
+            entry = self.entries[number]
+            if entry.due_ns is None:
+                entry.due_ns = _clock_ns() - self._origin_ns
+            self._in_flight += 1
+            while self._idle:
+                connection = self._idle.pop()
+                if connection.usable:
+                    self._send(connection, number)
+                    break
+            else:
+                self._start(self._open(number))
+
+    def _send(self, connection: Connection, number: int) -> None:
+        self._carrying[number] = connection
+        connection.send(self.entries[number], self._requests[number], self._ended)
+
+    async def _open(self, number: int | None) -> None:
+        """Make a connection and let it carry a call, or wait for one."""
+        target = self._target
+        try:
+            _, connection = await asyncio.wait_for(
+                self._loop.create_connection(self._connection, target.host, target.port, ssl=target.tls),
+                self._limits.silence_s,
+            )
+        except (OSError, TimeoutError) as error:
+            if number is not None and not self._over:
+                entry = self.entries[number]
+                entry.tries += 1
+                entry.ending, entry.detail = _of_connecting(error), str(error) or type(error).__name__
+                entry.ended_ns = _clock_ns() - self._origin_ns
+                self._ended(entry)
+            return
+        if self._over:
+            connection.abandon()
+        elif number is None:
+            self._idle.append(connection)
+        else:
+            self._send(connection, number)
+
+    def _connection(self) -> Connection:
+        if self._handicap_s:
+            return SlowedConnection(self._parser, self._origin_ns, self._freed, self._handicap_s)
+        return Connection(self._parser, self._origin_ns, self._freed)
+
+    def _freed(self, connection: Connection, usable: bool) -> None:
+        if usable and not self._over:
+            self._idle.append(connection)
+        self._pump()
+
+    def _ended(self, entry: Entry) -> None:
+        """Note that a call has ended, and see what becomes due by it."""
+        number = entry.number
+        self._carrying.pop(number, None)
+        self._in_flight -= 1
+        if entry.ending == "disconnected" and not entry.chunks and entry.status is None and entry.tries == 1:
+            kept = entry.connected_ns is None  # an idle connection that the server had closed meanwhile
+            if kept and not self._over:
+                self._in_flight += 1
+                self._start(self._open(number))
+                return
+        self._settle(number, answered=entry.ending == COMPLETE)
+
+    def _settle(self, number: int, *, answered: bool) -> None:
+        self._left -= 1
+        for waiting in self._waiting_for.get(number, ()):
+            if not answered:
+                self._give_up(waiting)
+                continue
+            self._missing[waiting] -= 1
+            if self._missing[waiting] == 0 and self.entries[waiting].ending == "not_sent":
+                self._follow(self._calls[waiting])
+        if self._left == 0:
+            self._done.set()
+
+    def _give_up(self, number: int) -> None:
+        if self.entries[number].ending == "not_sent":
+            self.entries[number].ending = "waited_in_vain"
+            self._settle(number, answered=False)
+
+    def _follow(self, call: Call) -> None:
+        if call.carries:
+            before = self.entries[call.after[0]]
+            stream = read_stream(before.chunks)
+            answer = stream.token_ids if stream.token_ids is not None else stream.text
+            self._prompts[call.number] = carried(self._prompts[call.after[0]], answer, call.prompt)
+            self._requests[call.number] = self._target.request(call, self._prompts[call.number])
+        last_ns = max(self.entries[n].ended_ns or 0 for n in call.after)
+        due_ns = last_ns + round(call.pause_s * 1e9)
+        self._alarms.at(self._origin_ns + due_ns, _later(self._due, call.number, due_ns))
+
+    def _ring(self) -> None:
+        """Note how late a bell rings that hangs on the same loop."""
+        now_ns = _clock_ns()
+        self._lags_s.append((now_ns - self._bell_ns) * 1e-9)
+        self._bell_ns = now_ns + BELL_NS
+        self._alarms.at(self._bell_ns, self._ring)
+
+    def _sweep(self) -> None:
+        """End what has taken too long."""
+        now_ns = _clock_ns() - self._origin_ns
+        if now_ns > self._limits.run_s * 1e9:
+            self._stop()
+            return
+        for number, connection in list(self._carrying.items()):
+            entry = self.entries[number]
+            assert entry.sent_ns is not None
+            heard_ns = entry.chunks[-1][0] if entry.chunks else entry.sent_ns
+            if now_ns - entry.sent_ns > self._limits.call_s * 1e9:
+                connection.end("timed_out", f"more than {self._limits.call_s:g} s")
+            elif now_ns - heard_ns > self._limits.silence_s * 1e9:
+                connection.end("stalled", f"nothing for {self._limits.silence_s:g} s")
+        self._alarms.at(_clock_ns() + SWEEP_NS, self._sweep)
+
+    def _stop(self) -> None:
+        self._over = True
+        for connection in list(self._carrying.values()):
+            connection.end("cancelled", f"the run's {self._limits.run_s:g} s are over")
+        self._done.set()
+
+    def _start(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in self._idle:
+            connection.abandon()
+        self._alarms.close()
+        await asyncio.sleep(0)
+
+
+def _later(call: Callable[[int, int], None], number: int, due_ns: int) -> Callable[[], None]:
+    return lambda: call(number, due_ns)
+
+
+def _of_connecting(error: BaseException) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "refused"
+    return "tls" if isinstance(error, ssl.SSLError) else "unreachable"
+
+
+def _hurry() -> bool:
+    """Ask to be scheduled before ordinary processes, for it is the clock; return whether that was granted."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
+    except (OSError, AttributeError):
+        return False
+    return True

@@ -1,0 +1,180 @@
+"""Runs a client in processes of its own: one, or several that share a workload and a clock.
+
+Every process draws nothing: it gets the whole workload and sends its share, so a schedule is the same whatever their
+number. All wait for one instant of the monotonic clock that is named when the last of them is ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from paceline.base.errors import InfrastructureError, PrerequisiteError
+from paceline.families.serving.core.load.calls import Call, Workload
+from paceline.families.serving.core.load.client import Client, Limits
+from paceline.families.serving.core.load.entries import Log, merged, read_log, write_log
+from paceline.families.serving.core.load.loops import LoopName, loop_factory, usual_loop
+from paceline.families.serving.core.load.target import Target
+from paceline.families.serving.core.load.wire import response_parser
+
+START_AHEAD_NS = 200_000_000
+READY_S = 60.0
+GRACE_S = 30.0
+
+_MODULE = "paceline.families.serving.core.load"
+
+
+def run_load(
+    url: str,
+    model: str,
+    workload: Workload,
+    *,
+    limits: Limits | None = None,
+    processes: int = 1,
+    warm: int = 0,
+    header: Mapping[str, Any] | None = None,
+    as_text: bool = False,
+    key: str | None = None,
+    handicap_s: float = 0.0,
+    loop: LoopName | None = None,
+) -> Log:
+    """Send a workload to a server and return the log.
+
+    Args:
+        url: Address such as ``http://127.0.0.1:8000/v1``.
+        model: The model's name there.
+        workload: What is sent.
+        limits: When the client gives up.
+        processes: Of the client.
+        warm: Connections that each process makes before the start.
+        header: What the log says of the run.
+        as_text: Whether token ids are sent as words.
+        key: Bearer token; it goes to the processes by a pipe and is in no file.
+        handicap_s: Seconds that every receiving wastes, to see that a client too slow is found out.
+        loop: Event loop of the client; None takes the fastest that is installed.
+
+    Raises:
+        PrerequisiteError: httptools is not installed, or a loop that was asked for.
+        InfrastructureError: A process of the client has died.
+    """
+    response_parser()
+    loop = loop or usual_loop()
+    loop_factory(loop)
+    limits = limits or Limits()
+    job = {
+        "url": url,
+        "model": model,
+        "as_text": as_text,
+        "limits": asdict(limits),
+        "warm": warm,
+        "parts": processes,
+        "handicap_s": handicap_s,
+        "loop": loop,
+        "concurrency": workload.concurrency,
+        "cap": workload.cap,
+        "calls": [asdict(call) for call in workload.calls],
+    }
+    with tempfile.TemporaryDirectory(prefix="paceline-load-") as folder:
+        place = Path(folder)
+        (place / "job.json").write_text(json.dumps(job), encoding="utf-8")
+        running = [_begin(place, part) for part in range(processes)]
+        try:
+            parts = _conduct(running, place, limits, key)
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
+    facts = {
+        "concurrency": workload.concurrency,
+        "cap": workload.cap,
+        "calls": len(workload.calls),
+        "following": sum(bool(c.after) for c in workload.calls),
+    }
+    logs = [(log.entries, log.processes[0]) for log in parts]
+    return merged({**facts, "processes": processes, "warm": warm, **(header or {})}, logs)
+
+
+def _begin(place: Path, part: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", _MODULE, str(place), str(part)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=(place / f"stderr-{part}").open("w"),
+        text=True,
+    )
+
+
+def _conduct(running: list[subprocess.Popen[str]], place: Path, limits: Limits, key: str | None) -> list[Log]:
+    for part, process in enumerate(running):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps({"key": key}) + "\n")
+        process.stdin.flush()
+        if process.stdout.readline().strip() != "ready":
+            raise InfrastructureError(_last_words(place, part))
+    origin_ns = time.monotonic_ns() + START_AHEAD_NS
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write(f"{origin_ns}\n")
+        process.stdin.flush()
+    logs: list[Log] = []
+    end = time.monotonic() + limits.run_s + GRACE_S
+    for part, process in enumerate(running):
+        try:
+            code = process.wait(max(end - time.monotonic(), 1.0))
+        except subprocess.TimeoutExpired as error:
+            raise InfrastructureError("the load generator did not end on time") from error
+        if code:
+            raise InfrastructureError(_last_words(place, part))
+        logs.append(read_log(place / f"part-{part}.gz"))
+    return logs
+
+
+def _last_words(place: Path, part: int) -> str:
+    said = (place / f"stderr-{part}").read_text(encoding="utf-8", errors="replace").strip()
+    return f"a process of the load generator has died: {said[-800:] or 'it said nothing'}"
+
+
+def main(arguments: list[str]) -> int:
+    """Be one process: read the job, say ``ready``, wait for the instant, send, write the log."""
+    place, part = Path(arguments[0]), int(arguments[1])
+    job = json.loads((place / "job.json").read_text(encoding="utf-8"))
+    key = json.loads(sys.stdin.readline())["key"]
+    calls = tuple(
+        Call(**{**c, "prompt": _prompt(c["prompt"]), "after": tuple(c["after"])}) for c in job["calls"]
+    )
+    workload = Workload(calls=calls, concurrency=job["concurrency"], cap=job["cap"])
+    target = Target.of(job["url"], job["model"], key=key, as_text=job["as_text"])
+    try:
+        client = Client(
+            target,
+            workload,
+            Limits(**job["limits"]),
+            part=part,
+            parts=job["parts"],
+            warm=job["warm"],
+            handicap_s=job["handicap_s"],
+        )
+    except PrerequisiteError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    origin_ns = int(sys.stdin.readline())
+    with asyncio.Runner(loop_factory=loop_factory(job["loop"])) as runner:
+        facts = runner.run(client.run(origin_ns))
+    entries = tuple(client.entries.values())
+    write_log(place / f"part-{part}.gz", Log(header={}, entries=entries, processes=(facts,)))
+    return 0
+
+
+def _prompt(given: list[int] | str) -> tuple[int, ...] | str:
+    return given if isinstance(given, str) else tuple(given)

@@ -1,0 +1,82 @@
+"""A server's address, and calls as the bytes of HTTP/1.1 requests of the OpenAI interface."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from paceline.families.serving.core.load.calls import Call, Prompt, prompt_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where calls go."""
+
+    host: str
+    port: int
+    base: str
+    """Path below which ``/completions`` and ``/chat/completions`` lie, such as ``/v1``."""
+    model: str
+    """The model's name at the server."""
+    tls: ssl.SSLContext | None = None
+    key: str | None = field(default=None, repr=False)
+    """Bearer token; it is in no log."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Further fields of every request."""
+    as_text: bool = False
+    """Whether token ids are sent as words, to servers that take text alone."""
+
+    @classmethod
+    def of(cls, url: str, model: str, *, key: str | None = None, as_text: bool = False) -> Target:
+        """Read an address such as ``http://127.0.0.1:8000/v1``.
+
+        Raises:
+            ValueError: It is no address of HTTP.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"'{url}' is no address such as http://127.0.0.1:8000/v1")
+        secure = parts.scheme == "https"
+        return cls(
+            host=parts.hostname,
+            port=parts.port or (443 if secure else 80),
+            base=parts.path.rstrip("/"),
+            model=model,
+            tls=ssl.create_default_context() if secure else None,
+            key=key,
+            as_text=as_text,
+        )
+
+    def request(self, call: Call, prompt: Prompt) -> bytes:
+        """Return a call's request, ready to be sent.
+
+        Args:
+            call: What is asked for.
+            prompt: Its whole prompt, with what it carries on from.
+        """
+        asked: dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": call.output_tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **self.extra,
+        }
+        if call.tenant:
+            asked["user"] = call.tenant
+        if call.chat:
+            asked["messages"] = [{"role": "user", "content": prompt_text(prompt)}]
+        else:
+            asked["prompt"] = prompt_text(prompt) if self.as_text or isinstance(prompt, str) else list(prompt)
+        body = json.dumps(asked, separators=(",", ":")).encode()
+        path = f"{self.base}/{'chat/completions' if call.chat else 'completions'}"
+        secret = f"Authorization: Bearer {self.key}\r\n" if self.key else ""
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nAccept: text/event-stream\r\n{secret}"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body

@@ -1,0 +1,216 @@
+"""A connection that carries one call at a time and notes when bytes came.
+
+Parsing of HTTP is left to llhttp (httptools); what the events in the body mean is read from the log afterwards, so that
+receiving costs as little as it can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+from paceline.base.errors import PrerequisiteError
+from paceline.families.serving.core.load.entries import COMPLETE, Entry
+
+_clock_ns = time.monotonic_ns
+
+EVENT_STREAM = "text/event-stream"
+MAX_TOKEN_BYTES = 16 * 2**10
+SPARE_TOKENS = 64
+"""An answer may have ``MAX_TOKEN_BYTES`` for each token that was asked for, and for so many more."""
+MAX_ERROR_BYTES = 500
+"""Of an answer that is an error, for its detail."""
+
+
+def response_parser() -> Callable[[Any], Any]:
+    """Return the class that parses responses.
+
+    Raises:
+        PrerequisiteError: httptools is not installed.
+    """
+    try:
+        import httptools  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        raise PrerequisiteError(
+            "the load generator needs httptools", fix="pip install 'paceline[serve]'"
+        ) from error
+    return httptools.HttpResponseParser
+
+
+class Connection(asyncio.Protocol):
+    """A connection to a server.
+
+    Args:
+        parser: What ``response_parser`` returned.
+        origin_ns: Instant that a log's times count from.
+        freed: Called when the connection can carry another call, or with False when it is gone.
+    """
+
+    def __init__(
+        self, parser: Callable[[Any], Any], origin_ns: int, freed: Callable[[Connection, bool], None]
+    ) -> None:
+        self._make_parser, self._origin_ns, self._freed = parser, origin_ns, freed
+        self._parser: Any = None
+        self._transport: asyncio.Transport | None = None
+        self._file: int | None = None
+        self._entry: Entry | None = None
+        self._ended: Callable[[Entry], None] | None = None
+        self._bytes = 0
+        self._now = 0
+        self._delimited = False
+        self.connected_ns: int | None = None
+        self.calls = 0
+        """How many it has carried."""
+        self.usable = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note that the connection stands."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's do not say that they are
+        if transport.get_extra_info("sslcontext") is None:
+            self._file = transport.get_extra_info("socket").fileno()
+        self.connected_ns = _clock_ns() - self._origin_ns
+        self.usable = True
+
+    def send(self, entry: Entry, request: bytes, ended: Callable[[Entry], None]) -> None:
+        """Send a call; ``ended`` is called when it has ended, however."""
+        assert self._transport is not None
+        self._entry, self._ended = entry, ended
+        self._bytes, self._delimited = 0, False
+        self._parser = self._make_parser(self)
+        if self.calls == 0:
+            entry.connected_ns = self.connected_ns
+        self.calls += 1
+        entry.tries += 1
+        entry.sent_bytes = len(request)
+        entry.sent_ns = _clock_ns() - self._origin_ns
+        rest = self._write_now(request)
+        if rest:
+            self._transport.write(rest)
+
+    def _write_now(self, request: bytes) -> bytes:
+        """Give bytes to the kernel, and return those that it did not take.
+
+        uvloop's transports write when all that is due in a turn of the loop is done, which would make the instant of
+        sending untrue. Nothing else is in a transport's buffer, for the last call has ended.
+        """
+        if self._file is None:
+            return request
+        try:
+            return request[os.write(self._file, request) :]
+        except OSError:  # full, or gone; the transport finds out which
+            return request
+
+    def data_received(self, data: bytes) -> None:
+        """Note what came, and when."""
+        now = _clock_ns() - self._origin_ns
+        entry = self._entry
+        if entry is None:  # bytes that belong to no call: the connection cannot be trusted any more
+            self.abandon()
+            return
+        self._now = now
+        try:
+            self._parser.feed_data(data)
+        except Exception as error:  # of the parser or of what it calls; each is an answer that is not HTTP
+            self.end("malformed", f"{type(error).__name__}: {error}")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep the type of the answer, and whether its end can be told from the connection's."""
+        key = name.lower()
+        if key in (b"content-length", b"transfer-encoding"):
+            self._delimited = True
+        elif key == b"content-type" and self._entry is not None:
+            self._entry.content_type = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """Keep the status."""
+        if self._entry is not None:
+            self._entry.status = self._parser.get_status_code()
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a part of the answer."""
+        entry = self._entry
+        if entry is None:
+            return
+        self._bytes += len(body)
+        most = MAX_TOKEN_BYTES * (entry.asked_tokens + SPARE_TOKENS)
+        if self._bytes > most:
+            self.end("too_long", f"more than {most} bytes for {entry.asked_tokens} tokens")
+            return
+        entry.chunks.append((self._now, body))
+
+    def on_message_complete(self) -> None:
+        """End the call."""
+        entry = self._entry
+        if entry is None:
+            return
+        if entry.status != 200:
+            said = b"".join(body for _, body in entry.chunks)[:MAX_ERROR_BYTES].decode("utf-8", "replace")
+            self._finish("status", f"{entry.status}: {said}", keep=self._parser.should_keep_alive())
+        elif not (entry.content_type or "").lower().startswith(EVENT_STREAM):
+            self._finish("content_type", f"{entry.content_type} instead of {EVENT_STREAM}", keep=False)
+        else:
+            self._finish(COMPLETE, None, keep=self._parser.should_keep_alive())
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End the call that was under way."""
+        self.usable, self._file = False, None
+        if self._entry is None:
+            self._freed(self, False)
+            return
+        self._now = _clock_ns() - self._origin_ns
+        if isinstance(error, ssl.SSLError):
+            self._finish("tls", str(error), keep=False)
+        elif error is None and self._entry.status is not None and not self._delimited:
+            self.on_message_complete()  # an answer without a length ends with its connection
+        else:
+            self._finish(
+                "disconnected", str(error) if error else "the server closed the connection", keep=False
+            )
+
+    def end(self, ending: str, detail: str | None) -> None:
+        """End the call under way from this side, and the connection with it."""
+        self._now = _clock_ns() - self._origin_ns
+        self._finish(ending, detail, keep=False)
+
+    def abandon(self) -> None:
+        """Close the connection."""
+        self.usable, self._file = False, None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _finish(self, ending: str, detail: str | None, *, keep: bool) -> None:
+        entry, ended = self._entry, self._ended
+        if entry is None or ended is None:
+            return
+        self._entry = self._ended = None
+        entry.ending, entry.detail = ending, detail
+        entry.ended_ns = self._now
+        if not keep:
+            self.abandon()
+        ended(entry)
+        self._freed(self, keep and self.usable)
+
+
+class SlowedConnection(Connection):
+    """A connection that computes for a while whenever something comes, as slow clients do."""
+
+    def __init__(
+        self,
+        parser: Callable[[Any], Any],
+        origin_ns: int,
+        freed: Callable[[Connection, bool], None],
+        handicap_s: float,
+    ) -> None:
+        super().__init__(parser, origin_ns, freed)
+        self._handicap_ns = round(handicap_s * 1e9)
+
+    def data_received(self, data: bytes) -> None:
+        """Waste time, then note what came."""
+        until = _clock_ns() + self._handicap_ns
+        while _clock_ns() < until:
+            pass
+        super().data_received(data)

@@ -1,0 +1,267 @@
+"""Calls of a point, drawn from a seed: lengths, tenants, sessions, shared prefixes, instants. Free of torch."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from paceline.base.errors import UserError
+from paceline.base.family import Params
+from paceline.families.serving.core.load.arrivals import draw_arrivals
+from paceline.families.serving.core.load.calls import Call, Workload
+from paceline.families.serving.core.model_sizes import FIRST_TOKEN, SIZES
+from paceline.families.serving.core.traces import Trace, calls_of, read_trace
+
+CLOSED, AT_ONCE = "closed", "at-once"
+INDEPENDENT, SESSIONS, WORKFLOWS = "independent", "sessions", "workflows"
+SHARED, TRACED = "shared-prefixes", "trace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """How long prompts and answers are."""
+
+    kind: str
+    """fixed, uniform (half of the mean to one and a half) or lognormal (sigma 1, cut at four times the mean)."""
+
+    def draw(self, mean: int, rng: random.Random) -> int:
+        """Return a length of at least one token."""
+        match self.kind:
+            case "fixed":
+                return mean
+            case "uniform":
+                return rng.randint(max(1, mean // 2), max(1, mean + mean // 2))
+            case "lognormal":
+                drawn = mean * math.exp(rng.gauss(-0.5, 1.0))
+                return max(1, min(round(drawn), 4 * mean))
+        raise ValueError(f"'{self.kind}' is no kind of lengths")
+
+
+def draw_workload(params: Params, vocabulary: int, seed: int) -> Workload:
+    """Draw the calls of a launch.
+
+    Args:
+        params: Of the point, resolved.
+        vocabulary: Tokens that the model knows.
+        seed: Same seed, same calls.
+    """
+    rng = random.Random(seed)
+    instants = _instants(params, seed)
+    match params["workload"]:
+        case "sessions":
+            calls = _sessions(params, vocabulary, rng, instants)
+        case "workflows":
+            calls = _workflows(params, vocabulary, rng, instants)
+        case "trace":
+            calls = _traced(params, vocabulary, seed, instants)
+        case "shared-prefixes":
+            calls = _shared(params, vocabulary, rng, instants)
+        case _:
+            calls = _independent(params, vocabulary, rng, instants)
+    concurrency = int(str(params["concurrency"])) if params["arrivals"] == CLOSED else None
+    return Workload(calls=tuple(calls), concurrency=concurrency)
+
+
+def count_of(params: Params, name: str) -> int:
+    """Return a parameter that is a whole number."""
+    value = params[name]
+    assert isinstance(value, int)
+    return value
+
+
+def num_roots(params: Params) -> int:
+    """Return how many calls wait for no other one."""
+    return math.ceil(count_of(params, "requests") / calls_together(params))
+
+
+def calls_together(params: Params) -> int:
+    """Return how many calls a session or workflow has; 1 where calls stand alone."""
+    if params["workload"] == SESSIONS:
+        return count_of(params, "turns")
+    if params["workload"] == WORKFLOWS:
+        return 1 + count_of(params, "turns") * (count_of(params, "branches") + 1)
+    return 1
+
+
+def _instants(params: Params, seed: int) -> list[float | None]:
+    count = num_roots(params)
+    kind = str(params["arrivals"])
+    if kind == CLOSED:
+        return [None] * count
+    if kind == AT_ONCE:
+        return [0.0] * count
+    if kind == TRACED:
+        return [0.0] * count  # the trace's own are taken
+    rate = float(str(params["rate_per_s"]))
+    burstiness = float(str(params.get("burstiness") or 1.0))
+    drawn = draw_arrivals(kind, rate_per_s=rate, count=count, seed=seed, burstiness=burstiness)
+    return [float(t) for t in drawn]
+
+
+def _tokens(count: int, vocabulary: int, rng: random.Random) -> tuple[int, ...]:
+    return tuple(rng.randrange(FIRST_TOKEN, vocabulary) for _ in range(count))
+
+
+def _tenant(params: Params, rng: random.Random) -> str:
+    """Draw who calls: the first of several tenants has ``heavy`` times the calls of each other one."""
+    tenants, heavy = count_of(params, "tenants"), float(str(params["heavy"]))
+    place = rng.random() * (heavy + tenants - 1)
+    return f"tenant-{0 if place < heavy else 1 + int(place - heavy)}"
+
+
+def _independent(
+    params: Params, vocabulary: int, rng: random.Random, instants: list[float | None]
+) -> list[Call]:
+    lengths = Lengths(kind=str(params["lengths"]))
+    return [
+        Call(
+            number=number,
+            tenant=_tenant(params, rng),
+            prompt=_tokens(lengths.draw(count_of(params, "prompt_tokens"), rng), vocabulary, rng),
+            output_tokens=lengths.draw(count_of(params, "output_tokens"), rng),
+            at_s=at_s,
+        )
+        for number, at_s in enumerate(instants)
+    ]
+
+
+def _shared(params: Params, vocabulary: int, rng: random.Random, instants: list[float | None]) -> list[Call]:
+    """Prompts begin with one of several long prefixes, each of which belongs to a tenant."""
+    lengths = Lengths(kind=str(params["lengths"]))
+    prefixes = [
+        (_tenant(params, rng), _tokens(count_of(params, "prefix_tokens"), vocabulary, rng))
+        for _ in range(count_of(params, "prefixes"))
+    ]
+    calls = []
+    for number, at_s in enumerate(instants):
+        tenant, prefix = rng.choice(prefixes)
+        own = _tokens(lengths.draw(count_of(params, "prompt_tokens"), rng), vocabulary, rng)
+        calls.append(
+            Call(
+                number=number,
+                tenant=tenant,
+                prompt=prefix + own,
+                output_tokens=lengths.draw(count_of(params, "output_tokens"), rng),
+                at_s=at_s,
+            )
+        )
+    return calls
+
+
+def trace_of(params: Params) -> Trace:
+    """Read a point's trace.
+
+    Raises:
+        UserError: It cannot be read.
+    """
+    return read_trace(Path(str(params["trace"])), str(params["trace_format"]))
+
+
+def trace_facts(params: Params) -> dict[str, Any]:
+    """Return what a record keeps of a point's trace: nothing where it has none."""
+    if params["workload"] != TRACED:
+        return {}
+    trace = trace_of(params)
+    facts = {"sha256": trace.sha256, "requests": len(trace.requests), "left_out": trace.left_out}
+    return {"trace": {"format": params["trace_format"], **facts}}
+
+
+def _traced(params: Params, vocabulary: int, seed: int, instants: list[float | None]) -> list[Call]:
+    """Take the first requests of a trace; its own instants, stretched to the rate, where arrivals are its own."""
+    trace = trace_of(params)
+    wanted = trace.requests[: len(instants)]
+    if len(wanted) < len(instants):
+        raise UserError(
+            f"the trace has {len(wanted)} requests that can be served",
+            where=str(params["trace"]),
+            expected=f"{len(instants)}, as 'requests' says",
+            fix=f"requests: {len(wanted)}",
+        )
+    calls = calls_of(
+        wanted,
+        vocabulary,
+        seed=seed,
+        scale=float(str(params["trace_scale"])),
+        context=SIZES[str(params["model"])]["max_context"],
+    )
+    if params["arrivals"] != TRACED:
+        return [replace(c, at_s=at_s) for c, at_s in zip(calls, instants, strict=True)]
+    last_s = max(c.at_s or 0.0 for c in calls)
+    stretched = len(calls) / float(str(params["rate_per_s"])) / last_s if last_s else 0.0
+    return [replace(c, at_s=(c.at_s or 0.0) * stretched) for c in calls]
+
+
+def _sessions(
+    params: Params, vocabulary: int, rng: random.Random, instants: list[float | None]
+) -> list[Call]:
+    """Turns of a session carry all of what was said before; a person thinks between an answer and the next turn."""
+    lengths = Lengths(kind=str(params["lengths"]))
+    think_s = float(str(params["think_s"]))
+    calls: list[Call] = []
+    for at_s in instants:
+        tenant, before = _tenant(params, rng), None
+        for _ in range(count_of(params, "turns")):
+            if len(calls) == count_of(params, "requests"):
+                break
+            prompt = _tokens(lengths.draw(count_of(params, "prompt_tokens"), rng), vocabulary, rng)
+            number = len(calls)
+            calls.append(
+                Call(
+                    number=number,
+                    tenant=tenant,
+                    prompt=prompt,
+                    output_tokens=lengths.draw(count_of(params, "output_tokens"), rng),
+                    at_s=at_s if before is None else None,
+                    after=() if before is None else (before,),
+                    pause_s=0.0 if before is None else rng.expovariate(1.0 / think_s) if think_s else 0.0,
+                    carries=before is not None,
+                )
+            )
+            before = number
+    return calls
+
+
+def _workflows(
+    params: Params, vocabulary: int, rng: random.Random, instants: list[float | None]
+) -> list[Call]:
+    """Agents' work: a call hands out branches, which carry on from it at once, and the next call waits for all of them.
+
+    That next call carries on from the one that handed out, and is told what the branches said: as many tokens as they
+    were asked for, which are drawn, since a client that joins texts may change them.
+    """
+    lengths = Lengths(kind=str(params["lengths"]))
+    most = count_of(params, "requests")
+    calls: list[Call] = []
+
+    def ask(tenant: str, at_s: float | None, after: tuple[int, ...], told: int) -> int:
+        prompt = told + lengths.draw(count_of(params, "prompt_tokens"), rng)
+        think_s = float(str(params["think_s"]))
+        call = Call(
+            number=len(calls),
+            tenant=tenant,
+            prompt=_tokens(prompt, vocabulary, rng),
+            output_tokens=lengths.draw(count_of(params, "output_tokens"), rng),
+            at_s=at_s,
+            after=after,
+            pause_s=rng.expovariate(1.0 / think_s) if after and think_s else 0.0,
+            carries=bool(after),
+        )
+        calls.append(call)
+        return call.number
+
+    for at_s in instants:
+        tenant = _tenant(params, rng)
+        lead = ask(tenant, at_s, (), 0)
+        for _ in range(count_of(params, "turns")):
+            room = min(count_of(params, "branches"), most - len(calls))
+            branches = tuple(ask(tenant, None, (lead,), 0) for _ in range(room))
+            if len(calls) == most:
+                break
+            told = sum(calls[n].output_tokens for n in branches)
+            lead = ask(tenant, None, (lead, *branches), told)
+            if len(calls) == most:
+                break
+    return calls

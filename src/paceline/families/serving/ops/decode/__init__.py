@@ -1,0 +1,1 @@
+"""``decode``: a technique decodes answers with a draft model beside copies of the target, in virtual time."""

@@ -1,0 +1,29 @@
+"""What the control plane knows about ``distribute``, free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Params
+from paceline.base.operation import Operation
+from paceline.families.serving.core.points import check_arrivals_in_virtual_time, check_sizes, check_trace
+from paceline.families.serving.ops.distribute.metrics import METRICS
+from paceline.families.serving.ops.distribute.parameters import PARAMETERS
+
+
+def check(params: Params) -> list[str]:
+    """Return what is wrong with a point, in words."""
+    return check_trace(params) + check_arrivals_in_virtual_time(params) + check_sizes(params)
+
+
+def estimate_s(params: Params) -> float:
+    """Return rough seconds of a technique in a launch."""
+    return 15.0
+
+
+OPERATION = Operation(
+    name="distribute",
+    summary="it computes the engine's steps on several ranks; their load is played in virtual time.",
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    check=check,
+    estimate_s=estimate_s,
+)

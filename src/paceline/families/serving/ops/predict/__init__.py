@@ -1,0 +1,1 @@
+"""``predict``: a technique says what configurations of the engine would take, which then are executed."""

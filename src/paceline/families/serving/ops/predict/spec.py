@@ -1,0 +1,52 @@
+"""What the control plane knows about ``predict``, free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Params
+from paceline.base.operation import Operation
+from paceline.families.serving.core.points import (
+    check_arrivals_in_virtual_time,
+    check_sizes,
+    check_trace,
+    longest_context,
+)
+from paceline.families.serving.core.workloads import SESSIONS, TRACED, WORKFLOWS, count_of
+from paceline.families.serving.ops.predict.metrics import METRICS
+from paceline.families.serving.ops.predict.parameters import PARAMETERS
+from paceline.families.serving.ops.predict.plans import PLANS
+
+
+def check(params: Params) -> list[str]:
+    """Return what is wrong with a point, in words."""
+    wrong = check_trace(params)
+    if params["workload"] in (SESSIONS, WORKFLOWS):
+        wrong.append(
+            "what is predicted is there at the start, and no call waits for another: take independent calls"
+        )
+    wrong += check_arrivals_in_virtual_time(params)
+    if count_of(params, "plans") > len(PLANS):
+        wrong.append(f"there are {len(PLANS)} plans")
+    if params["workload"] != TRACED:
+        least_share = min(share for _, _, share in PLANS)
+        room = count_of(params, "block_size") * count_of(params, "num_blocks") * least_share
+        if longest_context(params) > room:
+            wrong.append(
+                f"the smallest plan's cache has room for {room:.0f} tokens, fewer than a call can have"
+            )
+    return wrong + check_sizes(params)
+
+
+def estimate_s(params: Params) -> float:
+    """Return rough seconds of a technique in a launch."""
+    return 4.0
+
+
+OPERATION = Operation(
+    name="predict",
+    summary="it says what configurations of the engine would take, which then are executed.",
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    check=check,
+    estimate_s=estimate_s,
+    isolated=True,
+)

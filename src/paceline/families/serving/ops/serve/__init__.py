@@ -1,0 +1,1 @@
+"""``serve``: calls go to the reference engine over HTTP, and the technique schedules it."""

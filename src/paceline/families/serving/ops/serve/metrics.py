@@ -1,0 +1,124 @@
+"""Metrics of ``serve`` and their contracts, free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paceline.base.family import Metric
+from paceline.families.serving.core.metrics import CACHED, OBJECTIVE, PREFIX_HITS, share
+
+_CLOCK = {
+    "timer": "monotonic clock of the client's process, read when the kernel gives bytes out",
+    "start": "the instant at which the schedule has the call due, whether or not it could be sent",
+    "failed": "calls that failed, were cut short or never sent are slower than all others",
+}
+_FIRST = _CLOCK | {"stop": "first bytes that hold output; an event without output does not count"}
+_QUANTILE = {"value": "between the two nearest calls of a launch"}
+_TPOT = {
+    "timer": _CLOCK["timer"],
+    "value": "(last - first piece of output) / (tokens - 1) of each whole answer",
+}
+_GAPS = {
+    "timer": _CLOCK["timer"],
+    "value": "all gaps between pieces of output of whole answers, pooled over a launch",
+}
+_WINDOW = {
+    "window": "from a tenth of the time in which calls become due until the last is due; the whole run where all "
+    "are due at once",
+    "counted": "tokens by the client's own count of the stream, at the instants at which they came",
+}
+_SERVICE = {
+    "service": "1 for each token of a prompt when its first output comes, 2 for each token of output, at the client",
+    "value": "largest difference of two tenants over any time in which both had calls waiting for a first token",
+    "source": "Sheng et al., Fairness in Serving Large Language Models, section 4",
+}
+
+
+def _time(name: str, doc: str, contract: Mapping[str, str]) -> Metric:
+    return Metric(name=name, unit="s", better="lower", doc=doc, contract=contract, margin=0.02)
+
+
+METRICS: tuple[Metric, ...] = (
+    _time("ttft_p50", "Time to first token, median over calls.", _FIRST | _QUANTILE),
+    _time("ttft_p90", "Time to first token, 90th percentile over calls.", _FIRST | _QUANTILE),
+    _time("ttft_p99", "Time to first token, 99th percentile over calls.", _FIRST | _QUANTILE),
+    _time("tpot_p50", "Time per output token behind the first, median over calls.", _TPOT | _QUANTILE),
+    _time(
+        "tpot_p90", "Time per output token behind the first, 90th percentile over calls.", _TPOT | _QUANTILE
+    ),
+    _time("itl_p50", "Gap between pieces of output, median over gaps.", _GAPS),
+    _time("itl_p99", "Gap between pieces of output, 99th percentile over gaps.", _GAPS),
+    _time(
+        "pace",
+        "Time per token behind the first piece of output, mean over calls, whatever number of tokens pieces hold.",
+        {
+            "timer": _CLOCK["timer"],
+            "value": "(last - first) / tokens behind the first piece, mean over whole answers",
+        },
+    ),
+    _time(
+        "e2e_mean",
+        "Time to the last token, mean over calls.",
+        _CLOCK
+        | {"stop": "bytes that hold the last output", "value": "mean over calls; none where one failed"},
+    ),
+    _time(
+        "makespan",
+        "From the first call's instant to the last token of all.",
+        {"timer": _CLOCK["timer"], "value": "none where a call failed"},
+    ),
+    Metric(
+        name="output_tokens_per_s",
+        unit="token/s",
+        better="higher",
+        doc="Output tokens a second in the steady part of a launch.",
+        contract=_WINDOW,
+        margin=0.02,
+    ),
+    Metric(
+        name="goodput",
+        unit="1/s",
+        better="higher",
+        doc="Calls a second that met their objectives.",
+        contract=OBJECTIVE | {"divided": "by the time from the first call's instant to the last end"},
+        margin=0.02,
+    ),
+    share("attainment", "Share of calls that met their objectives.", "higher", OBJECTIVE),
+    share(
+        "failed",
+        "Share of calls without a whole answer.",
+        "lower",
+        {"denominator": "all calls of the launch", "reasons": "accounting.outcomes"},
+    ),
+    PREFIX_HITS,
+    Metric(
+        name="computed_tokens",
+        unit="token",
+        better="lower",
+        doc="Prompt tokens that the engine computed.",
+        contract={
+            "counted": "by the engine, which is the harness's; those computed again after a preemption too"
+        },
+        margin=0.02,
+    ),
+    Metric(
+        name="service_gap",
+        unit="token",
+        better="lower",
+        doc="Largest difference of service of two tenants while both had calls waiting.",
+        contract=_SERVICE,
+        margin=0.05,
+    ),
+    share(
+        "jain",
+        "Jain's index of tenants' service, each divided by what it asked for: 1 when all got the same share.",
+        "higher",
+        {"service": _SERVICE["service"], "over": "the steady part of a launch"},
+    ),
+    share(
+        "prefix_reuse",
+        "Prompt tokens found in the cache, of the most that could be found.",
+        "higher",
+        CACHED | {"most": "every full block of a beginning computed once, whatever the memory"},
+    ),
+)

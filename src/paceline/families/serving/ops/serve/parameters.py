@@ -1,0 +1,8 @@
+"""Parameters of ``serve``, free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Parameter
+from paceline.families.serving.core.parameters import on_engine
+
+PARAMETERS: tuple[Parameter, ...] = on_engine()

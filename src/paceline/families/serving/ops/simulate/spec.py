@@ -1,0 +1,30 @@
+"""What the control plane knows about ``simulate``, free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Params
+from paceline.base.operation import Operation
+from paceline.families.serving.core.points import check_arrivals_in_virtual_time, check_sizes, check_trace
+from paceline.families.serving.ops.simulate.metrics import METRICS
+from paceline.families.serving.ops.simulate.parameters import PARAMETERS
+
+
+def check(params: Params) -> list[str]:
+    """Return what is wrong with a point, in words."""
+    return check_trace(params) + check_arrivals_in_virtual_time(params) + check_sizes(params)
+
+
+def estimate_s(params: Params) -> float:
+    """Return rough seconds of a technique in a launch."""
+    return 4.0
+
+
+OPERATION = Operation(
+    name="simulate",
+    summary="the technique deploys workers on devices, in virtual time from measured costs.",
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    check=check,
+    estimate_s=estimate_s,
+    isolated=True,
+)

@@ -1,0 +1,148 @@
+"""An operation of serving is a folder: without it the family has one operation less, with one more it has one more."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import paceline
+from paceline.base.family import load_family
+from paceline.families.serving import api
+from paceline.families.serving.core.sealed import all_loaded
+from paceline.spec import content
+
+PACKAGE = Path(paceline.__file__).parent
+OPERATIONS = tuple(load_family("serving").operations)
+PLANS_ALL_OTHERS = """
+import sys
+from paceline.base.family import load_family
+from paceline.spec import content
+from paceline.spec.plan import Selection, make_plan
+from paceline.spec.profile import load_runner
+from paceline.spec.suite import load_suite
+
+removed = sys.argv[1]
+assert removed not in load_family("serving").operations
+assert removed not in load_family("serving").parameter("op").choices
+runner = load_runner(content.find_runner("local-cpu"))
+paths = [p for name, p in content.suite_files().items() if name.startswith("serving/")]
+paths = [p for p in paths if f"op: {removed}" not in p.read_text()]
+plan = make_plan([load_suite(p) for p in paths], runner, Selection(tier="quick"))
+assert plan.blocks
+print(len(paths))
+"""
+TOY = """
+from paceline.base.operation import Operation
+from paceline.families.serving.core.parameters import REQUESTS
+from paceline.families.serving.core.metrics import PREFIX_HITS
+
+OPERATION = Operation(
+    name="toy",
+    summary="a toy.",
+    parameters=(REQUESTS,),
+    metrics=(PREFIX_HITS,),
+    check=lambda params: ["a toy is checked"],
+    estimate_s=lambda params: 1.0,
+)
+"""
+SEES_THE_TOY = """
+from paceline.base.family import load_family
+
+family = load_family("serving")
+assert "toy" in family.parameter("op").choices
+assert "toy: a toy." in family.parameter("op").doc
+assert [p.name for p in family.parameters_for("toy")] == ["op", "requests"]
+assert family.check({"op": "toy"}) == ["a toy is checked"]
+assert family.runner_module("toy") == "paceline.families.serving.ops.toy.run"
+"""
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the package's code, beside the suites, runners and baselines that it is shipped with."""
+    files = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.jsonl")
+    shutil.copytree(PACKAGE, tmp_path / "src" / "paceline", ignore=files)
+    for name in ("suites", "runners", "baselines", "reports"):
+        (tmp_path / name).symlink_to(content.shipped_root() / name)
+    return tmp_path
+
+
+def run_in(copy: Path, code: str, *arguments: str) -> str:
+    environment = {k: v for k, v in os.environ.items() if k != content.ENVIRONMENT_VARIABLE}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import paceline; assert paceline.__path__ == [{str(copy / 'src' / 'paceline')!r}]\n{code}",
+            *arguments,
+        ],
+        env=environment | {"PYTHONPATH": str(copy / "src")},
+        cwd=copy,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_without_its_folder_an_operation_is_gone_and_all_other_suites_can_be_planned(
+    operation: str, copy: Path
+) -> None:
+    shutil.rmtree(copy / "src/paceline/families/serving/ops" / operation)
+    assert int(run_in(copy, PLANS_ALL_OTHERS, operation)) > 0
+
+
+def test_a_new_folder_is_a_new_operation(copy: Path) -> None:
+    folder = copy / "src/paceline/families/serving/ops/toy"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "spec.py").write_text(TOY)
+    run_in(copy, SEES_THE_TOY)
+
+
+HELD_BY_HAND_BEFORE = {
+    "distribute": (
+        *("api.distributing", "api.layers", "api.paged", "api.costs"),
+        *("core.engine.core", "core.engine.model", "core.engine.reference", "core.engine.stepper"),
+        *("core.simulation.cluster", "core.simulation.costs", "core.simulation.laws", "core.simulation.log"),
+        *(
+            "core.simulation.profiling",
+            "ops.distribute.arm",
+            "ops.distribute.played",
+            "ops.distribute.script",
+        ),
+    ),
+    "denoise": (
+        *("api.denoising", "api.denoiser", "api.sampler", "core.simulation.profiling"),
+        *("ops.denoise.arm", "ops.denoise.images", "ops.denoise.journal", "ops.denoise.network"),
+    ),
+}
+
+
+@pytest.mark.parametrize("operation", sorted(HELD_BY_HAND_BEFORE))
+def test_all_that_draws_counts_and_judges_in_ranks_is_sealed(operation: str) -> None:
+    runner = importlib.import_module(f"paceline.families.serving.ops.{operation}.run")
+    often = {m.__name__ for m in runner.sealed((operation,))}
+    seldom = {m.__name__ for m in runner.sealed_seldom((operation,))}
+    wanted = {f"paceline.families.serving.{name}" for name in HELD_BY_HAND_BEFORE[operation]}
+    assert wanted | {"paceline.worker.comm"} <= seldom
+    assert f"paceline.families.serving.ops.{operation}.arm" in often <= seldom
+    assert (
+        f"paceline.families.serving.core.{'load.outcomes' if operation == 'distribute' else 'results'}"
+        in seldom
+    )
+
+
+def test_what_techniques_may_build_on_is_sealed_before_one_of_them_loads_it() -> None:
+    names = {m.__name__ for m in all_loaded()}
+    found = {f"{api.__name__}.{m.name}" for m in pkgutil.iter_modules(api.__path__)}
+    assert found <= names
