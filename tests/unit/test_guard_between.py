@@ -79,6 +79,20 @@ def test_what_is_looked_at_seldom_is_judged_and_put_back_in_a_check() -> None:
     guard.check()
 
 
+def test_what_is_looked_at_seldom_is_put_back_when_a_technique_raises() -> None:
+    module = ModuleType("kept")
+    module.number = 1  # type: ignore[attr-defined]
+    guard = Guard()
+    guard.seal((), seldom=(module,))
+    with pytest.raises(ValueError, match="mine"), guard.watch():
+        module.number = 2  # type: ignore[attr-defined]
+        raise ValueError("mine")
+    assert module.number == 1
+    with guard.watch():
+        pass
+    guard.check()
+
+
 def test_what_is_loaded_below_a_package_is_its_modules_and_no_packages() -> None:
     names = [module.__name__ for module in loaded_below("paceline.worker", "paceline.bas")]
     assert "paceline.worker.guard" in names

@@ -97,6 +97,11 @@ class Guard:
         self._active.library = library
         try:
             yield
+        except BaseException:
+            self.close()
+            if self._seldom:
+                self._seldom.restore()
+            raise
         finally:
             self.close()
             self._replaced = self._seal.restore()  # also when it raises: the next technique is not to blame
