@@ -30,6 +30,9 @@ def problems(tmp_path: Path, *lines: str) -> list[str]:
         ("import paceline.families.reasoning.votes", "x = paceline"),
         ("import paceline.families.reasoning as r",),
         ("from paceline import families",),
+        ("from paceline.families.serving import api",),
+        ("from paceline.families.serving.core.engine import core",),
+        ("from paceline.families.serving.ops.serve.figures import figures",),
         ("from paceline.families.training import replica", "replica.corpus.load('markov')"),
         ("import paceline.families.training.replica as r", "r.corpus.load('markov')"),
         ("from paceline.worker import session",),
@@ -48,6 +51,8 @@ def test_the_harness_cannot_be_reached_by_another_name(tmp_path: Path, lines: tu
     [
         ("from paceline import technique",),
         ("from paceline.families.reasoning.votes import majority",),
+        ("from paceline.families.serving.api.scheduling import Step",),
+        ("from paceline.families.serving.api import scheduling", "scheduling.Step()"),
         ("from paceline.families.reasoning import votes", "votes.majority([])"),
         ("import paceline.families.training.exchange as exchange", "exchange.RingAverage"),
         ("import torch", "import numpy as np", "np.zeros(3)"),

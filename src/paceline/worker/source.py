@@ -234,7 +234,7 @@ def _of_the_harness(parts: list[str]) -> bool:
 def _is_package(name: str) -> bool:
     parts = name.split(".")
     if parts[:2] == ["paceline", "families"]:
-        return len(parts) == 3 or (len(parts) == 4 and parts[3] == "api")
+        return len(parts) <= 3 or (len(parts) == 4 and parts[3] == "api")
     return name in WHOLE_PACKAGES
 
 
