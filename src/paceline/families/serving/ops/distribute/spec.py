@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.base.family import Params
 from paceline.base.operation import Operation
+from paceline.families.serving.core.model_sizes import REAL_SIZES
 from paceline.families.serving.core.points import check_arrivals_in_virtual_time, check_sizes, check_trace
 from paceline.families.serving.ops.distribute.metrics import METRICS
 from paceline.families.serving.ops.distribute.parameters import PARAMETERS
@@ -14,8 +15,10 @@ def check(params: Params) -> list[str]:
     return check_trace(params) + check_arrivals_in_virtual_time(params) + check_sizes(params)
 
 
-def estimate_s(params: Params) -> float:
-    """Return rough seconds of a technique in a launch."""
+def estimate_s(params: Params) -> float | None:
+    """Return rough seconds of a technique in a launch; None for models whose pace nobody knows here."""
+    if params["model"] in REAL_SIZES:
+        return None
     return 15.0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.base.family import Params
 from paceline.base.operation import Operation
+from paceline.families.serving.core.model_sizes import REAL_SIZES
 from paceline.families.serving.core.points import check_sizes, check_trace
 from paceline.families.serving.core.workloads import AT_ONCE, CLOSED, SHARED, count_of
 from paceline.families.serving.ops.serve.metrics import METRICS
@@ -19,8 +20,10 @@ def check(params: Params) -> list[str]:
     return check_trace(params) + check_sizes(params)
 
 
-def estimate_s(params: Params) -> float:
-    """Return rough seconds of a technique in a launch."""
+def estimate_s(params: Params) -> float | None:
+    """Return rough seconds of a technique in a launch; None for models whose pace nobody knows here."""
+    if params["model"] in REAL_SIZES:
+        return None
     requests = count_of(params, "requests")
     tokens = requests * (count_of(params, "prompt_tokens") / 8 + count_of(params, "output_tokens"))
     if params["workload"] == SHARED:
