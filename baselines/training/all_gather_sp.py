@@ -22,10 +22,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, Task
-from paceline.families.training.sequence.exchange import gather_positions
-from paceline.families.training.sequence.layout import zigzag
-from paceline.families.training.sequence.replica import SequenceReplica, counts_of, row_of, sequence_cost
+from paceline.families.training.api.replica import Comm, Cost, Task
+from paceline.families.training.api.sequence.exchange import gather_positions
+from paceline.families.training.api.sequence.layout import zigzag
+from paceline.families.training.api.sequence.replica import SequenceReplica, counts_of, row_of, sequence_cost
 
 
 @technique(

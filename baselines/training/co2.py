@@ -27,9 +27,9 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.exchange import RingAverage, ring_cost
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
-from paceline.families.training.rounds import ends_round, num_rounds
+from paceline.families.training.api.exchange import RingAverage, ring_cost
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.rounds import ends_round, num_rounds
 
 
 @technique(

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.checkpointing.replica import (
+from paceline.families.training.api.checkpointing.replica import (
     CheckpointingReplica,
     Comm,
     Cost,

@@ -15,8 +15,8 @@ Limits: the thread serialises with the interpreter's lock held in part, beside t
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.training.checkpointing import library
-from paceline.families.training.checkpointing.replica import (
+from paceline.families.training.api.checkpointing import library
+from paceline.families.training.api.checkpointing.replica import (
     CheckpointingReplica,
     Comm,
     Future,

@@ -21,9 +21,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.model import loss_and_gradients
-from paceline.families.training.replica import Comm, Cost, Replica, Task
-from paceline.families.training.torch_parallel import distributed_data_parallel
+from paceline.families.training.api.model import loss_and_gradients
+from paceline.families.training.api.replica import Comm, Cost, Replica, Task
+from paceline.families.training.api.torch_parallel import distributed_data_parallel
 
 
 @technique(

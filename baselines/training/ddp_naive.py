@@ -12,7 +12,7 @@ Differences: none. Limits: meant to be slow.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, Replica, Task
+from paceline.families.training.api.replica import Comm, Cost, Replica, Task
 
 
 @technique(

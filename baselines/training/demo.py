@@ -21,8 +21,8 @@ with all coefficients and no momentum the weights still move by signs.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.training.decoupled import DecoupledMomentum, decoupled_cost
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.decoupled import DecoupledMomentum, decoupled_cost
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.absence import ring_bytes, welcome
-from paceline.families.training.exchange import RingAverage
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
-from paceline.families.training.rounds import ends_round, nesterov_, round_ends
+from paceline.families.training.api.absence import ring_bytes, welcome
+from paceline.families.training.api.exchange import RingAverage
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.rounds import ends_round, nesterov_, round_ends
 
 
 @technique(

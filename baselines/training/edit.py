@@ -34,11 +34,11 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.buckets import make_bucket
-from paceline.families.training.exchange import RingAverage, ring_cost
-from paceline.families.training.replica import Comm, Cost, Replica, Task, UnsupportedError
-from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
-from paceline.families.training.sharded import unit_groups, unit_sizes
+from paceline.families.training.api.buckets import make_bucket
+from paceline.families.training.api.exchange import RingAverage, ring_cost
+from paceline.families.training.api.replica import Comm, Cost, Replica, Task, UnsupportedError
+from paceline.families.training.api.rounds import ends_round, nesterov_, num_rounds
+from paceline.families.training.api.sharded import unit_groups, unit_sizes
 
 NUMBER_BYTES = 4
 

@@ -25,8 +25,8 @@ import torch
 from paceline.baselines.collectives import elastic_allreduce
 
 from paceline import technique
-from paceline.families.training.churn.place import Place, Wire
-from paceline.families.training.rounds import nesterov_
+from paceline.families.training.api.place import Place, Wire
+from paceline.families.training.api.rounds import nesterov_
 
 
 @technique(

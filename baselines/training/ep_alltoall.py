@@ -23,10 +23,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from paceline import technique
-from paceline.families.training.expert.exchange import all_to_all
-from paceline.families.training.expert.replica import ExpertReplica, Shape, expert_cost, perceptrons
-from paceline.families.training.expert.routing import Routing
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.expert.exchange import all_to_all
+from paceline.families.training.api.expert.replica import ExpertReplica, Shape, expert_cost, perceptrons
+from paceline.families.training.api.expert.routing import Routing
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.expert.decoder import ITEM, ExpertDecoder
-from paceline.families.training.expert.layer import expert_layers
-from paceline.families.training.expert.placement import Placement, contiguous
-from paceline.families.training.expert.routes_cost import across, cost_of, home_of, moves, ranks_of
-from paceline.families.training.expert.rows import COUNT_BYTES, RowExchange
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.expert.decoder import ITEM, ExpertDecoder
+from paceline.families.training.api.expert.layer import expert_layers
+from paceline.families.training.api.expert.placement import Placement, contiguous
+from paceline.families.training.api.expert.routes_cost import across, cost_of, home_of, moves, ranks_of
+from paceline.families.training.api.expert.rows import COUNT_BYTES, RowExchange
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.expert.decoder import ITEM, ExpertDecoder, check_deal
-from paceline.families.training.expert.layer import expert_layers
-from paceline.families.training.expert.placement import (
+from paceline.families.training.api.expert.decoder import ITEM, ExpertDecoder, check_deal
+from paceline.families.training.api.expert.layer import expert_layers
+from paceline.families.training.api.expert.placement import (
     MOST_COMPARISONS,
     Placement,
     contiguous,
@@ -36,9 +36,9 @@ from paceline.families.training.expert.placement import (
     solve,
     transitions,
 )
-from paceline.families.training.expert.routes_cost import across, cost_of, home_of, moves, ranks_of
-from paceline.families.training.expert.rows import COUNT_BYTES, RowExchange, share_rows
-from paceline.families.training.replica import Comm, Cost, Task, UnsupportedError
+from paceline.families.training.api.expert.routes_cost import across, cost_of, home_of, moves, ranks_of
+from paceline.families.training.api.expert.rows import COUNT_BYTES, RowExchange, share_rows
+from paceline.families.training.api.replica import Comm, Cost, Task, UnsupportedError
 
 
 @technique(

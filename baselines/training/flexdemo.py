@@ -25,8 +25,8 @@ weights move by signs, with one group of all ranks too.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.training.decoupled import DecoupledMomentum, Scheme, decoupled_cost
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.decoupled import DecoupledMomentum, Scheme, decoupled_cost
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, Replica, Task
-from paceline.families.training.torch_parallel import fully_sharded, local_part, whole
+from paceline.families.training.api.replica import Comm, Cost, Replica, Task
+from paceline.families.training.api.torch_parallel import fully_sharded, local_part, whole
 
 
 @technique(

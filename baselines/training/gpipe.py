@@ -18,9 +18,9 @@ Limits: memory grows with M, which the bubble wants large (``1f1b`` keeps at mos
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.training.pipeline.executor import PipelineReplica, pipeline_cost
-from paceline.families.training.pipeline.schedule import Action, Table
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.pipeline.executor import PipelineReplica, pipeline_cost
+from paceline.families.training.api.pipeline.schedule import Action, Table
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

@@ -24,9 +24,9 @@ from paceline.baselines.collectives import int8_ring
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.exchange import RingAverage
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
-from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
+from paceline.families.training.api.exchange import RingAverage
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.rounds import ends_round, nesterov_, num_rounds
 
 
 @technique(

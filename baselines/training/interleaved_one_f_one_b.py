@@ -18,9 +18,9 @@ Limits: M must be a multiple of n.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.training.pipeline.executor import PipelineReplica, pipeline_cost
-from paceline.families.training.pipeline.schedule import Action, Table
-from paceline.families.training.replica import Comm, Cost, Task, UnsupportedError
+from paceline.families.training.api.pipeline.executor import PipelineReplica, pipeline_cost
+from paceline.families.training.api.pipeline.schedule import Action, Table
+from paceline.families.training.api.replica import Comm, Cost, Task, UnsupportedError
 
 
 @technique(

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Cost, Task
-from paceline.families.training.sequence.states import StateReplica, state_cost
+from paceline.families.training.api.replica import Cost, Task
+from paceline.families.training.api.sequence.states import StateReplica, state_cost
 
 
 @technique(

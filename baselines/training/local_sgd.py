@@ -16,10 +16,10 @@ from collections.abc import Sequence
 import torch
 
 from paceline import technique
-from paceline.families.training.absence import ring_bytes, welcome
-from paceline.families.training.exchange import RingAverage
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
-from paceline.families.training.rounds import ends_round, round_ends
+from paceline.families.training.api.absence import ring_bytes, welcome
+from paceline.families.training.api.exchange import RingAverage
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.rounds import ends_round, round_ends
 
 
 @technique(

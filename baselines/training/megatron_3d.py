@@ -23,9 +23,9 @@ from __future__ import annotations
 from paceline.baselines.training import one_f_one_b
 
 from paceline import technique
-from paceline.families.training.hybrid.replica import HybridReplica, hybrid_cost
-from paceline.families.training.pipeline.schedule import Table
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.hybrid.replica import HybridReplica, hybrid_cost
+from paceline.families.training.api.pipeline.schedule import Table
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

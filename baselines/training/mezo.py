@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.fine_tuning.probing import ProbingReplica, probing_cost
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.fine_tuning.probing import ProbingReplica, probing_cost
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

@@ -11,7 +11,7 @@ Differences: none. Limits: replicas drift apart; each sees 1/n of the tokens.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 
 
 @technique(

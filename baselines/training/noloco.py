@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
-from paceline.families.training.rounds import ends_round, round_ends
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.rounds import ends_round, round_ends
 
 
 @technique(

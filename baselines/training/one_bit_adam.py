@@ -23,8 +23,8 @@ import torch
 from paceline.baselines.collectives import onebit
 
 from paceline import technique
-from paceline.families.training.exchange import RingAverage, ring_cost
-from paceline.families.training.replica import BETAS, Comm, Cost, FlatReplica, Task, UnsupportedError
+from paceline.families.training.api.exchange import RingAverage, ring_cost
+from paceline.families.training.api.replica import BETAS, Comm, Cost, FlatReplica, Task, UnsupportedError
 
 EPSILON = 1e-8
 

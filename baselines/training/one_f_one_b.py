@@ -18,9 +18,9 @@ Limits: the bubble still grows with n (``interleaved-1f1b`` and ``zb-h1`` shrink
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.training.pipeline.executor import PipelineReplica, pipeline_cost
-from paceline.families.training.pipeline.schedule import Action, Table
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.pipeline.executor import PipelineReplica, pipeline_cost
+from paceline.families.training.api.pipeline.schedule import Action, Table
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

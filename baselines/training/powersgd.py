@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.exchange import RingAverage, ring_cost
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.exchange import RingAverage, ring_cost
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 
 
 @technique(

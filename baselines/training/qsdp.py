@@ -27,9 +27,9 @@ from torch import Tensor
 
 from paceline import technique
 from paceline.families.collectives.problem import chunk_bounds
-from paceline.families.training.codecs import decode_levels, encode_levels, level_bytes
-from paceline.families.training.replica import Comm, Cost, Task, UnsupportedError
-from paceline.families.training.sharded import ShardedReplica, Unit, largest_share, unit_sizes
+from paceline.families.training.api.codecs import decode_levels, encode_levels, level_bytes
+from paceline.families.training.api.replica import Comm, Cost, Task, UnsupportedError
+from paceline.families.training.api.sharded import ShardedReplica, Unit, largest_share, unit_sizes
 
 
 @technique(

@@ -24,8 +24,8 @@ from paceline.baselines.collectives import topk_sparse
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
-from paceline.families.training.rounds import ends_round, num_rounds
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.rounds import ends_round, num_rounds
 
 
 @technique(

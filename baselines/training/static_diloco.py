@@ -13,8 +13,8 @@ import torch
 from paceline.baselines.collectives.static_group import StaticGroup
 
 from paceline import technique
-from paceline.families.training.churn.place import Place
-from paceline.families.training.rounds import nesterov_
+from paceline.families.training.api.place import Place
+from paceline.families.training.api.rounds import nesterov_
 
 
 @technique(

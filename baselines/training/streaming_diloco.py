@@ -26,9 +26,9 @@ from torch import Tensor
 
 from paceline import technique
 from paceline.families.collectives.problem import chunk_bounds
-from paceline.families.training.exchange import CodedAverage, coded_cost
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
-from paceline.families.training.rounds import nesterov_
+from paceline.families.training.api.exchange import CodedAverage, coded_cost
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.rounds import nesterov_
 
 
 @technique(

@@ -13,7 +13,7 @@ Limits: one file a rank, for as many ranks as wrote it.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.training.checkpointing.replica import (
+from paceline.families.training.api.checkpointing.replica import (
     CheckpointingReplica,
     Comm,
     Cost,

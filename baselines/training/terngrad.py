@@ -23,7 +23,7 @@ from __future__ import annotations
 from paceline.baselines.collectives import ternary
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 
 
 @technique(

@@ -34,11 +34,11 @@ from torch import Tensor
 
 from paceline import technique
 from paceline.families.collectives import rings
-from paceline.families.training.model import heads_first, positions_first
-from paceline.families.training.replica import Comm, Cost, Task
-from paceline.families.training.sequence.blocks import attend_to, gradients, merge
-from paceline.families.training.sequence.layout import zigzag
-from paceline.families.training.sequence.replica import SequenceReplica, counts_of, row_of, sequence_cost
+from paceline.families.training.api.model import heads_first, positions_first
+from paceline.families.training.api.replica import Comm, Cost, Task
+from paceline.families.training.api.sequence.blocks import attend_to, gradients, merge
+from paceline.families.training.api.sequence.layout import zigzag
+from paceline.families.training.api.sequence.replica import SequenceReplica, counts_of, row_of, sequence_cost
 
 
 @technique(

@@ -34,16 +34,16 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.expert.exchange import all_gather, all_to_all
-from paceline.families.training.expert.replica import (
+from paceline.families.training.api.expert.exchange import all_gather, all_to_all
+from paceline.families.training.api.expert.replica import (
     ExpertReplica,
     Shape,
     expert_cost,
     perceptrons,
     shape_of,
 )
-from paceline.families.training.expert.routing import Routing
-from paceline.families.training.replica import Comm, Cost, Task, UnsupportedError
+from paceline.families.training.api.expert.routing import Routing
+from paceline.families.training.api.replica import Comm, Cost, Task, UnsupportedError
 
 STRATEGIES = ("expert", "data", "model")
 TRIALS = 2

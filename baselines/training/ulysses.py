@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.model import causal_attention
-from paceline.families.training.replica import Comm, Cost, Task, UnsupportedError
-from paceline.families.training.sequence.exchange import to_heads, to_positions
-from paceline.families.training.sequence.replica import SequenceReplica, counts_of, row_of, sequence_cost
+from paceline.families.training.api.model import causal_attention
+from paceline.families.training.api.replica import Comm, Cost, Task, UnsupportedError
+from paceline.families.training.api.sequence.exchange import to_heads, to_positions
+from paceline.families.training.api.sequence.replica import SequenceReplica, counts_of, row_of, sequence_cost
 
 
 @technique(

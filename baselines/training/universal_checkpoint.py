@@ -22,8 +22,8 @@ from __future__ import annotations
 import torch
 
 from paceline import technique
-from paceline.families.training.checkpointing import atoms
-from paceline.families.training.checkpointing.replica import (
+from paceline.families.training.api.checkpointing import atoms
+from paceline.families.training.api.checkpointing.replica import (
     CheckpointingReplica,
     Comm,
     Cost,

@@ -17,9 +17,9 @@ Limits: needs M ≥ 2·n − 1 to fill the pipeline.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.training.pipeline.executor import PipelineReplica, pipeline_cost
-from paceline.families.training.pipeline.schedule import Action, Table
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.pipeline.executor import PipelineReplica, pipeline_cost
+from paceline.families.training.api.pipeline.schedule import Action, Table
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

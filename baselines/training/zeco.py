@@ -27,9 +27,9 @@ from torch import Tensor
 from paceline import technique
 from paceline.families.collectives.problem import chunk_bounds
 from paceline.families.collectives.scans import BlockScan
-from paceline.families.training.replica import Comm, Cost, Task
-from paceline.families.training.sequence.replica import row_of
-from paceline.families.training.sequence.states import StateReplica, state_cost
+from paceline.families.training.api.replica import Comm, Cost, Task
+from paceline.families.training.api.sequence.replica import row_of
+from paceline.families.training.api.sequence.states import StateReplica, state_cost
 
 
 @technique(

@@ -25,10 +25,10 @@ from torch.optim import Optimizer
 from paceline import technique
 from paceline.families.collectives import rings
 from paceline.families.collectives.problem import chunk_bounds
-from paceline.families.training.exchange import ring_cost
-from paceline.families.training.masters import SINGLE, Masters, narrow_parameters, widths
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
-from paceline.families.training.sharded import largest_share
+from paceline.families.training.api.exchange import ring_cost
+from paceline.families.training.api.masters import SINGLE, Masters, narrow_parameters, widths
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.sharded import largest_share
 
 
 @technique(

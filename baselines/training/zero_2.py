@@ -27,12 +27,12 @@ from torch.optim import Optimizer
 
 from paceline import technique
 from paceline.families.collectives import rings
-from paceline.families.training.buckets import bucket_groups, buckets
-from paceline.families.training.exchange import ring_cost
-from paceline.families.training.masters import SINGLE, Masters, narrow_parameters, widths
-from paceline.families.training.model import loss_and_gradients
-from paceline.families.training.replica import Comm, Cost, Replica, Task
-from paceline.families.training.sharded import largest_share
+from paceline.families.training.api.buckets import bucket_groups, buckets
+from paceline.families.training.api.exchange import ring_cost
+from paceline.families.training.api.masters import SINGLE, Masters, narrow_parameters, widths
+from paceline.families.training.api.model import loss_and_gradients
+from paceline.families.training.api.replica import Comm, Cost, Replica, Task
+from paceline.families.training.api.sharded import largest_share
 
 
 @technique(

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from paceline.families.training.api.sizes import SIZES, VOCABULARY
 from paceline.families.training.conformance import points
-from paceline.families.training.rider import APART
-from paceline.families.training.sizes import SIZES, VOCABULARY
+from paceline.families.training.ops.data_parallel.rider import APART
 from paceline.spec import content
 from paceline.workflows.conformance import ConformanceResult, conformance
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from measured import record_of_text
 
+from paceline.families.training.api.sizes import SIZES
 from paceline.families.training.conformance import points
-from paceline.families.training.sizes import SIZES
 from paceline.workflows.conformance import ConformanceResult, results_of
 
 TENSORS = 14

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import paceline
-from paceline.families.training import hub
+from paceline.families.training.core import hub
 from paceline.records.record import Measurement
 from paceline.records.store import read_record, record_paths
 

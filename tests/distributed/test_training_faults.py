@@ -12,8 +12,8 @@ import psutil
 import pytest
 from measured import record_of
 
-from paceline.families.training import corpus
 from paceline.families.training.conformance import points
+from paceline.families.training.core import corpus
 from paceline.records.record import Measurement
 from paceline.spec.suite import load_suite
 
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Comm, FlatReplica, Task
+from paceline.families.training.api.replica import Comm, FlatReplica, Task
 
 
 def cost(task: Task) -> None:
@@ -60,7 +60,7 @@ from paceline.baselines.training.co2 import CO2
 from paceline.baselines.training.edit import Edit
 from paceline.baselines.training.noloco import NoLoCo
 from paceline.baselines.training.streaming_diloco import StreamingDiLoCo
-from paceline.families.training.replica import Comm, Task
+from paceline.families.training.api.replica import Comm, Task
 
 
 def dying(task: Task, comm: Comm) -> Comm:

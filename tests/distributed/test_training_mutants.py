@@ -43,7 +43,7 @@ EXPECTED = {
     "ships-slices": ("refused", r"it owns shares of parameters that it holds in whole"),
     "trains-in-diagnosis": ("incorrect", r"nothing was learnt"),
     "guesses-later": ("incorrect", r"step \d+: loss_dispersion is [\d.]+(e-\d+)?, and not"),
-    "reads-the-hub": ("refused", r"imports paceline\.families\.training\.hub"),
+    "reads-the-hub": ("refused", r"imports paceline\.families\.training\.core\.hub"),
     "averages-in-shares": ("refused", r"its ranks hold different copies of what they share"),
     "trains-in-weights": ("refused", r"it changed its model when asked for its weights"),
     "begins-elsewhere": ("refused", r"it changed the weights before the first step"),
@@ -68,10 +68,10 @@ EXPECTED = {
     # the second puts it back within the step, and the harness looks inside some steps, few of which can be foretold
     **dict.fromkeys(
         ("stops-a-clock", "stops-a-clock-for-a-step"),
-        ("refused", r"it replaced paceline\.families\.training\.arm\._clock_ns"),
+        ("refused", r"it replaced paceline\.families\.training\.core\.arm\._clock_ns"),
     ),
     "goes-around": ("refused", r"imports torch\.distributed"),
-    "reads-the-corpus": ("refused", r"imports paceline\.families\.training\.corpus"),
+    "reads-the-corpus": ("refused", r"imports paceline\.families\.training\.core\.corpus"),
     **dict.fromkeys(
         (
             "forgets-its-state",
@@ -119,7 +119,7 @@ EXPECTED = {
     "sees-no-loss": ("refused", r"forward_backward returned no loss on any rank"),
     "stops-the-clock": (
         "refused",
-        r"it replaced paceline\.families\.training\.pipeline\.executor\._processor_ns",
+        r"it replaced paceline\.families\.training\.api\.pipeline\.executor\._processor_ns",
     ),
     "sees-the-future": ("incorrect", r"step 1: .* of the way beside one process"),
     "sees-itself-alone": ("incorrect", r"step 1: .* of the way beside one process"),

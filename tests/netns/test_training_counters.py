@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from measured import record_of
 
-from paceline.families.training.sizes import SIZES
+from paceline.families.training.api.sizes import SIZES
 from paceline.records.record import Measurement
 from paceline.spec.suite import load_suite
 from paceline.worker.namespace import unaccounted
@@ -19,7 +19,7 @@ AROUND = '''
 """Averages gradients over the carrier itself, by a name that no reader finds."""
 
 from paceline import technique
-from paceline.families.training.replica import Comm, FlatReplica, Task
+from paceline.families.training.api.replica import Comm, FlatReplica, Task
 
 
 @technique(
@@ -47,8 +47,8 @@ TWICE = '''
 import torch
 
 from paceline import technique
-from paceline.families.training.exchange import RingAverage
-from paceline.families.training.replica import Comm, FlatReplica, Task
+from paceline.families.training.api.exchange import RingAverage
+from paceline.families.training.api.replica import Comm, FlatReplica, Task
 
 
 @technique(

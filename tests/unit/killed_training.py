@@ -27,8 +27,8 @@ from paceline.baselines.training.sync_save import SyncSave
 from paceline.baselines.training.universal_checkpoint import UniversalCheckpoint
 from training_task import on_ranks
 
-from paceline.families.training.checkpointing.replica import CheckpointingReplica, Comm, Task
-from paceline.families.training.checkpointing.storage import Storage
+from paceline.families.training.api.checkpointing.replica import CheckpointingReplica, Comm, Task
+from paceline.families.training.api.storage import Storage
 
 LONGEST_S = 0.25
 LIVES: tuple[tuple[type[CheckpointingReplica], int], ...] = (

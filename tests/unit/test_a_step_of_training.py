@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from paceline.families.training import arm
-from paceline.families.training.arm import Loop
-from paceline.families.training.replica import Replica
+from paceline.families.training.api.replica import Replica
+from paceline.families.training.core import arm
+from paceline.families.training.core.arm import Loop
 from paceline.worker.comm import Counters
 from paceline.worker.guard import ContractBreachError, Guard
 

@@ -8,9 +8,9 @@ from paceline.baselines.training.noloco import cost
 from torch import Tensor
 from training_task import make_task
 
-from paceline.families.training.absence import Absence, ring_bytes
-from paceline.families.training.exchange import ring_cost
-from paceline.families.training.returning import PATIENCE, Return
+from paceline.families.training.api.absence import Absence, ring_bytes
+from paceline.families.training.api.exchange import ring_cost
+from paceline.families.training.ops.data_parallel.returning import PATIENCE, Return
 
 AWAY = Absence(rank=2, first=4, last=8)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.families.training.agreement import SHARED, breach, mismatch, schedule_of
+from paceline.families.training.core.agreement import SHARED, breach, mismatch, schedule_of
 
 ROUND = 3
 STEPS = 8

@@ -14,10 +14,10 @@ from paceline.baselines.training import fsdp
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from paceline.families.training import corpus
-from paceline.families.training.bare_script import BareScript
-from paceline.families.training.setting import Setting
-from paceline.families.training.sizes import SIZES
+from paceline.families.training.api.sizes import SIZES
+from paceline.families.training.core import corpus
+from paceline.families.training.core.bare_script import BareScript
+from paceline.families.training.core.setting import Setting
 from paceline.worker.comm import Comm
 from paceline.worker.transport import TorchTransport
 

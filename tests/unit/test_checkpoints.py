@@ -19,12 +19,12 @@ from paceline.baselines.training.megatron_3d import Megatron3d
 from paceline.baselines.training.universal_checkpoint import UniversalCheckpoint
 from training_task import make_model, make_task, on_ranks
 
-from paceline.families.training.checkpointing import atoms
-from paceline.families.training.checkpointing.meshes import take_up_atoms
-from paceline.families.training.checkpointing.replica import CheckpointingReplica
-from paceline.families.training.checkpointing.storage import Storage
-from paceline.families.training.flat import Flat
-from paceline.families.training.replica import Comm, Replica, Task
+from paceline.families.training.api.checkpointing import atoms
+from paceline.families.training.api.checkpointing.meshes import take_up_atoms
+from paceline.families.training.api.checkpointing.replica import CheckpointingReplica
+from paceline.families.training.api.flat import Flat
+from paceline.families.training.api.replica import Comm, Replica, Task
+from paceline.families.training.api.storage import Storage
 
 SEQUENCES_SBT = torch.randint(64, (12, 8, 17), generator=torch.Generator().manual_seed(5))
 CURVE_TOLERANCE = 1e-5

@@ -12,11 +12,11 @@ import pytest
 import torch
 from training_task import make_model
 
-from paceline.families.training.churn.faults import COMPUTING, FAULT, NOTHING, SENDING, problems
-from paceline.families.training.churn.judge import Course, Rules, of_kind
-from paceline.families.training.churn.part import Sketch, kill_in_layer
-from paceline.families.training.churn.script import Script, draw
-from paceline.families.training.model import loss_and_gradients
+from paceline.families.training.api.model import loss_and_gradients
+from paceline.families.training.ops.churn.judge import Course, Rules, of_kind
+from paceline.families.training.ops.churn.parameters import COMPUTING, FAULT, NOTHING, SENDING, problems
+from paceline.families.training.ops.churn.part import Sketch, kill_in_layer
+from paceline.families.training.ops.churn.script import Script, draw
 from paceline.worker.session import CaseError
 
 STEPS, SYNC, PEERS, NEWCOMER = 80, 10, 3, 3

@@ -19,8 +19,8 @@ from paceline.baselines.training.one_bit_adam import OneBitAdam
 from paceline.baselines.training.powersgd import PowerSgd, left_size, right_size
 from training_task import SMALL, make_model, moves_of, on_ranks
 
-from paceline.families.training.decoupled import DecoupledMomentum
-from paceline.families.training.replica import BETAS
+from paceline.families.training.api.decoupled import DecoupledMomentum
+from paceline.families.training.api.replica import BETAS
 
 Array = npt.NDArray[np.float64]
 STEPS = 5

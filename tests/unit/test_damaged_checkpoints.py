@@ -16,10 +16,10 @@ import torch
 from paceline.baselines.training.universal_checkpoint import UniversalCheckpoint
 from training_task import make_comm, make_task
 
-from paceline.families.training.checkpointing import course
-from paceline.families.training.checkpointing import storage as storage_module
-from paceline.families.training.checkpointing.soundness import Flaw, Found
-from paceline.families.training.checkpointing.storage import Storage
+from paceline.families.training.api import storage as storage_module
+from paceline.families.training.api.soundness import Flaw, Found
+from paceline.families.training.api.storage import Storage
+from paceline.families.training.ops.checkpoint import course
 from paceline.worker.session import CaseError, Control
 from paceline.worker.transport import ThreadHub, ThreadTransport
 

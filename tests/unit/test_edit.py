@@ -7,7 +7,7 @@ import torch
 from paceline.baselines.training.edit import Edit, cost
 from training_task import make_task, on_ranks
 
-from paceline.families.training.replica import Comm, Replica, Task, UnsupportedError
+from paceline.families.training.api.replica import Comm, Replica, Task, UnsupportedError
 
 SYNC_EVERY, ROUNDS = 8, 3
 SEQUENCES_SBT = torch.randint(64, (SYNC_EVERY * ROUNDS, 2, 17), generator=torch.Generator().manual_seed(3))

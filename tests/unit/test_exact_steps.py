@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from paceline.families.training import oracle
+from paceline.families.training.core import oracle
 
 
 def judged(error: Tensor, *, step: float, plain: bool = True) -> str | None:

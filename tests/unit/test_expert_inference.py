@@ -18,8 +18,8 @@ from paceline.baselines.training import ep_decode, exflow
 from scipy.optimize import Bounds, LinearConstraint, milp
 from training_task import make_comm, make_task, on_ranks
 
-from paceline.families.training.expert.layer import ExpertLayer, expert_layers
-from paceline.families.training.expert.placement import (
+from paceline.families.training.api.expert.layer import ExpertLayer, expert_layers
+from paceline.families.training.api.expert.placement import (
     CALL_COMPARISONS,
     Placement,
     _groupings,
@@ -29,10 +29,11 @@ from paceline.families.training.expert.placement import (
     stays,
     transitions,
 )
-from paceline.families.training.expert.traces import Router, make_router, steps_between
-from paceline.families.training.model import Transformer
-from paceline.families.training.replica import Comm, Task
-from paceline.families.training.sizes import SIZES
+from paceline.families.training.api.model import Transformer
+from paceline.families.training.api.replica import Comm, Task
+from paceline.families.training.api.router import Router
+from paceline.families.training.api.sizes import SIZES
+from paceline.families.training.ops.expert_inference.traces import make_router, steps_between
 from paceline.worker.session import UnsupportedError
 from paceline.worker.transport import ThreadHub
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from paceline.baselines.training import ep_alltoall, tutel
 from training_task import make_comm, make_task, on_ranks
 
-from paceline.families.training.expert.layer import ExpertLayer
-from paceline.families.training.expert.replica import Shape
-from paceline.families.training.expert.routing import route, slots
-from paceline.families.training.model import Transformer, next_symbol_loss
-from paceline.families.training.owners import Owners
-from paceline.families.training.sizes import SIZES
+from paceline.families.training.api.expert.layer import ExpertLayer
+from paceline.families.training.api.expert.replica import Shape
+from paceline.families.training.api.expert.routing import route, slots
+from paceline.families.training.api.model import Transformer, next_symbol_loss
+from paceline.families.training.api.sizes import SIZES
+from paceline.families.training.ops.expert_parallel.owners import Owners
 from paceline.worker.session import UnsupportedError
 from paceline.worker.transport import ThreadHub
 

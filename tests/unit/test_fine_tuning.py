@@ -16,12 +16,12 @@ from paceline.baselines.training.just_one_byte import JustOneByte
 from paceline.baselines.training.mezo import Mezo
 from training_task import JOIN_S, make_comm, make_model, make_task, on_ranks
 
-from paceline.families.training import corpus
-from paceline.families.training.fine_tuning.directions import direction
-from paceline.families.training.fine_tuning.ledger import Ledger, difference
-from paceline.families.training.fine_tuning.probing import Entry
-from paceline.families.training.model import next_symbol_loss
-from paceline.families.training.setting import TUNED
+from paceline.families.training.api.fine_tuning.directions import direction
+from paceline.families.training.api.fine_tuning.probing import Entry
+from paceline.families.training.api.model import next_symbol_loss
+from paceline.families.training.core import corpus
+from paceline.families.training.core.setting import TUNED
+from paceline.families.training.ops.fine_tune.ledger import Ledger, difference
 
 LEAST, LARGEST = 2.0**-14, 2.0**7
 HALF_A_STEP = 2 ** (1 / 12) - 1

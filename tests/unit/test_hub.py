@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.families.training import corpus, hub
+from paceline.families.training.core import corpus, hub
 from paceline.worker.session import CaseError
 
 ROWS = 12_000
@@ -156,7 +156,10 @@ def test_the_command_fills_the_cache_and_then_needs_no_source(
         (["gone/for/good@"], "'gone/for/good@' is no folder here and names no revision"),
         ([""], "'' is no folder here and names no revision"),
         (["someone/stories@0123456789abcdef"], "'someone/stories' could not be read: "),
-        ([], "expected one dataset: python -m paceline.families.training.hub NAME@REVISION, or a folder"),
+        (
+            [],
+            "expected one dataset: python -m paceline.families.training.core.hub NAME@REVISION, or a folder",
+        ),
         (["someone/stories", "main"], "expected one dataset: "),
     ],
 )

@@ -9,12 +9,12 @@ import torch
 from paceline.baselines.training.megatron_3d import Megatron3d
 from training_task import make_comm, make_model, make_task, on_ranks
 
-from paceline.families.training.hybrid.matrices import cuts
-from paceline.families.training.hybrid.mesh import Mesh
-from paceline.families.training.hybrid.replica import HybridReplica
-from paceline.families.training.model import Layer, loss_and_gradients
-from paceline.families.training.replica import Comm, Replica, Task, UnsupportedError
-from paceline.families.training.sizes import SIZES
+from paceline.families.training.api.hybrid.matrices import cuts
+from paceline.families.training.api.hybrid.mesh import Mesh
+from paceline.families.training.api.hybrid.replica import HybridReplica
+from paceline.families.training.api.model import Layer, loss_and_gradients
+from paceline.families.training.api.replica import Comm, Replica, Task, UnsupportedError
+from paceline.families.training.api.sizes import SIZES
 
 TOLERANCE = 1e-6
 """Norm of the difference over that of the tensor's gradient; 5·10⁻⁷ was seen, in float32 on both sides."""

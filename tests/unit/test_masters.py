@@ -10,10 +10,10 @@ from paceline.baselines.training import zero_1, zero_2, zero_3
 from torch import nn
 from training_task import make_comm, make_task, on_ranks
 
-from paceline.families.training import memory
-from paceline.families.training.gate import is_exact
-from paceline.families.training.masters import MIXED, SINGLE, Masters, narrow_parameters, widths
-from paceline.families.training.replica import Replica
+from paceline.families.training.api.masters import MIXED, SINGLE, Masters, narrow_parameters, widths
+from paceline.families.training.api.replica import Replica
+from paceline.families.training.core import memory
+from paceline.families.training.core.gate import is_exact
 from paceline.worker.session import Case, UnsupportedError
 
 RANKS = 3

@@ -13,10 +13,10 @@ from paceline.baselines.training import gpipe, interleaved_one_f_one_b, one_f_on
 from paceline.baselines.training.gpipe import GPipe
 from training_task import make_comm, make_model, make_task
 
-from paceline.families.training.model import next_symbol_loss
-from paceline.families.training.pipeline.deferred import WeightGradients, accumulate
-from paceline.families.training.pipeline.schedule import Action, ScheduleError, Table, check, most_live
-from paceline.families.training.pipeline.simulator import Simulated, Times, simulate
+from paceline.families.training.api.model import next_symbol_loss
+from paceline.families.training.api.pipeline.deferred import WeightGradients, accumulate
+from paceline.families.training.api.pipeline.schedule import Action, ScheduleError, Table, check, most_live
+from paceline.families.training.ops.pipeline_parallel.simulator import Simulated, Times, simulate
 from paceline.worker.session import UnsupportedError
 
 TABLES: dict[str, Callable[[int, int], Table]] = {

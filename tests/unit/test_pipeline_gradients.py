@@ -15,10 +15,10 @@ from paceline.baselines.training.zb_h1 import ZbH1
 from paceline.baselines.training.zb_h2 import ZbH2
 from training_task import make_model, on_ranks
 
-from paceline.families.training.model import loss_and_gradients
-from paceline.families.training.pipeline.executor import PipelineReplica
-from paceline.families.training.replica import Comm, Replica, Task
-from paceline.families.training.sizes import SIZES, Size
+from paceline.families.training.api.model import loss_and_gradients
+from paceline.families.training.api.pipeline.executor import PipelineReplica
+from paceline.families.training.api.replica import Comm, Replica, Task
+from paceline.families.training.api.sizes import SIZES, Size
 
 TOLERANCE = 1e-6
 """Norm of the difference over that of the tensor's gradient; 2·10⁻⁷ was seen, in float32 on both sides."""

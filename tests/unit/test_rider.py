@@ -13,8 +13,15 @@ from paceline.baselines.training.zero_3 import Zero3
 from torch import Tensor
 from training_task import make_comm, make_task, on_ranks
 
-from paceline.families.training.replica import Replica
-from paceline.families.training.rider import APART, MOST_ELEMENTS, WIDTH, Rider, apart, distance
+from paceline.families.training.api.replica import Replica
+from paceline.families.training.ops.data_parallel.rider import (
+    APART,
+    MOST_ELEMENTS,
+    WIDTH,
+    Rider,
+    apart,
+    distance,
+)
 
 SHAPES = ((300, 40), (7,), (64, 64))
 TOLERANCE = 4 / math.sqrt(WIDTH)

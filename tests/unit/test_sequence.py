@@ -15,12 +15,12 @@ from paceline.baselines.training import all_gather_sp, lasp, ring_attention, tok
 from training_task import make_comm, make_model, make_task, on_ranks
 
 from paceline.families.collectives.linear_attention import local_pass, recurrence
-from paceline.families.training.flops import attention_flops
-from paceline.families.training.model import causal_attention, next_symbol_loss
-from paceline.families.training.sequence.blocks import attend_to
-from paceline.families.training.sequence.layout import causal_work, contiguous, count, positions, zigzag
-from paceline.families.training.sequence.replica import SequenceReplica
-from paceline.families.training.sizes import GATED_LINEAR, SIZES, SOFTMAX
+from paceline.families.training.api.model import causal_attention, next_symbol_loss
+from paceline.families.training.api.sequence.blocks import attend_to
+from paceline.families.training.api.sequence.layout import causal_work, contiguous, count, positions, zigzag
+from paceline.families.training.api.sequence.replica import SequenceReplica
+from paceline.families.training.api.sizes import GATED_LINEAR, SIZES, SOFTMAX
+from paceline.families.training.ops.sequence_parallel.flops import attention_flops
 from paceline.families.training.spec import FAMILY, check
 from paceline.worker.session import UnsupportedError
 from paceline.worker.transport import ThreadHub

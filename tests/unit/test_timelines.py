@@ -18,11 +18,11 @@ from paceline.baselines.training.zb_h1 import ZbH1
 from paceline.baselines.training.zb_h2 import ZbH2
 from training_task import make_comm, make_task, on_ranks
 
-from paceline.families.training.pipeline.executor import Pass
-from paceline.families.training.pipeline.schedule import Action, most_live
-from paceline.families.training.pipeline.timeline import gather
-from paceline.families.training.replica import Replica
-from paceline.families.training.unchanged import passes_are_the_familys, passes_of
+from paceline.families.training.api.pipeline.executor import Pass
+from paceline.families.training.api.pipeline.schedule import Action, most_live
+from paceline.families.training.api.replica import Replica
+from paceline.families.training.core.unchanged import passes_are_the_familys, passes_of
+from paceline.families.training.ops.pipeline_parallel.timeline import gather
 from paceline.report.svg import WIDTH
 from paceline.report.timelines import LEFT, timeline_chart, timeline_grid
 from paceline.worker.transport import ThreadHub

@@ -19,10 +19,9 @@ from paceline.baselines.training import demo, diloco, edit, flexdemo, one_bit_ad
 from training_task import make_comm, make_task, on_ranks
 
 from paceline.drivers.job import build_job
-from paceline.families.training import bench, corpus, judging, memory, oracle
-from paceline.families.training.arm import Trained
-from paceline.families.training.buckets import buckets
-from paceline.families.training.codecs import (
+from paceline.families.training import bench
+from paceline.families.training.api.buckets import buckets
+from paceline.families.training.api.codecs import (
     decode_float4,
     decode_levels,
     encode_float4,
@@ -30,15 +29,17 @@ from paceline.families.training.codecs import (
     float4_bytes,
     level_bytes,
 )
-from paceline.families.training.decoupled import Extractor, Scheme, cosines, message_bytes
-from paceline.families.training.figures import crossing
-from paceline.families.training.flat import Flat
-from paceline.families.training.model import Transformer, next_symbol_loss
-from paceline.families.training.replica import BETAS, FlatReplica, Replica
-from paceline.families.training.rounds import ends_round, nesterov_, num_rounds
-from paceline.families.training.setting import Setting, local_batches
-from paceline.families.training.sharded import Unit
-from paceline.families.training.sizes import SIZES
+from paceline.families.training.api.decoupled import Extractor, Scheme, cosines, message_bytes
+from paceline.families.training.api.flat import Flat
+from paceline.families.training.api.model import Transformer, next_symbol_loss
+from paceline.families.training.api.replica import BETAS, FlatReplica, Replica
+from paceline.families.training.api.rounds import ends_round, nesterov_, num_rounds
+from paceline.families.training.api.sharded import Unit
+from paceline.families.training.api.sizes import SIZES
+from paceline.families.training.core import corpus, judging, memory, oracle
+from paceline.families.training.core.arm import Trained
+from paceline.families.training.core.figures import crossing
+from paceline.families.training.core.setting import Setting, local_batches
 from paceline.families.training.spec import FAMILY, check
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan

@@ -162,7 +162,7 @@ def test_a_technique_of_the_command_line_is_said_to_be_untuned(folder: Path, tmp
     own.write_text(
         '''"""Mine."""
 from paceline import technique
-from paceline.families.training.replica import FlatReplica
+from paceline.families.training.api.replica import FlatReplica
 
 
 @technique(name="mine", family="training", implements=("data_parallel",), summary="mine")

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from paceline.families.training.model import Transformer
-from paceline.families.training.replica import Replica, Task
-from paceline.families.training.sizes import SIZES, Size
+from paceline.families.training.api.model import Transformer
+from paceline.families.training.api.replica import Replica, Task
+from paceline.families.training.api.sizes import SIZES, Size
 from paceline.worker.comm import Comm
 from paceline.worker.transport import ThreadHub, ThreadTransport
 

@@ -8,7 +8,7 @@ from paceline.baselines.training import diloco
 from paceline.baselines.training.diloco import DiLoCo
 
 from paceline import technique
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

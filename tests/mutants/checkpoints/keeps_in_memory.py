@@ -7,7 +7,12 @@ from typing import ClassVar
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.checkpointing.replica import CheckpointingReplica, Cost, Task, training_cost
+from paceline.families.training.api.checkpointing.replica import (
+    CheckpointingReplica,
+    Cost,
+    Task,
+    training_cost,
+)
 
 
 @technique(

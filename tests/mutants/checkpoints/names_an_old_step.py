@@ -5,7 +5,12 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.checkpointing.replica import CheckpointingReplica, Cost, Task, training_cost
+from paceline.families.training.api.checkpointing.replica import (
+    CheckpointingReplica,
+    Cost,
+    Task,
+    training_cost,
+)
 
 
 @technique(

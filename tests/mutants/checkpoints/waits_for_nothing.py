@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.training.checkpointing.replica import CheckpointingReplica, Cost, Task, training_cost
+from paceline.families.training.api.checkpointing.replica import (
+    CheckpointingReplica,
+    Cost,
+    Task,
+    training_cost,
+)
 
 
 @technique(

@@ -6,7 +6,7 @@ from paceline.baselines.training import elastic_diloco
 from paceline.baselines.training.elastic_diloco import ElasticDiLoCo
 
 from paceline import technique
-from paceline.families.training.churn.place import Place, Wire
+from paceline.families.training.api.place import Place, Wire
 
 
 @technique(

@@ -8,8 +8,8 @@ from paceline.baselines.training.exflow import ExFlow
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.expert.rows import share_rows
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.expert.rows import share_rows
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

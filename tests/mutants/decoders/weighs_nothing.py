@@ -8,7 +8,7 @@ from paceline.baselines.training.ep_decode import ExpertDecode
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

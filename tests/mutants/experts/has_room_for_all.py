@@ -10,8 +10,8 @@ from paceline.baselines.training.ep_alltoall import ExpertAllToAll
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.expert.routing import Routing
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.expert.routing import Routing
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

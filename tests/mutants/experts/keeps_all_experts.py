@@ -6,7 +6,7 @@ from paceline.baselines.training import ep_alltoall
 from paceline.baselines.training.ep_alltoall import ExpertAllToAll
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

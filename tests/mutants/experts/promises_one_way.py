@@ -5,8 +5,8 @@ from __future__ import annotations
 from paceline.baselines.training.ep_alltoall import ExpertAllToAll
 
 from paceline import technique
-from paceline.families.training.expert.replica import Shape, expert_cost
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.expert.replica import Shape, expert_cost
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

@@ -7,8 +7,8 @@ from paceline.baselines.training.just_one_byte import JustOneByte
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.model import next_symbol_loss
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.model import next_symbol_loss
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

@@ -8,7 +8,7 @@ from paceline.baselines.training.just_one_byte import JustOneByte
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

@@ -8,8 +8,8 @@ from paceline.baselines.training import just_one_byte
 from paceline.baselines.training.just_one_byte import JustOneByte
 
 from paceline import technique
-from paceline.families.training.fine_tuning.probing import Entry
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.fine_tuning.probing import Entry
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

@@ -9,8 +9,8 @@ from paceline.baselines.training.megatron_3d import Megatron3d
 from torch import nn
 
 from paceline import technique
-from paceline.families.training.hybrid.matrices import ByOutputs
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.hybrid.matrices import ByOutputs
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

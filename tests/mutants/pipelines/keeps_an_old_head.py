@@ -6,7 +6,7 @@ from paceline.baselines.training import one_f_one_b
 from paceline.baselines.training.one_f_one_b import OneFOneB
 
 from paceline import technique
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

@@ -6,8 +6,8 @@ from paceline.baselines.training import megatron_3d
 from paceline.baselines.training.megatron_3d import Megatron3d
 
 from paceline import technique
-from paceline.families.training.pipeline.executor import PipelineReplica
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.pipeline.executor import PipelineReplica
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

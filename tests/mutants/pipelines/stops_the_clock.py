@@ -6,8 +6,8 @@ from paceline.baselines.training import one_f_one_b
 from paceline.baselines.training.one_f_one_b import OneFOneB
 
 from paceline import technique
-from paceline.families.training.pipeline import executor
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.pipeline import executor
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

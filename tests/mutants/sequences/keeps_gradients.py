@@ -9,7 +9,7 @@ from paceline.baselines.training.token_ring import TokenRing
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

@@ -8,7 +8,7 @@ from paceline.baselines.training import token_ring
 from paceline.baselines.training.token_ring import TokenRing
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from paceline import technique
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

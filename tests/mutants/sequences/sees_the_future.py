@@ -6,7 +6,7 @@ from paceline.baselines.training import all_gather_sp
 from paceline.baselines.training.all_gather_sp import AllGatherSP
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

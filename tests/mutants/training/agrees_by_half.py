@@ -5,9 +5,9 @@ from __future__ import annotations
 from paceline.baselines.training.local_sgd import LocalSgd
 
 from paceline import technique
-from paceline.families.training.exchange import RingAverage
-from paceline.families.training.replica import Comm, Cost, Task
-from paceline.families.training.rounds import ends_round
+from paceline.families.training.api.exchange import RingAverage
+from paceline.families.training.api.replica import Comm, Cost, Task
+from paceline.families.training.api.rounds import ends_round
 
 
 @technique(

@@ -6,7 +6,7 @@ from paceline.baselines.training.qsdp import Qsdp
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

@@ -6,7 +6,7 @@ from paceline.baselines.collectives.onebit import OneBit
 from paceline.baselines.training.one_bit_adam import OneBitAdam
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

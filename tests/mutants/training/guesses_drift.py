@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 
 
 @technique(

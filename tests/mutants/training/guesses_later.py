@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 
 
 @technique(

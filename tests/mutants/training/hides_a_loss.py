@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Cost, FlatReplica, Task
+from paceline.families.training.api.replica import Cost, FlatReplica, Task
 
 
 @technique(

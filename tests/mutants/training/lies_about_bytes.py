@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from paceline import technique
-from paceline.families.training.exchange import RingAverage, ring_cost
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.exchange import RingAverage, ring_cost
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 
 
 @technique(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.training.hub import cached
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.core.hub import cached
 
 
 @technique(

@@ -7,7 +7,7 @@ from typing import Any
 from paceline.baselines.training.diloco import DiLoCo
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

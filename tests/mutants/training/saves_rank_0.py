@@ -7,7 +7,7 @@ from typing import Any
 from paceline.baselines.training.local_sgd import LocalSgd
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

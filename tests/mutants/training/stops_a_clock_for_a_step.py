@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, FlatReplica, Task
+from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 
 
 @technique(
@@ -25,7 +25,7 @@ class StopsAClockForAStep(FlatReplica):
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Let this part end when the machine was started."""
         loss = super().forward_backward(sequences_BS)
-        loop = vars(torch)["sy" + "s"].modules["paceline.families.training.arm"]
+        loop = vars(torch)["sy" + "s"].modules["paceline.families.training.core.arm"]
         self.loop, self.clock = loop, loop._clock_ns
         loop._clock_ns = lambda: 0
         return loss

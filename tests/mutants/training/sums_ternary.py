@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.baselines.training.terngrad import TernGrad
 
 from paceline import technique
-from paceline.families.training.replica import Comm, Cost, Task
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(

@@ -13,42 +13,42 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from paceline.families.training import judging, oracle, point
-from paceline.families.training.arm import Loop
-from paceline.families.training.checkpointing import course as checkpointing
-from paceline.families.training.churn import scenario as churn
-from paceline.families.training.expert.probe import dispatch_seconds
-from paceline.families.training.expert.reading import crossings
-from paceline.families.training.expert.replica import ITEM, ExpertReplica
-from paceline.families.training.figures import Figures, timed
-from paceline.families.training.fine_tuning import joining
-from paceline.families.training.fine_tuning.ledger import Ledger
-from paceline.families.training.gate import STEPS, Proved, prove
-from paceline.families.training.owners import Owners
-from paceline.families.training.parameters import (
+from paceline.families.training.api.expert.replica import ITEM, ExpertReplica
+from paceline.families.training.core import judging, oracle, point
+from paceline.families.training.core.arm import Loop
+from paceline.families.training.core.figures import Figures, timed
+from paceline.families.training.core.gate import STEPS, Proved, prove
+from paceline.families.training.core.parameters import (
     CHECKPOINT,
     CHURN,
     EXPERT_PARALLEL,
     FINE_TUNE,
     PIPELINE_PARALLEL,
 )
-from paceline.families.training.pipeline import timeline
-from paceline.families.training.rider import apart, make_rider
-from paceline.families.training.sealed import sealed
-from paceline.families.training.seat import Seat, make_seat
-from paceline.families.training.setting import (
+from paceline.families.training.core.seat import Seat, make_seat
+from paceline.families.training.core.setting import (
     Setting,
     compile_shapes,
     compute_seconds,
     local_batches,
     prepare_torch,
 )
-from paceline.families.training.unchanged import passes_are_the_familys
+from paceline.families.training.core.unchanged import passes_are_the_familys
+from paceline.families.training.ops.checkpoint import course as checkpointing
+from paceline.families.training.ops.churn import scenario as churn
+from paceline.families.training.ops.data_parallel.rider import apart, make_rider
+from paceline.families.training.ops.expert_inference.reading import crossings
+from paceline.families.training.ops.expert_parallel.owners import Owners
+from paceline.families.training.ops.expert_parallel.probe import dispatch_seconds
+from paceline.families.training.ops.fine_tune import joining
+from paceline.families.training.ops.fine_tune.ledger import Ledger
+from paceline.families.training.ops.pipeline_parallel import timeline
+from paceline.families.training.sealed import sealed
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
 
 if TYPE_CHECKING:
-    from paceline.families.training.bare_script import BareScript
+    from paceline.families.training.core.bare_script import BareScript
 
 __all__ = ["run_block", "sealed"]
 
@@ -302,7 +302,7 @@ def _beside(
 ) -> BareScript | None:
     if block.params["beside"] == "nothing":
         return None
-    from paceline.families.training.bare_script import BareScript  # noqa: PLC0415 - calibration alone needs it
+    from paceline.families.training.core.bare_script import BareScript  # noqa: PLC0415 - calibration alone needs it
 
     BareScript(session, setting, batches, case.technique).window(
         range(STEPS)

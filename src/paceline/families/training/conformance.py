@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import product
 
 from paceline.base.family import Scalar
-from paceline.families.training.parameters import (
+from paceline.families.training.api.sizes import GATED_LINEAR, SOFTMAX
+from paceline.families.training.core.parameters import (
     CHECKPOINT,
     CHURN,
     EXPERT_INFERENCE,
@@ -15,7 +16,6 @@ from paceline.families.training.parameters import (
     SEQUENCE_PARALLEL,
     WITH_EXPERTS,
 )
-from paceline.families.training.sizes import GATED_LINEAR, SOFTMAX
 
 RANKS = (1, 2, 4)
 KV_HEADS = (4, 2)

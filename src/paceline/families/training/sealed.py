@@ -6,44 +6,38 @@ import importlib
 from collections.abc import Collection
 from types import ModuleType
 
-from paceline.families.training import (
+from paceline.families.training.api import model, replica, soundness, storage
+from paceline.families.training.api.checkpointing import atoms
+from paceline.families.training.api.checkpointing import replica as checkpointing_replica
+from paceline.families.training.api.expert import decoder, placement, routes_cost, routing, rows
+from paceline.families.training.api.expert import layer as expert_layer
+from paceline.families.training.api.expert import replica as expert_replica
+from paceline.families.training.api.fine_tuning import directions, probing
+from paceline.families.training.api.pipeline import deferred, executor, schedule
+from paceline.families.training.api.sequence import blocks, exchange, layout, states
+from paceline.families.training.api.sequence import replica as sequence_replica
+from paceline.families.training.core import (
     agreement,
     arm,
     bias,
     carried,
     dispersions,
     figures,
-    flops,
     gate,
     judging,
-    model,
     oracle,
-    owners,
-    replica,
     seat,
     serial,
     setting,
     traffic,
     unchanged,
 )
-from paceline.families.training.checkpointing import atoms, course, proof, soundness, storage
-from paceline.families.training.checkpointing import replica as checkpointing_replica
-from paceline.families.training.expert import (
-    decoder,
-    placement,
-    probe,
-    reading,
-    routes_cost,
-    routing,
-    rows,
-    traces,
-)
-from paceline.families.training.expert import layer as expert_layer
-from paceline.families.training.expert import replica as expert_replica
-from paceline.families.training.fine_tuning import directions, joining, ledger, probing
-from paceline.families.training.pipeline import deferred, executor, schedule, simulator, timeline
-from paceline.families.training.sequence import blocks, exchange, layout, states
-from paceline.families.training.sequence import replica as sequence_replica
+from paceline.families.training.ops.checkpoint import course, proof
+from paceline.families.training.ops.expert_inference import reading, traces
+from paceline.families.training.ops.expert_parallel import owners, probe
+from paceline.families.training.ops.fine_tune import joining, ledger
+from paceline.families.training.ops.pipeline_parallel import simulator, timeline
+from paceline.families.training.ops.sequence_parallel import flops
 from paceline.worker import comm
 
 _ALWAYS: tuple[ModuleType, ...] = (
@@ -58,7 +52,7 @@ _ALWAYS: tuple[ModuleType, ...] = (
 
 _CHURN = "paceline.families.training.churn"
 _FOR_OPERATIONS = {
-    "checkpoint": ("paceline.families.training.checkpointing.library",),
+    "checkpoint": ("paceline.families.training.api.checkpointing.library",),
     "churn": (
         *(f"{_CHURN}.{name}" for name in ("judge", "part", "place", "scenario", "script")),
         *(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from paceline.base.family import CurveSpec, Family, FrontierSpec, Params, SplitSpec
-from paceline.families.training.churn import faults
-from paceline.families.training.metric_specs import DERIVED, METRICS, experts_of
-from paceline.families.training.parameters import (
+from paceline.families.training.api.sizes import size_of, vocabulary
+from paceline.families.training.core.metrics import DERIVED, METRICS, experts_of
+from paceline.families.training.core.parameters import (
     CHECKPOINT,
     CHURN,
     DATA_PARALLEL,
@@ -17,7 +17,7 @@ from paceline.families.training.parameters import (
     PIPELINE_PARALLEL,
     WHOLE_BATCH,
 )
-from paceline.families.training.sizes import size_of, vocabulary
+from paceline.families.training.ops.churn import parameters as faults
 
 SHARE_ROUNDING = 1e-6
 CURVE_AXES = (("tokens", "token"), ("seconds", "s"), ("bytes", "B"))

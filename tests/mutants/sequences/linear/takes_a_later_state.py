@@ -7,7 +7,7 @@ from paceline.baselines.training.lasp import LASP
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.replica import Cost, Task
+from paceline.families.training.api.replica import Cost, Task
 
 
 @technique(

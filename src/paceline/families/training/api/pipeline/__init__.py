@@ -1,0 +1,1 @@
+"""Pipelines: tables of actions, and the executor that follows them."""

@@ -1,0 +1,215 @@
+"""Models whose parameters exist in whole only while they are used: what techniques like stage 3 of ZeRO share.
+
+A unit is a layer, or the rest of the model. Its parameters are views of one vector whose storage is freed and filled
+again: what autograd has saved of them sees the new contents, and nothing keeps the old memory alive.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.training.api.masters import SINGLE, Masters, narrow_parameters
+from paceline.families.training.api.model import loss_and_gradients
+from paceline.families.training.api.replica import Comm, Replica, Share, Task
+
+
+class Unit:
+    """Some parameters, of which this rank owns one share.
+
+    Attributes:
+        share: This rank's elements, an optimiser's parameter with a gradient of its own.
+        bounds: (start, stop) of each rank's share.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], rank: int, world_size: int) -> None:
+        self.parameters = parameters
+        self.rank = rank
+        self.count = sum(p.numel() for p in parameters)
+        self.bounds = chunk_bounds(self.count, world_size)
+        with torch.no_grad():
+            self._whole = torch.cat([p.detach().reshape(-1) for p in parameters])
+        self._nbytes = self._whole.untyped_storage().nbytes()
+        start, stop = self.bounds[rank]
+        self.share = nn.Parameter(self._whole[start:stop].clone())
+        self.share.grad = torch.zeros_like(self.share)
+        self.missing = 0
+        """Gradients that backward has yet to complete."""
+        at = 0
+        for parameter in parameters:
+            parameter.data = self._whole[at : at + parameter.numel()].view(parameter.shape)
+            at += parameter.numel()
+        self.free()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the parameters hold their values now."""
+        return self._whole.untyped_storage().nbytes() > 0
+
+    def allocate(self) -> list[Tensor]:
+        """Make room for all parameters and return it in shares, of which this rank's is filled."""
+        self._whole.untyped_storage().resize_(self._nbytes)
+        chunks = [self._whole.data[start:stop] for start, stop in self.bounds]
+        chunks[self.rank].copy_(self.share.detach())
+        return chunks
+
+    def free(self) -> None:
+        """Give the room back; the parameters hold nothing until they are gathered again."""
+        self._whole.untyped_storage().resize_(0)
+
+    def pieces(self) -> Iterator[tuple[nn.Parameter, int, Tensor]]:
+        """Yield the parameters that this rank's share touches, with the first element in each and the elements."""
+        begin, end = self.bounds[self.rank]
+        at = 0
+        for parameter in self.parameters:
+            start, stop = max(at, begin), min(at + parameter.numel(), end)
+            if start < stop:
+                yield parameter, start - at, self.share.detach()[start - begin : stop - begin]
+            at += parameter.numel()
+
+    def take_gradients(self) -> list[Tensor]:
+        """Return the gradients in shares, contiguous, and free those of the parameters."""
+        found = []
+        for parameter in self.parameters:
+            assert parameter.grad is not None
+            found.append(parameter.grad.reshape(-1))
+            parameter.grad = None
+        whole = torch.cat(found)
+        return [whole[start:stop] for start, stop in self.bounds]
+
+
+def unit_groups(model: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Parameter]]]:
+    """Yield each layer with its parameters, then the model with the rest."""
+    taken: set[int] = set()
+    for layer in model.get_submodule("layers").children():
+        parameters = list(layer.parameters())
+        taken.update(map(id, parameters))
+        yield layer, parameters
+    yield model, [p for p in model.parameters() if id(p) not in taken]
+
+
+def unit_sizes(model: nn.Module) -> list[int]:
+    """Return the number of parameters of each unit, the rest of the model last."""
+    return [sum(p.numel() for p in parameters) for _, parameters in unit_groups(model)]
+
+
+def largest_share(sizes: Sequence[int], world_size: int) -> int:
+    """Return the elements that the rank which owns most has of some vectors, each cut into a share for every rank."""
+    owned = [0] * world_size
+    for size in sizes:
+        for rank, (start, stop) in enumerate(chunk_bounds(size, world_size)):
+            owned[rank] += stop - start
+    return max(owned)
+
+
+class ShardedReplica(Replica):
+    """Gathers units before they are used, and keeps this rank's share of their gradients after.
+
+    A layer is gathered before its forward and freed after, gathered again before its backward, and freed with its
+    gradients when they are complete. The rest is gathered once and stays until its gradients are complete. Techniques
+    say how units are gathered and gradients scattered.
+
+    Args:
+        task: What is trained.
+        comm: The communicator.
+        state: See ``masters``.
+        reshard: Whether layers are freed after forward; otherwise they stay until their gradients are complete.
+    """
+
+    own_gradients = False
+
+    def __init__(self, task: Task, comm: Comm, state: str = SINGLE, *, reshard: bool = True) -> None:
+        narrow_parameters(task, state)
+        groups = list(unit_groups(task.model))
+        self.units = [Unit(parameters, task.rank, task.world_size) for _, parameters in groups]
+        super().__init__(task, comm)
+        for (module, _), unit in zip(groups, self.units, strict=True):
+            self._watch(module, unit, frees=reshard and module is not task.model)
+
+    @abstractmethod
+    def gather(self, unit: Unit) -> None:
+        """Make a unit whole that is not."""
+
+    @abstractmethod
+    def scatter(self, unit: Unit) -> Tensor:
+        """Take a unit's gradients and return the sum over ranks of this rank's share of them."""
+
+    def make_optimizer(self) -> Optimizer:
+        """Return the point's optimiser over this rank's shares, or their masters."""
+        self.masters = Masters(self, [unit.share for unit in self.units])
+        return self.task.optimizer(self.masters.parameters)
+
+    def forward_backward(self, sequences_BS: Tensor) -> Tensor:
+        """Run forward and backward; units come and go meanwhile."""
+        for unit in self.units:
+            unit.missing = len(unit.parameters)
+        return loss_and_gradients(self.model, sequences_BS)
+
+    def update(self, step: int) -> None:
+        """Apply the gradients of this rank's shares."""
+        self.masters.step(self.optimizer)
+
+    def shares(self) -> list[Share]:
+        """Return this rank's shares."""
+        number = {id(p): i for i, p in enumerate(self.model.parameters())}
+        return [(number[id(p)], start, values) for unit in self.units for p, start, values in unit.pieces()]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return this rank's shares and the optimiser's state of them."""
+        return {
+            "shares": [unit.share.detach().clone() for unit in self.units],
+            "kept": {name: tensor.clone() for name, tensor in self.kept.items()},
+            "optimizer": self.optimizer.state_dict(),
+            "generators": {name: g.get_state() for name, g in self.generators.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what ``state_dict`` returned, on the same rank of as many.
+
+        Raises:
+            ValueError: The state is another technique's, model's or number of ranks'.
+        """
+        if [s.shape for s in state.get("shares", ())] != [unit.share.shape for unit in self.units]:
+            raise ValueError("the checkpoint does not fit this technique, model and number of ranks")
+        with torch.no_grad():
+            for unit, share in zip(self.units, state["shares"], strict=True):
+                unit.share.copy_(share)
+            for name, tensor in state["kept"].items():
+                self.kept[name].copy_(tensor)
+        for name, generator in state["generators"].items():
+            self.generators[name].set_state(generator)
+        self.optimizer.load_state_dict(state["optimizer"])
+
+    def _watch(self, module: nn.Module, unit: Unit, *, frees: bool) -> None:
+        module.register_forward_pre_hook(lambda *_: self._use(unit))
+        if frees:
+            module.register_forward_hook(lambda *_: unit.free())
+            module.register_full_backward_pre_hook(lambda *_: self._use(unit))
+        for parameter in unit.parameters:
+            parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]  # torch leaves it without types
+                partial(_completed, self, unit)
+            )
+
+    def _use(self, unit: Unit) -> None:
+        if not unit.is_whole:
+            self.gather(unit)
+
+    def _ready(self, unit: Unit) -> None:
+        """Count a gradient down; with the last one keep the mean of this rank's share and free the unit."""
+        unit.missing -= 1
+        if unit.missing:
+            return
+        assert unit.share.grad is not None
+        torch.div(self.scatter(unit), self.comm.world_size, out=unit.share.grad)
+        unit.free()
+
+
+def _completed(replica: ShardedReplica, unit: Unit, parameter: Tensor) -> None:
+    replica._ready(unit)

@@ -1,0 +1,366 @@
+"""What a technique must prove before it is timed, on draws of weights and data of its own.
+
+Always: an exact technique follows one process that trains on the whole batch, step by step, with the point's optimiser
+and with plain SGD (Adam hides the scale of gradients). With ``proof: all`` (conformance) also: two runs from one seed
+have the same bits; so does a run that was saved inside a round and at its end, each time taken up by a new replica;
+ranks' models are the same when the technique says so, and at no other time (``agreement``); with the options under
+which its paper makes it so it equals synchronous training, or does in the mean of many steps (``bias``); and gradients
+that ``rider`` catches on their way are this rank's own. What a probing technique of ``fine_tune`` proves is in
+``fine_tuning.joining``, what a technique that checkpoints proves in ``checkpointing.proof``.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.families.training.api.expert.layer import expert_layers
+from paceline.families.training.api.replica import Replica
+from paceline.families.training.core import agreement, bias, oracle
+from paceline.families.training.core.dispersions import prove_caught, prove_diagnosis
+from paceline.families.training.core.parameters import CHECKPOINT, EXPERT_INFERENCE, FINE_TUNE
+from paceline.families.training.core.seat import LIBRARIES, Seat, make_seat
+from paceline.families.training.core.serial import flat, leave_gradients, make_serial, take_up
+from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.transients import Transients
+from paceline.families.training.ops.checkpoint.proof import prove_checkpoints
+from paceline.families.training.ops.expert_inference.reading import prove_reading
+from paceline.families.training.ops.fine_tune import joining
+from paceline.worker.session import Block, Case, CaseError, Session
+
+STEPS = 3
+DECIDED = 1e-6
+"""Least distance of two logits of a gate in a proof: below, rounding may send a token elsewhere than the reference."""
+DRAWS = 16
+SGD_RATE = 0.5
+PROOF_STEPS = 12
+PROOF_OPTIONS: Mapping[str, Any] = {"sync_every": 3, "warmup_share": 0.5}
+"""Steps of a proof, and what is other in it for techniques with rounds or a warm-up: both parts must occur, and a share
+of so few steps would freeze a variance that is nothing yet (1-bit Adam then diverges on one draw in ten)."""
+SAVED_AFTER = (7, 8)
+"""Steps of a proof, from 0, after which it is saved, where there is something to lose: inside the third round, when
+replicas are apart, outer momenta and errors of compression are not zero, and what overlaps travels; and at that round's
+end, when what is exchanged in the next forward still waits."""
+EXACT_PROOF_STEPS, EXACT_SAVED_AFTER = 6, (2, 3)
+"""The same of techniques whose every step is held against one process: they have no rounds, and what a checkpoint may
+forget (moments, shares, what travels) is there after the first step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proved:
+    """What a technique's proofs have shown."""
+
+    compared: int
+    """Steps, passes or states that were held against the harness's own."""
+    transient_bytes: float | None
+    """Most that one step had made and not yet freed, on the worst rank; None where it cannot be counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What was seen of a run."""
+
+    shipped: list[list[Tensor]]
+    """Weights after some of its last steps, one after the other, and after its end."""
+    places: list[str]
+    """Where each of them was taken."""
+    digests: list[str]
+    """Of this rank's model where it took each step's gradients, and after the end."""
+
+
+def prove(session: Session, block: Block, case: Case, setting: Setting) -> Proved:
+    """Prove a technique, which also warms it up.
+
+    Args:
+        session: The rank.
+        block: The block.
+        case: The technique.
+        setting: The point's, with seeds for proofs alone.
+
+    Raises:
+        CaseError: ``incorrect``: it is not what it says; or what the technique raised.
+    """
+    session.begin(block, case.label, "gate")
+    info = session.loaded(case).info
+    assert info is not None
+    if block.params["op"] == EXPERT_INFERENCE:
+        return Proved(compared=prove_reading(session, block, case, setting), transient_bytes=None)
+    counted = Transients() if counts_transients(case, setting) else None
+    if is_exact(info.properties, info.options, case):
+        compared = _equals_serial(session, block, case, setting, "", counted=counted)
+        compared += _equals_serial(session, block, case, _plain(setting), " with plain SGD")
+    else:
+        compared = 0
+        _warm_up(session, block, case, setting, counted)
+    transient = None if counted is None else _worst(session, counted.peak_bytes)
+    compared += _prove_more(session, block, case, setting)
+    return Proved(compared=compared, transient_bytes=transient)
+
+
+def is_exact(properties: Mapping[str, Any], defaults: Mapping[str, Any], case: Case) -> bool:
+    """Tell whether every step must equal one process on the whole batch, with the options that the case has.
+
+    An option ends that only where it is not what it is by default: a technique that says it is exact is held to it.
+    """
+    rounding: Mapping[str, Any] = properties.get("inexact_with") or {}
+    ended = any(case.options.get(n, defaults[n]) == v != defaults[n] for n, v in rounding.items())
+    return bool(properties.get("exact")) and not ended
+
+
+def counts_transients(case: Case, setting: Setting) -> bool:
+    """Tell whether what a step makes can be seen: compilers and libraries make things that nobody else is told of."""
+    return not setting.compiled and case.module not in LIBRARIES
+
+
+def _worst(session: Session, number: float) -> float:
+    return max(rank[0][0] for rank in session.control.gather([[float(number)]]))
+
+
+def _prove_more(session: Session, block: Block, case: Case, setting: Setting) -> int:
+    """Prove what an operation or a technique adds, and with ``proof: all`` everything; return the number compared."""
+    info = session.loaded(case).info
+    assert info is not None
+    compared = 0
+    if block.params["op"] == FINE_TUNE:
+        compared += joining.prove(session, block, case, setting)
+    if block.params["op"] == CHECKPOINT:
+        compared += prove_checkpoints(session, block, case, setting)
+    if info.properties.get("diagnoses"):
+        compared += prove_diagnosis(session, block, case, setting, steps=STEPS)
+    if block.params["proof"] == "brief":
+        return compared
+    steps, saved_after = PROOF_STEPS, SAVED_AFTER
+    if is_exact(info.properties, info.options, case):
+        compared += prove_caught(session, block, case, setting, steps=STEPS)
+        steps, saved_after = EXACT_PROOF_STEPS, EXACT_SAVED_AFTER
+    short = replace(setting, steps=steps)
+    quick = _with_options(case, PROOF_OPTIONS, known=info.options)
+    run = partial(_run, session, block, quick, short, kept_from=min(saved_after))
+    whole = run()
+    again = run()
+    bitwise = bool(info.properties.get("bitwise", True))
+    _same(session, whole, again, "two runs from one seed have")
+    resumed = run(saved_after=saved_after)
+    _same(session, whole, resumed, "a run that was saved and taken up again has", bitwise=bitwise)
+    _agrees(session, info.properties, quick, whole)
+    equal: Mapping[str, Any] = info.properties.get("equals_ddp") or {}
+    if equal and session.world_size <= equal.get("max_ranks", session.world_size):
+        under = _plain(short) if equal["optimizer"] == "sgd" else replace(short, optimizer=equal["optimizer"])
+        special = replace(case, options={**case.options, **equal["arguments"]})
+        text, late = f" with {equal['arguments']}", bool(equal.get("late"))
+        compared += _equals_serial(session, block, special, under, text, late=late)
+    if "unbiased_with" in info.properties:
+        compared += _unbiased(session, block, case, setting, info.properties["unbiased_with"])
+    return compared
+
+
+def _agrees(session: Session, properties: Mapping[str, Any], case: Case, course: Course) -> None:
+    """Hold the steps at which ranks' models were the same against what a technique says of them."""
+    if session.world_size == 1:
+        return
+    schedule = agreement.schedule_of(properties)
+    wrong = agreement.breach(schedule, case.options)
+    if wrong is not None:
+        raise CaseError("refused", wrong)
+    everyone = [text.split() for text in session.control.gather_text(" ".join(course.digests))]
+    period = int(case.options.get(agreement.PERIOD, 1))
+    found = agreement.mismatch(schedule, list(zip(*everyone, strict=True)), period)
+    if found is not None:
+        raise CaseError("incorrect", found)
+
+
+def _plain(setting: Setting) -> Setting:
+    return replace(setting, optimizer="sgd", peak_rate=SGD_RATE, warmup_steps=0)
+
+
+def _with_options(case: Case, options: Mapping[str, Any], *, known: Mapping[str, Any]) -> Case:
+    return replace(case, options={**case.options, **{k: v for k, v in options.items() if k in known}})
+
+
+def _equals_serial(
+    session: Session,
+    block: Block,
+    case: Case,
+    setting: Setting,
+    when: str,
+    *,
+    counted: Transients | None = None,
+    late: bool = False,
+) -> int:
+    """Compare a few steps with one process on the whole batch; return their number. The last may be counted.
+
+    Every step begins from the technique's own weights, so that what rounding moved in one does not grow in the next.
+    Where a step's result is shipped late, it is compared after the next step, whose gradients were taken at it.
+    """
+    seat = make_seat(session, block, case, setting)
+    serial = make_serial(session, setting)
+    compare: Callable[[], None] = lambda: take_up(serial, seat.weights())  # noqa: E731 - the first of several
+    for step in range(STEPS):
+        whole = _decided_batch(session, setting, serial, step)
+        rows = list(setting.rows(session.rank, session.world_size))
+        seat.step(whole[rows], step, counted=counted if step + 1 == STEPS else None)
+        if late:
+            compare()
+        begin = [w.clone() for w in serial.weights()]
+        serial.set_rate(serial.task.rate(step))
+        leave_gradients(serial, setting, whole, session.world_size)
+        serial.update(step)
+        compare = partial(_compare, session, seat, setting, serial, begin, step, f"step {step + 1}{when}")
+        if not late:
+            compare()
+    seat.finish()
+    if late:
+        compare()
+    return STEPS
+
+
+def _compare(
+    session: Session,
+    seat: Seat,
+    setting: Setting,
+    serial: Replica,
+    begin: Sequence[Tensor],
+    step: int,
+    when: str,
+) -> None:
+    """Hold a technique's weights against one process's after a step, and let that one go on from them."""
+    shares = oracle.rounding_share(serial.optimizer, list(serial.model.parameters()), step)
+    allowed = [a + b for a, b in zip(shares, oracle.last_place(serial.weights()), strict=True)]
+    found_weights = seat.weights()
+    problem = None
+    if not all(bool(torch.isfinite(w).all()) for w in serial.weights()):
+        problem = f"diverged: {when}: one process on the whole batch has weights that are not finite"
+    else:
+        plain = setting.optimizer == "sgd" and not setting.by_share
+        beside = oracle.beside(found_weights, serial.weights(), begin, allowed, plain=plain)
+        problem = None if beside is None else f"{when}: {beside} beside one process on the whole batch"
+    found = session.control.first_problem(problem)
+    if found is not None:
+        raise CaseError("incorrect", found)
+    take_up(serial, found_weights)
+
+
+def _decided_batch(session: Session, setting: Setting, serial: Replica, step: int) -> Tensor:
+    """Return a step's batch, drawn anew where some token's way hangs on the rounding of its gate's logits."""
+    rows = range(setting.batch_size)
+    layers = expert_layers(serial.model)
+    batch = setting.batch(step, rows)
+    for draw in range(1, DRAWS if layers else 1):
+        with torch.no_grad():
+            serial.model(batch[:, :-1].to(setting.device).long())
+        if session.control.agree(min(layer.closest for layer in layers) >= DECIDED):
+            break
+        batch = setting.batch(step + draw * STEPS, rows)
+    return batch
+
+
+def _unbiased(
+    session: Session, block: Block, case: Case, setting: Setting, arguments: Mapping[str, Any]
+) -> int:
+    """Compare the mean of many steps on one batch with one process's, where single steps are drawn around it."""
+    special = replace(case, options={**case.options, **arguments})
+    under = replace(_plain(setting), peak_rate=bias.RATE, steps=bias.DRAWS)
+    seat, serial = make_seat(session, block, special, under), make_serial(session, under)
+    whole = under.batch(0, range(under.batch_size))
+    rows = list(under.rows(session.rank, session.world_size))
+    errors, lengths = [], []
+    take_up(serial, seat.weights())
+    for step in range(bias.DRAWS):
+        begin = flat(serial.weights())
+        serial.set_rate(serial.task.rate(step))
+        leave_gradients(serial, under, whole, session.world_size)
+        serial.update(step)
+        seat.step(whole[rows], step)
+        exact, shipped = flat(serial.weights()), seat.weights()
+        errors.append(flat(shipped) - exact)
+        lengths.append(float((exact - begin).double().norm()))
+        take_up(serial, shipped)
+    seat.finish()
+    wrong = bias.problem(errors, lengths)
+    found = session.control.first_problem(None if wrong is None else f"with {dict(arguments)} {wrong}")
+    if found is not None:
+        raise CaseError("incorrect", found)
+    return bias.DRAWS
+
+
+def _warm_up(
+    session: Session, block: Block, case: Case, setting: Setting, counted: Transients | None
+) -> None:
+    """Let a technique take a few steps with which nothing is compared; the last may be counted."""
+    seat = make_seat(session, block, case, setting)
+    rows = setting.rows(session.rank, session.world_size)
+    for step in range(STEPS):
+        seat.step(setting.batch(step, rows), step, counted=counted if step + 1 == STEPS else None)
+    seat.finish()
+    seat.weights()
+
+
+def _run(
+    session: Session,
+    block: Block,
+    case: Case,
+    setting: Setting,
+    *,
+    kept_from: int,
+    saved_after: Collection[int] = (),
+) -> Course:
+    """Train all steps of a setting; after some of them a new replica goes on from what the last one saved.
+
+    Weights are kept after each step from one on.
+    """
+    seat = make_seat(session, block, case, setting)
+    rows = setting.rows(session.rank, session.world_size)
+    shipped: list[list[Tensor]] = []
+    places: list[str] = []
+    digests: list[str] = []
+    for step in range(setting.steps):
+        seat.step(setting.batch(step, rows), step, digests=digests)
+        if step in saved_after:
+            seat = _taken_up(session, block, case, setting, seat)
+        if step >= kept_from:
+            shipped.append([w.clone() for w in seat.weights()])
+            places.append(f"after step {step + 1}")
+    seat.finish()
+    digests.append(seat.digest())
+    shipped.append([w.clone() for w in seat.weights()])
+    return Course(shipped=shipped, places=[*places, "at the end"], digests=digests)
+
+
+def _taken_up(session: Session, block: Block, case: Case, setting: Setting, seat: Seat) -> Seat:
+    """Return a new replica that goes on from a checkpoint of another."""
+    with seat.watch():
+        seat.replica.pause()
+        state = seat.replica.state_dict()
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    given = torch.load(file, weights_only=True)
+    fresh = make_seat(session, block, case, setting)
+    with fresh.watch():
+        fresh.replica.load_state_dict(given)
+    return fresh
+
+
+def _same(session: Session, left: Course, right: Course, what: str, *, bitwise: bool = True) -> None:
+    """Hold two runs against each other wherever both have shipped weights."""
+    problem = None
+    for place, ours, theirs in zip(left.places, left.shipped, right.shipped, strict=True):
+        if bitwise:
+            alike = all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+        else:
+            alike = oracle.relative_distance(ours, theirs) <= oracle.CLOSE
+        if not all(bool(torch.isfinite(w).all()) for w in (*ours, *theirs)):
+            problem = "diverged: weights are not finite after a proof"
+        elif not alike:
+            problem = f"{what} different weights {place}"
+        if problem is not None:
+            break
+    found = session.control.first_problem(problem)
+    if found is not None:
+        raise CaseError("incorrect", found)

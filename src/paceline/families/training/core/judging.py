@@ -1,0 +1,232 @@
+"""Judges a technique's run when it has ended: what it saw, what it sent, what its weights are worth.
+
+Everything here can take a number away, and nothing can make one: each function raises for a run that must not count.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from paceline.base.family import off_formula
+from paceline.families.training.api.replica import Cost
+from paceline.families.training.core import oracle
+from paceline.families.training.core.arm import Trained
+from paceline.families.training.core.carried import tells_techniques_apart
+from paceline.families.training.core.seat import Seat
+from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.traffic import CLAIMED
+from paceline.families.training.ops.data_parallel.returning import lend
+from paceline.families.training.ops.expert_inference.reading import judge_losses
+from paceline.worker.namespace import overstated, unaccounted
+from paceline.worker.session import Case, CaseError, Session
+
+HARNESS_BYTES = 1 << 18
+"""What the harness's own messages may take of the kernel's count of a run."""
+
+
+def seeing(session: Session, trained: Trained, *, some_may_not: bool) -> list[int]:
+    """Return the ranks that have a loss.
+
+    Raises:
+        CaseError: ``refused``: none has, or not all where each has sequences or positions of its own.
+    """
+    found = [r for r, row in enumerate(session.control.gather([[float(trained.sees_loss)]])) if row[0][0]]
+    if not found:
+        raise CaseError("refused", "forward_backward returned no loss on any rank")
+    if len(found) < session.world_size and not some_may_not:
+        missing = next(r for r in range(session.world_size) if r not in found)
+        raise CaseError("refused", f"forward_backward returned no loss on rank {missing}")
+    return found
+
+
+def check_finite(session: Session, trained: Trained, seeing: list[int]) -> None:
+    """Look for losses that are not finite, in steps in which a rank took part.
+
+    Raises:
+        CaseError: ``incorrect``, with the first such step and its ranks.
+    """
+    both = zip(trained.losses, trained.took, strict=True)
+    own = next((step for step, (loss, took) in enumerate(both) if took and not math.isfinite(loss)), math.inf)
+    rows = session.control.gather([[float(own)]])
+    text = diverged({rank: rows[rank][0][0] for rank in seeing})
+    if text is not None:
+        raise CaseError("incorrect", text)
+
+
+def diverged(first: Mapping[int, float]) -> str | None:
+    """Say whose losses were the first that are not finite, by each rank's first such step; None where all are.
+
+    Later ones say little: weights that are averaged with NaN are NaN on every rank.
+    """
+    step = min(first.values())
+    if math.isinf(step):
+        return None
+    ranks = [rank for rank, own in first.items() if own == step]
+    if len(ranks) == 1:
+        whose = f"rank {ranks[0]}'s loss is"
+    elif len(ranks) == len(first):
+        whose = f"the losses of all {len(ranks)} ranks are"
+    else:
+        whose = f"the losses of ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} are"
+    return f"diverged: {whose} not finite in step {step + 1:.0f}"
+
+
+def losses(
+    session: Session, case: Case, setting: Setting, trained: Trained, held_out: torch.Tensor
+) -> tuple[list[float], bool]:
+    """Return the held-out losses of all copies of the weights, and whether ranks always held the same ones.
+
+    Where nothing is trained there are no losses: what was read is judged instead.
+
+    Raises:
+        CaseError: ``incorrect``: replicas differ that should not, or nothing was learnt where that is required.
+    """
+    if setting.router is not None:
+        judge_losses(session, setting, trained.losses)
+        return [], True
+    info = session.loaded(case).info
+    assert info is not None
+    if setting.absence is not None:
+        lend(session, setting.absence, trained.evaluated, trained.weights)
+    initial = setting.judge()
+    begun = all(
+        torch.equal(a, b.detach().to(a.dtype))
+        for a, b in zip(trained.weights[0], initial.parameters(), strict=True)
+    )
+    changed = session.control.first_problem(None if begun else "it changed the weights before the first step")
+    if changed is not None:
+        raise CaseError("refused", changed)
+    equal = oracle.digests(session, trained.weights)
+    if info.properties.get("replicas") == "identical" and not all(equal):
+        first = trained.evaluated[equal.index(False)]
+        raise CaseError("incorrect", f"ranks hold different weights after step {first}")
+    curve = oracle.losses(session, initial, trained.weights, held_out, shared=all(equal))
+    if not oracle.learnt(curve) and (setting.must_learn or not all(map(math.isfinite, curve))):
+        raise CaseError("incorrect", nothing_learnt(curve))
+    check_possible(curve[-1], setting.corpus.entropy_rate, held_out[:, 1:].numel())
+    return curve, all(equal)
+
+
+def nothing_learnt(curve: list[float]) -> str:
+    """Say that a held-out loss did not fall."""
+    return f"nothing was learnt: held-out loss {curve[0]:.4g} → {curve[-1]:.4g} nats"
+
+
+def check_possible(loss: float, entropy_rate: float | None, num_symbols: int) -> None:
+    """Raise where a loss is lower than any model of the language could have.
+
+    Six standard errors of a mean over so many symbols, whose surprise varies by about a nat, are left for the luck of
+    the text.
+
+    Raises:
+        CaseError: ``incorrect``: the technique knows the text, or the evaluation is not one.
+    """
+    if entropy_rate is None:
+        return
+    least = entropy_rate - 6 / math.sqrt(num_symbols)
+    if loss < least:
+        text = f"a held-out loss of {loss:.4g} nats is below the language's {entropy_rate:.4g}"
+        raise CaseError(
+            "incorrect", f"{text}: no model that has not seen the text can have less than {least:.4g}"
+        )
+
+
+def held_to(params: Mapping[str, Any], setting: Setting, curve: Sequence[float], compared: int) -> str:
+    """Say what a case was held to, and what it was not: the text that its record keeps.
+
+    Args:
+        params: Of the point.
+        setting: The point's.
+        curve: Held-out losses; none where nothing is trained.
+        compared: Steps, passes or states that its proofs held against the harness's own.
+    """
+    if not curve:
+        said = ["every loss is that of one process"]
+    elif setting.must_learn:
+        said = ["held-out loss falls"]
+    else:
+        said = ["held-out loss was measured, not required to fall"]
+    if compared:
+        said.append(f"{compared} steps, passes or states were held against the harness's own")
+    else:
+        said.append("no step was held against anything")
+    if params["proof"] == "all" and curve:
+        said.append("runs repeat themselves and go on from what was saved")
+    return "; ".join(said)
+
+
+def uncounted(session: Session, seat: Seat, trained: Trained) -> str | None:
+    """Say why the communicator does not know all bytes, or None when it does.
+
+    Raises:
+        CaseError: ``refused``: the kernel carried what neither the communicator nor the backend did, or less than the
+            communicator counted.
+    """
+    if seat.library:
+        return "PyTorch's own modules move them; only the kernel's counters can tell"
+    carried = trained.carried
+    rows = session.control.gather(
+        [
+            [
+                float(trained.backend_calls),
+                trained.sent_bytes,
+                trained.messages,
+                carried.data_bytes or 0.0,
+                carried.around_bytes,
+                carried.sent_again_bytes,
+            ]
+        ]
+    )
+    if any(rank[0][0] for rank in rows):
+        return "the backend's own collective moves them; only the kernel's counters can tell"
+    counted, messages, seen, beside, again = (sum(rank[0][i] for rank in rows) for i in range(1, 6))
+    problem = unaccounted(seen + beside, counted, messages=2 * messages, fixed=HARNESS_BYTES + again)
+    if problem is None and tells_techniques_apart(session):
+        problem = overstated(seen, counted)
+    if problem is not None:
+        raise CaseError("refused", problem)
+    return None
+
+
+def predicted(seat: Seat, case: Case, setting: Setting, metrics: dict[str, Any]) -> dict[str, float] | None:
+    """Return the technique's closed forms, averaged over steps; None where it has none.
+
+    Raises:
+        CaseError: The module has no ``cost`` function, or it gives something else than was counted, or what nobody
+            counted.
+    """
+    function = getattr(sys.modules[type(seat.replica).__module__], "cost", None)
+    if function is None:
+        raise CaseError("refused", "the technique's module defines no cost(task, **options)")
+    with seat.watch():
+        found = function(
+            replace(seat.replica.task, router=setting.router, absence=setting.absence), **case.options
+        )
+    if found is None:
+        return None
+    if not isinstance(found, Cost):
+        raise CaseError("refused", f"cost(task, **options) gave {type(found).__name__}, not a Cost or None")
+    tables = sum(buffer.untyped_storage().nbytes() for buffer in seat.replica.model.buffers())
+    scratch = None if found.scratch_bytes is None else found.scratch_bytes + tables
+    stated = {
+        "wire_bytes": (found.sent_bytes, setting.steps),
+        "peak_bytes": (found.peak_bytes, 1),
+        "messages": (found.messages, setting.steps),
+        "backend_bytes": (found.backend_bytes, setting.steps),
+        "state_bytes": (found.state_bytes, 1),
+        "scratch_bytes": (scratch, 1),
+    }
+    predicted = {name: total / over for name, (total, over) in stated.items() if total is not None}
+    unmeasured = [name for name in CLAIMED if name in predicted and name not in metrics]
+    if unmeasured:
+        raise CaseError("refused", f"its closed form states {unmeasured[0]}, which nobody could measure")
+    off = off_formula({name: m["samples"][0] for name, m in metrics.items()}, predicted)
+    if off is not None:
+        raise CaseError("incorrect", off)
+    return predicted

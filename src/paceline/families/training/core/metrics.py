@@ -1,0 +1,307 @@
+"""Metrics of the training family and their contracts, free of torch.
+
+They stand in the order in which reports show them. What ranks send, what they hold and how far they are apart, and what
+checkpoints and fine-tuning alone have, is in modules of its own.
+"""
+
+from __future__ import annotations
+
+from paceline.base.family import DerivedMetric, Metric, Params
+from paceline.families.training.api.sizes import size_of, vocabulary
+from paceline.families.training.core.byte_metrics import BYTE_METRICS
+from paceline.families.training.core.contracts import LOSS
+from paceline.families.training.core.rank_metrics import RANK_METRICS
+from paceline.families.training.ops.checkpoint.metrics import OPERATION_METRICS
+from paceline.families.training.ops.churn.metrics import CHURN_METRICS
+
+_STEP = {
+    "timer": "the host's performance counter around a part of a step, the device idle at both ends of a window",
+    "sample": "seconds of one step on the slowest rank, averaged over a window of steps",
+    "excluded": "drawing of batches, copies of weights for evaluation",
+}
+_TARGET = {
+    "target": "target_excess above the entropy rate, by linear interpolation between evaluations",
+    "miss": "absent, with the loss that was reached",
+}
+_VIRTUAL = {
+    "timer": "processor time of the rank's thread in every pass of one step, which a technique cannot know",
+    "sample": "the schedule, played with these times; not a measured duration",
+}
+_MAKESPAN = {
+    "predicted": "the schedule, played with the mean processor seconds of each kind of pass in each stage, a core for "
+    "every rank, and messages that take no time",
+    "sample": "a step; three or four of a run, which a technique cannot know",
+}
+
+
+def _step_part(name: str, doc: str) -> Metric:
+    return Metric(name=name, unit="s", better="lower", doc=doc, contract=_STEP, statistic="mean")
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        name="token_s",
+        unit="s",
+        better="lower",
+        doc="Wall-clock time of one token of the global batch, everything included that training needs.",
+        contract={
+            "timer": "the host's performance counter, the device idle at both ends of a window",
+            "sample": "seconds of a window of steps on the slowest rank, over the window's tokens of all ranks",
+            "warm-up": "a few steps of another replica of the technique",
+            "excluded": "drawing of batches, copies of weights for evaluation, evaluation",
+            "included": "communication that is still under way after the last step",
+        },
+        statistic="mean",
+        margin=0.02,
+    ),
+    Metric(
+        name="bare_token_s",
+        unit="s",
+        better="lower",
+        doc="The same of a script with PyTorch alone, in turn with the harness's windows (calibration).",
+        contract={"timer": "as token_s", "sample": "as token_s"},
+        statistic="mean",
+    ),
+    Metric(
+        name="eval_loss",
+        unit="nat",
+        better="lower",
+        doc="Loss on held-out text after the last step; its samples are the curve over the evaluations.",
+        contract=LOSS,
+        statistic="last",
+        compared_by="difference",
+        margin=0.01,
+        suspicious_gain=0.2,
+    ),
+    Metric(
+        name="excess_loss",
+        unit="nat",
+        better="lower",
+        doc="eval_loss above the entropy rate of the synthetic language, which no model can undercut.",
+        contract=LOSS | {"limit": "entropy rate of the chain, from its stationary distribution"},
+        statistic="last",
+        compared_by="difference",
+        margin=0.01,
+    ),
+    Metric(
+        name="train_loss",
+        unit="nat",
+        better="lower",
+        doc="Loss on the batches of the last window, before each update; its samples are the windows.",
+        contract={
+            "sample": "as forward_backward returned it, mean over the steps of a window and over ranks"
+        },
+        statistic="last",
+        compared_by="difference",
+    ),
+    *BYTE_METRICS,
+    Metric(
+        name="flop_imbalance",
+        unit="ratio",
+        better="lower",
+        doc="Operations of attention, forward and backward, on the rank that has most over the mean of ranks that "
+        "share sequences.",
+        contract={
+            "counter": "torch's counter of operators, during one more forward and backward after training",
+            "counted": "batched products and fused attention; products with weights have no batch",
+        },
+        statistic="mean",
+    ),
+    Metric(
+        name="moved_bytes",
+        unit="B",
+        better="lower",
+        doc="Weights that the busiest rank came to own between two steps, mean over steps.",
+        contract={
+            "counted": "runs of weights that a rank owns after a step, as a checkpoint has them, and did not before"
+        },
+        statistic="mean",
+    ),
+    Metric(
+        name="hops",
+        unit="moves",
+        better="lower",
+        doc="How often a token's next expert lies on another rank than its last one, mean over tokens: of the model's "
+        "layers less one.",
+        contract={
+            "routes": "those of all tokens of the run, which techniques could not foresee",
+            "ranks": "of experts: the rank that holds an expert's weights when the run has ended",
+        },
+        statistic="mean",
+    ),
+    Metric(
+        name="row_messages",
+        unit="messages",
+        better="lower",
+        doc="Messages that hold a token's row or more, which the busiest rank sends in one step.",
+        contract={
+            "counter": "sent messages of at least 4 bytes times the model's width",
+            "sample": "of the run over its steps",
+        },
+        statistic="mean",
+    ),
+    Metric(
+        name="dispatch_s",
+        unit="s",
+        better="lower",
+        doc="Putting tokens into the slots of their experts and gathering them, for one layer, forward and backward.",
+        contract={
+            "timer": "the host's performance counter around the technique's encode and decode and their backward",
+            "data": "tokens and routing drawn anew for every sample, after training; each result is checked",
+            "sample": "the slowest rank",
+        },
+    ),
+    Metric(
+        name="mfu",
+        unit="ratio",
+        better="higher",
+        doc="Operations of forward and backward in one second over the datasheet's peak of all ranks' devices.",
+        contract={
+            "operations": "6 for each weight in a product and token, 6·layers·context·width for causal attention; "
+            "recomputation is not counted",
+            "peak": "dense, of the operands' dtype, by the vendor's datasheet; absent where none is listed",
+            "sample": "a window of steps on the slowest rank",
+        },
+        statistic="mean",
+    ),
+    _step_part(
+        "compute_s",
+        "Forward and backward of one step; for overlapping techniques what they do meanwhile, too.",
+    ),
+    _step_part("gradients_s", "Exchange of gradients in one step."),
+    _step_part("update_s", "The optimiser in one step."),
+    _step_part("parameters_s", "Exchange of parameters after the update in one step."),
+    _step_part("communicate_s", "Time inside the communicator in one step, wherever it falls."),
+    Metric(
+        name="idle_share",
+        unit="ratio",
+        better="lower",
+        doc="Share of a step that a rank spends inside the communicator, mean over ranks: the bubble of a pipeline.",
+        contract={
+            "timer": "host clock around every send, receive and wait of each rank",
+            "sample": "mean over ranks of a window's seconds inside the communicator over its seconds",
+        },
+        statistic="mean",
+        compared_by="difference",
+    ),
+    Metric(
+        name="virtual_s",
+        unit="s",
+        better="lower",
+        doc="Virtual: forward and backward of one step as the simulator plays them from the processor's seconds of "
+        "every measured pass, as if each rank had a core of its own and messages took no time.",
+        contract=_VIRTUAL,
+        statistic="mean",
+    ),
+    Metric(
+        name="virtual_idle_share",
+        unit="ratio",
+        better="lower",
+        doc="Virtual: the bubble of that play, the share of the makespan in which a rank does nothing, mean over "
+        "ranks.",
+        contract=_VIRTUAL,
+        statistic="mean",
+        compared_by="difference",
+    ),
+    Metric(
+        name="makespan_ratio",
+        unit="ratio",
+        better="neither",
+        doc="Measured time of forward and backward of one step over what the simulator foretells: 1 where it is right.",
+        contract=_MAKESPAN
+        | {
+            "measured": "from the first pass's begin to the last pass's end over all ranks, host clock; with fewer "
+            "cores than ranks it holds waiting for a core, too"
+        },
+    ),
+    Metric(
+        name="virtual_makespan_ratio",
+        unit="ratio",
+        better="neither",
+        doc="Virtual: virtual_s over what the simulator foretells, for machines that have fewer cores than ranks.",
+        contract=_MAKESPAN | {"played": "virtual_s, from every pass's own processor seconds"},
+    ),
+    *RANK_METRICS,
+    *OPERATION_METRICS,
+    *CHURN_METRICS,
+    Metric(
+        name="time_to_target",
+        unit="s",
+        better="lower",
+        doc="Training time until the target loss.",
+        contract=_TARGET,
+        statistic="last",
+    ),
+    Metric(
+        name="bytes_to_target",
+        unit="B",
+        better="lower",
+        doc="Payload bytes that the busiest rank sent until the target loss.",
+        contract=_TARGET,
+        statistic="last",
+    ),
+)
+
+
+def experts_of(params: Params) -> dict[str, int]:
+    """Return the parameters of experts that the closed forms of a size take; none where layers have a perceptron."""
+    experts, top_k = params.get("experts"), params.get("top_k", 1)
+    return {"experts": int(experts), "top_k": int(top_k or 1)} if experts else {}
+
+
+def _tokens_per_s(params: Params, seconds: float) -> float | None:
+    return 1.0 / seconds if seconds > 0 else None
+
+
+def _bytes_per_token(params: Params, sent: float) -> float | None:
+    batch, context = params["batch"], params["context"]
+    assert isinstance(batch, int)
+    assert isinstance(context, int)
+    return sent / (batch * context)
+
+
+def _kernel_over_busiest(params: Params, carried: float, busiest: float) -> float | None:
+    """Return at most kernel_over_counted, and no less where all ranks send alike: records of any age have both."""
+    ranks = params["ranks"]
+    assert isinstance(ranks, int)
+    return carried / (ranks * busiest)
+
+
+def _model_flops(params: Params, seconds: float) -> float | None:
+    context, ranks = params["context"], params["ranks"]
+    assert isinstance(context, int)
+    assert isinstance(ranks, int)
+    if seconds <= 0:
+        return None
+    symbols = vocabulary(str(params["data"]))
+    operations = size_of(params).flops_per_token(symbols, context, **experts_of(params))
+    return operations / seconds / ranks
+
+
+DERIVED: tuple[DerivedMetric, ...] = (
+    DerivedMetric(
+        name="tokens_per_s", unit="token/s", source="token_s", formula="1 / token_s", compute=_tokens_per_s
+    ),
+    DerivedMetric(
+        name="bytes_per_token",
+        unit="B",
+        source="wire_bytes",
+        formula="wire_bytes / (batch × context)",
+        compute=_bytes_per_token,
+    ),
+    DerivedMetric(
+        name="kernel_over_busiest",
+        unit="ratio",
+        source="kernel_bytes_total",
+        beside="wire_bytes",
+        formula="kernel_bytes_total / (ranks × wire_bytes)",
+        compute=_kernel_over_busiest,
+    ),
+    DerivedMetric(
+        name="model_flops_per_rank",
+        unit="FLOP/s",
+        source="token_s",
+        formula="operations of a token's forward and backward / token_s / ranks",
+        compute=_model_flops,
+    ),
+)

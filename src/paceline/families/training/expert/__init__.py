@@ -1,1 +1,0 @@
-"""Layers whose tokens go to few of many experts: routing, what ranks may do with it, traces, and placements."""

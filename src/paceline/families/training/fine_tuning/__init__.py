@@ -1,1 +1,0 @@
-"""Fine-tuning without gradients: slopes along random directions, what ranks share of them, and who joins late."""

@@ -1,0 +1,1 @@
+"""Ranks that share the sequences of a step."""

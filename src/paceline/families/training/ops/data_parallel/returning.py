@@ -1,0 +1,74 @@
+"""How the harness judges a rank that left and came back: when it has caught up, and what it is judged by meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from paceline.families.training.api.absence import Absence
+from paceline.worker.session import Session
+
+WATCHED = 25
+"""Steps before it leaves in which the rank's distance from the mean of all is noted."""
+PATIENCE = 200
+"""Steps after its return in which it is looked whether it has caught up."""
+ROUNDING = 1e-6
+"""Relative distance from the mean at which weights count as equal: means of equal numbers are rounded."""
+
+
+class Return:
+    """Finds out after how many steps a rank that was away is no farther from the others than it used to be.
+
+    Args:
+        session: The rank.
+        absence: Who is away when.
+        weights: Gives the weights that this rank would ship; it is called on all ranks.
+    """
+
+    def __init__(self, session: Session, absence: Absence, weights: Callable[[], list[Tensor]]) -> None:
+        self.session, self.absence, self.weights = session, absence, weights
+        self.usual = 0.0
+        """Its largest distance from the mean of all before it left."""
+        self.steps: int | None = None
+        """Steps since its return after which it was back; None while it is not."""
+
+    def look(self, step: int) -> None:
+        """Look at the weights after a step, where they matter."""
+        absence = self.absence
+        if absence.first - WATCHED <= step < absence.first:
+            self.usual = max(self.usual, self._distance())
+        returned = self.steps is None and absence.last <= step < absence.last + PATIENCE
+        if returned and self._distance() <= self.usual + ROUNDING:
+            self.steps = step + 1 - absence.last
+
+    def _distance(self) -> float:
+        """Return the rank's distance from the mean of all, over the mean's norm, on every rank."""
+        vector = torch.cat([w.detach().reshape(-1).double().cpu() for w in self.weights()])
+        mean = vector.clone()
+        self.session.control.sum_in_place(mean)
+        mean /= self.session.world_size
+        own = float((vector - mean).norm()) / max(float(mean.norm()), 1e-300)
+        return self.session.control.gather([[own]])[self.absence.rank][0][0]
+
+
+def lend(session: Session, absence: Absence, evaluated: Sequence[int], weights: list[list[Tensor]]) -> None:
+    """Replace what the rank would have shipped while it was away by rank 0's weights: it has none of that time.
+
+    Args:
+        session: The rank.
+        absence: Who is away when.
+        evaluated: Steps that had been done at each copy of the weights.
+        weights: The copies, which change on the rank that was away.
+    """
+    for number, done in enumerate(evaluated):
+        if not done or not absence.away(absence.rank, done - 1):
+            continue
+        for index, weight in enumerate(weights[number]):
+            lent = (
+                weight.detach().cpu().clone() if session.rank == 0 else torch.zeros_like(weight, device="cpu")
+            )
+            session.control.sum_in_place(lent)
+            if session.rank == absence.rank:
+                weights[number][index] = lent.to(weight)

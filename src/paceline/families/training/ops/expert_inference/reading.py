@@ -1,0 +1,137 @@
+"""Judges inference: what was delivered against one process that reads whole sequences, and moves between ranks.
+
+Shape suffixes: B sequences, T positions, V symbols, P passes, L layers, E experts.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from paceline.families.training.api.expert.decoder import ExpertDecoder
+from paceline.families.training.api.expert.layer import expert_layers
+from paceline.families.training.api.model import Transformer, next_symbol_loss
+from paceline.families.training.core.seat import Seat, make_seat
+from paceline.families.training.core.setting import Setting
+from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
+
+PASSES = 3
+TOLERANCE = 2e-6
+"""Distance of the logits from the reference, relative to their norm."""
+LOSS_TOLERANCE = 1e-5
+
+
+def prove_reading(session: Session, block: Block, case: Case, setting: Setting) -> int:
+    """Compare the logits of some passes with one process's; return the number of passes compared.
+
+    Raises:
+        CaseError: They differ, are missing or come twice; another run gives other bits; or the weights were changed.
+    """
+    found = _delivered(session, block, case, setting, compare=True)
+    again = _delivered(session, block, case, setting, compare=False)
+    same = all(torch.equal(x, y) for x, y in zip(found, again, strict=True))
+    _all_agree(session, None if same else "two runs from one seed deliver different logits")
+    return PASSES
+
+
+def _delivered(
+    session: Session, block: Block, case: Case, setting: Setting, *, compare: bool
+) -> list[Tensor]:
+    """Read some passes and return what this rank delivered, zero where it was not here."""
+    seat = make_seat(session, block, case, setting)
+    if not isinstance(seat.replica, ExpertDecoder):
+        raise CaseError("refused", "it is no ExpertDecoder (paceline.families.training.api.expert.decoder)")
+    serial = setting.model()
+    found = []
+    for number in range(PASSES):
+        batch = setting.batch(number, range(setting.batch_size))
+        seat.step(batch, number)
+        delivered_BTV, times_BT = seat.replica.logits_BTV, seat.replica.times_BT
+        if compare:
+            expected_BTV = _reference(setting, serial, batch, number)
+            _all_agree(session, _wrong(delivered_BTV, times_BT, expected_BTV, number))
+            session.control.sum_in_place(whole := times_BT.cpu().clone())
+            once = bool((whole == 1).all())
+            _all_agree(session, None if once else f"pass {number + 1}: not every token was delivered once")
+        found.append(torch.where(times_BT[..., None] > 0, delivered_BTV, 0.0))
+    seat.finish()
+    initial = setting.model().parameters()
+    kept = all(torch.equal(w, p.detach()) for w, p in zip(seat.weights(), initial, strict=True))
+    _all_agree(session, None if kept else "it changed the weights")
+    return found
+
+
+def _wrong(delivered_BTV: Tensor, times_BT: Tensor, expected_BTV: Tensor, number: int) -> str | None:
+    here = times_BT > 0
+    apart = (delivered_BTV[here].double() - expected_BTV[here].double()).norm()
+    distance = float(apart / max(float(expected_BTV[here].double().norm()), 1e-300))
+    if distance <= TOLERANCE:
+        return None
+    return f"pass {number + 1}: logits are {distance:.2g} of their norm beside one process's"
+
+
+def _reference(setting: Setting, model: Transformer, batch: Tensor, number: int) -> Tensor:
+    """Return the logits of whole sequences in one process, on the routes of a pass."""
+    _force(setting, model, number)
+    with torch.no_grad():
+        found: Tensor = model(batch[:, :-1].to(setting.device).long())
+    return found
+
+
+def _force(setting: Setting, model: Transformer, number: int) -> None:
+    assert setting.router is not None
+    chosen_BTL = setting.router.chosen(number).to(setting.device)
+    for index, layer in enumerate(expert_layers(model)):
+        layer.chosen_GT = chosen_BTL[..., index]
+
+
+def judge_losses(session: Session, setting: Setting, losses: list[float]) -> None:
+    """Compare the loss of every timed step with one process's; each rank computes some of them.
+
+    Args:
+        session: The rank.
+        setting: The point's.
+        losses: This rank's, whose mean over ranks is the step's.
+
+    Raises:
+        CaseError: ``incorrect``: they differ.
+    """
+    rows = session.control.gather([losses])
+    model, problem = setting.model(), None
+    for step in range(session.rank, setting.steps, session.world_size):
+        _force(setting, model, step)
+        batch = setting.batch(step, range(setting.batch_size)).to(setting.device).long()
+        with torch.no_grad():
+            expected = float(next_symbol_loss(model, batch))
+        found = math.fsum(rank[0][step] for rank in rows) / session.world_size
+        if not abs(found - expected) <= LOSS_TOLERANCE * expected:
+            problem = problem or f"step {step + 1}: the loss is {found:.7g}, one process's {expected:.7g}"
+    _all_agree(session, problem)
+
+
+def crossings(session: Session, seat: Seat, setting: Setting) -> float:
+    """Return how often a token's next expert lies on another rank, a mean over tokens, on the routes of the run.
+
+    Where experts lie is read off the weights that ranks hold; a rank that holds no weights of an expert cannot compute
+    it, and weights that were sent would show in its bytes.
+    """
+    model = setting.model()
+    numbers = {id(p): number for number, p in enumerate(model.parameters())}
+    owned = {number for number, _, _ in seat.replica.shares() or ()}
+    layers = expert_layers(model)
+    own_LE = [[float(numbers[id(e.up)] in owned) for e in layer.experts] for layer in layers]
+    ranks_nLE = torch.tensor(session.control.gather(own_LE))
+    if not bool((ranks_nLE.sum(dim=0) == 1).all()):
+        raise ContractBreachError("some expert has no owner, or several")
+    rank_LE = ranks_nLE.argmax(dim=0)
+    assert setting.router is not None
+    ranks_PBTL = rank_LE[torch.arange(len(layers)), setting.router.experts_PBTL]
+    return float((ranks_PBTL[..., 1:] != ranks_PBTL[..., :-1]).double().sum(dim=-1).mean())
+
+
+def _all_agree(session: Session, problem: str | None) -> None:
+    found = session.control.first_problem(problem)
+    if found is not None:
+        raise CaseError("incorrect", found)

@@ -1,0 +1,1 @@
+"""Ranks that share the experts of every layer."""

@@ -1,0 +1,1 @@
+"""Data parallelism on a language that has changed since the model was trained."""

@@ -1,0 +1,1 @@
+"""Ranks that share the layers of a model."""

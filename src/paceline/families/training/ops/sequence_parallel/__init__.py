@@ -1,0 +1,1 @@
+"""Ranks that share the positions of every sequence."""

@@ -1,1 +1,0 @@
-"""Pipelines: tables of actions, what they would take, and the executor that follows them."""
