@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
-from paceline.base.family import Metric, Parameter, Params
+from paceline.base.family import Metric, Parameter, Params, Scalar
 from paceline.base.operation import Operation, family_of, merged
 
 
@@ -16,7 +18,9 @@ def metric(name: str) -> Metric:
     return Metric(name=name, unit="s", better="lower", doc="A time.", contract={"timer": "none"})
 
 
-def operation(name: str, parameters: str, metrics: str) -> Operation:
+def operation(
+    name: str, parameters: str, metrics: str, fixed: Mapping[str, Scalar] | None = None
+) -> Operation:
     def check(params: Params) -> list[str]:
         return [f"checked by {name}"]
 
@@ -28,6 +32,7 @@ def operation(name: str, parameters: str, metrics: str) -> Operation:
         check=check,
         estimate_s=lambda params: float(len(name)),
         isolated=name == "apart",
+        fixed=fixed or {},
     )
 
 
@@ -58,6 +63,41 @@ def test_rules_are_those_of_the_points_operation() -> None:
     assert family.estimate_s({"op": "one"}) == 3.0
     assert (family.is_isolated("one"), family.is_isolated("apart")) == (False, True)
     assert family.runner_module("one") == "paceline.families.toy.ops.one.run"
+
+
+def test_what_an_operation_cannot_change_is_named_with_those_that_can() -> None:
+    family = family_of(
+        [operation("one", "ab", "x"), operation("other", "ab", "x", {"b": 1}), operation("third", "a", "x")],
+        name="toy",
+        summary="For tests.",
+        default_metrics=("x",),
+    )
+    assert family.check({"op": "other", "a": 1, "b": 2}) == [
+        "b 2 is for one, and not for other",
+        "checked by other",
+    ]
+    assert family.check({"op": "other", "a": 1, "b": 1}) == ["checked by other"]
+    assert family.check({"op": "one", "a": 1, "b": 2}) == ["checked by one"]
+
+
+def test_metrics_of_different_operations_stand_as_the_family_orders_them() -> None:
+    operations = [operation("one", "a", "xyz"), operation("other", "a", "xuz")]
+    layout = {"name": "toy", "summary": "For tests.", "default_metrics": ("x",)}
+    plain = family_of(operations, **layout)
+    assert [m.name for m in plain.metrics] == ["x", "y", "u", "z"]
+    ordered = family_of(operations, in_order=(("u", "y"), ("u", "gone")), **layout)
+    assert [m.name for m in ordered.metrics] == ["x", "u", "y", "z"]
+
+
+def test_the_choice_of_an_operation_says_what_each_is() -> None:
+    family = family_of(
+        [operation("one", "a", "x"), operation("other", "a", "x")],
+        name="toy",
+        summary="For tests.",
+        default_metrics=("x",),
+        asked="What is done",
+    )
+    assert family.parameters[0].doc == "What is done: one, For tests.; other, For tests.."
 
 
 def test_one_name_for_two_things_and_contradicting_orders_are_refused() -> None:

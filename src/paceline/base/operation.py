@@ -10,11 +10,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Protocol, TypeVar
 
-from paceline.base.family import DerivedMetric, Family, Metric, Parameter, Params
+from paceline.base.family import DerivedMetric, Family, Metric, Parameter, Params, Scalar
 from paceline.base.technique import Technique
 
 OPERATION_KEY = "op"
@@ -41,6 +41,10 @@ class Operation:
     """Why a technique cannot run a point beyond ``Requirements``, or None."""
     derived: tuple[DerivedMetric, ...] = ()
     """Figures that reports compute from its metrics."""
+    fixed: Mapping[str, Scalar] = field(default_factory=dict)
+    """Parameters that it has as other operations do, and the only value that they can have with it."""
+    place: int = 0
+    """Where it stands among the family's operations in lists and tables; those with one place stand by name."""
     runner: str = ""
     """Module below the family's package with ``run_block(session, block)``; empty means ``ops.<name>.run``."""
     isolated: bool = False
@@ -63,7 +67,7 @@ class _Named(Protocol):
 
 
 def operations_in(package: str) -> tuple[Operation, ...]:
-    """Return the operations of a family's package, by name.
+    """Return the operations of a family's package, by place and name.
 
     Args:
         package: Dotted name, such as ``paceline.families.kernels``.
@@ -75,16 +79,26 @@ def operations_in(package: str) -> tuple[Operation, ...]:
         operation = importlib.import_module(f"{package}.ops.{name}.spec").OPERATION
         assert isinstance(operation, Operation) and operation.name == name, f"{package}.ops.{name} is another"
         found.append(operation)
-    return tuple(found)
+    return tuple(sorted(found, key=lambda operation: operation.place))
 
 
-def family_of(operations: Sequence[Operation], *, name: str, summary: str, **layout: Any) -> Family:
+def family_of(
+    operations: Sequence[Operation],
+    *,
+    name: str,
+    summary: str,
+    asked: str | None = None,
+    in_order: Sequence[tuple[str, str]] = (),
+    **layout: Any,
+) -> Family:
     """Return the family that these operations make up.
 
     Args:
         operations: All of the family, each with its shared parameters and metrics.
         name: The family's name.
         summary: One line for the reference.
+        asked: What the operations' summaries answer, for the parameter ``op``; default: they stand alone.
+        in_order: Pairs of metrics of different operations, of which the first stands before the second in tables.
         layout: Further fields of ``Family``.
     """
     by_name = {o.name: o for o in operations}
@@ -92,10 +106,11 @@ def family_of(operations: Sequence[Operation], *, name: str, summary: str, **lay
     def rules(params: Params) -> Operation:
         return by_name[str(params[OPERATION_KEY])]
 
+    answers = "; ".join(f"{o.name}, {o.summary}" for o in operations)
     choice = Parameter(
         name=OPERATION_KEY,
         kind="choice",
-        doc=" ".join(f"{o.name}: {o.summary}" for o in operations),
+        doc=f"{asked}: {answers}." if asked else " ".join(f"{o.name}: {o.summary}" for o in operations),
         required=True,
         choices=tuple(by_name),
     )
@@ -104,19 +119,37 @@ def family_of(operations: Sequence[Operation], *, name: str, summary: str, **lay
         p if all(p.name in names for names in own.values()) else replace(p, only_for=_having(p, own))
         for p in merged(o.parameters for o in operations)
     )
+    known = {m.name: m for o in operations for m in o.metrics}
+    pairs = [(known[a], known[b]) for a, b in in_order if a in known and b in known]
     return Family(
         name=name,
         summary=summary,
         operations=by_name,
         parameters=(choice, *shared),
-        metrics=merged(o.metrics for o in operations),
+        metrics=merged([*(o.metrics for o in operations), *pairs]),
         derived=merged(o.derived for o in operations),
         operation_key=OPERATION_KEY,
-        check=lambda params: rules(params).check(params),
+        check=lambda params: [*_not_fixed(params, by_name), *rules(params).check(params)],
         estimate_s=lambda params: rules(params).estimate_s(params),
         unsupported=lambda params, technique: rules(params).unsupported(params, technique),
         **layout,
     )
+
+
+def _not_fixed(params: Params, operations: Mapping[str, Operation]) -> list[str]:
+    """Say which parameters a point's operation cannot have as they are, and which operations can."""
+    chosen = operations[str(params[OPERATION_KEY])]
+    problems = []
+    for name, only in chosen.fixed.items():
+        if params[name] != only:
+            takers = [
+                o.name
+                for o in operations.values()
+                if name not in o.fixed and name in {p.name for p in o.parameters}
+            ]
+            whom = " and ".join(takers) or "no operation"
+            problems.append(f"{name} {params[name]} is for {whom}, and not for {chosen.name}")
+    return problems
 
 
 def _having(parameter: Parameter, own: Mapping[str, set[str]]) -> tuple[str, ...]:
