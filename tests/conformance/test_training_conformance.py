@@ -8,10 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from paceline.families.training.api.sizes import SIZES, VOCABULARY
-from paceline.families.training.conformance import points
 from paceline.families.training.ops.data_parallel.rider import APART
 from paceline.spec import content
-from paceline.workflows.conformance import ConformanceResult, conformance
+from paceline.workflows.conformance import ConformanceResult, conformance, points_of
 
 FAMILY = "training"
 RANKS = (1, 2, 4)
@@ -21,7 +20,7 @@ POINTS = sorted(
     (operation, ranks, technique)
     for technique, source in content.techniques(FAMILY).items()
     for operation in source.info.implements
-    if points(operation)
+    if points_of("training", operation)
     for ranks in RANKS
 )
 """Runs that lose peers (churn) have tests of their own."""

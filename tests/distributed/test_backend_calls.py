@@ -6,8 +6,7 @@ import pytest
 from measured import record_of_text
 
 from paceline.families.training.api.sizes import SIZES
-from paceline.families.training.conformance import points
-from paceline.workflows.conformance import ConformanceResult, results_of
+from paceline.workflows.conformance import ConformanceResult, points_of, results_of
 
 TENSORS = 14
 """Of parameters, in size nano: six in each of two layers, the embedding, and the gain of the last norm."""
@@ -19,7 +18,7 @@ RANKS = 2
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceResult]:
-    point = points("data_parallel")[0] | {"steps": 40, "proof": "brief"}
+    point = points_of("training", "data_parallel")[0] | {"steps": 40, "proof": "brief"}
     workload = {"op": "data_parallel", "ranks": RANKS} | point
     text = (
         "suite: training/handed-over\nversion: 1\nfamily: training\ndescription: What backends are handed is counted.\n"

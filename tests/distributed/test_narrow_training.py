@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from measured import record_of
 
-from paceline.families.training.conformance import points
 from paceline.records.record import Measurement
 from paceline.spec.suite import load_suite
+from paceline.workflows.conformance import points_of
 
 MUTANTS = Path(__file__).parents[1] / "mutants" / "training"
 HONEST = ("ddp", "ddp-ring", "zero-3", "fsdp")
@@ -26,7 +26,7 @@ Results = dict[tuple[str, str], list[Measurement]]
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Return measurements by technique and dtype, in the order of metrics."""
     folder = tmp_path_factory.mktemp("narrow")
-    (point,) = points("data_parallel")
+    (point,) = points_of("training", "data_parallel")
     lines = "".join(f"  {k}: {v}\n" for k, v in (point | SHORT).items())
     path = folder / "narrow.yaml"
     path.write_text(

@@ -12,10 +12,10 @@ import psutil
 import pytest
 from measured import record_of
 
-from paceline.families.training.conformance import points
 from paceline.families.training.core import corpus
 from paceline.records.record import Measurement
 from paceline.spec.suite import load_suite
+from paceline.workflows.conformance import points_of
 
 FAULTY = '''
 """Fails in its own way on one rank."""
@@ -138,7 +138,7 @@ def run(
     **changes: Any,
 ) -> list[Measurement]:
     """Measure techniques beside ddp-ring at a small point, of which some parameters are told apart."""
-    (point,) = points("data_parallel")
+    (point,) = points_of("training", "data_parallel")
     lines = "".join(f"  {k}: {v}\n" for k, v in (point | {"proof": "brief"} | changes).items())
     path = folder / "faults.yaml"
     path.write_text(

@@ -10,9 +10,8 @@ import pytest
 from measured import record_of
 
 from paceline.base.technique import read_source
-from paceline.families.training.conformance import points
 from paceline.spec.suite import load_suite
-from paceline.workflows.conformance import ConformanceResult, results_of
+from paceline.workflows.conformance import ConformanceResult, points_of, results_of
 
 MUTANTS = Path(__file__).parents[1] / "mutants"
 GROUPED = {"kv_heads": 2}
@@ -208,7 +207,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceRe
     folder = tmp_path_factory.mktemp("mutants")
     suites = []
     for name, (op, special, honest) in SETS.items():
-        workload = {"op": op, "ranks": 2} | points(op)[0] | special
+        workload = {"op": op, "ranks": 2} | points_of("training", op)[0] | special
         lines = "".join(f"  {key}: {value}\n" for key, value in workload.items())
         slug = name.replace("/", "-").replace("_", "-")
         path = folder / f"{slug}.yaml"

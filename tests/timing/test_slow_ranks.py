@@ -7,8 +7,8 @@ from statistics import fmean, median
 import pytest
 from measured import record_of
 
-from paceline.families.training.conformance import points
 from paceline.spec.suite import load_suite
+from paceline.workflows.conformance import points_of
 
 APART = "apart"
 """Local SGD that never comes to exchange anything in these few steps."""
@@ -20,7 +20,7 @@ Windows = dict[tuple[str, str, float], list[float]]
 @pytest.fixture(scope="module")
 def windows(tmp_path_factory: pytest.TempPathFactory) -> Windows:
     """Return the samples by label, metric and factor; they are windows, one after another."""
-    (point,) = points("data_parallel")
+    (point,) = points_of("training", "data_parallel")
     lines = "".join(f"  {k}: {v}\n" for k, v in (point | {"proof": "brief"}).items())
     folder = tmp_path_factory.mktemp("slow-ranks")
     path = folder / "slow-ranks.yaml"

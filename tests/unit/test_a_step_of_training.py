@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from paceline.families.training.api.replica import Replica
 from paceline.families.training.core import arm
 from paceline.families.training.core.arm import Loop
+from paceline.families.training.core.callback import Callback
+from paceline.families.training.ops.pipeline_parallel import passes
+from paceline.families.training.ops.pipeline_parallel.passes import Passes
 from paceline.worker.comm import Counters
 from paceline.worker.guard import ContractBreachError, Guard
 
@@ -26,9 +29,10 @@ CHEATS: dict[str, Callable[[], Replaced]] = {
     "hides what it sends": lambda: (arm, "enumerate", lambda values: ()),
     "hides the copy of what it sends": lambda: (arm, "list", lambda values: [0, 0]),
     "says that no step is counted": lambda: (Loop, "count_after", property(lambda loop: frozenset())),
-    "says that nothing rides along": lambda: (Loop, "_rides", lambda loop, step: False),
-    "forges its passes": lambda: (arm, "passes_of", lambda replica: ["forged"]),
-    "skips the look": lambda: (Loop, "_look_before_update", lambda loop, step: None),
+    "says that nothing rides along": lambda: (Loop, "_look_after_backward", lambda loop, step, given: None),
+    "forges its passes": lambda: (passes, "passes_of", lambda replica: ["forged"]),
+    "notes no passes": lambda: (Passes, "after_backward", lambda callback, step: 0),
+    "skips the look": lambda: (Loop, "_look_before_update", lambda loop, step, given: None),
 }
 
 
@@ -66,18 +70,31 @@ class Cheat(Replica):
                 setattr(owner, name, self.was)
 
 
-def rider_of(noted: list[Any]) -> Any:
-    """Return what takes notes in no time."""
-    return SimpleNamespace(listen=lambda: None, note=lambda gradients: noted.append(gradients) or 0)
+class Noting(Callback):
+    """Takes notes in no time, in the step before the evaluation."""
+
+    stops_after_backward = frozenset({PLAIN})
+
+    def __init__(self, noted: list[Any]) -> None:
+        self.noted = noted
+
+    def after_backward(self, step: int) -> int:
+        """Take one."""
+        self.noted.append(step)
+        return 0
 
 
-def make_loop(replica: Replica, monkeypatch: pytest.MonkeyPatch, *, rider: Any = None) -> Loop:
-    guard = Guard((arm,))
+def make_loop(replica: Replica, monkeypatch: pytest.MonkeyPatch, *, rider: Callback | None = None) -> Loop:
+    guard = Guard((arm, passes))
     device = SimpleNamespace(synchronize=lambda: None)
     session = SimpleNamespace(world_size=2, rank=0, guard=guard, device=device)
     seat: Any = SimpleNamespace(session=session, replica=replica, watch=guard.watch, diagnosis=dict)
     batches = torch.zeros(2, 1, 3, dtype=torch.uint8)
-    loop = Loop(seat, batches, window=1, evaluations=1, count_after=frozenset({COUNTED}), rider=rider)
+    counted = frozenset({COUNTED})
+    trial: Any = SimpleNamespace(session=session, seat=seat, count_after=counted)
+    callbacks = [Passes(trial), *([rider] if rider else [])]
+    ends = frozenset({len(batches)})
+    loop = Loop(seat, batches, window=1, evaluate_after=ends, count_after=counted, callbacks=callbacks)
     monkeypatch.setattr(loop, "_count_memory", lambda: None)
     return loop
 
@@ -94,8 +111,7 @@ def test_it_is_refused_where_the_harness_looks_inside_a_step(
 @pytest.mark.parametrize("cheat", sorted(CHEATS))
 def test_it_is_refused_before_gradients_are_noted(cheat: str, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[Any] = []
-    rider = rider_of(noted)
-    loop = make_loop(Cheat(CHEATS[cheat]()), monkeypatch, rider=rider)
+    loop = make_loop(Cheat(CHEATS[cheat]()), monkeypatch, rider=Noting(noted))
     with pytest.raises(ContractBreachError, match="it replaced"):
         loop._step(PLAIN, last=False)  # the one before the evaluation
     assert not noted
@@ -107,12 +123,12 @@ def test_it_wins_nothing_elsewhere(cheat: str, monkeypatch: pytest.MonkeyPatch) 
     loop._step(PLAIN, last=False)
     assert all(0 <= part < CLOCK_LIMIT_NS for part in loop._parts)
     assert loop.trained.pass_bytes == [0, SENT_BYTES]
-    assert loop.trained.passes == []
+    assert loop.callbacks[0].noted == []  # type: ignore[attr-defined]  # it is Passes
 
 
 def test_an_honest_one_passes_all(monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[Any] = []
-    loop = make_loop(Cheat(None), monkeypatch, rider=rider_of(noted))
+    loop = make_loop(Cheat(None), monkeypatch, rider=Noting(noted))
     loop._step(COUNTED, last=False)
     loop._step(PLAIN, last=True)
     assert loop.trained.pass_bytes == [0, 2 * SENT_BYTES]

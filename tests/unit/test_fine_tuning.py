@@ -20,8 +20,8 @@ from paceline.families.training.api.fine_tuning.directions import direction
 from paceline.families.training.api.fine_tuning.probing import Entry
 from paceline.families.training.api.model import next_symbol_loss
 from paceline.families.training.core import corpus
-from paceline.families.training.core.setting import TUNED
 from paceline.families.training.ops.fine_tune.ledger import Ledger, difference
+from paceline.families.training.ops.fine_tune.setting import TUNED
 
 LEAST, LARGEST = 2.0**-14, 2.0**7
 HALF_A_STEP = 2 ** (1 / 12) - 1

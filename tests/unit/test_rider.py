@@ -26,7 +26,6 @@ from paceline.families.training.ops.data_parallel.rider import (
 SHAPES = ((300, 40), (7,), (64, 64))
 TOLERANCE = 4 / math.sqrt(WIDTH)
 """Four standard errors of a sketched cosine."""
-BLOCK: Any = SimpleNamespace(params={"op": "data_parallel"})
 
 
 def gradients(seed: int) -> list[Tensor]:
@@ -46,7 +45,7 @@ def found(*ranks: list[list[Tensor] | None]) -> tuple[dict[str, Any], dict[str, 
         control=SimpleNamespace(gather=lambda rows: [rider.notes for rider in riders])
     )
     absent: dict[str, str] = {}
-    return apart(session, BLOCK, riders[0], absent), absent
+    return apart(session, riders[0], absent), absent
 
 
 def test_cosines_and_dispersions_are_those_of_the_gradients() -> None:

@@ -21,7 +21,7 @@ from paceline.families.training.api.sequence.layout import causal_work, contiguo
 from paceline.families.training.api.sequence.replica import SequenceReplica
 from paceline.families.training.api.sizes import GATED_LINEAR, SIZES, SOFTMAX
 from paceline.families.training.ops.sequence_parallel.flops import attention_flops
-from paceline.families.training.spec import FAMILY, check
+from paceline.families.training.spec import FAMILY
 from paceline.worker.session import UnsupportedError
 from paceline.worker.transport import ThreadHub
 
@@ -243,4 +243,4 @@ def test_the_closed_form_counts_parameters_of_every_attention(attention: str, kv
 def test_heads_of_keys_must_divide_those_of_queries() -> None:
     params = {p.name: p.default for p in FAMILY.parameters_for("sequence_parallel")}
     params |= {"op": "sequence_parallel", "kv_heads": 3}
-    assert check(params) == ["kv_heads 3 does not divide the 4 heads of size tiny"]
+    assert FAMILY.check(params) == ["kv_heads 3 does not divide the 4 heads of size tiny"]

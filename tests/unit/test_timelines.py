@@ -18,10 +18,12 @@ from paceline.baselines.training.zb_h1 import ZbH1
 from paceline.baselines.training.zb_h2 import ZbH2
 from training_task import make_comm, make_task, on_ranks
 
-from paceline.families.training.api.pipeline.executor import Pass
+from paceline.families.training.api.pipeline.executor import Pass, PipelineReplica
 from paceline.families.training.api.pipeline.schedule import Action, most_live
 from paceline.families.training.api.replica import Replica
-from paceline.families.training.core.unchanged import passes_are_the_familys, passes_of
+from paceline.families.training.api.sequence.replica import SequenceReplica
+from paceline.families.training.core.unchanged import passes_are_the_familys
+from paceline.families.training.ops.pipeline_parallel.passes import passes_of
 from paceline.families.training.ops.pipeline_parallel.timeline import gather
 from paceline.report.svg import WIDTH
 from paceline.report.timelines import LEFT, timeline_chart, timeline_grid
@@ -196,9 +198,11 @@ def test_passes_of_techniques_that_do_more_than_give_a_table_are_not_taken() -> 
     assert passes_of(later) is None
     honest = replica(OneFOneB)
     assert passes_of(honest) == []
-    assert passes_are_the_familys(honest) and passes_are_the_familys(replica(RingAttention))
+    kinds = (PipelineReplica, SequenceReplica)
+    assert passes_are_the_familys(honest, kinds) and passes_are_the_familys(replica(RingAttention), kinds)
+    assert not passes_are_the_familys(honest, kinds[1:])
     for changed in (later, replica(Backwards), replica(Replica)):
-        assert not passes_are_the_familys(changed)
+        assert not passes_are_the_familys(changed, kinds)
     honest._send = lambda message, tensor: None  # type: ignore[attr-defined]  # the executor has it
     assert passes_of(honest) is None
 

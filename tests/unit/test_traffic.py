@@ -19,9 +19,9 @@ from paceline.families.collectives.problem import chunk_bounds
 from paceline.families.training.api.decoupled import message_bytes
 from paceline.families.training.api.replica import Cost, Replica, Task
 from paceline.families.training.core import carried, judging
-from paceline.families.training.core.arm import Trained
 from paceline.families.training.core.carried import Carried, KernelCounts, tells_techniques_apart
 from paceline.families.training.core.traffic import Traffic, between_halves
+from paceline.families.training.core.trained import Trained
 from paceline.families.training.spec import FAMILY
 from paceline.report.pointpages import metric_grid
 from paceline.worker.comm import Comm, Counters

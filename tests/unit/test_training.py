@@ -19,7 +19,6 @@ from paceline.baselines.training import demo, diloco, edit, flexdemo, one_bit_ad
 from training_task import make_comm, make_task, on_ranks
 
 from paceline.drivers.job import build_job
-from paceline.families.training import bench
 from paceline.families.training.api.buckets import buckets
 from paceline.families.training.api.codecs import (
     decode_float4,
@@ -36,11 +35,11 @@ from paceline.families.training.api.replica import BETAS, FlatReplica, Replica
 from paceline.families.training.api.rounds import ends_round, nesterov_, num_rounds
 from paceline.families.training.api.sharded import Unit
 from paceline.families.training.api.sizes import SIZES
-from paceline.families.training.core import corpus, judging, memory, oracle
-from paceline.families.training.core.arm import Trained
+from paceline.families.training.core import bench, corpus, judging, memory, oracle
 from paceline.families.training.core.figures import crossing
 from paceline.families.training.core.setting import Setting, local_batches
-from paceline.families.training.spec import FAMILY, check
+from paceline.families.training.core.trained import Trained
+from paceline.families.training.spec import FAMILY
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
@@ -354,7 +353,7 @@ GOOD = {p.name: p.default for p in FAMILY.parameters} | {"op": "data_parallel"}
         ({"evaluations": 300}, "do not fit"),
         ({"data": "poems"}, "not one of: markov"),
         ({"data": "bytes", "target_excess": 0.5}, "known entropy rate"),
-        ({"microbatches": 2}, "microbatches are for pipeline_parallel"),
+        ({"microbatches": 2}, "microbatches 2 is for pipeline_parallel"),
         ({"op": "pipeline_parallel", "microbatches": 4, "batch": 16, "ranks": 3}, None),
         ({"op": "pipeline_parallel", "microbatches": 5}, "cannot be split into 5 microbatches"),
         ({"op": "pipeline_parallel", "corrupt": "last-rank"}, "corrupt last-rank is for data_parallel"),
@@ -363,7 +362,7 @@ GOOD = {p.name: p.default for p in FAMILY.parameters} | {"op": "data_parallel"}
     ],
 )
 def test_an_illegal_point_is_named(changes: dict[str, Any], said: str | None) -> None:
-    problems = check(GOOD | changes)
+    problems = FAMILY.check(GOOD | changes)
     assert (said is None and not problems) or (said is not None and any(said in p for p in problems))
 
 

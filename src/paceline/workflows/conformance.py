@@ -43,6 +43,7 @@ __all__ = [
     "Gaps",
     "MockServer",
     "conformance",
+    "points_of",
     "results_of",
     "run_suites",
 ]
@@ -117,8 +118,7 @@ def conformance(
     suites = []
     for operation in wanted:
         able = [s for s in chosen if operation in s.info.implements]
-        points = _points_module(family, operation)
-        cases = points.points(operation, brief=brief)
+        cases = points_of(family, operation, brief=brief)
         if able and cases:
             names = [s.info.name for s in able]
             entries: list[str | Mapping[str, Any]] = [
@@ -126,7 +126,14 @@ def conformance(
                 *(v for v in variants if v["technique"] in names),
             ]
             suites.append(
-                _write_suite(folder, family, operation, entries, cases, tuple(ranks) or points.RANKS)
+                _write_suite(
+                    folder,
+                    family,
+                    operation,
+                    entries,
+                    cases,
+                    tuple(ranks) or _points_module(family, operation).RANKS,
+                )
             )
     results = results_of(run_suites(suites, folder=folder, runner=runner), family)
     if not results:
@@ -136,6 +143,16 @@ def conformance(
             fix="name operations that the techniques implement, and a runner whose max_ranks is large enough",
         )
     return results
+
+
+def points_of(family: str, operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
+    """Return the points at which an operation's techniques must conform; few of them where ``brief``."""
+    module = _points_module(family, operation)
+    of_one = module.__name__.endswith(f".ops.{operation}.conformance")
+    found: list[dict[str, Scalar]] = (
+        module.points(brief=brief) if of_one else module.points(operation, brief=brief)
+    )
+    return found
 
 
 def _points_module(family: str, operation: str) -> ModuleType:

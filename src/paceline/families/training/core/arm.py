@@ -6,76 +6,20 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from paceline.families.training.api.absence import Absence
-from paceline.families.training.api.pipeline.executor import Pass
 from paceline.families.training.api.replica import Replica
-from paceline.families.training.core.carried import Carried, KernelCounts
+from paceline.families.training.core.callback import Callback, overrides
+from paceline.families.training.core.carried import KernelCounts
 from paceline.families.training.core.memory import state_bytes
 from paceline.families.training.core.seat import Seat
-from paceline.families.training.core.unchanged import passes_of, shares_sequences
-from paceline.families.training.ops.checkpoint.course import Course
-from paceline.families.training.ops.data_parallel.returning import Return
-from paceline.families.training.ops.data_parallel.rider import Rider
-from paceline.families.training.ops.expert_parallel.owners import Owners
-from paceline.families.training.ops.fine_tune.ledger import Ledger
-from paceline.families.training.ops.sequence_parallel.flops import attention_flops
+from paceline.families.training.core.trained import PARTS, Trained
 
 _clock_ns = time.perf_counter_ns
 _sleep = time.sleep
-
-PARTS = ("compute_s", "gradients_s", "update_s", "parameters_s")
-
-
-@dataclass(slots=True, kw_only=True)
-class Trained:
-    """What training left on this rank."""
-
-    weights: list[list[Tensor]] = field(default_factory=list)
-    """The weights at each evaluation, the untrained ones first."""
-    evaluated: list[int] = field(default_factory=list)
-    """Steps that had been done at each evaluation."""
-    seconds: list[float] = field(default_factory=list)
-    """Training time at each evaluation."""
-    taken: list[float] = field(default_factory=list)
-    """Steps in which this rank had taken part at each evaluation."""
-    sent: list[float] = field(default_factory=list)
-    """Payload bytes that this rank had sent at each evaluation."""
-    windows: list[list[float]] = field(default_factory=list)
-    """For each window: seconds, those of the four parts, those inside the communicator, and the mean loss."""
-    sent_bytes: float = 0.0
-    sent_to: list[float] = field(default_factory=list)
-    """To each rank."""
-    peak_bytes: float = 0.0
-    pass_bytes: list[float] = field(default_factory=list)
-    """Those that it sent to each rank in forward and backward."""
-    attention_flops: float | None = None
-    """Operations of attention in one forward and backward; None where ranks do not share sequences."""
-    messages: float = 0.0
-    row_messages: float = 0.0
-    """Those that hold at least a token's row."""
-    backend_calls: int = 0
-    backend_bytes: float = 0.0
-    """Of the tensors that it handed to the backend's own collectives."""
-    carried: Carried = field(default_factory=Carried)
-    """What its own interfaces have sent, by the kernel."""
-    device_peak: float | None = None
-    """Most bytes that the device's allocator had given out at once; None on the host."""
-    state: dict[str, float] = field(default_factory=dict)
-    losses: list[float] = field(default_factory=list)
-    """This rank's loss in every step; NaN where it lies on another rank."""
-    took: list[bool] = field(default_factory=list)
-    """Whether this rank took part in each step."""
-    sees_loss: bool = True
-    """Whether it had one in every step."""
-    passes: list[list[Pass]] = field(default_factory=list)
-    """Of each step after which memory is counted, which a technique cannot know; none where it is no pipeline."""
-    diagnoses: dict[str, list[float]] = field(default_factory=dict)
-    """What the technique found out about every step."""
 
 
 class Loop:
@@ -85,14 +29,11 @@ class Loop:
         seat: The technique.
         batches: This rank's sequences, (steps, rows, context + 1).
         window: Steps of one sample of throughput.
-        evaluations: Number of copies of the weights beside the untrained ones.
+        evaluate_after: Numbers of steps after which weights are copied, beside the untrained ones.
         count_after: Steps after whose exchange of gradients memory is counted; a technique cannot know them.
         extra_s: Seconds by which this rank's computation is longer, for a slow rank.
-        ledger: Takes note of the codes that ranks share; None for techniques that share gradients or weights.
-        owners: Looks after every step at who owns which weights, where a technique may change that.
-        course: Has checkpoints saved between steps; None where there are none.
         absence: Who leaves and comes back; None where all stay.
-        rider: Takes notes of gradients before evaluations; None where nothing rides along.
+        callbacks: What the operation has done beside the steps.
     """
 
     def __init__(
@@ -101,31 +42,27 @@ class Loop:
         batches: Tensor,
         *,
         window: int,
-        evaluations: int,
+        evaluate_after: frozenset[int],
         count_after: frozenset[int],
         extra_s: float = 0.0,
-        ledger: Ledger | None = None,
-        owners: Owners | None = None,
-        course: Course | None = None,
         absence: Absence | None = None,
-        rider: Rider | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.seat = seat
         self.session = seat.session
         self.replica = seat.replica
         self.batches = batches
         self.window = window
-        steps = len(batches)
-        self.evaluate_after = {round(steps * (i + 1) / evaluations) for i in range(evaluations)}
+        self.evaluate_after = evaluate_after
         self.count_after = count_after
         self.extra_s = extra_s
-        self.ledger = ledger
         self.trained = Trained(pass_bytes=[0.0] * seat.session.world_size)
-        self.owners = owners
-        self.course = course
         self.absence = absence
-        self.back = Return(seat.session, absence, seat.weights) if absence else None
-        self.rider = rider
+        self.callbacks = callbacks
+        self._around = [c for c in callbacks if overrides(c, "around_passes")]
+        self._looking = [c for c in callbacks if overrides(c, "look")]
+        self._after = [c for c in callbacks if overrides(c, "after_step")]
+        assert len(self._around) <= 1, "one context is used twice in a step"
         self._parts = [0] * len(PARTS)
         self._losses: list[Tensor] = []
         self._excluded_ns = 0
@@ -177,26 +114,12 @@ class Loop:
         trained.sent_bytes = sent
         trained.sent_to = list(map(float, comm.counters.sent_bytes))
         trained.messages = float(sum(comm.counters.sent_messages))
-        trained.row_messages = float(comm.counters.long_messages)
         trained.backend_calls = comm.counters.backend_calls
         trained.backend_bytes = float(comm.counters.backend_bytes)
         session.control.barrier()
         trained.carried = self._kernel.end()
-        if shares_sequences(self.replica):
-            trained.attention_flops = self._attention_flops()
-
-    def _attention_flops(self) -> float:
-        """Count a forward and backward more, when all else has been counted."""
-        sequences_BS = self.batches[-1].to(self.replica.task.device).long()
-
-        def run() -> None:
-            with self.seat.watch():
-                self.replica.comm.begin_call()
-                self.replica.forward_backward(sequences_BS)
-
-        found = attention_flops(run)
-        self.seat.check_left()
-        return found
+        for callback in self.callbacks:
+            callback.ended()
 
     def _step(self, step: int, *, last: bool) -> None:
         replica = self.replica
@@ -205,12 +128,14 @@ class Loop:
             self._leave_out(step)
             return
         sequences_BS = self.batches[step].to(replica.task.device).long()
-        keeping = nullcontext() if self.ledger is None else self.ledger.watch()
+        keeping = self._around[0].around_passes() if self._around else nullcontext()
         # looked up before a technique runs: what it replaces and puts back within a step moves none of it
-        clock, between, course = _clock_ns, self.session.guard.between, self.course
-        counted, rides, sent = step in self.count_after, self._rides(step), replica.comm.counters.sent_bytes
-        if rides:
-            self._listen()
+        clock, between, counted = _clock_ns, self.session.guard.between, step in self.count_after
+        after_backward = [c for c in self.callbacks if step in c.stops_after_backward]
+        before_update = [c for c in self.callbacks if step in c.stops_before_update]
+        sent = replica.comm.counters.sent_bytes
+        for callback in after_backward:
+            callback.before_step(step)
         before = sent[:]
         with self.seat.watch():
             with keeping:
@@ -221,16 +146,16 @@ class Loop:
                 loss = replica.forward_backward(sequences_BS)
                 computed = clock()
             after = sent[:]
-            if counted or rides:
+            if counted or after_backward:
                 with between():
-                    self._look_after_backward(step)
+                    self._look_after_backward(step, after_backward)
             with keeping:
                 exchanging = clock()
                 replica.exchange_gradients(step)
                 exchanged = clock()
-            if counted or course is not None:
+            if counted or before_update:
                 with between():
-                    self._look_before_update(step)
+                    self._look_before_update(step, before_update)
             updating = clock()
             replica.update(step)
             updated = clock()
@@ -243,10 +168,10 @@ class Loop:
             n + b - a for n, a, b in zip(self.trained.pass_bytes, before, after, strict=True)
         ]
         self._look(step)
-        if course is not None:
-            self._excluded_ns += course.after(step)
         spans = (computed - begin, exchanged - exchanging, updated - updating, ended - updated)
         self._note(spans, loss, said)
+        for callback in self._after:
+            self._excluded_ns += callback.after_step(step)
 
     def _note(self, spans: Sequence[int], loss: Tensor | None, said: dict[str, float]) -> None:
         """Note a step's parts in nanoseconds, its loss, and what the technique found out."""
@@ -262,8 +187,9 @@ class Loop:
         self._losses.append(torch.tensor(math.nan))
         if step in self.count_after:
             self._count_memory()
-        if self._rides(step):
-            self._ride(present=False)
+        for callback in self.callbacks:
+            if step in callback.stops_after_backward:
+                self._excluded_ns += callback.left_out(step)
         self._look(step)
 
     def _is_away(self, step: int) -> bool:
@@ -289,33 +215,15 @@ class Loop:
         self._parts[PARTS.index("parameters_s")] += _clock_ns() - begin
         return True
 
-    def _rides(self, step: int) -> bool:
-        """Return whether the gradients of a step are noted: one that comes before an evaluation."""
-        return self.rider is not None and step + 1 in self.evaluate_after
+    def _look_after_backward(self, step: int, callbacks: Sequence[Callback]) -> None:
+        for callback in callbacks:
+            self._excluded_ns += callback.after_backward(step)
 
-    def _listen(self) -> None:
-        assert self.rider is not None
-        self.rider.listen()
-
-    def _ride(self, *, present: bool) -> None:
-        assert self.rider is not None
-        self.session.device.synchronize()  # backward is the step's
-        riding = _clock_ns()
-        gradients = [p.grad for p in self.replica.model.parameters()] if present else [None]
-        whole = [g for g in gradients if g is not None] if None not in gradients else None
-        self._excluded_ns += self.rider.note(whole) + _clock_ns() - riding
-
-    def _look_after_backward(self, step: int) -> None:
-        if step in self.count_after and (passes := passes_of(self.replica)):
-            self.trained.passes.append(passes)
-        if self._rides(step):
-            self._ride(present=True)
-
-    def _look_before_update(self, step: int) -> None:
+    def _look_before_update(self, step: int, callbacks: Sequence[Callback]) -> None:
         if step in self.count_after:
             self._count_memory()
-        if self.course is not None:
-            self.course.before_update(step)
+        for callback in callbacks:
+            self._excluded_ns += callback.before_update(step)
 
     def _count_memory(self) -> None:
         counting = _clock_ns()
@@ -324,16 +232,10 @@ class Loop:
         self._excluded_ns += _clock_ns() - counting
 
     def _look(self, step: int | None) -> None:
-        """Note the codes that ranks shared in a step, and who owns which weights now."""
+        """Let callbacks look at what a step has left."""
         looking = _clock_ns()
-        if self.ledger is not None and step is not None:
-            self.ledger.note(step, range(self.session.world_size))
-        if self.owners is not None:
-            with self.seat.watch():
-                shares = self.replica.shares()
-            self.owners.look(shares)
-        if self.back is not None and step is not None:
-            self.back.look(step)
+        for callback in self._looking:
+            callback.look(step)
         self._excluded_ns += _clock_ns() - looking
 
     def _close_window(self, elapsed_ns: int, split: dict[str, float]) -> None:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
 import torch
 
-from paceline.base.family import MISSED
+from paceline.base.family import MISSED, Metric
 from paceline.families.datasheets import datasheet_of
-from paceline.families.training.core import oracle
-from paceline.families.training.core.arm import PARTS, Trained
-from paceline.families.training.core.metrics import METRICS
-from paceline.families.training.core.parameters import DATA_PARALLEL
 from paceline.families.training.core.seat import DIAGNOSES
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.traffic import Traffic
+from paceline.families.training.core.trained import PARTS, Trained
 from paceline.worker.session import Block, CaseError, Session
 
 ROW = ("seconds", *PARTS, "communicate_s", "loss", "present", "steps")
@@ -118,12 +114,11 @@ class Figures:
             theirs = [s / tokens for s, tokens in zip(slowest, read, strict=True)]
             metrics["bare_token_s"] = {"samples": theirs}
         metrics.update(self._utilisation([1 / (s * self.session.world_size) for s in seconds]))
-        metrics.update(self._drift())
+        metrics.update(self._diagnosed())
         metrics.update(self._memory())
         metrics.update(self.traffic.metrics())
         self.absent |= self.traffic.absent
         metrics.update(self._link_clock())
-        metrics.update(self._imbalance())
         metrics.update(self._target())
         return metrics
 
@@ -182,29 +177,11 @@ class Figures:
         count = range(len(self.windows[0]))
         return [whole * fmean(rank[i][present] for rank in self.windows) for i in count]
 
-    def _drift(self) -> dict[str, Any]:
-        """Return how far ranks' losses lie apart, and what the technique found out beside.
-
-        Raises:
-            CaseError: ``incorrect``: its dispersion of losses is not the harness's, in some step.
-        """
-        trained, control = self.trained, self.session.control
+    def _diagnosed(self) -> dict[str, Any]:
+        """Return what the technique found out about ranks."""
         steps = [int(n) for n in self._steps()]
-        found: dict[str, list[float]] = {}
-        if self.block.params["op"] == DATA_PARALLEL and self.session.world_size > 1:
-            everyone = control.gather([trained.losses])
-            present = ([r[0][i] for r in everyone if not math.isnan(r[0][i])] for i in range(sum(steps)))
-            found["loss_dispersion"] = [pstdev(losses) if losses else 0.0 for losses in present]
-            said = trained.diagnoses.get("loss_dispersion", found["loss_dispersion"])
-            for step, (own, true) in enumerate(zip(said, found["loss_dispersion"], strict=True)):
-                if not oracle.agrees(own, true):
-                    raise CaseError(
-                        "incorrect", f"step {step + 1}: loss_dispersion is {true:.4g}, and not {own:.4g}"
-                    )
-        for name in DIAGNOSED:
-            if name in trained.diagnoses:
-                found[name] = trained.diagnoses[name]
-        return {name: {"samples": _window_means(values, steps)} for name, values in found.items()}
+        found = {name: self.trained.diagnoses.get(name) for name in DIAGNOSED}
+        return {name: {"samples": window_means(own, steps)} for name, own in found.items() if own is not None}
 
     def _memory(self) -> dict[str, Any]:
         kinds = list(self.trained.state)
@@ -245,16 +222,6 @@ class Figures:
         seconds, inside = ROW.index("seconds"), ROW.index("communicate_s")
         return [row[seconds] for row in windows], [row[inside] for row in windows]
 
-    def _imbalance(self) -> dict[str, Any]:
-        own = self.trained.attention_flops
-        if own is None:
-            return {}
-        everyone = [rank[0][0] for rank in self.session.control.gather([[own]])]
-        if not any(everyone):
-            self.absent["flop_imbalance"] = "torch's counter knows none of its operators"
-            return {}
-        return {"flop_imbalance": {"samples": [max(everyone) / fmean(everyone)]}}
-
     def _target(self) -> dict[str, Any]:
         if not self.curve:
             self.absent |= dict.fromkeys(("eval_loss", "excess_loss"), "nothing is trained")
@@ -280,13 +247,18 @@ class Figures:
         return metrics
 
 
-def timed(metrics: Iterable[str]) -> set[str]:
-    """Return those of the metrics that tell of time, which is shown of what works alone: all but losses and counts."""
-    units = {metric.name: metric.unit for metric in METRICS}
-    return {name for name in metrics if units[name] not in UNTIMED}
+def timed(measured: Iterable[str], known: Sequence[Metric]) -> set[str]:
+    """Return those of the measured that tell of time, which is shown of what works alone: all but losses and counts.
+
+    Args:
+        measured: Names.
+        known: Metrics of the operation.
+    """
+    units = {metric.name: metric.unit for metric in known}
+    return {name for name in measured if units[name] not in UNTIMED}
 
 
-def _window_means(values: list[float], steps: list[int]) -> list[float]:
+def window_means(values: list[float], steps: list[int]) -> list[float]:
     """Return the mean of the values of each window's steps."""
     ends = list(accumulate(steps))
     return [fmean(values[end - n : end]) for end, n in zip(ends, steps, strict=True)]

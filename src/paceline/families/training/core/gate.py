@@ -3,10 +3,9 @@
 Always: an exact technique follows one process that trains on the whole batch, step by step, with the point's optimiser
 and with plain SGD (Adam hides the scale of gradients). With ``proof: all`` (conformance) also: two runs from one seed
 have the same bits; so does a run that was saved inside a round and at its end, each time taken up by a new replica;
-ranks' models are the same when the technique says so, and at no other time (``agreement``); with the options under
-which its paper makes it so it equals synchronous training, or does in the mean of many steps (``bias``); and gradients
-that ``rider`` catches on their way are this rank's own. What a probing technique of ``fine_tune`` proves is in
-``fine_tuning.joining``, what a technique that checkpoints proves in ``checkpointing.proof``.
+ranks' models are the same when the technique says so, and at no other time (``agreement``); and with the options under
+which its paper makes it so it equals synchronous training, or does in the mean of many steps (``bias``). An operation
+may have more proved.
 """
 
 from __future__ import annotations
@@ -20,24 +19,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.families.training.api.expert.layer import expert_layers
+from paceline.families.training.api.model import Transformer
 from paceline.families.training.api.replica import Replica
 from paceline.families.training.core import agreement, bias, oracle
-from paceline.families.training.core.dispersions import prove_caught, prove_diagnosis
-from paceline.families.training.core.parameters import CHECKPOINT, EXPERT_INFERENCE, FINE_TUNE
+from paceline.families.training.core.dispersions import prove_diagnosis
 from paceline.families.training.core.seat import LIBRARIES, Seat, make_seat
 from paceline.families.training.core.serial import flat, leave_gradients, make_serial, take_up
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.transients import Transients
-from paceline.families.training.ops.checkpoint.proof import prove_checkpoints
-from paceline.families.training.ops.expert_inference.reading import prove_reading
-from paceline.families.training.ops.fine_tune import joining
 from paceline.worker.session import Block, Case, CaseError, Session
 
 STEPS = 3
-DECIDED = 1e-6
-"""Least distance of two logits of a gate in a proof: below, rounding may send a token elsewhere than the reference."""
-DRAWS = 16
 SGD_RATE = 0.5
 PROOF_STEPS = 12
 PROOF_OPTIONS: Mapping[str, Any] = {"sync_every": 3, "warmup_share": 0.5}
@@ -60,6 +52,8 @@ class Proved:
     """Steps, passes or states that were held against the harness's own."""
     transient_bytes: float | None
     """Most that one step had made and not yet freed, on the worst rank; None where it cannot be counted."""
+    uncounted: str | None = None
+    """Why it cannot be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +68,13 @@ class Course:
     """Of this rank's model where it took each step's gradients, and after the end."""
 
 
-def prove(session: Session, block: Block, case: Case, setting: Setting) -> Proved:
+Proof = Callable[[Session, Block, Case, Setting], int]
+"""Proves something of a technique; returns the number of steps, passes or states that it compared."""
+
+
+def prove(
+    session: Session, block: Block, case: Case, setting: Setting, *, more: Sequence[Proof] = ()
+) -> Proved:
     """Prove a technique, which also warms it up.
 
     Args:
@@ -82,6 +82,7 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> Prove
         block: The block.
         case: The technique.
         setting: The point's, with seeds for proofs alone.
+        more: What its operation has proved beside.
 
     Raises:
         CaseError: ``incorrect``: it is not what it says; or what the technique raised.
@@ -89,8 +90,6 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> Prove
     session.begin(block, case.label, "gate")
     info = session.loaded(case).info
     assert info is not None
-    if block.params["op"] == EXPERT_INFERENCE:
-        return Proved(compared=prove_reading(session, block, case, setting), transient_bytes=None)
     counted = Transients() if counts_transients(case, setting) else None
     if is_exact(info.properties, info.options, case):
         compared = _equals_serial(session, block, case, setting, "", counted=counted)
@@ -99,8 +98,11 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> Prove
         compared = 0
         _warm_up(session, block, case, setting, counted)
     transient = None if counted is None else _worst(session, counted.peak_bytes)
+    compared += sum(proof(session, block, case, setting) for proof in more)
     compared += _prove_more(session, block, case, setting)
-    return Proved(compared=compared, transient_bytes=transient)
+    what = "a compiler" if setting.compiled else "PyTorch's own modules"
+    reason = f"{what} may make what no operation shows" if counted is None else None
+    return Proved(compared=compared, transient_bytes=transient, uncounted=reason)
 
 
 def is_exact(properties: Mapping[str, Any], defaults: Mapping[str, Any], case: Case) -> bool:
@@ -123,21 +125,16 @@ def _worst(session: Session, number: float) -> float:
 
 
 def _prove_more(session: Session, block: Block, case: Case, setting: Setting) -> int:
-    """Prove what an operation or a technique adds, and with ``proof: all`` everything; return the number compared."""
+    """Prove what a technique adds, and with ``proof: all`` everything; return the number compared."""
     info = session.loaded(case).info
     assert info is not None
     compared = 0
-    if block.params["op"] == FINE_TUNE:
-        compared += joining.prove(session, block, case, setting)
-    if block.params["op"] == CHECKPOINT:
-        compared += prove_checkpoints(session, block, case, setting)
     if info.properties.get("diagnoses"):
         compared += prove_diagnosis(session, block, case, setting, steps=STEPS)
     if block.params["proof"] == "brief":
         return compared
     steps, saved_after = PROOF_STEPS, SAVED_AFTER
     if is_exact(info.properties, info.options, case):
-        compared += prove_caught(session, block, case, setting, steps=STEPS)
         steps, saved_after = EXACT_PROOF_STEPS, EXACT_SAVED_AFTER
     short = replace(setting, steps=steps)
     quick = _with_options(case, PROOF_OPTIONS, known=info.options)
@@ -247,14 +244,14 @@ def _compare(
 
 
 def _decided_batch(session: Session, setting: Setting, serial: Replica, step: int) -> Tensor:
-    """Return a step's batch, drawn anew where some token's way hangs on the rounding of its gate's logits."""
-    rows = range(setting.batch_size)
-    layers = expert_layers(serial.model)
+    """Return a step's batch, drawn anew where what the model makes of it hangs on rounding."""
+    rows, model = range(setting.batch_size), serial.model
+    assert isinstance(model, Transformer)
     batch = setting.batch(step, rows)
-    for draw in range(1, DRAWS if layers else 1):
+    for draw in range(1, setting.proof_draws):
         with torch.no_grad():
-            serial.model(batch[:, :-1].to(setting.device).long())
-        if session.control.agree(min(layer.closest for layer in layers) >= DECIDED):
+            model(batch[:, :-1].to(setting.device).long())
+        if session.control.agree(setting.decided(model)):
             break
         batch = setting.batch(step + draw * STEPS, rows)
     return batch

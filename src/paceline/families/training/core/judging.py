@@ -8,21 +8,19 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from paceline.base.family import off_formula
+from paceline.families.training.api.absence import Absence
 from paceline.families.training.api.replica import Cost
 from paceline.families.training.core import oracle
-from paceline.families.training.core.arm import Trained
 from paceline.families.training.core.carried import tells_techniques_apart
 from paceline.families.training.core.seat import Seat
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.traffic import CLAIMED
-from paceline.families.training.ops.data_parallel.returning import lend
-from paceline.families.training.ops.expert_inference.reading import judge_losses
+from paceline.families.training.core.trained import Trained
 from paceline.worker.namespace import overstated, unaccounted
 from paceline.worker.session import Case, CaseError, Session
 
@@ -82,14 +80,9 @@ def losses(
 ) -> tuple[list[float], bool]:
     """Return the held-out losses of all copies of the weights, and whether ranks always held the same ones.
 
-    Where nothing is trained there are no losses: what was read is judged instead.
-
     Raises:
         CaseError: ``incorrect``: replicas differ that should not, or nothing was learnt where that is required.
     """
-    if setting.router is not None:
-        judge_losses(session, setting, trained.losses)
-        return [], True
     info = session.loaded(case).info
     assert info is not None
     if setting.absence is not None:
@@ -111,6 +104,29 @@ def losses(
         raise CaseError("incorrect", nothing_learnt(curve))
     check_possible(curve[-1], setting.corpus.entropy_rate, held_out[:, 1:].numel())
     return curve, all(equal)
+
+
+def lend(
+    session: Session, absence: Absence, evaluated: Sequence[int], weights: list[list[torch.Tensor]]
+) -> None:
+    """Replace what the rank would have shipped while it was away by rank 0's weights: it has none of that time.
+
+    Args:
+        session: The rank.
+        absence: Who is away when.
+        evaluated: Steps that had been done at each copy of the weights.
+        weights: The copies, which change on the rank that was away.
+    """
+    for number, done in enumerate(evaluated):
+        if not done or not absence.away(absence.rank, done - 1):
+            continue
+        for index, weight in enumerate(weights[number]):
+            lent = (
+                weight.detach().cpu().clone() if session.rank == 0 else torch.zeros_like(weight, device="cpu")
+            )
+            session.control.sum_in_place(lent)
+            if session.rank == absence.rank:
+                weights[number][index] = lent.to(weight)
 
 
 def nothing_learnt(curve: list[float]) -> str:
@@ -205,9 +221,7 @@ def predicted(seat: Seat, case: Case, setting: Setting, metrics: dict[str, Any])
     if function is None:
         raise CaseError("refused", "the technique's module defines no cost(task, **options)")
     with seat.watch():
-        found = function(
-            replace(seat.replica.task, router=setting.router, absence=setting.absence), **case.options
-        )
+        found = function(setting.priced(seat.replica.task), **case.options)
     if found is None:
         return None
     if not isinstance(found, Cost):

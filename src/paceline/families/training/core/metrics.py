@@ -1,18 +1,14 @@
-"""Metrics of the training family and their contracts, free of torch.
+"""Metrics that several operations have, with their contracts, in the order in which reports show them; free of torch.
 
-They stand in the order in which reports show them. What ranks send, what they hold and how far they are apart, and what
-checkpoints and fine-tuning alone have, is in modules of its own.
+What ranks send, and what they hold and how far they are apart, is in modules of its own. An operation puts its own
+metrics between these groups.
 """
 
 from __future__ import annotations
 
 from paceline.base.family import DerivedMetric, Metric, Params
 from paceline.families.training.api.sizes import size_of, vocabulary
-from paceline.families.training.core.byte_metrics import BYTE_METRICS
 from paceline.families.training.core.contracts import LOSS
-from paceline.families.training.core.rank_metrics import RANK_METRICS
-from paceline.families.training.ops.checkpoint.metrics import OPERATION_METRICS
-from paceline.families.training.ops.churn.metrics import CHURN_METRICS
 
 _STEP = {
     "timer": "the host's performance counter around a part of a step, the device idle at both ends of a window",
@@ -23,22 +19,36 @@ _TARGET = {
     "target": "target_excess above the entropy rate, by linear interpolation between evaluations",
     "miss": "absent, with the loss that was reached",
 }
-_VIRTUAL = {
-    "timer": "processor time of the rank's thread in every pass of one step, which a technique cannot know",
-    "sample": "the schedule, played with these times; not a measured duration",
-}
-_MAKESPAN = {
-    "predicted": "the schedule, played with the mean processor seconds of each kind of pass in each stage, a core for "
-    "every rank, and messages that take no time",
-    "sample": "a step; three or four of a run, which a technique cannot know",
-}
 
 
 def _step_part(name: str, doc: str) -> Metric:
     return Metric(name=name, unit="s", better="lower", doc=doc, contract=_STEP, statistic="mean")
 
 
-METRICS: tuple[Metric, ...] = (
+EVAL_LOSS = Metric(
+    name="eval_loss",
+    unit="nat",
+    better="lower",
+    doc="Loss on held-out text after the last step; its samples are the curve over the evaluations.",
+    contract=LOSS,
+    statistic="last",
+    compared_by="difference",
+    margin=0.01,
+    suspicious_gain=0.2,
+)
+
+EXCESS_LOSS = Metric(
+    name="excess_loss",
+    unit="nat",
+    better="lower",
+    doc="eval_loss above the entropy rate of the synthetic language, which no model can undercut.",
+    contract=LOSS | {"limit": "entropy rate of the chain, from its stationary distribution"},
+    statistic="last",
+    compared_by="difference",
+    margin=0.01,
+)
+
+COURSE: tuple[Metric, ...] = (
     Metric(
         name="token_s",
         unit="s",
@@ -62,27 +72,8 @@ METRICS: tuple[Metric, ...] = (
         contract={"timer": "as token_s", "sample": "as token_s"},
         statistic="mean",
     ),
-    Metric(
-        name="eval_loss",
-        unit="nat",
-        better="lower",
-        doc="Loss on held-out text after the last step; its samples are the curve over the evaluations.",
-        contract=LOSS,
-        statistic="last",
-        compared_by="difference",
-        margin=0.01,
-        suspicious_gain=0.2,
-    ),
-    Metric(
-        name="excess_loss",
-        unit="nat",
-        better="lower",
-        doc="eval_loss above the entropy rate of the synthetic language, which no model can undercut.",
-        contract=LOSS | {"limit": "entropy rate of the chain, from its stationary distribution"},
-        statistic="last",
-        compared_by="difference",
-        margin=0.01,
-    ),
+    EVAL_LOSS,
+    EXCESS_LOSS,
     Metric(
         name="train_loss",
         unit="nat",
@@ -94,63 +85,10 @@ METRICS: tuple[Metric, ...] = (
         statistic="last",
         compared_by="difference",
     ),
-    *BYTE_METRICS,
-    Metric(
-        name="flop_imbalance",
-        unit="ratio",
-        better="lower",
-        doc="Operations of attention, forward and backward, on the rank that has most over the mean of ranks that "
-        "share sequences.",
-        contract={
-            "counter": "torch's counter of operators, during one more forward and backward after training",
-            "counted": "batched products and fused attention; products with weights have no batch",
-        },
-        statistic="mean",
-    ),
-    Metric(
-        name="moved_bytes",
-        unit="B",
-        better="lower",
-        doc="Weights that the busiest rank came to own between two steps, mean over steps.",
-        contract={
-            "counted": "runs of weights that a rank owns after a step, as a checkpoint has them, and did not before"
-        },
-        statistic="mean",
-    ),
-    Metric(
-        name="hops",
-        unit="moves",
-        better="lower",
-        doc="How often a token's next expert lies on another rank than its last one, mean over tokens: of the model's "
-        "layers less one.",
-        contract={
-            "routes": "those of all tokens of the run, which techniques could not foresee",
-            "ranks": "of experts: the rank that holds an expert's weights when the run has ended",
-        },
-        statistic="mean",
-    ),
-    Metric(
-        name="row_messages",
-        unit="messages",
-        better="lower",
-        doc="Messages that hold a token's row or more, which the busiest rank sends in one step.",
-        contract={
-            "counter": "sent messages of at least 4 bytes times the model's width",
-            "sample": "of the run over its steps",
-        },
-        statistic="mean",
-    ),
-    Metric(
-        name="dispatch_s",
-        unit="s",
-        better="lower",
-        doc="Putting tokens into the slots of their experts and gathering them, for one layer, forward and backward.",
-        contract={
-            "timer": "the host's performance counter around the technique's encode and decode and their backward",
-            "data": "tokens and routing drawn anew for every sample, after training; each result is checked",
-            "sample": "the slowest rank",
-        },
-    ),
+)
+"""How fast training is, and what it comes to."""
+
+TIMES: tuple[Metric, ...] = (
     Metric(
         name="mfu",
         unit="ratio",
@@ -184,46 +122,10 @@ METRICS: tuple[Metric, ...] = (
         statistic="mean",
         compared_by="difference",
     ),
-    Metric(
-        name="virtual_s",
-        unit="s",
-        better="lower",
-        doc="Virtual: forward and backward of one step as the simulator plays them from the processor's seconds of "
-        "every measured pass, as if each rank had a core of its own and messages took no time.",
-        contract=_VIRTUAL,
-        statistic="mean",
-    ),
-    Metric(
-        name="virtual_idle_share",
-        unit="ratio",
-        better="lower",
-        doc="Virtual: the bubble of that play, the share of the makespan in which a rank does nothing, mean over "
-        "ranks.",
-        contract=_VIRTUAL,
-        statistic="mean",
-        compared_by="difference",
-    ),
-    Metric(
-        name="makespan_ratio",
-        unit="ratio",
-        better="neither",
-        doc="Measured time of forward and backward of one step over what the simulator foretells: 1 where it is right.",
-        contract=_MAKESPAN
-        | {
-            "measured": "from the first pass's begin to the last pass's end over all ranks, host clock; with fewer "
-            "cores than ranks it holds waiting for a core, too"
-        },
-    ),
-    Metric(
-        name="virtual_makespan_ratio",
-        unit="ratio",
-        better="neither",
-        doc="Virtual: virtual_s over what the simulator foretells, for machines that have fewer cores than ranks.",
-        contract=_MAKESPAN | {"played": "virtual_s, from every pass's own processor seconds"},
-    ),
-    *RANK_METRICS,
-    *OPERATION_METRICS,
-    *CHURN_METRICS,
+)
+"""What a step's time goes to."""
+
+TARGETS: tuple[Metric, ...] = (
     Metric(
         name="time_to_target",
         unit="s",

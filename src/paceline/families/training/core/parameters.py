@@ -1,70 +1,33 @@
-"""What a point of training may say: its operations, and one list of parameters for all of them; free of torch.
+"""Parameters that points of several operations have, in groups that stand one after another; free of torch.
 
-A suite names a parameter once, whatever it is that ranks share; what only some operations have says so itself
-(``only_for``).
+A suite names a parameter once, whatever it is that ranks share. What one operation alone has stands in its folder.
 """
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.training.api.sizes import ATTENTIONS, SIZES, SOFTMAX
-from paceline.families.training.ops.churn import parameters as faults
+from collections.abc import Mapping
 
-DATA_PARALLEL, PIPELINE_PARALLEL = "data_parallel", "pipeline_parallel"
-SEQUENCE_PARALLEL, FINE_TUNE = "sequence_parallel", "fine_tune"
-EXPERT_PARALLEL, EXPERT_INFERENCE = "expert_parallel", "expert_inference"
-CHECKPOINT, CHURN = "checkpoint", faults.CHURN
-WITH_EXPERTS = (EXPERT_PARALLEL, EXPERT_INFERENCE)
-OPERATIONS = (
-    *(DATA_PARALLEL, PIPELINE_PARALLEL, SEQUENCE_PARALLEL),
-    *WITH_EXPERTS,
-    *(FINE_TUNE, CHECKPOINT, CHURN),
-)
-WHOLE_BATCH = frozenset({PIPELINE_PARALLEL, SEQUENCE_PARALLEL, EXPERT_INFERENCE})
-"""Operations in which every rank reads the whole batch: ranks share one model's work, and not the sequences."""
+from paceline.base.family import Parameter, Scalar
+from paceline.families.training.api.sizes import SIZES
+
 FLOAT32, EAGER = "float32", "eager"
 REQUIRED = "required"
-DATA_PARALLEL_ALONE = {
-    "learning": REQUIRED,
-    "corrupt": "nothing",
-    "alike": 0.0,
-    "slow_factor": 1.0,
-    "away": "nothing",
-    "dtype": FLOAT32,
-    "mode": EAGER,
-}
-"""Parameters that only ranks with whole models and batches of their own can have, and the value that means nothing."""
+NOTHING = "nothing"
 OPTIMIZERS = ("adamw", "sgd")
 
-PARAMETERS: tuple[Parameter, ...] = (
-    Parameter(
-        name="op",
-        kind="choice",
-        doc="What ranks share: data_parallel, the sequences of a step; pipeline_parallel, the layers of a "
-        "model; sequence_parallel, the positions of every sequence; expert_parallel, the experts of every layer; "
-        "expert_inference, the same, symbol by symbol and forward alone; fine_tune, sequences again, of a language "
-        "that has changed since the model was trained; checkpoint, sequences again, and the state is saved meanwhile; "
-        "churn, sequences again, in processes of which one is killed and another comes.",
-        required=True,
-        choices=OPERATIONS,
-    ),
+MODEL: tuple[Parameter, ...] = (
     Parameter(name="size", kind="choice", doc="Size of the model.", default="tiny", choices=tuple(SIZES)),
-    Parameter(
-        name="attention",
-        kind="choice",
-        doc="What mixes positions: softmax, or gated-linear, a state that decays by learned gates.",
-        default=SOFTMAX,
-        choices=ATTENTIONS,
-        only_for=(SEQUENCE_PARALLEL,),
-    ),
-    Parameter(
-        name="kv_heads",
-        kind="count",
-        doc="Heads of keys and values, each of which serves equally many heads of queries; default: as many.",
-        default=None,
-        only_for=(PIPELINE_PARALLEL, SEQUENCE_PARALLEL, *WITH_EXPERTS),
-        minimum=1,
-    ),
+)
+
+KV_HEADS = Parameter(
+    name="kv_heads",
+    kind="count",
+    doc="Heads of keys and values, each of which serves equally many heads of queries; default: as many.",
+    default=None,
+    minimum=1,
+)
+
+RUN: tuple[Parameter, ...] = (
     Parameter(
         name="data",
         kind="text",
@@ -101,48 +64,18 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=1,
         minimum=1,
     ),
-    Parameter(
-        name="experts",
-        kind="count",
-        doc="Experts of a layer.",
-        default=8,
-        minimum=1,
-        only_for=WITH_EXPERTS,
-    ),
-    Parameter(
-        name="top_k",
-        kind="count",
-        doc="Experts of a token.",
-        default=2,
-        minimum=1,
-        only_for=(EXPERT_PARALLEL,),
-    ),
-    Parameter(
-        name="capacity",
-        kind="number",
-        doc="Slots of all experts together, over what all tokens of a sequence would need; tokens without one are "
-        "dropped.",
-        default=1.25,
-        minimum=0.0,
-        only_for=(EXPERT_PARALLEL,),
-    ),
-    Parameter(
-        name="routes",
-        kind="choice",
-        doc="Which experts tokens go to. markov: a layer's expert makes some of the next layer's more probable; "
-        "iid: it does not.",
-        default="markov",
-        choices=("markov", "iid"),
-        only_for=(EXPERT_INFERENCE,),
-    ),
-    Parameter(
-        name="affinity",
-        kind="number",
-        doc="Probability that a token follows one of its expert's three preferences (markov).",
-        default=0.8,
-        minimum=0.0,
-        only_for=(EXPERT_INFERENCE,),
-    ),
+)
+"""Where a point trains, on what and how long."""
+
+EXPERTS = Parameter(
+    name="experts",
+    kind="count",
+    doc="Experts of a layer.",
+    default=8,
+    minimum=1,
+)
+
+TRAINING: tuple[Parameter, ...] = (
     Parameter(name="context", kind="count", doc="Symbols that a sequence predicts.", default=64, minimum=2),
     Parameter(
         name="optimizer", kind="choice", doc="The inner optimiser.", default="adamw", choices=OPTIMIZERS
@@ -171,8 +104,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="beside",
         kind="choice",
         doc="What else trains in turn: bare-script is the same with PyTorch alone.",
-        default="nothing",
-        choices=("nothing", "bare-script"),
+        default=NOTHING,
+        choices=(NOTHING, "bare-script"),
     ),
     Parameter(
         name="slow_factor",
@@ -185,15 +118,15 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="corrupt",
         kind="choice",
         doc="Whose data is bad: from half of the run on the last rank reads symbols drawn at random.",
-        default="nothing",
-        choices=("nothing", "last-rank"),
+        default=NOTHING,
+        choices=(NOTHING, "last-rank"),
     ),
     Parameter(
         name="away",
         kind="choice",
         doc="Who leaves and comes back: the last rank is away from a third of the run to two thirds.",
-        default="nothing",
-        choices=("nothing", "last-rank"),
+        default=NOTHING,
+        choices=(NOTHING, "last-rank"),
     ),
     Parameter(
         name="alike",
@@ -202,7 +135,10 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=0.0,
         minimum=0.0,
     ),
-    faults.FAULT,
+)
+"""How it trains, and what is told of it."""
+
+GOAL: tuple[Parameter, ...] = (
     Parameter(
         name="target_excess",
         kind="number",
@@ -218,44 +154,17 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=REQUIRED,
         choices=(REQUIRED, "measured"),
     ),
-    Parameter(
-        name="tuned",
-        kind="choice",
-        doc="What fine-tuning trains: all parameters, the gains of norms, or a bias of the head, zero at first.",
-        default="bias",
-        choices=("all", "gains", "bias"),
-        only_for=(FINE_TUNE,),
-    ),
-    Parameter(
-        name="shift",
-        kind="number",
-        doc="How far the language has changed: standard deviation of the logits that a symbol gains or loses.",
-        default=1.0,
-        minimum=0.0,
-        only_for=(FINE_TUNE,),
-    ),
-    Parameter(
-        name="pretrain_steps",
-        kind="count",
-        doc="Steps of 16 sequences of the language before its change, by one process, before anything is measured.",
-        default=400,
-        minimum=1,
-        only_for=(FINE_TUNE,),
-    ),
-    Parameter(
-        name="probes",
-        kind="count",
-        doc="Directions along which a rank measures a slope in one step, each on a part of its sequences.",
-        default=1,
-        minimum=1,
-        only_for=(FINE_TUNE,),
-    ),
-    Parameter(
-        name="probe_distance",
-        kind="number",
-        doc="How far along a direction of standard normal elements the loss is measured, to both sides.",
-        default=0.01,
-        minimum=1e-6,
-        only_for=(FINE_TUNE,),
-    ),
 )
+
+ONE_PART: Mapping[str, Scalar] = {"microbatches": 1}
+"""Of operations whose ranks work through a step's sequences at once."""
+ALIKE_RANKS: Mapping[str, Scalar] = {
+    "learning": REQUIRED,
+    "corrupt": NOTHING,
+    "alike": 0.0,
+    "slow_factor": 1.0,
+    "away": NOTHING,
+    "dtype": FLOAT32,
+    "mode": EAGER,
+}
+"""Of operations whose ranks depend on one another in every step: nobody is slow, wrong or away, and all is float32."""

@@ -13,18 +13,13 @@ _DIAGNOSED = {
     "sample": "as the technique found it in each step, mean over a window",
     "proof": "in the gate, beside the gradients of every rank's sequences computed by one process",
 }
-_SEEN = {
-    "sample": "the step before an evaluation, from what forward_backward left on every rank, by the harness",
-    "exclusions": "looking is no part of any time",
-    "sketch": "4096 places, random signs",
-}
 
 
 def _state(name: str, doc: str) -> Metric:
     return Metric(name=name, unit="B", better="lower", doc=doc, contract=_STATE, statistic="max")
 
 
-RANK_METRICS: tuple[Metric, ...] = (
+HELD: tuple[Metric, ...] = (
     _state(
         "state_bytes",
         "All state that a rank holds: parameters, gradients, the optimiser's and what is kept beside it. A technique "
@@ -72,26 +67,10 @@ RANK_METRICS: tuple[Metric, ...] = (
         statistic="max",
         compared_by="difference",
     ),
-    Metric(
-        name="recovery_steps",
-        unit="steps",
-        better="lower",
-        doc="Steps from the return of a rank that was away until its weights are no farther from the mean of all "
-        "ranks' than in the last 25 steps before it left.",
-        contract={
-            "distance": "Euclidean over all parameters, over the mean's norm, from the weights it would ship"
-        },
-        statistic="max",
-    ),
-    Metric(
-        name="loss_dispersion",
-        unit="nat",
-        better="lower",
-        doc="Standard deviation over ranks of their losses in a step; its samples are means over windows.",
-        contract={"sample": "as forward_backward returned them on every rank, compared by the harness"},
-        statistic="mean",
-        compared_by="difference",
-    ),
+)
+"""State, what a step makes beside it, and how far replicas are apart."""
+
+DIAGNOSED: tuple[Metric, ...] = (
     Metric(
         name="gradient_norm_dispersion",
         unit="ratio",
@@ -110,33 +89,19 @@ RANK_METRICS: tuple[Metric, ...] = (
         statistic="mean",
         compared_by="difference",
     ),
-    Metric(
-        name="link_clock_ratio",
-        unit="ratio",
-        better="lower",
-        doc="Training's seconds over those of a virtual clock of the shaped link; below 1 where exchanges are hidden.",
-        contract={
-            "clock": "seconds outside the communicator, slowest rank; bytes of the busiest over 0.93 of the link's "
-            "rate; its messages times the delay",
-            "exclusions": "nothing is hidden and nobody waits for a slower rank",
-        },
-    ),
-    Metric(
-        name="seen_norm_dispersion",
-        unit="ratio",
-        better="lower",
-        doc="Standard deviation over ranks of their own gradients' norms, over their mean, seen by the harness.",
-        contract=_SEEN,
-        statistic="mean",
-        compared_by="difference",
-    ),
-    Metric(
-        name="seen_gradient_cosine",
-        unit="ratio",
-        better="higher",
-        doc="Mean cosine between two ranks' own gradients, seen by the harness.",
-        contract=_SEEN,
-        statistic="mean",
-        compared_by="difference",
-    ),
 )
+"""What a technique may find out about ranks' gradients."""
+
+LINK_CLOCK = Metric(
+    name="link_clock_ratio",
+    unit="ratio",
+    better="lower",
+    doc="Training's seconds over those of a virtual clock of the shaped link; below 1 where exchanges are hidden.",
+    contract={
+        "clock": "seconds outside the communicator, slowest rank; bytes of the busiest over 0.93 of the link's "
+        "rate; its messages times the delay",
+        "exclusions": "nothing is hidden and nobody waits for a slower rank",
+    },
+)
+
+RANK_METRICS: tuple[Metric, ...] = (*HELD, *DIAGNOSED, LINK_CLOCK)

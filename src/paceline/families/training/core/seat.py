@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from paceline.families.training.api.expert.decoder import ExpertDecoder
 from paceline.families.training.api.replica import Replica, Share
-from paceline.families.training.api.storage import Storage
 from paceline.families.training.api.torch_parallel import local_part
 from paceline.families.training.core import oracle
 from paceline.families.training.core.agreement import SHARED
@@ -205,50 +202,22 @@ def _alike(left: Tensor, right: Tensor) -> bool:
     return bool(((left == right) | (left.isnan() & right.isnan())).all())
 
 
-def make_seat(
-    session: Session,
-    block: Block,
-    case: Case,
-    setting: Setting,
-    *,
-    folder: Path | None = None,
-    delay_s: float = 0.0,
-) -> Seat:
+def make_seat(session: Session, block: Block, case: Case, setting: Setting) -> Seat:
     """Make a technique, on all ranks or on none.
-
-    Args:
-        session: The rank.
-        block: The block.
-        case: The technique.
-        setting: The point's.
-        folder: Of its checkpoints, where the point has them; default: a new one.
-        delay_s: By how much its background work begins later.
 
     Raises:
         CaseError: It does not support the point, broke its contract, or failed, on some rank.
     """
     library = case.module in LIBRARIES
-    storage = None
-    if setting.folder is not None:
-        session.facts["folders"] = number = session.facts.get("folders", 0) + 1
-        storage = Storage(
-            folder or setting.folder / str(number),
-            rank=session.rank,
-            world_size=session.world_size,
-            outside=session.guard.outside,
-            delay_s=delay_s,
-        )
 
     def make() -> Seat:
-        task = setting.task(rank=session.rank, world_size=session.world_size)
-        task = replace(task, storage=storage)
+        task = setting.furnished(session, setting.task(rank=session.rank, world_size=session.world_size))
         loaded = session.loaded(case)
         with session.guard.watch(building=library, library=library):
             replica = loaded.factory(task, session.comm(), **case.options)
         if not isinstance(replica, Replica):
             raise ContractBreachError("it is no Replica (paceline.families.training.api.replica)")
-        if isinstance(replica, ExpertDecoder):
-            replica.router = setting.router
+        setting.unlock(replica)
         assert loaded.info is not None
         diagnoses = bool(loaded.info.properties.get("diagnoses"))
         return Seat(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from paceline.families.training.api.absence import Absence
-from paceline.families.training.api.expert.layer import ExpertLayer
 from paceline.families.training.api.model import Layer, Transformer, loss_and_gradients
-from paceline.families.training.api.replica import Task
-from paceline.families.training.api.router import Router
+from paceline.families.training.api.replica import Replica, Task
 from paceline.families.training.api.sizes import Size
 from paceline.families.training.core.corpus import Corpus
 from paceline.families.training.core.parameters import FLOAT32
@@ -24,26 +22,19 @@ _clock_ns = time.perf_counter_ns
 
 CALIBRATION_STEPS = 7
 TORCH_DTYPES = {"bfloat16": torch.bfloat16}
-TUNED = {"all": "", "gains": "gain", "bias": "head_bias"}
-"""What the names of trained parameters contain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What all techniques of a block share: model, data, and the seeds of both."""
+    """What all techniques of a block share: model, data, and the seeds of both.
+
+    Operations with facts of their own derive from it, and override what these change.
+    """
 
     corpus: Corpus
     whole_batch: bool = False
     """Whether every rank reads all sequences of a step."""
     microbatches: int = 1
-    experts: int = 0
-    """Experts of a layer; without any it has a perceptron."""
-    top_k: int = 0
-    """Experts of a token."""
-    capacity: float = 1.0
-    """Slots of all experts together, over what all tokens would need."""
-    router: Router | None = None
-    """Where tokens go at inference."""
     size: Size
     context: int
     batch_size: int
@@ -59,14 +50,14 @@ class Setting:
     data_seed: int
     shared_seed: int
     """What techniques are told: it has nothing to do with the data."""
-    tuned: str = "all"
-    """What is trained: all parameters, the gains of norms, or a bias of the head (TUNED)."""
+    head_bias: bool = False
+    """Whether the head has a bias, zero at first."""
+    trained_names: str = ""
+    """What the names of trained parameters contain; nothing means all parameters."""
     start: tuple[Tensor, ...] | None = None
     """Weights from which all techniques begin, in the model's order; None draws them."""
-    probes: int = 1
-    probe_distance: float = 0.0
-    folder: Path | None = None
-    """Where checkpoints are written to."""
+    proof_draws: int = 1
+    """Most batches that a step of a proof draws; another where the last was not ``decided``."""
     absence: Absence | None = None
     """Who leaves training and comes back."""
     must_learn: bool = True
@@ -93,8 +84,8 @@ class Setting:
                 self.size,
                 vocabulary=self.corpus.vocabulary,
                 context=self.context,
-                head_bias=self.tuned == "bias",
-                layer=self._layer if self.experts else Layer,
+                head_bias=self.head_bias,
+                layer=self.layer,
             )
         model.initialise(self.model_seed)
         if self.start is not None:
@@ -102,19 +93,43 @@ class Setting:
                 for parameter, weight in zip(model.parameters(), self.start, strict=True):
                     parameter.copy_(weight)
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(TUNED[self.tuned] in name)
+            parameter.requires_grad_(self.trained_names in name)
         return model
+
+    # What operations override
+
+    def layer(self, size: Size) -> Layer:
+        """Return a layer of the model."""
+        return Layer(size)
+
+    def told(self, task: Task) -> Task:
+        """Add to a task what techniques are told beside."""
+        return task
+
+    def furnished(self, session: Session, task: Task) -> Task:
+        """Add to the task of a technique's replica what it has to itself, such as a folder."""
+        return task
+
+    def unlock(self, replica: Replica) -> None:
+        """Give a replica what it may not know while it is made."""
+
+    def priced(self, task: Task) -> Task:
+        """Add to a task what closed forms alone may know."""
+        return replace(task, absence=self.absence)
+
+    def decided(self, model: Transformer) -> bool:
+        """Tell whether what a model made of its last batch hung on no rounding."""
+        return True
+
+    # What they build on
 
     def other_weights(self) -> Setting:
         """Return the same with other initial weights: what a checkpoint does not bring is missed."""
         return replace(self, model_seed=self.model_seed + 1, start=None)
 
-    def _layer(self, size: Size) -> Layer:
-        return ExpertLayer(size, num_experts=self.experts, top_k=self.top_k, capacity_factor=self.capacity)
-
     def task(self, *, rank: int, world_size: int) -> Task:
         """Return one rank's task, with a model of its own."""
-        return Task(
+        task = Task(
             model=self.model(),
             rank=rank,
             world_size=world_size,
@@ -127,10 +142,8 @@ class Setting:
             microbatches=self.microbatches,
             tokens=self.batch_size * self.context,
             context=self.context,
-            probes=self.probes,
-            probe_distance=self.probe_distance,
-            router=self.router.sample() if self.router else None,
         )
+        return self.told(task)
 
     def rows(self, rank: int, world_size: int) -> range:
         """Return the rows of a step's global batch that a rank reads."""
@@ -140,6 +153,14 @@ class Setting:
         """Return some rows of a step's global batch as int16, (rows, context + 1)."""
         drawn = self.corpus.train(self.data_seed, step, rows, self.batch_size, self.context + 1)
         return torch.from_numpy(drawn).to(torch.int16)
+
+
+Own = TypeVar("Own", bound=Setting)
+
+
+def widened(setting: Setting, kind: type[Own], **own: Any) -> Own:
+    """Return the same facts as an operation's own kind of setting, with its further ones."""
+    return kind(**{f.name: getattr(setting, f.name) for f in fields(setting)}, **own)
 
 
 def prepare_torch(device: torch.device) -> None:

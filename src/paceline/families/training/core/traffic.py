@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.families.training.core.arm import Trained
 from paceline.families.training.core.carried import tells_techniques_apart
+from paceline.families.training.core.trained import Trained
 from paceline.worker.session import Session
 
 NO_PASSES = "only where the family's own code runs forward and backward: pipelines and shared sequences"

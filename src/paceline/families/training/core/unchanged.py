@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-from paceline.families.training.api.expert.decoder import ExpertDecoder
-from paceline.families.training.api.expert.replica import ExpertReplica
-from paceline.families.training.api.pipeline.executor import Pass, PipelineReplica
-from paceline.families.training.api.replica import Replica
-from paceline.families.training.api.sequence.replica import SequenceReplica
+from collections.abc import Sequence
 
-OWN_OF_A_PIPELINE = frozenset(
-    {"__init__", "schedule", "state_dict", "load_state_dict", "__doc__", "__module__"}
-)
-COUNTED = (PipelineReplica, SequenceReplica, ExpertReplica, ExpertDecoder)
+from paceline.families.training.api.replica import Replica
+
 STEP = ("forward_backward", "exchange_gradients")
 
 
-def passes_of(replica: Replica) -> list[Pass] | None:
-    """Return the passes of the forward and backward just done; None where a technique does anything but give a table.
+def passes_are_the_familys(replica: Replica, kinds: Sequence[type[Replica]]) -> bool:
+    """Tell whether forward and backward happen where the loop counts them.
 
-    Passes on an accelerator are asynchronous: the host's clock says nothing about them.
+    Args:
+        replica: The technique.
+        kinds: Replicas of the family that run both.
     """
-    if not isinstance(replica, PipelineReplica) or replica.task.device.type != "cpu":
-        return None
-    names = [name for name in vars(PipelineReplica) if name not in OWN_OF_A_PIPELINE]
-    return list(replica.passes) if _kept(replica, PipelineReplica, names) else None
+    return any(isinstance(replica, kind) and keeps(replica, kind, STEP) for kind in kinds)
 
 
-def passes_are_the_familys(replica: Replica) -> bool:
-    """Tell whether forward and backward happen where the loop counts them."""
-    kinds = [kind for kind in COUNTED if isinstance(replica, kind)]
-    return any(_kept(replica, kind, STEP) for kind in kinds)
-
-
-def shares_sequences(replica: Replica) -> bool:
-    """Tell whether ranks share sequences, by the family's own forward and backward."""
-    return isinstance(replica, SequenceReplica) and _kept(replica, SequenceReplica, STEP)
-
-
-def _kept(replica: Replica, kind: type[Replica], names: list[str] | tuple[str, ...]) -> bool:
+def keeps(replica: Replica, kind: type[Replica], names: Sequence[str]) -> bool:
+    """Tell whether a technique has some methods as they are in a class of the family."""
     own = type(replica)
     same = all(getattr(own, name, None) is getattr(kind, name) for name in names)
     return same and not set(names) & set(vars(replica))

@@ -5,11 +5,10 @@ Windows of steps with a checkpoint after every step alternate with windows witho
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,10 @@ from torch import Tensor
 from paceline.families.training.api.checkpointing.replica import CheckpointingReplica
 from paceline.families.training.api.soundness import Found
 from paceline.families.training.api.storage import Storage
+from paceline.families.training.core.callback import Callback, Outcome, Trial
 from paceline.families.training.core.seat import LIBRARIES, Seat, make_seat
 from paceline.families.training.core.setting import Setting
+from paceline.families.training.ops.checkpoint.setting import saving
 from paceline.worker.session import Block, Case, CaseError, Session
 
 _clock_ns = time.perf_counter_ns
@@ -34,18 +35,20 @@ class Kept:
     tensors: tuple[Tensor, ...]
 
 
-class Course:
+class Course(Callback):
     """When a technique saves, and how long training waits for it.
 
+    In every second window it saves after each step.
+
     Args:
-        seat: The technique.
-        window: Steps of one sample; every second window saves after each of its steps.
-        steps: Steps of the run.
+        trial: The technique.
     """
 
-    def __init__(self, seat: Seat, *, window: int, steps: int) -> None:
-        self.seat, self.window, self.steps = seat, window, steps
-        self.replica = replica_of(seat)
+    def __init__(self, trial: Trial) -> None:
+        self.trial, self.seat = trial, trial.seat
+        self.window, self.steps = int(trial.block.params["window"]), trial.setting.steps
+        self.stops_before_update = range(self.steps)
+        self.replica = replica_of(self.seat)
         self.library = type(self.replica).__module__ in LIBRARIES
         self.waited_s: dict[int, float] = {}
         """Seconds for which training waited, by window."""
@@ -57,14 +60,14 @@ class Course:
         """Tell whether a window has checkpoints."""
         return window % 2 == 1
 
-    def before_update(self, step: int) -> None:
+    def before_update(self, step: int) -> int:
         """Let the technique end what reads the state."""
-        if self.kept is None:
-            return
-        with self._timed(step):
-            self.replica.before_update()
+        if self.kept is not None:
+            with self._timed(step):
+                self.replica.before_update()
+        return 0
 
-    def after(self, step: int) -> int:
+    def after_step(self, step: int) -> int:
         """Begin a checkpoint where one is due, end it with its window; return nanoseconds not to count."""
         number, last = step // self.window, (step + 1) % self.window == 0 or step + 1 == self.steps
         if not self.saves_in(number):
@@ -81,6 +84,11 @@ class Course:
         if last:
             self._drain(step)
         return keeping
+
+    def metrics(self, outcome: Outcome) -> dict[str, Any]:
+        """Return what ``judge`` finds."""
+        trial = self.trial
+        return judge(trial.session, trial.block, trial.case, trial.setting, self, outcome.trained.windows)
 
     def _drain(self, step: int) -> None:
         """Wait for the copy, which nothing hides, and for the disk, which is no wait of a step but in the window."""
@@ -162,8 +170,8 @@ def restored(
     Raises:
         CaseError: ``incorrect`` or ``infrastructure``: there are checkpoints, and none that can be taken up. All stay.
     """
-    other = setting.other_weights()
-    seat = make_seat(session, block, case, other, folder=folder)
+    other = replace(saving(setting.other_weights()), folder=folder)
+    seat = make_seat(session, block, case, other)
     replica = replica_of(seat)
     session.control.barrier()
     begin = _clock_ns()
@@ -252,10 +260,3 @@ def complain(session: Session, problem: str | None) -> None:
     found = session.control.first_problem(problem)
     if found is not None:
         raise CaseError("incorrect", found)
-
-
-def clear(session: Session, folder: Path) -> None:
-    """Remove what techniques have written."""
-    session.control.barrier()
-    if session.rank == 0:
-        shutil.rmtree(folder, ignore_errors=True)

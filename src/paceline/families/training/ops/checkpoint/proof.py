@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
@@ -26,6 +27,7 @@ from paceline.families.training.ops.checkpoint.course import (
     too_small,
     watch,
 )
+from paceline.families.training.ops.checkpoint.setting import saving
 from paceline.worker.session import Block, Case, CaseError, Session
 
 STEPS = 6
@@ -41,7 +43,7 @@ def prove_checkpoints(session: Session, block: Block, case: Case, setting: Setti
     Raises:
         CaseError: ``incorrect``: what comes back from disk is not what was there, or too little is there.
     """
-    seat = make_seat(session, block, case, setting, delay_s=DELAY_S)
+    seat = make_seat(session, block, case, replace(saving(setting), delay_s=DELAY_S))
     replica = replica_of(seat)
     states: dict[int, tuple[Tensor, ...]] = {}
     copies: list[tuple[int, Path]] = []

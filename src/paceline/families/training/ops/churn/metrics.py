@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.family import Metric
+from paceline.families.training.core.metrics import EVAL_LOSS, EXCESS_LOSS
 
 _CHURN = {
     "timer": "host monotonic clock of the observing rank, not of the peer",
@@ -68,3 +69,5 @@ CHURN_METRICS: tuple[Metric, ...] = (
         margin=0.1,
     ),
 )
+
+METRICS: tuple[Metric, ...] = (EVAL_LOSS, EXCESS_LOSS, *CHURN_METRICS)

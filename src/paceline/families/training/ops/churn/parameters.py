@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from paceline.base.family import Parameter, Params
+from paceline.families.training.core.parameters import GOAL, MODEL, RUN, TRAINING
 
-CHURN = "churn"
 NOTHING, COMPUTING, SENDING = "nothing", "kill-computing", "kill-sending"
 LEAST_RANKS = 3
 PEERS_START_S = 8.0
@@ -17,8 +17,9 @@ FAULT = Parameter(
     "exchanges; a newcomer is called later. nothing: an undisturbed run.",
     default=COMPUTING,
     choices=(NOTHING, COMPUTING, SENDING),
-    only_for=(CHURN,),
 )
+
+PARAMETERS: tuple[Parameter, ...] = (*MODEL, *RUN, *TRAINING, FAULT, *GOAL)
 
 
 def problems(params: Params) -> list[str]:
@@ -26,5 +27,5 @@ def problems(params: Params) -> list[str]:
     ranks = params["ranks"]
     assert isinstance(ranks, int)
     if ranks < LEAST_RANKS:
-        return [f"{CHURN} needs at least {LEAST_RANKS} ranks, not {ranks}: two must go on"]
+        return [f"churn needs at least {LEAST_RANKS} ranks, not {ranks}: two must go on"]
     return []

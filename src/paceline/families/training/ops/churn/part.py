@@ -7,8 +7,6 @@ weights and a sketch of them, from which it judges the exchange.
 
 from __future__ import annotations
 
-import hashlib
-import importlib
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,8 +14,7 @@ from typing import Any, TextIO
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from paceline.families.collectives.scenarios.playing import (
     MidOperationKill,
@@ -33,69 +30,24 @@ from paceline.families.training.api.flat import Flat
 from paceline.families.training.api.model import Transformer, loss_and_gradients
 from paceline.families.training.api.place import Comm, Member, Place
 from paceline.families.training.api.rounds import ends_round
-from paceline.families.training.api.sizes import size_of
-from paceline.families.training.core import corpus
-from paceline.families.training.core.setting import Setting, prepare_torch
+from paceline.families.training.core.setting import prepare_torch
+from paceline.families.training.ops.churn import run
+from paceline.families.training.ops.churn.digests import Sketch, digest_of
+from paceline.families.training.ops.churn.setting import setting_of
 from paceline.worker.fault import Fault
 from paceline.worker.guard import Guard
-
-SKETCH_PLACES = 64
 
 
 def prepare() -> None:
     """Do what every peer would do before it trains: imports, and what torch's optimisers do once."""
     torch.set_num_threads(1)
-    importlib.import_module("paceline.families.training.bench").sealed(("churn",))
+    run.sealed(())
     prepare_torch(torch.device("cpu"))
 
 
 def play(config: dict[str, Any], say: Say, commands: TextIO) -> int:
     """Play the configured part: the group's master, or a peer that trains."""
     return play_part(config, say, commands, {"master": serve_as_master, "train": _train})
-
-
-def setting_of(config: dict[str, Any], device: torch.device) -> Setting:
-    """Return what all peers share, from what they are told; a step has sequences for the newcomer, too."""
-    params = config["params"]
-    return Setting(
-        corpus=corpus.load(str(params["data"])),
-        size=size_of(params),
-        context=int(params["context"]),
-        batch_size=rows_of(params) * (int(params["ranks"]) + 1),
-        steps=int(params["steps"]),
-        optimizer=str(params["optimizer"]),
-        peak_rate=float(params["learning_rate"]),
-        warmup_steps=int(params["warmup_steps"]),
-        device=device,
-        model_seed=config["model_seed"],
-        data_seed=config["data_seed"],
-        shared_seed=0,
-    )
-
-
-def rows_of(params: dict[str, Any]) -> int:
-    """Return the sequences that a peer reads in a step."""
-    return int(params["batch"]) // int(params["ranks"])
-
-
-def digest_of(vector: NDArray[np.float32]) -> str:
-    """Return the SHA-256 of a vector's bytes."""
-    return hashlib.sha256(vector.tobytes()).hexdigest()
-
-
-class Sketch:
-    """Sums of a vector's elements at random places, with random signs: linear, and different for different vectors."""
-
-    def __init__(self, count: int, seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        self._places = torch.randint(SKETCH_PLACES, (count,), generator=generator)
-        self._signs = torch.randint(2, (count,), generator=generator).double().mul_(2).sub_(1)
-
-    def of(self, vector: Tensor) -> list[float]:
-        """Return the sums, in float64."""
-        sums = torch.zeros(SKETCH_PLACES, dtype=torch.float64)
-        found: list[float] = sums.index_add_(0, self._places, self._signs * vector.double()).tolist()
-        return found
 
 
 def kill_in_layer(model: Transformer, layer: int, *, backward: bool, strike: Callable[[], None]) -> None:

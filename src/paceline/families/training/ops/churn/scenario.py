@@ -22,12 +22,15 @@ from paceline.families.training.api.rounds import num_rounds, round_ends
 from paceline.families.training.api.sizes import size_of
 from paceline.families.training.core import judging, oracle
 from paceline.families.training.core.corpus import load
-from paceline.families.training.ops.churn import part
+from paceline.families.training.ops.churn.digests import digest_of
 from paceline.families.training.ops.churn.judge import OUTER_TOLERANCE, Course, Rules, of_kind
 from paceline.families.training.ops.churn.metrics import CHURN_METRICS
 from paceline.families.training.ops.churn.script import LEAST_ROUNDS, Script, draw
+from paceline.families.training.ops.churn.setting import rows_of, setting_of
 from paceline.worker.session import Block, Case, CaseError, Session
 
+PARTS = f"{__package__}.part"
+"""Module that peers run."""
 LIMIT_S = 120.0
 """Longest run after all peers are ready: a group that hangs has then not survived."""
 LOSSES = ("eval_loss", "excess_loss")
@@ -76,7 +79,7 @@ def _play(session: Session, block: Block, case: Case, seeds: Mapping[str, int]) 
             "evaluate_after": evaluated,
             "folder": folder,
         }
-        group = Group(session, config, parts=part.__name__)
+        group = Group(session, config, parts=PARTS)
         needs_master = hasattr(sys.modules[loaded.factory.__module__], "master")
         peers = _timeline(session, group, rules.script, needs_master=needs_master)
         course = Course(rules, peers)
@@ -152,7 +155,7 @@ def _curve(
     steps = [0, *config["evaluate_after"]]
     first, *_ = of_kind(course.peers[0], "round")
     done_ns = {0: int(first["seen_ns"])} | {e.step: e.done_ns[0] for e in course.exchanges}
-    tokens = part.rows_of(dict(block.params)) * int(block.params["context"])
+    tokens = rows_of(dict(block.params)) * int(block.params["context"])
     read = {0: 0.0}
     for before, e in zip((None, *course.exchanges), course.exchanges, strict=False):
         had = before.step if before else 0
@@ -167,12 +170,12 @@ def _curve(
 
 def _losses(block: Block, config: dict[str, Any], course: Course, seed: int) -> list[float]:
     """Return the held-out losses of what peer 0 left, the untrained weights first."""
-    setting = part.setting_of(config, torch.device("cpu"))
+    setting = setting_of(config, torch.device("cpu"))
     (left,) = of_kind(course.peers[0], "weights")
     copies = np.load(left["path"])
     due = {0: of_kind(course.peers[0], "round")[0]["digest"]} | {e.step: e.digest for e in course.exchanges}
     wanted = [0, *config["evaluate_after"]]
-    if left["steps"] != wanted or [part.digest_of(c) for c in copies] != [due[step] for step in wanted]:
+    if left["steps"] != wanted or [digest_of(c) for c in copies] != [due[step] for step in wanted]:
         raise CaseError("refused", "the weights that peer 0 left are not those that it had")
     model = setting.judge()
     if not np.array_equal(copies[0], torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()):

@@ -1,13 +1,15 @@
-"""How the harness judges a rank that left and came back: when it has caught up, and what it is judged by meanwhile."""
+"""How the harness judges a rank that left and came back: when it has caught up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from paceline.families.training.api.absence import Absence
+from paceline.families.training.core.callback import Callback, Outcome
 from paceline.worker.session import Session
 
 WATCHED = 25
@@ -18,7 +20,7 @@ ROUNDING = 1e-6
 """Relative distance from the mean at which weights count as equal: means of equal numbers are rounded."""
 
 
-class Return:
+class Return(Callback):
     """Finds out after how many steps a rank that was away is no farther from the others than it used to be.
 
     Args:
@@ -34,14 +36,23 @@ class Return:
         self.steps: int | None = None
         """Steps since its return after which it was back; None while it is not."""
 
-    def look(self, step: int) -> None:
+    def look(self, step: int | None) -> None:
         """Look at the weights after a step, where they matter."""
         absence = self.absence
+        if step is None:
+            return
         if absence.first - WATCHED <= step < absence.first:
             self.usual = max(self.usual, self._distance())
         returned = self.steps is None and absence.last <= step < absence.last + PATIENCE
         if returned and self._distance() <= self.usual + ROUNDING:
             self.steps = step + 1 - absence.last
+
+    def metrics(self, outcome: Outcome) -> dict[str, Any]:
+        """Return how long the rank took to catch up; where it did not, that is noted."""
+        if self.steps is not None:
+            return {"recovery_steps": {"samples": [float(self.steps)]}}
+        outcome.absent["recovery_steps"] = "the rank that came back did not catch up"
+        return {}
 
     def _distance(self) -> float:
         """Return the rank's distance from the mean of all, over the mean's norm, on every rank."""
@@ -51,24 +62,3 @@ class Return:
         mean /= self.session.world_size
         own = float((vector - mean).norm()) / max(float(mean.norm()), 1e-300)
         return self.session.control.gather([[own]])[self.absence.rank][0][0]
-
-
-def lend(session: Session, absence: Absence, evaluated: Sequence[int], weights: list[list[Tensor]]) -> None:
-    """Replace what the rank would have shipped while it was away by rank 0's weights: it has none of that time.
-
-    Args:
-        session: The rank.
-        absence: Who is away when.
-        evaluated: Steps that had been done at each copy of the weights.
-        weights: The copies, which change on the rank that was away.
-    """
-    for number, done in enumerate(evaluated):
-        if not done or not absence.away(absence.rank, done - 1):
-            continue
-        for index, weight in enumerate(weights[number]):
-            lent = (
-                weight.detach().cpu().clone() if session.rank == 0 else torch.zeros_like(weight, device="cpu")
-            )
-            session.control.sum_in_place(lent)
-            if session.rank == absence.rank:
-                weights[number][index] = lent.to(weight)

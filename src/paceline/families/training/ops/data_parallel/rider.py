@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from paceline.families.training.core.parameters import DATA_PARALLEL
+from paceline.families.training.core.callback import Callback, Outcome, Trial
 from paceline.families.training.core.seat import Seat
 from paceline.worker.session import Block, Case, Session
 
@@ -124,7 +124,7 @@ def distance(left: Sequence[float], right: Sequence[float]) -> float:
 def make_rider(session: Session, block: Block, case: Case, seat: Seat) -> Rider | None:
     """Return what rides along; nothing where ranks' own gradients are not to be seen, or there are no others."""
     replica, params = seat.replica, block.params
-    if params["op"] != DATA_PARALLEL or session.world_size == 1:
+    if session.world_size == 1:
         return None
     parameters = list(replica.model.parameters())
     caught = [] if replica.own_gradients else parameters
@@ -134,13 +134,50 @@ def make_rider(session: Session, block: Block, case: Case, seat: Seat) -> Rider 
     return Rider(parameters, seed, caught=caught)
 
 
-def apart(session: Session, block: Block, rider: Rider | None, absent: dict[str, str]) -> dict[str, Any]:
+class Riding(Callback):
+    """Notes a technique's gradients in the steps before evaluations.
+
+    Args:
+        trial: The technique.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self.session, self.replica = trial.session, trial.seat.replica
+        self.rider = make_rider(trial.session, trial.block, trial.case, trial.seat)
+        if self.rider is not None:
+            self.stops_after_backward = frozenset(step - 1 for step in trial.evaluate_after)
+
+    def before_step(self, step: int) -> None:
+        """Begin to catch gradients."""
+        assert self.rider is not None
+        self.rider.listen()
+
+    def after_backward(self, step: int) -> int:
+        """Note this rank's gradients; nothing of it is training."""
+        gradients = [p.grad for p in self.replica.model.parameters()]
+        whole = [g for g in gradients if g is not None]
+        return self._note(whole if len(whole) == len(gradients) else None)
+
+    def left_out(self, step: int) -> int:
+        """Note that there are none."""
+        return self._note(None)
+
+    def _note(self, gradients: Sequence[Tensor] | None) -> int:
+        assert self.rider is not None
+        self.session.device.synchronize()  # backward is the step's
+        riding = _clock_ns()
+        return self.rider.note(gradients) + _clock_ns() - riding
+
+    def metrics(self, outcome: Outcome) -> dict[str, Any]:
+        """Return how far ranks' gradients lie apart."""
+        return apart(self.session, self.rider, outcome.absent)
+
+
+def apart(session: Session, rider: Rider | None, absent: dict[str, str]) -> dict[str, Any]:
     """Return the dispersion of norms and the mean cosine of two ranks' gradients in each noted step.
 
     Steps in which fewer than two ranks took part are left out. Why there are none is noted in ``absent``.
     """
-    if block.params["op"] != DATA_PARALLEL:
-        return {}
     found: dict[str, list[float]] = {name: [] for name in APART}
     everyone = session.control.gather(rider.notes) if rider else []
     for step in zip(*everyone, strict=True):

@@ -6,15 +6,21 @@ Shape suffixes: B sequences, T positions, V symbols, P passes, L layers, E exper
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from paceline.families.training.api.expert.decoder import ExpertDecoder
+from paceline.families.training.api.expert.decoder import ITEM, ExpertDecoder
 from paceline.families.training.api.expert.layer import expert_layers
 from paceline.families.training.api.model import Transformer, next_symbol_loss
+from paceline.families.training.core.callback import Callback, Outcome, Trial
+from paceline.families.training.core.gate import Proved
 from paceline.families.training.core.seat import Seat, make_seat
 from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.trained import Trained
+from paceline.families.training.ops.expert_inference.setting import routed
 from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
 
 PASSES = 3
@@ -23,17 +29,18 @@ TOLERANCE = 2e-6
 LOSS_TOLERANCE = 1e-5
 
 
-def prove_reading(session: Session, block: Block, case: Case, setting: Setting) -> int:
-    """Compare the logits of some passes with one process's; return the number of passes compared.
+def prove(session: Session, block: Block, case: Case, setting: Setting) -> Proved:
+    """Compare the logits of some passes with one process's.
 
     Raises:
         CaseError: They differ, are missing or come twice; another run gives other bits; or the weights were changed.
     """
+    session.begin(block, case.label, "gate")
     found = _delivered(session, block, case, setting, compare=True)
     again = _delivered(session, block, case, setting, compare=False)
     same = all(torch.equal(x, y) for x, y in zip(found, again, strict=True))
     _all_agree(session, None if same else "two runs from one seed deliver different logits")
-    return PASSES
+    return Proved(compared=PASSES, transient_bytes=None)
 
 
 def _delivered(
@@ -81,10 +88,46 @@ def _reference(setting: Setting, model: Transformer, batch: Tensor, number: int)
 
 
 def _force(setting: Setting, model: Transformer, number: int) -> None:
-    assert setting.router is not None
-    chosen_BTL = setting.router.chosen(number).to(setting.device)
+    chosen_BTL = routed(setting).router.chosen(number).to(setting.device)
     for index, layer in enumerate(expert_layers(model)):
         layer.chosen_GT = chosen_BTL[..., index]
+
+
+def judge(
+    session: Session, case: Case, setting: Setting, trained: Trained, held_out: Tensor
+) -> tuple[list[float], bool]:
+    """Judge what was read: nothing was trained, and there are no losses.
+
+    Raises:
+        CaseError: See ``judge_losses``.
+    """
+    judge_losses(session, setting, trained.losses)
+    return [], True
+
+
+class Ways(Callback):
+    """Counts messages with tokens' rows, and how often tokens change ranks.
+
+    Args:
+        trial: The technique.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        self._row_messages = 0.0
+        trial.seat.replica.comm.counters.long_bytes = ITEM * trial.setting.size.width
+
+    def ended(self) -> None:
+        """Take this rank's messages that hold at least a token's row."""
+        self._row_messages = float(self.trial.seat.replica.comm.counters.long_messages)
+
+    def metrics(self, outcome: Outcome) -> Mapping[str, Any]:
+        """Return both."""
+        session, setting = self.trial.session, self.trial.setting
+        rows = session.control.gather([[self._row_messages]])
+        sent = max(rank[0][0] for rank in rows) / setting.steps
+        hops = crossings(session, self.trial.seat, setting)
+        return {"row_messages": {"samples": [sent]}, "hops": {"samples": [hops]}}
 
 
 def judge_losses(session: Session, setting: Setting, losses: list[float]) -> None:
@@ -126,8 +169,7 @@ def crossings(session: Session, seat: Seat, setting: Setting) -> float:
     if not bool((ranks_nLE.sum(dim=0) == 1).all()):
         raise ContractBreachError("some expert has no owner, or several")
     rank_LE = ranks_nLE.argmax(dim=0)
-    assert setting.router is not None
-    ranks_PBTL = rank_LE[torch.arange(len(layers)), setting.router.experts_PBTL]
+    ranks_PBTL = rank_LE[torch.arange(len(layers)), routed(setting).router.experts_PBTL]
     return float((ranks_PBTL[..., 1:] != ranks_PBTL[..., :-1]).double().sum(dim=-1).mean())
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from paceline.families.training.api.replica import Share
+from paceline.families.training.core.callback import Callback, Outcome, Trial
 
 
 class Owners:
@@ -23,3 +25,26 @@ class Owners:
         if self._before is not None:
             self.moved_bytes += sum(4.0 * count for _, _, count in runs - self._before)
         self._before = runs
+
+
+class Moves(Callback):
+    """Measures how many weights come to another rank.
+
+    Args:
+        trial: The technique.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self.session, self.seat, self.steps = trial.session, trial.seat, trial.setting.steps
+        self.owners = Owners()
+
+    def look(self, step: int | None) -> None:
+        """Look at what this rank owns now."""
+        with self.seat.watch():
+            shares = self.seat.replica.shares()
+        self.owners.look(shares)
+
+    def metrics(self, outcome: Outcome) -> Mapping[str, Any]:
+        """Return the bytes that came to the busiest rank, mean over steps."""
+        rows = self.session.control.gather([[self.owners.moved_bytes]])
+        return {"moved_bytes": {"samples": [max(rank[0][0] for rank in rows) / self.steps]}}

@@ -6,12 +6,15 @@ Shape suffixes as in ``expert.replica``.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from paceline.families.training.api.expert.replica import ExpertReplica
 from paceline.families.training.api.expert.routing import Routing, route
+from paceline.families.training.core.callback import Callback, Outcome, Trial
 from paceline.families.training.core.seat import Seat
 from paceline.families.training.core.setting import Setting
 from paceline.worker.session import CaseError, Session
@@ -22,6 +25,24 @@ SAMPLES = 9
 """The first is a warm-up."""
 TOLERANCE = 1e-5
 """Distance from the reference, relative to its norm."""
+
+
+class Dispatch(Callback):
+    """Times a technique's exchange of tokens when training has ended.
+
+    Args:
+        trial: The technique.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+
+    def metrics(self, outcome: Outcome) -> Mapping[str, Any]:
+        """Return the seconds; nothing of techniques of another kind."""
+        trial = self.trial
+        if not isinstance(trial.seat.replica, ExpertReplica):
+            return {}
+        return {"dispatch_s": {"samples": dispatch_seconds(trial.session, trial.seat, trial.setting)}}
 
 
 def dispatch_seconds(session: Session, seat: Seat, setting: Setting) -> list[float]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import Tensor
 
 from paceline.families.training.api.fine_tuning.probing import Entry, ProbingReplica
-from paceline.families.training.core.arm import Trained
+from paceline.families.training.core.callback import Callback, Outcome, Trial
 from paceline.families.training.core.seat import Seat, make_seat
 from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.trained import Trained
 from paceline.families.training.ops.fine_tune.ledger import Codes, Ledger, Plain, difference, entries, entry
 from paceline.worker.session import Block, Case, CaseError, Session
 
@@ -125,23 +127,54 @@ def codes_of(session: Session, block: Block, case: Case, setting: Setting) -> Co
     return session.on_all_ranks(lambda: Codes(seat, order))
 
 
-class Followed:
+class Tuned(Callback):
+    """Measures by how much fine-tuning has lowered the loss."""
+
+    def metrics(self, outcome: Outcome) -> dict[str, Any]:
+        """Return it; what only probing techniques have is noted as absent."""
+        outcome.absent.update(dict.fromkeys(FIGURES, NOT_PROBING))
+        return {"loss_fall": {"samples": [outcome.curve[0] - outcome.curve[-1]]}}
+
+
+class Followed(Tuned):
     """A probing technique's run, of which a log is kept.
 
     Args:
-        session: The rank.
-        block: The block.
-        case: The technique.
-        setting: The point's.
-        seat: The replica that is about to be trained.
+        trial: The technique.
     """
 
-    def __init__(self, session: Session, block: Block, case: Case, setting: Setting, seat: Seat) -> None:
-        self.session, self.block, self.case, self.setting = session, block, case, setting
-        self.codes = codes_of(session, block, case, setting)
-        self.ledger = Ledger(seat)
+    def __init__(self, trial: Trial) -> None:
+        self.session, self.block, self.case, self.setting = (
+            trial.session,
+            trial.block,
+            trial.case,
+            trial.setting,
+        )
+        self.batches = trial.batches
+        self.codes = codes_of(trial.session, trial.block, trial.case, trial.setting)
+        self.ledger = Ledger(trial.seat)
 
-    def metrics(self, trained: Trained, batches: Tensor) -> dict[str, Any]:
+    def around_passes(self) -> AbstractContextManager[Any]:
+        """Return a context in which no tensor may be kept for backward."""
+        return self.ledger.watch()
+
+    def look(self, step: int | None) -> None:
+        """Note the codes that ranks shared in a step."""
+        if step is not None:
+            self.ledger.note(step, range(self.session.world_size))
+
+    def metrics(self, outcome: Outcome) -> dict[str, Any]:
+        """Return what both the loss and the log give.
+
+        Raises:
+            CaseError: See ``replayed``.
+        """
+        found = super().metrics(outcome) | self.replayed(outcome.trained)
+        for name in found.keys() & set(FIGURES):
+            del outcome.absent[name]
+        return found
+
+    def replayed(self, trained: Trained) -> dict[str, Any]:
         """Replay the run from its log, by the harness and by a new replica on every rank; return what that gives.
 
         Raises:
@@ -151,7 +184,7 @@ class Followed:
         session = self.session
         tell(session, self.ledger.problem, "refused")
         log = entries(session, self.ledger.rows)
-        self._compare(log, trained, batches)
+        self._compare(log, trained, self.batches)
         fresh = make_seat(session, self.block, self.case, self.setting)
         session.control.barrier()
         begin = _clock_ns()
@@ -161,7 +194,7 @@ class Followed:
         tell(
             session, f"a new replica replays the log to weights that differ by {apart:.2g}" if apart else None
         )
-        sent = max(trained.sent_to) / len(log) / self.setting.probes
+        sent = max(trained.sent_to) / len(log) / int(self.block.params["probes"])
         everyone = session.control.gather([[spent, sent]])
         values = {
             "replay_difference": apart,
@@ -191,11 +224,9 @@ class Followed:
                 tell(session, unlike(copy, plain, done.step))
 
 
-def followed(session: Session, block: Block, case: Case, setting: Setting, seat: Seat) -> Followed | None:
-    """Return the log-keeping of a probing technique, None for any other."""
-    if not isinstance(seat.replica, ProbingReplica):
-        return None
-    return Followed(session, block, case, setting, seat)
+def follow(trial: Trial) -> Callback:
+    """Return the log-keeping of a probing technique; of any other what measures its loss."""
+    return Followed(trial) if isinstance(trial.seat.replica, ProbingReplica) else Tuned()
 
 
 def allowed_error(session: Session, case: Case) -> float:

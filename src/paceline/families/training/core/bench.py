@@ -1,0 +1,264 @@
+"""Measures one block of the training family: gate, training of each technique in turn, evaluation, figures.
+
+Techniques train one after another in a seeded order, each from the same weights on the same batches: what overlaps
+communication with later steps must not be helped by the steps of another technique. Launches repeat the block on other
+draws of weights and data, so that a launch is also a seed.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from paceline.families.training.core import judging, oracle, point
+from paceline.families.training.core.arm import Loop
+from paceline.families.training.core.callback import Callback, Outcome, Trial
+from paceline.families.training.core.figures import Figures, timed
+from paceline.families.training.core.gate import STEPS, Proved
+from paceline.families.training.core.metrics import experts_of
+from paceline.families.training.core.seat import make_seat
+from paceline.families.training.core.setting import (
+    Setting,
+    compile_shapes,
+    compute_seconds,
+    local_batches,
+    prepare_torch,
+)
+from paceline.families.training.core.strategy import Strategy
+from paceline.families.training.core.unchanged import passes_are_the_familys
+from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.telemetry import Watch
+
+if TYPE_CHECKING:
+    from paceline.families.training.core.bare_script import BareScript
+
+MEMORY_COUNTS = 3
+"""Steps beside the last one after which memory is counted."""
+
+
+def run_block(session: Session, block: Block, strategy: Strategy) -> None:
+    """Train all techniques of a block and emit one ``result`` event for each.
+
+    Args:
+        session: The rank.
+        block: The block.
+        strategy: What its operation does otherwise.
+    """
+    session.begin(block, "-", "data")
+    try:
+        found = point.corpus_of(session, block.params, strategy.load)
+        setting = strategy.prepare(session, block, point.setting_of(session, block, found))
+        if setting.compiled:
+            session.on_all_ranks(lambda: compile_shapes(setting, session))
+    except CaseError as error:
+        for case in block.cases:
+            session.emit_failure(block, case, error)
+        return
+    batches = _batches(session, block, setting)
+    held_out = torch.from_numpy(
+        setting.corpus.held_out(
+            session.draw_seed("held out", block.block), int(block.params["eval_batch"]), setting.context + 1
+        )
+    ).to(torch.int16)
+    prepare_torch(setting.device)
+    if not gc.get_freeze_count():
+        gc.freeze()  # what was imported is not looked through again after every technique: a quarter of a second each
+    order = list(block.cases)
+    random.Random(session.draw_seed("order", block.block)).shuffle(order)
+    results: list[tuple[Case, dict[str, Any] | CaseError]] = []
+    for position, case in enumerate(order):
+        try:
+            result = _train(session, block, case, setting, strategy, batches, held_out)
+            result["accounting"]["position"] = position
+            results.append((case, result))
+        except CaseError as error:
+            results.append((case, error))
+        finally:
+            gc.collect()
+    strategy.clear(session, setting)
+    # told at the end: after a crash the whole block is drawn anew, so that all techniques share weights and data
+    for case, ending in results:
+        if isinstance(ending, CaseError):
+            session.emit_failure(block, case, ending)
+        else:
+            session.emit_result(block, case, ending)
+
+
+def _batches(session: Session, block: Block, setting: Setting) -> torch.Tensor:
+    """Draw this rank's sequences of all steps."""
+    last = session.rank == session.world_size - 1
+    return local_batches(
+        setting,
+        session,
+        corrupt=last and block.params["corrupt"] == "last-rank",
+        alike=float(block.params["alike"]),
+    )
+
+
+def _train(
+    session: Session,
+    block: Block,
+    case: Case,
+    setting: Setting,
+    strategy: Strategy,
+    batches: torch.Tensor,
+    held_out: torch.Tensor,
+) -> dict[str, Any]:
+    """Prove, train and judge one technique.
+
+    Raises:
+        CaseError: It was refused, wrong, or did not learn.
+    """
+    proved = strategy.prove(session, block, case, point.for_proofs(session, block, case, setting))
+    trial = _trial(session, block, case, setting, batches)
+    callbacks = strategy.callbacks(trial)
+    session.begin(block, case.label, "train")
+    watch = Watch(session.device.telemetry)
+    watch.sample()
+    loop = _loop(trial, callbacks)
+    bare = _run(loop, _beside(session, block, case, setting, batches))
+    trained = loop.trained
+    watch.sample()
+    session.begin(block, case.label, "evaluate")
+    windows = session.control.gather(trained.windows)
+    seeing = judging.seeing(session, trained, some_may_not=strategy.some_see_no_loss)
+    judging.check_finite(session, trained, seeing)
+    curve, equal = strategy.losses(session, case, setting, trained, held_out)
+    figures = Figures(
+        session,
+        block,
+        setting,
+        trained,
+        windows,
+        curve,
+        seeing=seeing,
+        passes_counted=passes_are_the_familys(trial.seat.replica, strategy.passes_by),
+        uncounted=judging.uncounted(session, trial.seat, trained),
+        bare=bare,
+    )
+    metrics = figures.metrics(oracle.divergence(session, trained.weights[-1]))
+    metrics |= _transient(proved, figures)
+    outcome = Outcome(trained=trained, windows=windows, curve=curve, absent=figures.absent)
+    for callback in callbacks:
+        metrics |= callback.metrics(outcome)
+    if curve and not oracle.learnt(curve):
+        figures.absent |= dict.fromkeys(timed(metrics, strategy.metrics), judging.nothing_learnt(curve))
+        metrics = {name: found for name, found in metrics.items() if name not in figures.absent}
+    return {
+        "status": "ok",
+        "metrics": metrics,
+        "absent": figures.absent,
+        "ceilings": _ceilings(block, setting),
+        "predicted": judging.predicted(trial.seat, case, setting, metrics),
+        "correctness": _correctness(block, setting, proved.compared, equal, curve),
+        "accounting": _accounting(len(batches), figures, callbacks),
+        "telemetry": watch.facts(),
+        "clock": {"offset_ns": session.control.clock_offset_ns, "error_ns": session.control.clock_error_ns},
+    }
+
+
+def _trial(session: Session, block: Block, case: Case, setting: Setting, batches: torch.Tensor) -> Trial:
+    """Make a technique, and draw after which steps memory is counted."""
+    evaluations = int(block.params["evaluations"])
+    counted = random.Random(session.draw_seed("memory", block.block, case.label))
+    return Trial(
+        session=session,
+        block=block,
+        case=case,
+        setting=setting,
+        seat=make_seat(session, block, case, setting),
+        batches=batches,
+        evaluate_after=frozenset(round(len(batches) * (i + 1) / evaluations) for i in range(evaluations)),
+        count_after=frozenset({setting.steps - 1, *counted.sample(range(setting.steps), MEMORY_COUNTS)}),
+    )
+
+
+def _loop(trial: Trial, callbacks: Sequence[Callback]) -> Loop:
+    return Loop(
+        trial.seat,
+        trial.batches,
+        window=int(trial.block.params["window"]),
+        evaluate_after=trial.evaluate_after,
+        count_after=trial.count_after,
+        extra_s=_extra_seconds(trial.session, trial.block, trial.setting, trial.batches),
+        absence=trial.setting.absence,
+        callbacks=callbacks,
+    )
+
+
+def _transient(proved: Proved, figures: Figures) -> dict[str, Any]:
+    """Return what a step of the proofs had made at most; where nothing could be counted it is noted as absent."""
+    if proved.transient_bytes is not None:
+        return {"transient_bytes": {"samples": [proved.transient_bytes]}}
+    if proved.uncounted is not None:
+        figures.absent["transient_bytes"] = proved.uncounted
+    return {}
+
+
+def _correctness(
+    block: Block, setting: Setting, proved: int, equal: bool, curve: list[float]
+) -> dict[str, Any]:
+    return {
+        "passed": True,
+        "oracle": judging.held_to(block.params, setting, curve, proved),
+        "gate_checks": proved,
+        "replicas_equal": equal,
+        "learnt": oracle.learnt(curve) if curve else None,
+        "entropy_rate": setting.corpus.entropy_rate,
+        "data_sha256": setting.corpus.fingerprint,
+        "input_seed": setting.data_seed,
+        "model_seed": setting.model_seed,
+    }
+
+
+def _accounting(steps: int, figures: Figures, callbacks: Sequence[Callback]) -> dict[str, Any]:
+    found = {"requested": steps, "ok": steps, "failed": 0, "dropped": 0, "curve": figures.course()}
+    for callback in callbacks:
+        found |= callback.accounting()
+    return found
+
+
+def _extra_seconds(session: Session, block: Block, setting: Setting, batches: torch.Tensor) -> float:
+    """Return by how much the last rank's computation is longer: its own share's seconds, times the factor less one."""
+    factor = float(block.params["slow_factor"])
+    if factor == 1 or session.rank != session.world_size - 1:
+        return 0.0
+    return (factor - 1) * compute_seconds(setting, batches[0])
+
+
+def _run(loop: Loop, beside: BareScript | None) -> list[float] | None:
+    """Train, in turn with a bare script where there is one; return its seconds of each window."""
+    if beside is None:
+        loop.run()
+        return None
+    taken = []
+    for steps in loop.windows():
+        taken.append(beside.window(steps))
+        loop.session.control.barrier()  # all ranks begin the loop's next window at once, as they do the script's
+    return taken
+
+
+def _beside(
+    session: Session, block: Block, case: Case, setting: Setting, batches: torch.Tensor
+) -> BareScript | None:
+    if block.params["beside"] == "nothing":
+        return None
+    from paceline.families.training.core.bare_script import BareScript  # noqa: PLC0415 - calibration alone needs it
+
+    BareScript(session, setting, batches, case.technique).window(
+        range(STEPS)
+    )  # as the proofs warm up the technique
+    return BareScript(session, setting, batches, case.technique)
+
+
+def _ceilings(block: Block, setting: Setting) -> dict[str, Any]:
+    size, vocabulary, experts = setting.size, setting.corpus.vocabulary, experts_of(block.params)
+    return {
+        "parameters": size.parameters(vocabulary, experts.get("experts", 0)),
+        "flops_per_token": size.flops_per_token(vocabulary, setting.context, **experts),
+        "entropy_rate": setting.corpus.entropy_rate,
+    }

@@ -1,0 +1,96 @@
+"""What makes a point legal whatever ranks share, and how long it takes; free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.base.family import Params
+from paceline.families.training.api.sizes import size_of, vocabulary
+from paceline.families.training.core.metrics import experts_of
+
+SHARE_ROUNDING = 1e-6
+PROVED_STEPS = 6
+"""Steps of a technique's proofs."""
+ESTIMATED_RATE = 8e10
+"""Operations a second, for the estimate: what was seen on two cores with models of 0.3 million parameters."""
+START_S = 2.0
+
+
+def problems(
+    params: Params, *, whole_batch: bool = False, least_windows: int = 2, own: Sequence[str] = ()
+) -> list[str]:
+    """Return what makes a resolved point illegal.
+
+    Args:
+        params: Of the point.
+        whole_batch: Whether every rank reads all sequences of a step.
+        least_windows: Samples of throughput that a run must hold: the first is warm-up.
+        own: What the operation itself has found.
+    """
+    found: list[str] = []
+    ranks, batch, steps = (number(params, key) for key in ("ranks", "batch", "steps"))
+    rows = batch if whole_batch else batch // ranks
+    if not whole_batch and batch % ranks:
+        found.append(f"batch {batch} cannot be split between {ranks} ranks")
+    size = size_of(params)
+    if size.heads % size.num_kv_heads:
+        found.append(
+            f"kv_heads {size.kv_heads} does not divide the {size.heads} heads of size {params['size']}"
+        )
+    found += own
+    if steps < 2 * number(params, "window"):
+        found.append(
+            f"steps {steps} holds fewer than two windows of {params['window']}: the first is warm-up"
+        )
+    if least_windows > 2 and steps < least_windows * number(params, "window"):
+        found.append(f"steps {steps} holds fewer than three windows of {params['window']}: one of them saves")
+    if steps < number(params, "evaluations"):
+        found.append(f"{params['evaluations']} evaluations do not fit into {steps} steps")
+    return found + _data_problems(params, rows)
+
+
+def _data_problems(params: Params, rows: int) -> list[str]:
+    """Return what is illegal about what is read.
+
+    Args:
+        params: Of the point.
+        rows: Sequences of a step that one rank reads.
+    """
+    found: list[str] = []
+    alike = params["alike"]
+    assert isinstance(alike, int | float)
+    if alike > 1:
+        found.append(f"alike is a share, at most 1, and not {alike}")
+    elif abs(alike * rows - round(alike * rows)) > SHARE_ROUNDING:
+        found.append(f"alike {alike} of {rows} sequences a rank is no whole number")
+    data = str(params["data"])
+    if data not in ("markov", "bytes") and not data.startswith(("bytes:", "hf:")):
+        found.append(f"data '{data}' is not one of: markov, bytes, bytes:PATH, hf:NAME@REVISION, hf:FOLDER")
+    if params["target_excess"] is not None and data != "markov":
+        found.append("target_excess needs data with a known entropy rate: markov")
+    return found
+
+
+def estimate_s(params: Params, *, start_s: float = START_S) -> float:
+    """Return seconds of one technique: training, proofs on every rank, evaluations; at what two cores do.
+
+    A rank's proofs are of the whole batch; an evaluation is a third of a step's operations. Waiting for links and for
+    cores that other ranks have is left out.
+
+    Args:
+        params: Of the point.
+        start_s: Seconds until its processes stand.
+    """
+    size, context = size_of(params), number(params, "context")
+    steps, ranks = number(params, "steps"), number(params, "ranks")
+    operations = size.flops_per_token(vocabulary(str(params["data"])), context, **experts_of(params))
+    rows = float((steps + PROVED_STEPS * (1 + ranks)) * number(params, "batch"))
+    rows += (number(params, "evaluations") + 1) * number(params, "eval_batch") / 3
+    return start_s + rows * context * operations / ESTIMATED_RATE + steps * 0.005 * ranks
+
+
+def number(params: Params, key: str) -> int:
+    """Return a parameter that counts something."""
+    value = params[key]
+    assert isinstance(value, int)
+    return value

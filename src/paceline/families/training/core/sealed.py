@@ -1,0 +1,29 @@
+"""What trains, counts and judges, and what techniques build on: nothing in it may be replaced by one of them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Collection
+from types import ModuleType
+
+from paceline.families.training import api
+from paceline.worker import comm
+
+PACKAGES = ("paceline.families.training.", "paceline.families.collectives.")
+SLOW_TO_IMPORT = frozenset({"paceline.families.training.api.checkpointing.library"})
+"""PyTorch's distributed checkpoints with DTensor: an operation that needs them imports them itself."""
+
+
+def sealed(operations: Collection[str]) -> tuple[ModuleType, ...]:
+    """Import all that techniques may build on, and return every module of this family and of collectives.
+
+    Args:
+        operations: Those whose ``run`` was imported, and with it what each of them has of its own.
+    """
+    for module in pkgutil.walk_packages(api.__path__, f"{api.__name__}."):
+        if module.name not in SLOW_TO_IMPORT:
+            importlib.import_module(module.name)
+    loaded = sorted(name for name in sys.modules if name.startswith(PACKAGES))
+    return (comm, *(sys.modules[name] for name in loaded))

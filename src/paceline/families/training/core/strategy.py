@@ -1,0 +1,65 @@
+"""What an operation changes in the course of a block: the answers that its ``run`` gives to the family's code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from paceline.base.family import Metric
+from paceline.families.training.api.replica import Replica
+from paceline.families.training.core import corpus, gate, judging
+from paceline.families.training.core.callback import Callback, Trial
+from paceline.families.training.core.corpus import Corpus
+from paceline.families.training.core.gate import Proved
+from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.trained import Trained
+from paceline.worker.session import Block, Case, Session
+
+Losses = tuple[list[float], bool]
+"""Held-out losses of all copies of the weights, and whether ranks always held the same ones."""
+
+
+def load_data(params: Mapping[str, Any]) -> Corpus:
+    """Load a point's data."""
+    return corpus.load(str(params["data"]))
+
+
+def as_drawn(session: Session, block: Block, setting: Setting) -> Setting:
+    """Return the setting as it is."""
+    return setting
+
+
+def clear_nothing(session: Session, setting: Setting) -> None:
+    """Leave everything: nothing was made."""
+
+
+def no_callbacks(trial: Trial) -> Sequence[Callback]:
+    """Have nothing done beside the steps."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """What one operation does otherwise than ranks that train one model, each on sequences of its own."""
+
+    metrics: tuple[Metric, ...]
+    """Those of the operation, shared ones included."""
+    load: Callable[[Mapping[str, Any]], Corpus] = load_data
+    """Loads the data of a point."""
+    prepare: Callable[[Session, Block, Setting], Setting] = as_drawn
+    """Completes the setting of a block: who reads what, layers of another kind, a trained model, a folder."""
+    clear: Callable[[Session, Setting], None] = clear_nothing
+    """Removes what ``prepare`` has made, at the block's end."""
+    prove: Callable[[Session, Block, Case, Setting], Proved] = gate.prove
+    """Proves a technique before it is timed."""
+    callbacks: Callable[[Trial], Sequence[Callback]] = no_callbacks
+    """Makes what is done beside a technique's steps, and what is measured of it."""
+    losses: Callable[[Session, Case, Setting, Trained, torch.Tensor], Losses] = judging.losses
+    """Judges copies of the weights; no losses where nothing is trained."""
+    some_see_no_loss: bool = False
+    """Whether a rank may have no loss, since it lies on another."""
+    passes_by: tuple[type[Replica], ...] = ()
+    """Replicas whose forward and backward are the family's own, so that bytes sent in them can be told apart."""

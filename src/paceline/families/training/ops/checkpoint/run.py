@@ -1,0 +1,48 @@
+"""Runs blocks with checkpoints: the state is saved while training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from paceline.families.training.api.checkpointing import library
+from paceline.families.training.core import bench, gate
+from paceline.families.training.core.callback import Callback, Trial
+from paceline.families.training.core.sealed import sealed
+from paceline.families.training.core.setting import Setting, widened
+from paceline.families.training.core.strategy import Strategy
+from paceline.families.training.ops.checkpoint.course import Course
+from paceline.families.training.ops.checkpoint.metrics import METRICS
+from paceline.families.training.ops.checkpoint.proof import prove_checkpoints
+from paceline.families.training.ops.checkpoint.setting import SavingSetting, clear, make_root
+from paceline.worker.session import Block, Session
+
+__all__ = ["run_block", "sealed"]
+
+
+IMPORTED_EARLY = library
+"""Takes long to import, and a technique may not import it inside its fences for the first time."""
+
+
+def prepare(session: Session, block: Block, setting: Setting) -> Setting:
+    """Make a folder for checkpoints."""
+    return widened(setting, SavingSetting, root=make_root(session))
+
+
+def callbacks(trial: Trial) -> Sequence[Callback]:
+    """Have checkpoints saved in every second window."""
+    return (Course(trial),)
+
+
+STRATEGY = Strategy(
+    metrics=METRICS,
+    prepare=prepare,
+    clear=clear,
+    prove=partial(gate.prove, more=(prove_checkpoints,)),
+    callbacks=callbacks,
+)
+
+
+def run_block(session: Session, block: Block) -> None:
+    """Train all techniques of a block and emit one ``result`` event for each."""
+    bench.run_block(session, block, STRATEGY)

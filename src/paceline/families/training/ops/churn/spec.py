@@ -1,0 +1,30 @@
+"""Training that loses peers: what makes a point legal; free of torch."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from paceline.base.family import Params
+from paceline.base.operation import Operation
+from paceline.families.training.core.legality import estimate_s, problems
+from paceline.families.training.core.parameters import ALIKE_RANKS, ONE_PART
+from paceline.families.training.ops.churn.metrics import METRICS
+from paceline.families.training.ops.churn.parameters import PARAMETERS, PEERS_START_S
+from paceline.families.training.ops.churn.parameters import problems as faults
+
+
+def check(params: Params) -> list[str]:
+    """Return what makes a resolved point illegal."""
+    return problems(params, own=faults(params))
+
+
+OPERATION = Operation(
+    name="churn",
+    summary="sequences again, in processes of which one is killed and another comes",
+    place=7,
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    check=check,
+    estimate_s=partial(estimate_s, start_s=PEERS_START_S),
+    fixed={**ONE_PART, **ALIKE_RANKS},
+)

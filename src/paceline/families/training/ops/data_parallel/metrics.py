@@ -1,0 +1,71 @@
+"""Metrics of data parallelism: how far ranks that train on their own are apart; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Metric
+from paceline.families.training.core.byte_metrics import BYTE_METRICS
+from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
+from paceline.families.training.core.rank_metrics import DIAGNOSED, HELD, LINK_CLOCK
+
+_SEEN = {
+    "sample": "the step before an evaluation, from what forward_backward left on every rank, by the harness",
+    "exclusions": "looking is no part of any time",
+    "sketch": "4096 places, random signs",
+}
+
+RECOVERY_STEPS = Metric(
+    name="recovery_steps",
+    unit="steps",
+    better="lower",
+    doc="Steps from the return of a rank that was away until its weights are no farther from the mean of all "
+    "ranks' than in the last 25 steps before it left.",
+    contract={
+        "distance": "Euclidean over all parameters, over the mean's norm, from the weights it would ship"
+    },
+    statistic="max",
+)
+
+LOSS_DISPERSION = Metric(
+    name="loss_dispersion",
+    unit="nat",
+    better="lower",
+    doc="Standard deviation over ranks of their losses in a step; its samples are means over windows.",
+    contract={"sample": "as forward_backward returned them on every rank, compared by the harness"},
+    statistic="mean",
+    compared_by="difference",
+)
+
+SEEN: tuple[Metric, ...] = (
+    Metric(
+        name="seen_norm_dispersion",
+        unit="ratio",
+        better="lower",
+        doc="Standard deviation over ranks of their own gradients' norms, over their mean, seen by the harness.",
+        contract=_SEEN,
+        statistic="mean",
+        compared_by="difference",
+    ),
+    Metric(
+        name="seen_gradient_cosine",
+        unit="ratio",
+        better="higher",
+        doc="Mean cosine between two ranks' own gradients, seen by the harness.",
+        contract=_SEEN,
+        statistic="mean",
+        compared_by="difference",
+    ),
+)
+"""What the harness sees of ranks' own gradients, in a few steps."""
+
+METRICS: tuple[Metric, ...] = (
+    *COURSE,
+    *BYTE_METRICS,
+    *TIMES,
+    *HELD,
+    RECOVERY_STEPS,
+    LOSS_DISPERSION,
+    *DIAGNOSED,
+    LINK_CLOCK,
+    *SEEN,
+    *TARGETS,
+)

@@ -1,0 +1,8 @@
+"""Parameters of data parallelism; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Parameter
+from paceline.families.training.core.parameters import GOAL, MODEL, RUN, TRAINING
+
+PARAMETERS: tuple[Parameter, ...] = (*MODEL, *RUN, *TRAINING, *GOAL)

@@ -1,0 +1,31 @@
+"""Data parallelism: what makes a point legal; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Params
+from paceline.base.operation import Operation
+from paceline.families.training.core.legality import estimate_s, number, problems
+from paceline.families.training.core.metrics import DERIVED
+from paceline.families.training.core.parameters import NOTHING, ONE_PART
+from paceline.families.training.ops.data_parallel.metrics import METRICS
+from paceline.families.training.ops.data_parallel.parameters import PARAMETERS
+
+
+def check(params: Params) -> list[str]:
+    """Return what makes a resolved point illegal."""
+    alone = params["away"] != NOTHING and number(params, "ranks") < 2
+    own = ["away needs at least two ranks: somebody must go on"] if alone else []
+    return own + problems(params)
+
+
+OPERATION = Operation(
+    name="data_parallel",
+    summary="the sequences of a step",
+    place=0,
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    check=check,
+    estimate_s=estimate_s,
+    derived=DERIVED,
+    fixed=ONE_PART,
+)

@@ -1,0 +1,36 @@
+"""Ranks that share experts at inference: what makes a point legal; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Params
+from paceline.base.operation import Operation
+from paceline.families.training.core.legality import estimate_s, number, problems
+from paceline.families.training.core.metrics import DERIVED
+from paceline.families.training.core.parameters import ALIKE_RANKS, ONE_PART
+from paceline.families.training.ops.expert_inference.metrics import METRICS
+from paceline.families.training.ops.expert_inference.parameters import PARAMETERS
+
+
+def check(params: Params) -> list[str]:
+    """Return what makes a resolved point illegal."""
+    own: list[str] = []
+    affinity = params["affinity"]
+    assert isinstance(affinity, int | float)
+    if affinity > 1:
+        own.append(f"affinity is a probability, at most 1, and not {affinity}")
+    if number(params, "batch") < number(params, "ranks"):
+        own.append(f"{params['batch']} sequences are too few for {params['ranks']} ranks")
+    return problems(params, whole_batch=True, own=own)
+
+
+OPERATION = Operation(
+    name="expert_inference",
+    summary="the same, symbol by symbol and forward alone",
+    place=4,
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    check=check,
+    estimate_s=estimate_s,
+    derived=DERIVED,
+    fixed={**ONE_PART, **ALIKE_RANKS},
+)

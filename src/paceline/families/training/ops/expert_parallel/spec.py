@@ -1,0 +1,31 @@
+"""Ranks that share experts: what makes a point legal; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Params
+from paceline.base.operation import Operation
+from paceline.families.training.core.legality import estimate_s, number, problems
+from paceline.families.training.core.metrics import DERIVED
+from paceline.families.training.core.parameters import ALIKE_RANKS, ONE_PART
+from paceline.families.training.ops.expert_parallel.metrics import METRICS
+from paceline.families.training.ops.expert_parallel.parameters import PARAMETERS
+
+
+def check(params: Params) -> list[str]:
+    """Return what makes a resolved point illegal."""
+    top_k, experts = number(params, "top_k"), number(params, "experts")
+    own = [f"a token cannot go to {top_k} of {experts} experts"] if top_k > experts else []
+    return problems(params, own=own)
+
+
+OPERATION = Operation(
+    name="expert_parallel",
+    summary="the experts of every layer",
+    place=3,
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    check=check,
+    estimate_s=estimate_s,
+    derived=DERIVED,
+    fixed={**ONE_PART, **ALIKE_RANKS},
+)

@@ -1,0 +1,14 @@
+"""Points at which techniques of fine-tuning must prove themselves."""
+
+from __future__ import annotations
+
+from paceline.base.family import Scalar
+from paceline.families.training.core.conformance import POINT, RANKS
+
+__all__ = ["RANKS", "points"]
+
+
+def points(*, brief: bool = False) -> list[dict[str, Scalar]]:
+    """Return the points, whether ``brief`` or not."""
+    change: dict[str, Scalar] = {"steps": 60, "shift": 2.0, "pretrain_steps": 40, "probes": 2}
+    return [{**POINT, "optimizer": "sgd", "learning_rate": 1.0, **change}]

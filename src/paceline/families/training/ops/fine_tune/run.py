@@ -1,0 +1,61 @@
+"""Runs blocks of fine-tuning: a trained model goes on with a language that has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from paceline.families.training.core import bench, corpus, gate
+from paceline.families.training.core.callback import Callback, Trial
+from paceline.families.training.core.corpus import Corpus
+from paceline.families.training.core.sealed import sealed
+from paceline.families.training.core.setting import Setting, widened
+from paceline.families.training.core.strategy import Strategy, load_data
+from paceline.families.training.ops.fine_tune import joining
+from paceline.families.training.ops.fine_tune.metrics import METRICS
+from paceline.families.training.ops.fine_tune.pretraining import pretrained
+from paceline.families.training.ops.fine_tune.setting import TUNED, TuningSetting
+from paceline.worker.session import Block, Session
+
+__all__ = ["run_block", "sealed"]
+
+
+def load(params: Mapping[str, Any]) -> Corpus:
+    """Return the language as it is after its change."""
+    shift = float(params["shift"])
+    return corpus.markov(shift=shift) if shift else load_data(params)
+
+
+def prepare(session: Session, block: Block, setting: Setting) -> Setting:
+    """Train the model on the language before its change, and choose which parameters go on."""
+    params = block.params
+    tuned = str(params["tuned"])
+    setting = widened(
+        replace(setting, head_bias=tuned == "bias", trained_names=TUNED[tuned]),
+        TuningSetting,
+        probes=int(params["probes"]),
+        probe_distance=float(params["probe_distance"]),
+    )
+    steps, data_seed = int(params["pretrain_steps"]), session.draw_seed("data before", block.block)
+    return replace(setting, start=pretrained(session, setting, steps=steps, data_seed=data_seed))
+
+
+def callbacks(trial: Trial) -> Sequence[Callback]:
+    """Keep a log of what probing techniques share."""
+    return (joining.follow(trial),)
+
+
+STRATEGY = Strategy(
+    metrics=METRICS,
+    load=load,
+    prepare=prepare,
+    prove=partial(gate.prove, more=(joining.prove,)),
+    callbacks=callbacks,
+)
+
+
+def run_block(session: Session, block: Block) -> None:
+    """Train all techniques of a block and emit one ``result`` event for each."""
+    bench.run_block(session, block, STRATEGY)

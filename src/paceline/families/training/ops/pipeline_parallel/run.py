@@ -1,0 +1,38 @@
+"""Runs blocks of pipelines: every rank reads the whole batch, and passes are noted and played."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from paceline.families.training.api.pipeline.executor import PipelineReplica
+from paceline.families.training.core import bench
+from paceline.families.training.core.callback import Callback, Trial
+from paceline.families.training.core.sealed import sealed
+from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.strategy import Strategy
+from paceline.families.training.ops.pipeline_parallel.metrics import METRICS
+from paceline.families.training.ops.pipeline_parallel.passes import Passes
+from paceline.worker.session import Block, Session
+
+__all__ = ["run_block", "sealed"]
+
+
+def prepare(session: Session, block: Block, setting: Setting) -> Setting:
+    """Let every rank read the whole batch."""
+    return replace(setting, whole_batch=True)
+
+
+def callbacks(trial: Trial) -> Sequence[Callback]:
+    """Note passes."""
+    return (Passes(trial),)
+
+
+STRATEGY = Strategy(
+    metrics=METRICS, prepare=prepare, callbacks=callbacks, some_see_no_loss=True, passes_by=(PipelineReplica,)
+)
+
+
+def run_block(session: Session, block: Block) -> None:
+    """Train all techniques of a block and emit one ``result`` event for each."""
+    bench.run_block(session, block, STRATEGY)

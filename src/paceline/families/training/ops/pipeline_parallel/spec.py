@@ -1,0 +1,31 @@
+"""Pipelines: what makes a point legal; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Params
+from paceline.base.operation import Operation
+from paceline.families.training.core.legality import estimate_s, number, problems
+from paceline.families.training.core.metrics import DERIVED
+from paceline.families.training.core.parameters import ALIKE_RANKS
+from paceline.families.training.ops.pipeline_parallel.metrics import METRICS
+from paceline.families.training.ops.pipeline_parallel.parameters import PARAMETERS
+
+
+def check(params: Params) -> list[str]:
+    """Return what makes a resolved point illegal."""
+    batch, parts = number(params, "batch"), number(params, "microbatches")
+    own = [f"batch {batch} cannot be split into {parts} microbatches"] if batch % parts else []
+    return own + problems(params, whole_batch=True)
+
+
+OPERATION = Operation(
+    name="pipeline_parallel",
+    summary="the layers of a model",
+    place=1,
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    check=check,
+    estimate_s=estimate_s,
+    derived=DERIVED,
+    fixed=ALIKE_RANKS,
+)

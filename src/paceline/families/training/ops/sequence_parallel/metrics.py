@@ -1,0 +1,23 @@
+"""Metrics of ranks that share every sequence; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Metric
+from paceline.families.training.core.byte_metrics import BYTE_METRICS
+from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
+from paceline.families.training.core.rank_metrics import RANK_METRICS
+
+FLOP_IMBALANCE = Metric(
+    name="flop_imbalance",
+    unit="ratio",
+    better="lower",
+    doc="Operations of attention, forward and backward, on the rank that has most over the mean of ranks that "
+    "share sequences.",
+    contract={
+        "counter": "torch's counter of operators, during one more forward and backward after training",
+        "counted": "batched products and fused attention; products with weights have no batch",
+    },
+    statistic="mean",
+)
+
+METRICS: tuple[Metric, ...] = (*COURSE, *BYTE_METRICS, FLOP_IMBALANCE, *TIMES, *RANK_METRICS, *TARGETS)

@@ -1,0 +1,29 @@
+"""Ranks that share every sequence: what makes a point legal; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Params
+from paceline.base.operation import Operation
+from paceline.families.training.core.legality import estimate_s, problems
+from paceline.families.training.core.metrics import DERIVED
+from paceline.families.training.core.parameters import ALIKE_RANKS, ONE_PART
+from paceline.families.training.ops.sequence_parallel.metrics import METRICS
+from paceline.families.training.ops.sequence_parallel.parameters import PARAMETERS
+
+
+def check(params: Params) -> list[str]:
+    """Return what makes a resolved point illegal."""
+    return problems(params, whole_batch=True)
+
+
+OPERATION = Operation(
+    name="sequence_parallel",
+    summary="the positions of every sequence",
+    place=2,
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    check=check,
+    estimate_s=estimate_s,
+    derived=DERIVED,
+    fixed={**ONE_PART, **ALIKE_RANKS},
+)
