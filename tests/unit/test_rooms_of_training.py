@@ -34,7 +34,7 @@ assert Path(content.__file__).is_relative_to(sys.argv[1]), content.__file__
 suites = [load_suite(Path(path)) for path in sys.argv[3:]]
 planned = [s for s in suites if s.model.suite == f"training/{sys.argv[2]}"]
 if planned:
-    assert make_plan(planned, load_runner(content.find_runner("local-cpu")), Selection(tier="quick")).blocks
+    assert make_plan(planned, load_runner(content.find_runner("local-cpu")), Selection()).blocks
 print(*load_family("training").operations, len(suites))
 """
 

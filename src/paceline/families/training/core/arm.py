@@ -164,9 +164,8 @@ class Loop:
                 replica.finish()
             said = self.seat.diagnosis()
             ended = clock()
-        self.trained.pass_bytes = [
-            n + b - a for n, a, b in zip(self.trained.pass_bytes, before, after, strict=True)
-        ]
+        sums = zip(self.trained.pass_bytes, before, after, strict=True)
+        self.trained.pass_bytes = [n + b - a for n, a, b in sums]
         self._look(step)
         spans = (computed - begin, exchanged - exchanging, updated - updating, ended - updated)
         self._note(spans, loss, said)

@@ -121,28 +121,44 @@ def _train(
     watch.sample()
     loop = _loop(trial, callbacks)
     bare = _run(loop, _beside(session, block, case, setting, batches))
-    trained = loop.trained
     watch.sample()
     session.begin(block, case.label, "evaluate")
-    windows = session.control.gather(trained.windows)
-    seeing = judging.seeing(session, trained, some_may_not=strategy.some_see_no_loss)
-    judging.check_finite(session, trained, seeing)
-    curve, equal = strategy.losses(session, case, setting, trained, held_out)
+    windows = session.control.gather(loop.trained.windows)
+    seeing = judging.seeing(session, loop.trained, some_may_not=strategy.some_see_no_loss)
+    judging.check_finite(session, loop.trained, seeing)
+    curve, equal = strategy.losses(session, case, setting, loop.trained, held_out)
     figures = Figures(
         session,
         block,
         setting,
-        trained,
+        loop.trained,
         windows,
         curve,
         seeing=seeing,
         passes_counted=passes_are_the_familys(trial.seat.replica, strategy.passes_by),
-        uncounted=judging.uncounted(session, trial.seat, trained),
+        uncounted=judging.uncounted(session, trial.seat, loop.trained),
         bare=bare,
     )
-    metrics = figures.metrics(oracle.divergence(session, trained.weights[-1]))
+    found = _result(trial, figures, strategy, proved, callbacks)
+    found["correctness"] = _correctness(block, setting, proved.compared, equal, curve)
+    return found | {
+        "telemetry": watch.facts(),
+        "clock": {"offset_ns": session.control.clock_offset_ns, "error_ns": session.control.clock_error_ns},
+    }
+
+
+def _result(
+    trial: Trial, figures: Figures, strategy: Strategy, proved: Proved, callbacks: Sequence[Callback]
+) -> dict[str, Any]:
+    """Return what was measured, and what it is held against.
+
+    Raises:
+        CaseError: ``incorrect``: what was trained is not what it should be, or costs what its closed form does not say.
+    """
+    curve = figures.curve
+    metrics = figures.metrics(oracle.divergence(trial.session, figures.trained.weights[-1]))
     metrics |= _transient(proved, figures)
-    outcome = Outcome(trained=trained, windows=windows, curve=curve, absent=figures.absent)
+    outcome = Outcome(trained=figures.trained, windows=figures.windows, curve=curve, absent=figures.absent)
     for callback in callbacks:
         metrics |= callback.metrics(outcome)
     if curve and not oracle.learnt(curve):
@@ -152,12 +168,9 @@ def _train(
         "status": "ok",
         "metrics": metrics,
         "absent": figures.absent,
-        "ceilings": _ceilings(block, setting),
-        "predicted": judging.predicted(trial.seat, case, setting, metrics),
-        "correctness": _correctness(block, setting, proved.compared, equal, curve),
-        "accounting": _accounting(len(batches), figures, callbacks),
-        "telemetry": watch.facts(),
-        "clock": {"offset_ns": session.control.clock_offset_ns, "error_ns": session.control.clock_error_ns},
+        "ceilings": _ceilings(trial.block, trial.setting),
+        "predicted": judging.predicted(trial.seat, trial.case, trial.setting, metrics),
+        "accounting": _accounting(len(trial.batches), figures, callbacks),
     }
 
 

@@ -11,13 +11,16 @@ from types import ModuleType
 from paceline.families.training import api
 from paceline.worker import comm
 
-PACKAGES = ("paceline.families.training.", "paceline.families.collectives.")
-SLOW_TO_IMPORT = frozenset({"paceline.families.training.api.checkpointing.library"})
+FAMILY = "paceline.families.training"
+SHARED = (f"{FAMILY}.core.", f"{FAMILY}.api.", "paceline.families.collectives.")
+SLOW_TO_IMPORT = frozenset({f"{FAMILY}.api.checkpointing.library"})
 """PyTorch's distributed checkpoints with DTensor: an operation that needs them imports them itself."""
 
 
 def sealed(operations: Collection[str]) -> tuple[ModuleType, ...]:
-    """Import all that techniques may build on, and return every module of this family and of collectives.
+    """Import all that techniques may build on, and return every module that trains, counts or judges.
+
+    They are looked at after every step: other operations' folders, whose code does not run, are left out.
 
     Args:
         operations: Those whose ``run`` was imported, and with it what each of them has of its own.
@@ -25,5 +28,6 @@ def sealed(operations: Collection[str]) -> tuple[ModuleType, ...]:
     for module in pkgutil.walk_packages(api.__path__, f"{api.__name__}."):
         if module.name not in SLOW_TO_IMPORT:
             importlib.import_module(module.name)
-    loaded = sorted(name for name in sys.modules if name.startswith(PACKAGES))
+    wanted = (*SHARED, *(f"{FAMILY}.ops.{operation}." for operation in operations))
+    loaded = sorted(name for name in sys.modules if name.startswith(wanted))
     return (comm, *(sys.modules[name] for name in loaded))

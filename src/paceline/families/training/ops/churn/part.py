@@ -41,7 +41,7 @@ from paceline.worker.guard import Guard
 def prepare() -> None:
     """Do what every peer would do before it trains: imports, and what torch's optimisers do once."""
     torch.set_num_threads(1)
-    run.sealed(())
+    run.sealed(("churn",))
     prepare_torch(torch.device("cpu"))
 
 
