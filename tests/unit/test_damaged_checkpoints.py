@@ -180,7 +180,7 @@ def recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tup
         replica.save(step)
     monkeypatch.setattr(course, "make_seat", make)
     monkeypatch.setattr(course, "watch", lambda seat: nullcontext())
-    setting: Any = SimpleNamespace(other_weights=lambda: None)
+    setting: Any = SimpleNamespace(restoring=lambda folder: None)
     session: Any = SimpleNamespace(
         rank=0, control=Control(ThreadTransport(ThreadHub(1), 0)), on_all_ranks=lambda make: make()
     )

@@ -262,7 +262,7 @@ def cost(task: Task) -> Cost:
 
 def test_a_closed_form_of_bytes_that_nobody_counts_is_refused() -> None:
     seat: Any = SimpleNamespace(replica=Promising(), watch=nullcontext)
-    setting: Any = SimpleNamespace(steps=STEPS, router=None, absence=None)
+    setting: Any = SimpleNamespace(steps=STEPS, priced=lambda task: task)
     case: Any = SimpleNamespace(options={})
     counted = {"wire_bytes": {"samples": [8.0]}}
     assert judging.predicted(seat, case, setting, counted) == {"wire_bytes": 8.0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -123,7 +123,7 @@ class Setting:
 
     # What they build on
 
-    def other_weights(self) -> Setting:
+    def other_weights(self) -> Self:
         """Return the same with other initial weights: what a checkpoint does not bring is missed."""
         return replace(self, model_seed=self.model_seed + 1, start=None)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,7 @@ from paceline.families.training.api.soundness import Found
 from paceline.families.training.api.storage import Storage
 from paceline.families.training.core.callback import Callback, Outcome, Trial
 from paceline.families.training.core.seat import LIBRARIES, Seat, make_seat
-from paceline.families.training.core.setting import Setting
-from paceline.families.training.ops.checkpoint.setting import saving
+from paceline.families.training.ops.checkpoint.setting import SavingSetting, saving
 from paceline.worker.session import Block, Case, CaseError, Session
 
 _clock_ns = time.perf_counter_ns
@@ -88,7 +87,8 @@ class Course(Callback):
     def metrics(self, outcome: Outcome) -> dict[str, Any]:
         """Return what ``judge`` finds."""
         trial = self.trial
-        return judge(trial.session, trial.block, trial.case, trial.setting, self, outcome.trained.windows)
+        setting, windows = saving(trial.setting), outcome.trained.windows
+        return judge(trial.session, trial.block, trial.case, setting, self, windows)
 
     def _drain(self, step: int) -> None:
         """Wait for the copy, which nothing hides, and for the disk, which is no wait of a step but in the window."""
@@ -160,7 +160,7 @@ def look(session: Session, storage: Storage) -> Found:
 
 
 def restored(
-    session: Session, block: Block, case: Case, setting: Setting, folder: Path
+    session: Session, block: Block, case: Case, setting: SavingSetting, folder: Path
 ) -> tuple[Seat, Found, float]:
     """Take up what is in a folder on a new replica with other weights; return it, what was found, seconds of reading.
 
@@ -170,8 +170,7 @@ def restored(
     Raises:
         CaseError: ``incorrect`` or ``infrastructure``: there are checkpoints, and none that can be taken up. All stay.
     """
-    other = replace(saving(setting.other_weights()), folder=folder)
-    seat = make_seat(session, block, case, other)
+    seat = make_seat(session, block, case, setting.restoring(folder))
     replica = replica_of(seat)
     session.control.barrier()
     begin = _clock_ns()
@@ -198,7 +197,7 @@ def judge(
     session: Session,
     block: Block,
     case: Case,
-    setting: Setting,
+    setting: SavingSetting,
     course: Course,
     windows: Sequence[list[float]],
 ) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from paceline.families.training.ops.checkpoint.course import (
     too_small,
     watch,
 )
-from paceline.families.training.ops.checkpoint.setting import saving
+from paceline.families.training.ops.checkpoint.setting import SavingSetting, saving
 from paceline.worker.session import Block, Case, CaseError, Session
 
 STEPS = 6
@@ -43,7 +43,8 @@ def prove_checkpoints(session: Session, block: Block, case: Case, setting: Setti
     Raises:
         CaseError: ``incorrect``: what comes back from disk is not what was there, or too little is there.
     """
-    seat = make_seat(session, block, case, replace(saving(setting), delay_s=DELAY_S))
+    own = saving(setting)
+    seat = make_seat(session, block, case, replace(own, delay_s=DELAY_S))
     replica = replica_of(seat)
     states: dict[int, tuple[Tensor, ...]] = {}
     copies: list[tuple[int, Path]] = []
@@ -63,11 +64,11 @@ def prove_checkpoints(session: Session, block: Block, case: Case, setting: Setti
     last = _copied(session, replica.storage.folder, "last")
     complain(session, None if claimed == STEPS else f"all is said to be on disk, and step {STEPS} is not")
     for claim, folder in (*copies, (STEPS, last)):
-        _compare(session, block, case, setting, folder, states, at_least=claim)
+        _compare(session, block, case, own, folder, states, at_least=claim)
     complain(session, too_small(session, replica, replica.storage, STEPS))
     _damage(session, last)
-    _compare(session, block, case, setting, last, states, at_least=STEPS - 1, at_most=STEPS - 1)
-    _goes_on(session, block, case, setting, last, states)
+    _compare(session, block, case, own, last, states, at_least=STEPS - 1, at_most=STEPS - 1)
+    _goes_on(session, block, case, own, last, states)
     return len(copies) + 2
 
 
@@ -113,7 +114,7 @@ def _compare(
     session: Session,
     block: Block,
     case: Case,
-    setting: Setting,
+    setting: SavingSetting,
     folder: Path,
     states: States,
     *,
@@ -144,7 +145,7 @@ def _damage(session: Session, folder: Path) -> None:
 
 
 def _goes_on(
-    session: Session, block: Block, case: Case, setting: Setting, folder: Path, states: States
+    session: Session, block: Block, case: Case, setting: SavingSetting, folder: Path, states: States
 ) -> None:
     """Train from a checkpoint to the end of the proof, and compare with the run that was not interrupted."""
     seat, found, _ = restored(session, block, case, setting, folder)

@@ -37,6 +37,10 @@ class SavingSetting(Setting):
         )
         return replace(task, storage=storage)
 
+    def restoring(self, folder: Path) -> SavingSetting:
+        """Return the same with other weights, on a folder that something was saved to."""
+        return replace(self.other_weights(), folder=folder)
+
 
 def make_root(session: Session) -> Path:
     """Make the folder of a block's checkpoints; its name holds the owner.
