@@ -30,7 +30,7 @@ SUITE = """
 suite: collectives/starts
 version: 1
 family: collectives
-why: Nothing of it starts.
+description: Nothing of it starts.
 workload: {op: all_reduce, payload: gaussian}
 baseline: native
 techniques: [native, ring]
@@ -41,7 +41,7 @@ KERNELS = """
 suite: kernels/starts
 version: 1
 family: kernels
-why: Nothing of it starts.
+description: Nothing of it starts.
 workload: {op: gemm, m: 64, n: 64, k: 64}
 baseline: torch-eager
 techniques: [torch-eager, split-k]
@@ -238,7 +238,7 @@ def test_the_pages_of_a_run_without_a_device_say_so_once(
 def test_an_interface_that_is_not_there_is_told_with_the_setting_that_names_another(tmp_path: Path) -> None:
     (tmp_path / "starts.yaml").write_text(SUITE.replace("LAUNCHES", "1"))
     (tmp_path / "wrong.yaml").write_text(
-        "runner: wrong\nwhy: Its interface is not there.\ndriver: local\ndevice: cpu\nbackend: gloo\nmax_ranks: 2\n"
+        "runner: wrong\ndescription: Its interface is not there.\ndriver: local\ndevice: cpu\nbackend: gloo\nmax_ranks: 2\n"
         "env: {PACELINE_CONTROL_INTERFACE: nope0}\n"
     )
     ran = paceline(
@@ -294,7 +294,7 @@ def test_threads_of_the_debug_driver_say_why_they_do_not_start(
 ) -> None:
     monkeypatch.setattr(inprocess, "open_device", no_device)
     (tmp_path / "debug.yaml").write_text(
-        "runner: debug\nwhy: x\ndriver: debug\ndevice: cpu\nbackend: gloo\nmax_ranks: 2\n"
+        "runner: debug\ndescription: x\ndriver: debug\ndevice: cpu\nbackend: gloo\nmax_ranks: 2\n"
     )
     (tmp_path / "starts.yaml").write_text(SUITE.replace("LAUNCHES", "2"))
     found = record_of([load_suite(tmp_path / "starts.yaml")], tmp_path, runner=str(tmp_path / "debug.yaml"))

@@ -80,7 +80,7 @@ REASONING = """
 suite: reasoning/mine
 version: 1
 family: reasoning
-why: A model of somebody's own.
+description: A model of somebody's own.
 workload: {op: solve, model: MODEL, problems: "gsm8k:openai/gsm8k@main", questions: 500, samples: 16}
 baseline: self-consistency
 techniques: [self-consistency]

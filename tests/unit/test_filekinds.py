@@ -47,7 +47,7 @@ def test_every_kind_is_known_under_every_name(kind: str, name: str, tmp_path: Pa
         ("nightlly: x\nmeasure: []\nbudget: 8h\n", "did you mean 'nightly'?"),
         ("measure: []\nbudget: 8h\n", "most of its keys are those of a nightly file"),
         ("suit: a/b\nfamily: kernels\nworkload: {}\n", "did you mean 'suite'?"),
-        ("why: x\ndriver: local\n", "did you mean 'runner'?"),
+        ("description: x\ndriver: local\n", "did you mean 'runner'?"),
         ("- {title: A paper, family: kernels}\n", "did you mean 'slug'?"),
         ("colour: blue\n", "it begins with 'colour'"),
         ("[1, 2]\n", "none of the kinds"),

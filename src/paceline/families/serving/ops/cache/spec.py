@@ -20,6 +20,7 @@ def estimate_s(params: Params) -> float:
 
 OPERATION = Operation(
     name="cache",
+    place=4,
     summary="it says what a trained model keeps of the tokens before, and makes keys and values of it.",
     parameters=PARAMETERS,
     metrics=METRICS,

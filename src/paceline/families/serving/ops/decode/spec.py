@@ -31,6 +31,7 @@ def estimate_s(params: Params) -> float:
 
 OPERATION = Operation(
     name="decode",
+    place=3,
     summary="it decodes answers with a draft model beside copies of the target, in virtual time.",
     parameters=PARAMETERS,
     metrics=METRICS,

@@ -24,6 +24,7 @@ def estimate_s(params: Params) -> float:
 
 OPERATION = Operation(
     name="denoise",
+    place=7,
     summary="it takes the noise out of images on several ranks.",
     parameters=PARAMETERS,
     metrics=METRICS,

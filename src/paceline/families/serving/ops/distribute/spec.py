@@ -24,6 +24,7 @@ def estimate_s(params: Params) -> float | None:
 
 OPERATION = Operation(
     name="distribute",
+    place=6,
     summary="it computes the engine's steps on several ranks; their load is played in virtual time.",
     parameters=PARAMETERS,
     metrics=METRICS,

@@ -33,6 +33,7 @@ def estimate_s(params: Params) -> float:
 
 OPERATION = Operation(
     name="overlap",
+    place=5,
     summary="it orders a batch's operators on one device, in virtual time from datasheets' rates.",
     parameters=PARAMETERS,
     metrics=METRICS,

@@ -46,6 +46,7 @@ def estimate_s(params: Params) -> float | None:
 
 OPERATION = Operation(
     name="predict",
+    place=2,
     summary="it says what configurations of the engine would take, which then are executed.",
     parameters=PARAMETERS,
     metrics=METRICS,

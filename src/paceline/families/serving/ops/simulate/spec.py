@@ -24,6 +24,7 @@ def estimate_s(params: Params) -> float | None:
 
 OPERATION = Operation(
     name="simulate",
+    place=1,
     summary="the technique deploys workers on devices, in virtual time from measured costs.",
     parameters=PARAMETERS,
     metrics=METRICS,
