@@ -238,7 +238,7 @@ def test_the_pages_of_a_run_without_a_device_say_so_once(
 def test_an_interface_that_is_not_there_is_told_with_the_setting_that_names_another(tmp_path: Path) -> None:
     (tmp_path / "starts.yaml").write_text(SUITE.replace("LAUNCHES", "1"))
     (tmp_path / "wrong.yaml").write_text(
-        "runner: wrong\ndescription: Its interface is not there.\ndriver: local\ndevice: cpu\nbackend: gloo\nmax_ranks: 2\n"
+        "runner: wrong\ndescription: A wrong interface.\ndriver: local\ndevice: cpu\nbackend: gloo\nmax_ranks: 2\n"
         "env: {PACELINE_CONTROL_INTERFACE: nope0}\n"
     )
     ran = paceline(

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 import record_factory as factory
 
-from paceline.analysis.claims import LOCAL_RANKS, ClaimResult, evaluate, expectation_text, ledger
+from paceline.analysis.claims import (
+    LOCAL_RANKS,
+    ClaimResult,
+    evaluate,
+    expectation_text,
+    ledger,
+    with_own_suites,
+)
 from paceline.records.store import RunRecord
 from paceline.report.claimstext import claims_page
 from paceline.spec import content
@@ -92,6 +99,28 @@ def test_a_claim_about_a_device_is_decided_by_runs_on_it_alone() -> None:
     )
     (result,) = evaluate([here, factory.in_memory(there, lines)], facts(wanted))
     assert (result.verdict, result.run_id) == ("reproduced", there.run_id)
+
+
+def test_claims_of_a_suite_that_only_a_run_knows_are_evaluated() -> None:
+    own = {
+        "suite": "collectives/example",
+        "version": 1,
+        "family": "collectives",
+        "baseline": "native",
+        "metrics": {"latency": 0.02},
+        "claims": [claim({"value_at_most": 3.0}), {"id": "cannot be read"}],
+    }
+    run = factory.make_run(suites=[own])
+    record = factory.in_memory(run, factory.launches(run, "ring", [2.0, 2.1, 1.9, 2.0, 2.05]))
+    (result,) = evaluate([record], with_own_suites([], [record]))
+    assert (result.suite, result.verdict) == ("collectives/example", "reproduced")
+    shipped = [{**own, "claims": [claim({"value_at_most": 1.0})]}]
+    assert with_own_suites(shipped, [record]) == shipped, "the shipped claims of one version hold"
+    later = factory.in_memory(factory.make_run(suites=[{**own, "version": 2}]), record.measurements)
+    (taken,) = with_own_suites(shipped, [later])
+    assert taken["version"] == 2
+    foreign = factory.in_memory(factory.make_run(suites=[{**own, "family": "nobody's"}]), [])
+    assert with_own_suites([], [foreign]) == []
 
 
 def test_one_launch_reproduces_nothing() -> None:

@@ -1,68 +1,82 @@
-"""``paceline new`` writes files that are right as they stand."""
+"""What ``paceline new`` writes validates, plans and is of the family that was asked for."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from paceline.base.errors import UserError
-from paceline.cli.new import new
-from paceline.spec import content
+from paceline.base.family import family_names, load_family
+from paceline.cli import application
+from paceline.cli.new import SUITES, example_families
 from paceline.spec.suite import load_suite
-from paceline.workflows.conformance import run_suites
+from paceline.spec.user_techniques import declared
 
-SUITE = """
-suite: collectives/with-mine
-version: 1
-family: collectives
-description: A new technique has to run.
-workload: {op: all_reduce}
-baseline: native
-techniques: [native, my-lab/gather-add]
-matrix: {size_bytes: [4100], ranks: [1, 3]}
-protocol: {launches: 1, max_seconds: 0.05, warmup: none, min_samples: 3, max_samples: 4, kernel_calls: 0}
-metrics: {latency: {}, wire_bytes: {}}
-"""
+FAMILIES = [f for f in family_names() if not load_family(f).internal]
 
 
-def test_a_new_technique_passes_its_gate_and_its_formulas(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(application, [str(a) for a in arguments])
+
+
+def test_every_family_has_examples() -> None:
+    assert example_families() == FAMILIES == sorted(SUITES)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_new_suite_is_of_its_family_and_validates_and_plans_as_written(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = tmp_path / "mine"
-    folder = root / "baselines" / "collectives"
-    folder.mkdir(parents=True)
-    result = CliRunner().invoke(
-        new, ["technique", "my-lab/gather-add", "--output", str(folder / "gather_add.py")]
-    )
-    assert result.exit_code == 0, result.output
-    monkeypatch.setenv(content.ENVIRONMENT_VARIABLE, str(root))
-    suite = tmp_path / "with-mine.yaml"
-    suite.write_text(SUITE)
-    record = run_suites([suite], folder=tmp_path / "run")
-    mine = [m for m in record.measurements if m.label == "my-lab/gather-add"]
-    assert {m.status for m in mine} == {"ok"}, [m.reason for m in mine]
-    counted = [m for m in mine if m.metric.name == "wire_bytes"]
-    assert counted
-    assert all(m.value == m.predicted for m in counted)
+    monkeypatch.chdir(tmp_path)
+    assert invoke("new", "suite", f"{family}/foo").exit_code == 0
+    path = Path("foo.yaml")
+    suite = load_suite(path)
+    assert (suite.name, suite.family.name) == (f"{family}/foo", family)
+    assert invoke("validate", path).exit_code == 0
+    for tier in ("quick", "standard", "full"):
+        plan = json.loads(invoke("plan", path, "--tier", tier, "--json").stdout)
+        assert plan["blocks"]
+        assert not plan["skipped"]
+        assert {len(b["cases"]) for b in plan["blocks"]} == {2}
 
 
-def test_a_new_suite_is_valid(tmp_path: Path) -> None:
-    path = tmp_path / "my-suite.yaml"
-    assert CliRunner().invoke(new, ["suite", "my-suite", "--output", str(path)]).exit_code == 0
-    assert load_suite(path).name == "collectives/my-suite"
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("given", [["{family}/foo-bar"], ["--family", "{family}", "my-lab/foo-bar"]])
+def test_a_new_technique_loads_and_joins_the_suite_that_is_named(
+    family: str, given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke("new", "technique", *(g.format(family=family) for g in given))
+    assert result.exit_code == 0, result.exception
+    (source,) = declared(Path("foo_bar.py"))
+    assert source.info.family == family
+    assert source.info.name == given[-1].removeprefix("{family}/")
+    assert invoke("validate", "foo_bar.py").exit_code == 0
+    compile(Path("foo_bar.py").read_text(), "foo_bar.py", "exec")
+    command = result.stdout.rpartition("paceline run ")[2].split()
+    plan = json.loads(invoke("plan", *command, "--json").stdout)
+    assert source.info.name in {c["label"] for b in plan["blocks"] for c in b["cases"]}
+    assert not plan["warnings"]
 
 
-@pytest.mark.parametrize("name", ["../evil", "Capital", "a/b/c", ""])
-def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
-    result = CliRunner().invoke(new, ["technique", name])
+@pytest.mark.parametrize("kind", ["suite", "technique"])
+def test_a_family_that_does_not_exist_is_an_error_with_the_nearest(kind: str, tmp_path: Path) -> None:
+    result = invoke("new", kind, "--family", "reasonning", "foo", "--output", tmp_path / "foo")
     assert isinstance(result.exception, UserError)
+    assert "did you mean 'reasoning'?" in str(result.exception)
 
 
-def test_a_file_that_exists_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text("precious")
-    result = CliRunner().invoke(new, ["technique", "mine", "--output", str(path)])
+def test_a_suite_below_no_family_is_an_error(tmp_path: Path) -> None:
+    result = invoke("new", "suite", "my-lab/foo", "--output", tmp_path / "foo.yaml")
     assert isinstance(result.exception, UserError)
-    assert path.read_text() == "precious"
+    assert "'my-lab/foo' begins with no family" in str(result.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_families_that_contradict_each_other_are_an_error(tmp_path: Path) -> None:
+    result = invoke("new", "suite", "--family", "kernels", "training/foo", "--output", tmp_path / "foo.yaml")
+    assert isinstance(result.exception, UserError)
+    assert "'training/foo' is of training" in str(result.exception)

@@ -11,11 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from paceline.analysis.claim_points import Found, Measured, Sides, measured_in, places_of
 from paceline.analysis.compare import LEADERBOARD_LAUNCHES, Point, grade_of
-from paceline.analysis.evidence import PointKey
-from paceline.base.family import Family, load_family
+from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey
+from paceline.base.family import Family, family_names, load_family
 from paceline.records.store import RunRecord
+from paceline.spec.grammar import Claim
 from paceline.spec.papers import Paper
 from paceline.stats.estimates import Estimate
 
@@ -98,6 +101,41 @@ def evaluate(records: Iterable[RunRecord], suites: Sequence[Mapping[str, Any]]) 
         if facts.get("family")
         for claim in facts.get("claims", ())
     ]
+
+
+def with_own_suites(
+    shipped: Sequence[Mapping[str, Any]], records: Iterable[RunRecord]
+) -> list[Mapping[str, Any]]:
+    """Return facts of suites with those that only runs know: a user's own, and later versions than the shipped.
+
+    A run tells its suites as they were when it ran, so their claims need no file.
+    """
+    versions = {str(s["suite"]): int(s["version"]) for s in shipped}
+    facts = {str(s["suite"]): s for s in shipped}
+    for record in sorted(records, key=lambda r: r.run_id):
+        if record.run.reason in OFF_BOARD_REASONS or record.run.imported_from is not None:
+            continue
+        for suite in map(_sound, record.run.suites):
+            if suite is not None and suite["version"] > versions.get(suite["suite"], 0):
+                facts[suite["suite"]] = suite
+    return list(facts.values())
+
+
+def _sound(suite: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return a run's facts of a suite with the claims that can be read; None where it is of no family known here."""
+    version = suite.get("version")
+    if suite.get("family") not in family_names() or not isinstance(version, int):
+        return None
+    claims = suite.get("claims")
+    return {**suite, "suite": str(suite.get("suite")), "claims": list(filter(_readable, claims or ()))}
+
+
+def _readable(claim: object) -> bool:
+    try:
+        Claim.model_validate(claim)
+    except ValidationError:
+        return False
+    return True
 
 
 def _evaluate_one(

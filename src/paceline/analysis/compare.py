@@ -269,10 +269,12 @@ def compare_points(
         family = load_family(point.family)
         for name in metrics or list(margins):
             base = point.cells.get((point.baseline, name))
+            if base is None:
+                continue
             metric = family.metric(name)
             for label in point.labels:
                 cell = point.cells.get((label, name))
-                if cell is None or base is None or label == point.baseline:
+                if cell is None or label == point.baseline:
                     continue
                 limit = margin if margin is not None else margins.get(name, metric.margin)
                 effect = point.effect(label, point.baseline, name)

@@ -43,6 +43,8 @@ class Parameter:
     only_for: tuple[str, ...] = ()
     """Operations for which the parameter exists; empty means all."""
     minimum: float | None = None
+    form: Callable[[str], str | None] | None = None
+    """Says what is wrong with a text, whatever the other parameters are; None where nothing is."""
 
     def parse(self, value: object) -> Scalar:
         """Return the canonical value in base units.
@@ -88,6 +90,9 @@ class Parameter:
                     return parse_rate(value)
             case "text":
                 if isinstance(value, str):
+                    wrong = None if self.form is None else self.form(value)
+                    if wrong is not None:
+                        raise ValueError(wrong)
                     return value
         raise ValueError(f"'{value}' is not a {self.kind}")
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import click
 from tabulate import tabulate
 
-from paceline.analysis.claims import ClaimResult, LedgerRow, evaluate, ledger
-from paceline.base.errors import EXIT_OK, EXIT_REGRESSION
+from paceline.analysis.claims import WORST_FIRST, ClaimResult, LedgerRow, evaluate, ledger, with_own_suites
+from paceline.base.errors import EXIT_OK, EXIT_REGRESSION, UserError, expected_one_of
 from paceline.cli.compare import load_stores
-from paceline.cli.options import json_option, print_json, results_option
+from paceline.cli.options import json_option, print_json, results_option, warn
 from paceline.records.provenance import suite_facts
 from paceline.report.claimstext import OWN_BOUND, claims_page, found_text, sides
 from paceline.spec import content
@@ -21,9 +22,10 @@ from paceline.spec.suite import load_suite
 
 
 def current_ledger(results: Path | None) -> tuple[list[LedgerRow], dict[str, int], list[ClaimResult]]:
-    """Evaluate the claims of all shipped suites on the stored runs, and give every paper its row."""
+    """Evaluate the claims of all shipped and measured suites on the stored runs, and give every paper its row."""
+    records = load_stores(results).records
     facts = suite_facts(load_suite(path) for path in content.suite_files().values())
-    found = evaluate(load_stores(results).records, facts)
+    found = evaluate(records, with_own_suites(facts, records))
     built = ledger(load_papers(), found)
     return built.rows, built.counts(), found
 
@@ -50,14 +52,33 @@ def claims(context: click.Context, /, **chosen: Any) -> None:
 @list_options
 def list_claims(family: str | None, verdict: str | None, results: Path | None, as_json: bool) -> None:
     """List all papers, each with a verdict or the reason why it has none."""
-    rows, counts, _ = current_ledger(results)
+    rows, counts, found = current_ledger(results)
+    _check_choice("--family", family, {r.paper.family for r in rows})
+    _check_choice("--verdict", verdict, {*WORST_FIRST, "not run", "outside"})
     rows = [r for r in rows if family in (None, r.paper.family) and verdict in (None, r.verdict)]
+    warnings = [] if rows else [f"no paper of {family or 'any family'} is '{verdict}'"]
+    for text in warnings:
+        warn(text)
+    bounds = [
+        c
+        for c in found
+        if c.paper is None and family in (None, c.suite.partition("/")[0]) and verdict in (None, c.verdict)
+    ]
     if as_json:
-        print_json({"counts": counts, "papers": [_plain_row(r) for r in rows]})
+        data = {"counts": counts, "papers": [_plain_row(r) for r in rows]}
+        print_json({**data, "bounds": [plain_claim(c) for c in bounds], "warnings": warnings})
         return
     table = [(r.paper.slug, r.paper.family, r.paper.tier, r.verdict, _short(r)) for r in rows]
     click.echo(tabulate(table, headers=("paper", "family", "tier", "verdict", "why, or what it needs")))
     click.echo(", ".join(f"{n} {name}" for name, n in counts.items()))
+    if bounds:
+        told = ", ".join(f"{n} {name}" for name, n in sorted(Counter(c.verdict for c in bounds).items()))
+        click.echo(f"bounds of the suites' own: {told} (paceline claims check)")
+
+
+def _check_choice(option: str, name: str | None, known: set[str]) -> None:
+    if name is not None and name not in known:
+        raise UserError(f"no paper is of '{name}'", where=option, expected=expected_one_of(name, known))
 
 
 @claims.command("check")

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from paceline.analysis.compare import (
     Comparison,
+    Point,
     compare_points,
     points_of,
 )
@@ -31,6 +33,7 @@ from paceline.cli.options import (
     published_results,
     results_option,
     split_names,
+    warn,
 )
 from paceline.records.lookup import find_run
 from paceline.records.record import utc
@@ -41,8 +44,16 @@ from paceline.report.tables import Table, board_table, comparison_table, marked,
 FORMATS = ("table", "md", "json", "html")
 
 
-def stores(results: Path | None) -> list[Path]:
-    """Return the store in use, and the checkout's published runs beside it."""
+def stores(results: Path | None, *, new: bool = False) -> list[Path]:
+    """Return the store in use, and the checkout's published runs beside it.
+
+    Raises:
+        UserError: The store was named, does not exist, and is not ``new`` either.
+    """
+    if results is not None and not new and not results.is_dir():
+        raise UserError(
+            "no such store", where=str(results), expected="a folder of records", fix="--results DIR"
+        )
     roots = [results or default_results()]
     published = published_results()
     if published is not None and results is None:
@@ -50,9 +61,11 @@ def stores(results: Path | None) -> list[Path]:
     return [r for r in roots if r.is_dir()]
 
 
-def load_stores(results: Path | None, read: Callable[[Path], RunRecord] = read_record) -> Loaded:
+def load_stores(
+    results: Path | None, read: Callable[[Path], RunRecord] = read_record, *, new: bool = False
+) -> Loaded:
     """Read all records of ``stores``; whoever needs one of them asks ``lookup.find_run``."""
-    return load(stores(results), read=read)
+    return load(stores(results, new=new), read=read)
 
 
 @click.command("compare")
@@ -83,13 +96,18 @@ def compare(
     Techniques of one run shared launches: the interval is about them. Two runs were measured at different times, and
     the table says so; a second table says what else differs between them (not with --format json).
     """
+    if as_json and style not in ("table", "json"):
+        raise click.UsageError(f"--json and --format {style} ask for two texts; give one of them")
+    _refuse_idle_options(b, by, force=force)
     roots = stores(results)
     style = "json" if as_json else style
     names = split_names(metrics)
     if b is None:
         record = find_run(roots, a)
         points = points_of(record)
+        _check_metrics(names, points)
         comparisons = compare_points(points, metrics=names, margin=margin)
+        _name_uncompared(names, [c.metric for c in comparisons])
         suites = dict.fromkeys(p.suite for p in points)
         boards = [board_table([p for p in points if p.suite == s], comparisons) for s in suites]
         _print(boards, [_plain(c) for c in comparisons], style)
@@ -97,6 +115,49 @@ def compare(
         _compare_techniques(find_run(roots, run_name), a, b, names, margin, style)
     else:
         _compare_two_runs(find_run(roots, a), find_run(roots, b), names, margin, style, force=force)
+
+
+def _refuse_idle_options(b: str | None, by: str | None, *, force: bool) -> None:
+    """Refuse options that would change nothing of what is compared."""
+    source = click.get_current_context().get_parameter_source("run_name")
+    if source is ParameterSource.COMMANDLINE and by != "technique":
+        raise UserError(
+            "the run is the one of techniques A and B",
+            where="--run",
+            fix="paceline compare A B --by technique",
+        )
+    if by is not None and b is None:
+        raise UserError(f"one {by} is not compared with another", where="--by", expected="A and B")
+    if force and (b is None or by == "technique"):
+        raise UserError(
+            "one run can always be compared with itself", where="--force", expected="runs A and B"
+        )
+
+
+def _check_metrics(names: Sequence[str], points: Sequence[Point]) -> None:
+    """Refuse metrics that none of the points has."""
+    known = {metric for p in points for _, metric in p.cells}
+    for name in names:
+        if name not in known:
+            raise UserError(
+                f"what is compared has no metric '{name}'",
+                where="--metrics",
+                expected=expected_one_of(name, known),
+            )
+
+
+def _name_uncompared(names: Sequence[str], found: Sequence[str]) -> None:
+    """Name the metrics that were asked for and that the two sides do not share anywhere.
+
+    Raises:
+        UserError: They share none.
+    """
+    lost = [name for name in names if name not in found]
+    text = f"no point has {', '.join(lost)} of both sides"
+    if lost and len(lost) == len(names):
+        raise UserError(text, where="--metrics", fix="paceline compare without --metrics")
+    if lost:
+        warn(f"--metrics: {text}")
 
 
 def _compare_techniques(
@@ -107,9 +168,15 @@ def _compare_techniques(
     for name in (a, b):
         if name not in labels:
             raise UserError(f"the run has no technique '{name}'", expected=expected_one_of(name, labels))
+    _check_metrics(metrics, points)
     for point in points:
         point.baseline = b
     comparisons = [c for c in compare_points(points, metrics=metrics, margin=margin) if c.label == a]
+    _name_uncompared(metrics, [c.metric for c in comparisons])
+    if not comparisons:
+        raise UserError(
+            f"no point has a number of both '{a}' and '{b}'", where=record.run_id, fix="paceline compare RUN"
+        )
     table = comparison_table(comparisons)
     _print([table], [_plain(c) for c in comparisons], style)
 
@@ -126,10 +193,18 @@ def _compare_two_runs(
     reason = incomparable(left.run, right.run)
     if reason is not None and not force:
         raise IncomparableError(f"{reason}\n  fix: --force compares them all the same, and marks the result")
+    _check_metrics(metrics, [*points_of(left), *points_of(right)])
     comparisons = compare_runs(left, right, metrics=metrics, margin=margin)
+    _name_uncompared(metrics, [c.metric for c in comparisons])
+    if not comparisons:
+        warn(f"the runs share nothing: {_suites_of(left)} there, {_suites_of(right)} here")
     table = marked(run_comparison_table(comparisons, left.run_id[:13], right.run_id[:13]), reason)
     tables = [table, difference_table(left.run, right.run)]
     _print(tables, [_plain_run(c) for c in comparisons], style)
+
+
+def _suites_of(record: RunRecord) -> str:
+    return ", ".join(str(s["suite"]) for s in record.run.suites) or "no suite"
 
 
 def _print(tables: Sequence[Table], data: list[dict[str, Any]], style: str) -> None:

@@ -11,7 +11,7 @@ from paceline.base.errors import UserError, UserErrors
 from paceline.base.family import Scalar
 from paceline.base.redaction import redact_arguments
 from paceline.cli.compare import stores
-from paceline.cli.options import default_results, json_option, print_json, results_option, split_names
+from paceline.cli.options import default_results, json_option, print_json, results_option, split_names, warn
 from paceline.records.imports import FORMATS as IMPORT_FORMATS
 from paceline.records.imports import import_file
 from paceline.records.lookup import find_run
@@ -54,6 +54,8 @@ def export(
         record = find_run(roots, name)
         records[record.run_id] = record
     choice = Choice(metrics=split_names(metrics), techniques=split_names(techniques))
+    if style != "traces":
+        _name_empty(list(records.values()), choice)
     data = render(style, list(records.values()), choice)
     if output is None:
         sys.stdout.buffer.write(data)
@@ -61,6 +63,21 @@ def export(
     else:
         write(output, data, replace=force)
         click.echo(f"{len(records)} runs in {output}", err=True)
+
+
+def _name_empty(records: list[RunRecord], choice: Choice) -> None:
+    """Name the runs that have nothing of a choice.
+
+    Raises:
+        UserError: None of them has.
+    """
+    choice.check(records)
+    empty = [record.run_id for record in records if next(choice.of(record), None) is None]
+    text = f"nothing fits --metrics and --techniques in {', '.join(empty)}"
+    if empty and len(empty) == len(records):
+        raise UserError(text, fix="leave one of them out")
+    if empty:
+        warn(text)
 
 
 @click.command("import", epilog="Formats:\n\n" + _formats(dict(IMPORT_FORMATS)))

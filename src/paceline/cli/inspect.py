@@ -18,9 +18,10 @@ from paceline.spec import content
 from paceline.spec.file_kinds import recognise
 from paceline.spec.grammar import TIERS
 from paceline.spec.papers import load_papers
-from paceline.spec.plan import Selection, make_plan
+from paceline.spec.plan import Selection, make_plan, points_in
 from paceline.spec.profile import load_runner, runner_schema
 from paceline.spec.suite import load_suite
+from paceline.spec.user_techniques import declared
 from paceline.spec.yamlfile import load
 
 THINGS = ("suites", "techniques", "runners", "families", "metrics", "papers")
@@ -258,15 +259,20 @@ def _check_suite(path: Path) -> None:
     suite, runner = load_suite(path), load_runner(content.find_runner("local-cpu"))
     for tier in TIERS:
         make_plan([suite], runner, Selection(tier=tier))
+        changes = suite.model.tiers.get(tier)
+        if changes is None or not changes.omit:
+            found = [suite.family.check(params) for params in points_in(suite, changes, runner)]
+            if found and all(found):
+                raise UserError(
+                    f"no point of the {tier} tier is legal: {'; '.join(found[0])}",
+                    where=suite.located.where(("workload",)),
+                    expected="at least one point whose parameters go together",
+                )
 
 
 def _check_technique(path: Path) -> None:
-    from paceline.base.technique import read_source  # noqa: PLC0415 - keeps the module's imports short
-
-    if not read_source(path, module=path.stem):
-        raise UserError("the file declares no technique", where=str(path), expected="@technique(...)")
     papers = load_papers()
-    for source in read_source(path, module=path.stem):
+    for source in declared(path):
         if source.info.paper is not None and source.info.paper not in papers:
             raise UserError(
                 f"no paper '{source.info.paper}' in the ledger",

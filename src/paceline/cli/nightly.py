@@ -70,10 +70,13 @@ def nightly(
     night = Night(
         nightly=plan,
         store=store,
-        load=lambda: load_stores(results or given),
+        load=lambda: load_stores(results or given, new=True),
         say=warn,
         stores=tuple(stores_in_use(results or given)),
     )
+    left_out = [f"{u.name}: left out: {u.omitted}" for u in plan.omitted]
+    for line in left_out:
+        warn(line)
     if dry_run:
         facts = agenda_facts(night)
         if as_json:
@@ -92,7 +95,7 @@ def nightly(
         with summary.open("a", encoding="utf-8") as file:
             file.write(text)
     if as_json:
-        print_json(found.facts())
+        print_json({**found.facts(), "warnings": left_out})
     else:
         click.echo(text)
     if plan.model.site:

@@ -126,13 +126,16 @@ def expand_suites(names: Sequence[str], extra: Sequence[Path] = ()) -> list[Suit
 
 
 def parse_filters(items: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Read ``key=value`` filters."""
+    """Read ``key=value`` filters, of several values as ``key=one,other``."""
     pairs = []
     for item in items:
         key, separator, value = item.partition("=")
-        if not separator or not key or not value:
-            raise UserError(f"'{item}' is not a filter", where="--filter", expected="key=value")
-        pairs.append((key, value))
+        values = value.split(",")
+        if not separator or not key or not all(values):
+            raise UserError(
+                f"'{item}' is not a filter", where="--filter", expected="key=value, or key=one,other"
+            )
+        pairs += [(key, each) for each in values]
     return tuple(pairs)
 
 

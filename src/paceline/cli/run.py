@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from paceline.analysis.compare import compare_points, points_of
 from paceline.analysis.failures import grouped
@@ -44,7 +45,8 @@ from paceline.spec.grammar import TIERS, TierName
 from paceline.spec.plan import Plan, Selection, canonical, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite import Suite
-from paceline.spec.user_techniques import with_user_techniques
+from paceline.spec.unmatched import unmatched, warning
+from paceline.spec.user_techniques import join_user_techniques
 
 MAX_SKIPS_SHOWN = 12
 FAILED = ("incorrect", "refused", "invalid")
@@ -55,7 +57,13 @@ def _selection_options(command: Any) -> Any:
     for option in (
         click.option("--seed", type=int, default=None, help="Fix all seeds of inputs and order."),
         click.option("--launches", type=click.IntRange(1), default=None, help="Launches of every block."),
-        click.option("--filter", "filters", multiple=True, metavar="KEY=VALUE", help="Keep matching points."),
+        click.option(
+            "--filter",
+            "filters",
+            multiple=True,
+            metavar="KEY=VALUE,…",
+            help="Keep the points with one of the values.",
+        ),
         click.option("--techniques", multiple=True, help="Only these (and the baseline)."),
         click.option(
             "--technique",
@@ -86,11 +94,16 @@ def resolve(
     filters: Sequence[str],
     launches: int | None,
     seed: int | None,
-) -> tuple[Plan, list[Suite]]:
-    """Load everything that a run needs and plan it; a user's technique joins every suite that it fits."""
-    loaded = expand_suites(suites, extra=user_files)
-    if user_files:
-        loaded = [with_user_techniques(s, user_files) for s in loaded]
+) -> tuple[Plan, list[Suite], list[str]]:
+    """Load everything that a run needs and plan it; a user's technique joins every suite that it fits.
+
+    Returns:
+        The plan, its suites, and a warning for whatever was asked for and is not in it.
+
+    Raises:
+        UserError: Nothing of the suites, techniques or files that were asked for is left.
+    """
+    loaded, strangers = join_user_techniques(expand_suites(suites, extra=user_files), user_files)
     selection = Selection(
         tier=tier,
         techniques=split_names(techniques),
@@ -98,7 +111,12 @@ def resolve(
         launches=launches,
         seed=seed,
     )
-    return make_plan(loaded, load_runner(content.find_runner(runner)), selection), loaded
+    profile = load_runner(content.find_runner(runner))
+    plan = make_plan(loaded, profile, selection)
+    warnings = [*map(warning, strangers), *unmatched(plan, loaded, profile, selection, user_files)]
+    for text in warnings:
+        warn(text)
+    return plan, loaded, warnings
 
 
 @click.command("plan")
@@ -113,17 +131,20 @@ def plan_command(suites: tuple[str, ...], results: Path | None, as_json: bool, *
 
     SUITES are files, names (collectives/all-reduce) or families (collectives).
     """
-    plan, _ = resolve(suites, **options)
-    if not plan.num_cases and not plan.data["skipped"]:
-        raise UserError("nothing is left to run", where="--filter", fix="paceline plan SUITE without filters")
-    click.echo(_shown(plan, earlier_runs(results), as_json))
+    plan, _, warnings = resolve(suites, **options)
+    click.echo(_shown(plan, earlier_runs(results), warnings, as_json))
 
 
-def _shown(plan: Plan, earlier: Sequence[RunTimes], as_json: bool) -> str:
-    """Return a plan as text or JSON with what earlier runs say of its time, which the plan itself leaves out."""
+def _shown(plan: Plan, earlier: Sequence[RunTimes], warnings: Sequence[str], as_json: bool) -> str:
+    """Return a plan as text or JSON.
+
+    What earlier runs say of its time, and what was asked for and is not in it, stands beside it and is no part of its
+    digest.
+    """
     if not as_json:
         return describe_plan(plan, earlier)
-    return canonical({**plan.data, "estimate": plan_estimate(plan, earlier)})
+    beside = {"estimate": plan_estimate(plan, earlier), "warnings": list(warnings)}
+    return canonical({**plan.data, **beside})
 
 
 def describe_plan(plan: Plan, earlier: Sequence[RunTimes] = ()) -> str:
@@ -179,18 +200,18 @@ def run(
     --resume does the rest.
     """
     store = results or default_results()
+    warnings: list[str] = []
     if resume is not None:
+        _refuse_beside_resume(suites, resume)
         plan, facts, job = _resumed(store, resume)
     else:
         if not suites:
             raise UserError("no suite given", fix="paceline list suites")
-        plan, loaded = resolve(suites, **options)
-        if dry_run:
-            click.echo(_shown(plan, earlier_runs(results), as_json))
-            return
-        if not plan.num_cases:
-            raise UserError(f"nothing to run\n{describe_plan(plan)}")
+        plan, loaded, warnings = resolve(suites, **options)
     earlier = earlier_runs(results)
+    if dry_run:
+        click.echo(_shown(plan, earlier, warnings, as_json))
+        return
     if not as_json and not quiet:
         click.echo(describe_plan(plan, earlier), err=True)
     if (standing := quarantined(plan.data["runner"]["name"])) is not None:
@@ -206,8 +227,25 @@ def run(
             outcome = execute(job, plan, facts, store, driver, progress.event, resume=True)
         else:
             outcome = measure(plan, loaded, store, place=place, on_event=progress.event)
-    _report(outcome, store, as_json)
+    _report(outcome, store, as_json, warnings)
     sys.exit(exit_code(outcome))
+
+
+SELECTING = ("seed", "launches", "filters", "techniques", "user_files", "runner", "tier")
+
+
+def _refuse_beside_resume(suites: Sequence[str], run: str) -> None:
+    """Refuse what chooses a run's cases beside a run whose cases are chosen."""
+    context = click.get_current_context()
+    sources = {key: context.get_parameter_source(key) for key in SELECTING}
+    options = {p.name: p.opts[0] for p in context.command.params}
+    given = [options[key] for key, source in sources.items() if source is ParameterSource.COMMANDLINE]
+    if suites or given:
+        raise UserError(
+            f"a run that is resumed has its plan: {', '.join([*suites, *given])} would change nothing",
+            where="--resume",
+            fix=f"paceline run --resume {run}",
+        )
 
 
 def _resumed(store: Path, name: str) -> tuple[Plan, dict[str, Any], Path]:
@@ -263,7 +301,7 @@ def say_failures(record: RunRecord) -> None:
         click.echo(failure.text(), err=True)
 
 
-def _report(outcome: Outcome, store: Path, as_json: bool) -> None:
+def _report(outcome: Outcome, store: Path, as_json: bool, warnings: Sequence[str] = ()) -> None:
     if as_json:
         failures = grouped(read_record(outcome.path).measurements) if outcome.path else []
         print_json(
@@ -275,6 +313,7 @@ def _report(outcome: Outcome, store: Path, as_json: bool) -> None:
                 "interrupted": outcome.interrupted,
                 "measuring_s": outcome.measuring_s,
                 "failures": [f.facts() for f in failures],
+                "warnings": list(warnings),
             }
         )
         return

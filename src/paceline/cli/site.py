@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from paceline.analysis.claims import evaluate, ledger
+from paceline.analysis.claims import evaluate, ledger, with_own_suites
 from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
@@ -117,11 +117,12 @@ def build_site(
     with without_collection():
         loaded = load_stores(results, index.read)
         suites = suite_facts(load_suite(path) for _, path in sorted(content.suite_files().items()))
-        found = evaluate(loaded.records, suites)
+        found = evaluate(loaded.records, with_own_suites(suites, loaded.records))
+        papers = load_papers()
         given = SiteInput(
             loaded=loaded,
-            ledger=ledger(load_papers(), found).rows,
-            bounds=[c for c in found if c.paper is None],
+            ledger=ledger(papers, found).rows,
+            bounds=[c for c in found if c.paper not in papers],
             suites=[s for s in suites if not s["suite"].startswith("calibration/")],
             techniques=known_techniques(),
             calibration=calibration_files(calibration),

@@ -204,6 +204,7 @@ def waive(
             f"the store has no results of '{technique}' in {suite}",
             expected=expected_one_of(technique, sorted(labels)) if labels else "a suite that was measured",
         )
+    _check_waived(records.load([root]).records, suite, metric, claim)
     data = {
         "suite": suite,
         "technique": technique,
@@ -214,3 +215,17 @@ def waive(
     }
     path = custody.append_event(root, Event(kind="waiver", at=utc(), data=data))
     click.echo(f"waived until {data['until']}: {suite} {technique}; correction {path}")
+
+
+def _check_waived(found: list[records.RunRecord], suite: str, metric: str | None, claim: str | None) -> None:
+    """Refuse a metric and a claim that the suite has in none of its runs."""
+    metrics = {m.metric.name for r in found for m in r.measurements if m.suite == suite}
+    facts = [s for r in found for s in r.run.suites if s["suite"] == suite]
+    claims = {str(c["id"]) for s in facts for c in s.get("claims", ())}
+    for option, name, known in (("metric", metric, metrics), ("claim", claim, claims)):
+        if name is not None and name not in known:
+            raise UserError(
+                f"{suite} has no {option} '{name}'",
+                where=f"--{option}",
+                expected=expected_one_of(name, known),
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import click
 
 from paceline.base.errors import UserError, expected_one_of
 from paceline.cli.compare import load_stores
-from paceline.cli.options import json_option, print_json, results_option
+from paceline.cli.options import json_option, print_json, results_option, warn
 
 
 @click.command("trend")
@@ -37,12 +38,24 @@ def trend(
             expected=expected_one_of(suite, {b.suite for b in boards}),
         )
     chosen = [b for b in boards if suite in (None, b.suite)]
+    _check_names(chosen, technique, metric)
     found = trendpages.narrowed(
         [t for b in chosen for t in trendpages.trends_of(b)], technique=technique, metric=metric
     )
     alerts = trendpages.recent(found)
+    warnings = []
+    if not found:
+        what = " of ".join(filter(None, (metric, technique, suite)))
+        warnings.append(f"no series{' of ' if what else ''}{what} has two nights or more")
+        warn(warnings[0])
     if as_json:
-        print_json({"series": [_plain(t, h) for t in found for h in t.series], "alerts": len(alerts)})
+        print_json(
+            {
+                "series": [_plain(t, h) for t in found for h in t.series],
+                "alerts": len(alerts),
+                "warnings": warnings,
+            }
+        )
         return
     for table in trendpages.tables(found, alerts):
         click.echo(table.render())
@@ -51,6 +64,19 @@ def trend(
     click.echo(
         f"{count} series of two nights or more: {_count(changes, 'change')}, {_count(len(alerts), 'alert')}"
     )
+
+
+def _check_names(boards: Sequence[Any], technique: str | None, metric: str | None) -> None:
+    """Refuse a technique and a metric that none of the boards has."""
+    cells = [key for board in boards for point in board.points for key in point.cells]
+    for option, name, known in (
+        ("--technique", technique, {label for label, _ in cells}),
+        ("--metric", metric, {name for _, name in cells}),
+    ):
+        if name is not None and name not in known:
+            raise UserError(
+                f"the store has no results of '{name}'", where=option, expected=expected_one_of(name, known)
+            )
 
 
 def _count(number: int, noun: str) -> str:

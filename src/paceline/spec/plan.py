@@ -17,7 +17,7 @@ from paceline.base.errors import UserError, expected_one_of
 from paceline.base.family import Parameter, Scalar, load_family
 from paceline.base.units import parse_duration
 from paceline.spec.duration import Observation, estimate
-from paceline.spec.grammar import RawScalar, Tier, TierName, merge_protocol
+from paceline.spec.grammar import RawScalar, TechniqueEntry, Tier, TierName, merge_protocol
 from paceline.spec.profile import RunnerProfile
 from paceline.spec.suite import Entry, Suite
 
@@ -33,6 +33,7 @@ class Selection:
     tier: TierName = "standard"
     techniques: tuple[str, ...] = ()
     filters: tuple[tuple[str, str], ...] = ()
+    """Keys and values; a point has one of the values of every key."""
     launches: int | None = None
     seed: int | None = None
     only: frozenset[CaseKey] | None = None
@@ -95,8 +96,9 @@ def make_plan(suites: Iterable[Suite], runner: RunnerProfile, selection: Selecti
     settings = runner.resolved()
     for suite in suites:
         tier = suite.model.tiers.get(selection.tier)
-        if tier is not None and tier.omit:
-            skipped.append({"suite": suite.name, "label": None, "params": {}, "reason": tier.omit})
+        left_out = _left_out(suite, tier, selection)
+        if left_out:
+            skipped.append({"suite": suite.name, "label": None, "params": {}, "reason": left_out})
             continue
         _plan_suite(suite, tier, runner, selection, blocks, skipped)
     data: dict[str, Any] = {
@@ -134,6 +136,20 @@ def observations(data: Mapping[str, Any]) -> dict[str, Observation]:
     return {name: load_family(name).estimate_s for name in {b["family"] for b in data["blocks"]}}
 
 
+def _left_out(suite: Suite, tier: Tier | None, selection: Selection) -> str | None:
+    """Say why nothing of a suite is planned, or None: a baseline by itself compares nothing that was asked for."""
+    if tier is not None and tier.omit:
+        return tier.omit
+    labels = {t if isinstance(t, str) else t.label or t.technique for t in _given(suite, tier)}
+    if selection.techniques and not labels & set(selection.techniques):
+        return f"it has none of the techniques {', '.join(selection.techniques)}"
+    return None
+
+
+def _given(suite: Suite, tier: Tier | None) -> list[str | TechniqueEntry]:
+    return tier.techniques if tier and tier.techniques else suite.model.techniques
+
+
 def _plan_suite(
     suite: Suite,
     tier: Tier | None,
@@ -148,16 +164,15 @@ def _plan_suite(
     if selection.launches is not None:
         protocol["launches"] = selection.launches
     at = ("tiers", selection.tier, "techniques") if tier and tier.techniques else ("techniques",)
-    given = tier.techniques if tier and tier.techniques else model.techniques
-    entries = suite.entries(given, suite.located.where(at))
+    entries = suite.entries(_given(suite, tier), suite.located.where(at))
     wanted = set(selection.techniques)
     if wanted:
         entries = [e for e in entries if e.label in wanted or e.label == model.baseline]
     rules = [*model.exclude, *(tier.exclude if tier else [])]
     contracts = {METRICS.first(m.name): m.contract_id for m in suite.family.metrics}
     taken = {b["block"] for b in blocks}
-    for params in _points(suite, tier, runner):
-        if not _matches(params, suite, selection.filters):
+    for params in points_in(suite, tier, runner):
+        if not matches(params, suite, selection.filters):
             continue
         problems = suite.family.check(params)
         reason = "; ".join(problems) or _unrunnable(params, runner)
@@ -236,7 +251,7 @@ def _case(
     }
 
 
-def _points(suite: Suite, tier: Tier | None, runner: RunnerProfile) -> Iterator[dict[str, Scalar]]:
+def points_in(suite: Suite, tier: Tier | None, runner: RunnerProfile) -> Iterator[dict[str, Scalar]]:
     """Yield every resolved point: workload, matrix and zipped lists, with defaults filled in."""
     model = suite.model
     workload: dict[str, RawScalar] = {**model.workload, **(tier.workload if tier else {})}
@@ -327,14 +342,18 @@ def _excluded(rule: Mapping[str, RawScalar], params: Mapping[str, Scalar], label
     return True
 
 
-def _matches(params: Mapping[str, Scalar], suite: Suite, filters: Sequence[tuple[str, str]]) -> bool:
+def matches(params: Mapping[str, Scalar], suite: Suite, filters: Sequence[tuple[str, str]]) -> bool:
+    """Say whether a point fits filters: one value of every key."""
+    fits: dict[str, bool] = {}
     for key, text in filters:
-        if key == "suite":
-            if text != suite.name:
-                return False
-        elif key not in params or not _same(suite.family.parameter(key), params[key], text):
-            return False
-    return True
+        fits[key] = fits.get(key, False) or _fits(params, suite, key, text)
+    return all(fits.values())
+
+
+def _fits(params: Mapping[str, Scalar], suite: Suite, key: str, text: str) -> bool:
+    if key == "suite":
+        return text == suite.name
+    return key in params and _same(suite.family.parameter(key), params[key], text)
 
 
 def _same(parameter: Parameter | None, value: Scalar, text: str) -> bool:

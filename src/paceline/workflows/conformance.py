@@ -7,7 +7,7 @@ counters said about each case. Authors write no test code of their own::
     from paceline.workflows.conformance import conformance
 
     def test_my_technique_conforms(tmp_path):
-        assert not [r for r in conformance(["vendor/mine"], folder=tmp_path) if r.problem]
+        assert not [r for r in conformance([Path("mine.py")], folder=tmp_path) if r.problem]
 
 For authors of load generators and of what stands before servers: ``MockServer``, which answers as one that serves a
 language model at instants that ``Behaviour`` states.
@@ -16,17 +16,18 @@ language model at instants that ``Behaviour`` states.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import yaml
 
-from paceline.base.errors import UserError
-from paceline.base.family import Scalar, load_family, off_formula
+from paceline.base.errors import UserError, expected_one_of
+from paceline.base.family import Scalar, family_names, load_family, off_formula
+from paceline.base.technique import TechniqueSource
 from paceline.drivers.measure import measure
 from paceline.families.serving.core.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
 from paceline.records.store import RunRecord, read_record
@@ -34,6 +35,7 @@ from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite import load_suite
+from paceline.spec.user_techniques import declared
 
 __all__ = [
     "FAULTS",
@@ -84,9 +86,9 @@ class ConformanceResult:
 
 
 def conformance(
-    techniques: Sequence[str],
+    techniques: Sequence[str | Path],
     *,
-    family: str = "collectives",
+    family: str | None = None,
     operations: Sequence[str] = (),
     ranks: Sequence[int] = (),
     brief: bool = False,
@@ -97,8 +99,9 @@ def conformance(
     """Run techniques through their family's conformance points in real process groups.
 
     Args:
-        techniques: Names; all techniques of the run share its process groups.
-        family: The family that they belong to.
+        techniques: Names, or Python files of which every technique is meant; all of them are of one family, and share
+            the process groups of the run.
+        family: The family that they belong to; None for the one that has them.
         operations: Only these; empty means everything that the techniques implement.
         ranks: Numbers of ranks; empty means the family's own choice (1 to 4).
         brief: Few points for each operation; the gate is the same.
@@ -109,16 +112,18 @@ def conformance(
     Raises:
         UserError: An unknown technique, or nothing that this runner could measure.
     """
-    sources = content.techniques(family)
-    unknown = [t for t in techniques if t not in sources]
-    if unknown:
-        raise UserError(f"unknown technique '{unknown[0]}'", fix="paceline list techniques")
-    chosen = [sources[t] for t in techniques]
+    files = [Path(t) for t in techniques if isinstance(t, Path)]
+    chosen = _chosen(techniques, family)
+    family = chosen[0].info.family
     wanted = list(operations) or sorted({o for s in chosen for o in s.info.implements})
-    suites = []
+    suites: list[Path] = []
+    bare: list[str] = []
     for operation in wanted:
         able = [s for s in chosen if operation in s.info.implements]
+        points = _points_module(family, operation)
         cases = points_of(family, operation, brief=brief)
+        if able and not cases:
+            bare.append(operation)
         if able and cases:
             names = [s.info.name for s in able]
             entries: list[str | Mapping[str, Any]] = [
@@ -132,14 +137,21 @@ def conformance(
                     operation,
                     entries,
                     cases,
-                    tuple(ranks) or _points_module(family, operation).RANKS,
+                    tuple(ranks) or getattr(points, "RANKS", (1,)),
+                    {**CHECK_PROTOCOL, **getattr(points, "PROTOCOL", {})},
                 )
             )
-    results = results_of(run_suites(suites, folder=folder, runner=runner), family)
+    if bare and not suites:
+        raise UserError(
+            f"{', '.join(bare)} of {family} has no conformance points: its suites judge every run whole",
+            fix=f"paceline run {family}/SUITE --technique FILE",
+        )
+    results = results_of(run_suites(suites, folder=folder, runner=runner, files=files), family)
     if not results:
         at = f" with ranks {list(ranks)}" if ranks else ""
+        asked = ", ".join(s.info.name for s in chosen)
         raise UserError(
-            f"no point of {', '.join(techniques)} was planned on runner '{runner}'{at}",
+            f"no point of {asked} was planned on runner '{runner}'{at}",
             fix="name operations that the techniques implement, and a runner whose max_ranks is large enough",
         )
     return results
@@ -148,6 +160,8 @@ def conformance(
 def points_of(family: str, operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
     """Return the points at which an operation's techniques must conform; few of them where ``brief``."""
     module = _points_module(family, operation)
+    if module is None:
+        return []
     of_one = module.__name__.endswith(f".ops.{operation}.conformance")
     found: list[dict[str, Scalar]] = (
         module.points(brief=brief) if of_one else module.points(operation, brief=brief)
@@ -155,12 +169,45 @@ def points_of(family: str, operation: str, *, brief: bool = False) -> list[dict[
     return found
 
 
-def _points_module(family: str, operation: str) -> ModuleType:
-    """Return the module that knows an operation's points: its own, or its family's."""
-    own = f"paceline.families.{family}.ops.{operation}"
-    if operation in load_family(family).operations and importlib.util.find_spec(f"{own}.conformance"):
-        return importlib.import_module(f"{own}.conformance")
-    return importlib.import_module(f"paceline.families.{family}.conformance")
+def _points_module(family: str, operation: str) -> ModuleType | None:
+    """Return the module that knows an operation's points: its own, or its family's; None where there are none."""
+    own, all_ = f"paceline.families.{family}.ops.{operation}", f"paceline.families.{family}"
+    names = [f"{own}.conformance"] if operation in load_family(family).operations else []
+    for name in [*names, f"{all_}.conformance"]:
+        if find_spec(name) is not None:
+            return importlib.import_module(name)
+    return None
+
+
+def _chosen(techniques: Sequence[str | Path], family: str | None) -> list[TechniqueSource]:
+    """Find techniques by name or file.
+
+    Raises:
+        UserError: None is given, one is unknown or of several families, or they are of different ones.
+    """
+    families = [family] if family else [n for n in family_names() if not load_family(n).internal]
+    known = {name: content.techniques(name) for name in families}
+    chosen: list[TechniqueSource] = []
+    for given in techniques:
+        if isinstance(given, Path):
+            chosen += declared(given)
+            continue
+        found = [sources[given] for sources in known.values() if given in sources]
+        if not found:
+            names = {name for sources in known.values() for name in sources}
+            raise UserError(
+                f"unknown technique '{given}'",
+                expected=f"{expected_one_of(given, names)} — or a file: Path('{given.rpartition('/')[2]}.py')",
+                fix="paceline list techniques",
+            )
+        if len(found) > 1:
+            of = " and ".join(s.info.family for s in found)
+            raise UserError(f"'{given}' is a technique of {of}", fix=f"family='{found[0].info.family}'")
+        chosen += found
+    if len({s.info.family for s in chosen}) != 1 or (family and chosen[0].info.family != family):
+        of = ", ".join(f"{s.info.name} of {s.info.family}" for s in chosen) or "no technique"
+        raise UserError(f"{of}: a conformance run is of one family", fix="one call for each family")
+    return chosen
 
 
 def _write_suite(
@@ -170,9 +217,11 @@ def _write_suite(
     entries: Sequence[str | Mapping[str, Any]],
     cases: Sequence[Mapping[str, Scalar]],
     ranks: Sequence[int],
+    protocol: Mapping[str, Scalar],
 ) -> Path:
     keys = sorted({k for c in cases for k in c})
     groups = [{k: [c.get(k) for c in cases] for k in keys}]
+    known = {p.name for p in load_family(family).parameters_for(operation)}
     document = {
         "suite": f"{family}/conformance-{operation.replace('_', '-')}",
         "version": 1,
@@ -181,18 +230,23 @@ def _write_suite(
         "workload": {load_family(family).operation_key: operation},
         "baseline": entries[0],
         "techniques": [e if isinstance(e, str) else dict(e) for e in entries],
-        "matrix": {"ranks": list(ranks)} if load_family(family).parameter("ranks") else {},
+        "matrix": {"ranks": list(ranks)} if "ranks" in known else {},
         "zip": groups,
-        "protocol": dict(CHECK_PROTOCOL),
+        "protocol": dict(protocol),
     }
     path = folder / f"conformance-{operation.replace('_', '-')}.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
     return path
 
 
-def run_suites(paths: Sequence[Path], *, folder: Path, runner: str = "local-cpu") -> RunRecord:
-    """Run suite files through the local driver without progress or reports, and return the record."""
-    suites = [load_suite(p) for p in paths]
+def run_suites(
+    paths: Sequence[Path], *, folder: Path, runner: str = "local-cpu", files: Sequence[Path] = ()
+) -> RunRecord:
+    """Run suite files through the local driver without progress or reports, and return the record.
+
+    ``files`` hold techniques of the suites that are not among those that ``paceline list techniques`` knows.
+    """
+    suites = [load_suite(p, extra=files) for p in paths]
     plan = make_plan(suites, load_runner(content.find_runner(runner)), Selection())
     outcome = measure(plan, suites, folder / "results")
     assert outcome.path is not None, "the run was interrupted"

@@ -27,7 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("paceline")
     group.addoption("--paceline", nargs="+", metavar="SUITE", default=[], help="Suite files to run as tests.")
-    group.addoption("--paceline-tier", default="standard", help="Tier of the suites (default: standard).")
+    group.addoption(
+        "--paceline-tier",
+        default="standard",
+        choices=("quick", "standard", "full"),
+        help="Tier of the suites (default: standard).",
+    )
     group.addoption(
         "--paceline-technique",
         action="append",
@@ -41,9 +46,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Collect the suites instead of the project's own tests, unless tests were named too."""
     suites = config.getoption("--paceline")
+    options = ("technique", "runner", "tier", "launches")
+    given = [o for o in options if _given(config, f"--paceline-{o}")]
+    if given and not suites:
+        raise pytest.UsageError(
+            f"--paceline-{given[0]} is about the suites of --paceline, and none is named\n"
+            "  fix: --paceline SUITE.yaml"
+        )
     if suites:
         named = config.args_source == pytest.Config.ArgsSource.ARGS
         config.args = [*(config.args if named else []), *suites]
+
+
+def _given(config: pytest.Config, option: str) -> bool:
+    """Say whether an option stands on the command line."""
+    words = config.invocation_params.args
+    return any(str(word).partition("=")[0] == option for word in words)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -69,7 +87,12 @@ class SuiteFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield one item for each case that the runner can execute."""
-        suite, plan = self._planned()
+        from paceline.base.errors import UserError  # noqa: PLC0415 - only when suites are asked for
+
+        try:
+            suite, plan = self._planned()
+        except UserError as error:
+            raise self.CollectError(str(error)) from None
         for block in plan.blocks:
             point = ",".join(f"{k}={v}" for k, v in block["params"].items() if _varies(k, plan))
             for case in block["cases"]:
@@ -82,13 +105,19 @@ class SuiteFile(pytest.File):
         from paceline.spec.plan import Selection, make_plan  # noqa: PLC0415
         from paceline.spec.profile import load_runner  # noqa: PLC0415
         from paceline.spec.suite import load_suite  # noqa: PLC0415
-        from paceline.spec.user_techniques import with_user_techniques  # noqa: PLC0415
+        from paceline.spec.unmatched import unmatched, warning  # noqa: PLC0415
+        from paceline.spec.user_techniques import join_user_techniques  # noqa: PLC0415
 
         option = self.config.getoption
         files = [Path(name) for name in option("--paceline-technique")]
-        suite = with_user_techniques(load_suite(self.path, extra=files), files)
+        paths = [Path(name) for name in option("--paceline")]
+        loaded, strangers = join_user_techniques([load_suite(p, extra=files) for p in paths], files)
+        suite = next(s for p, s in zip(paths, loaded, strict=True) if p.resolve() == self.path.resolve())
         selection = Selection(tier=option("--paceline-tier"), launches=option("--paceline-launches"))
-        plan = make_plan([suite], load_runner(content.find_runner(option("--paceline-runner"))), selection)
+        runner = load_runner(content.find_runner(option("--paceline-runner")))
+        plan = make_plan([suite], runner, selection)
+        for text in [*map(warning, strangers), *unmatched(plan, [suite], runner, selection, files)]:
+            self.warn(pytest.PytestWarning(text))
         for block in plan.blocks:
             block["protocol"].update(_protocol(self.config))
         return suite, plan

@@ -12,6 +12,12 @@ from paceline.families.reasoning.metric_specs import ANOTHER_MODELS, METRICS
 SOLVE, CALL_TOOLS = "solve", "call_tools"
 OPERATIONS = (SOLVE, CALL_TOOLS)
 MODELS = ("weak", "strong")
+FORMS = {
+    "transformers": "transformers:FOLDER, transformers:NAME@REVISION",
+    "openai": "openai:URL#MODEL",
+    "recorded": "recorded:FOLDER",
+}
+"""What models of other people are named by."""
 RECORDED = "recorded:"
 """Begins the name of a model whose traces an earlier run has kept."""
 NO_PARTNER = "none"
@@ -34,6 +40,82 @@ TOKENS_PER_S = 3000.0
 """Decoded tokens a second of the embedded reasoner on two slow cores, for estimates alone."""
 TRACE_TOKENS = 90
 
+
+def levels_of(text: str) -> range:
+    """Return the levels that a text such as '1-10' names.
+
+    Raises:
+        ValueError: It does not name any.
+    """
+    low, dash, high = text.partition("-")
+    if not (low.isdigit() and (high.isdigit() or not dash)):
+        raise ValueError(f"levels '{text}' are not 'LOW-HIGH'")
+    found = range(int(low), int(high or low) + 1)
+    if not found or found[0] < 1 or found[-1] > NUM_LEVELS:
+        raise ValueError(f"levels '{text}' are not between 1 and {NUM_LEVELS}")
+    return found
+
+
+def is_embedded(model: str) -> bool:
+    """Tell whether a model comes with the package."""
+    return model in MODELS
+
+
+def wrong_model(model: str) -> str | None:
+    """Say what is wrong with the name of a model; None where nothing is."""
+    kind, colon, where = model.partition(":")
+    if is_embedded(model):
+        return None
+    if not colon or kind not in FORMS:
+        return f"model '{model}' is not one of: {', '.join([*MODELS, *FORMS.values()])}"
+    if kind == "openai":
+        return _wrong_endpoint(where)
+    if kind == "recorded" and not PurePath(where).is_absolute():
+        return f"model '{model}': traces are named by their absolute path, jobs run in folders of their own"
+    name, at, revision = where.rpartition("@")
+    if kind == "transformers" and not (PurePath(where).is_absolute() or (name and at and revision)):
+        return f"model '{model}' is neither transformers:FOLDER, an absolute path, nor transformers:NAME@REVISION"
+    return None
+
+
+def _wrong_endpoint(where: str) -> str | None:
+    """Say what is wrong with URL#MODEL; the address itself is not repeated where it may hold a key."""
+    url, _, name = where.rpartition("#")
+    try:
+        address = urlsplit(url)
+        host = address.hostname
+    except ValueError:
+        return "the endpoint's address is no URL: openai:http://HOST:PORT/v1#MODEL"
+    if address.username or address.password or address.query:
+        return "the endpoint's address holds a key or a query, which records would show; set OPENAI_API_KEY"
+    if not url or not name or address.scheme not in ("http", "https") or not host:
+        return f"model 'openai:{where}' is not openai:URL#MODEL, as in openai:http://HOST:PORT/v1#MODEL"
+    return None
+
+
+def wrong_problems(problems: str) -> str | None:
+    """Say what is wrong with the name of problems; None where nothing is."""
+    if problems == PROCEDURAL:
+        return None
+    form, _, source = problems.partition(":")
+    if form not in KINDS or not source:
+        return f"problems '{problems}' are not {PROCEDURAL}, or FORMAT:SOURCE with one of: {', '.join(KINDS)}"
+    if source.endswith(FILE_ENDINGS) and not PurePath(source).is_absolute():
+        return (
+            f"problems '{problems}': a file is named by its absolute path, jobs run in folders of their own"
+        )
+    return None
+
+
+def wrong_levels(levels: str) -> str | None:
+    """Say what is wrong with levels; None where nothing is."""
+    try:
+        levels_of(levels)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="op",
@@ -50,6 +132,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         "transformers:NAME@REVISION: a causal model of the hub's kind; openai:URL#MODEL: one behind an endpoint; "
         "recorded:FOLDER: the traces that an earlier run has kept, on which rules answer without a network.",
         default="weak",
+        form=wrong_model,
         only_for=(SOLVE,),
     ),
     Parameter(
@@ -58,6 +141,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         doc="procedural: the embedded reasoner's own; FORMAT:SOURCE with gsm8k, math-500, aime or gpqa and a file, or "
         "a data set of the hub as NAME@REVISION, for all other models.",
         default=PROCEDURAL,
+        form=wrong_problems,
         only_for=(SOLVE,),
     ),
     Parameter(
@@ -81,6 +165,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         kind="text",
         doc="Difficulty of the problems, the number of their operations, as 'LOW-HIGH'.",
         default=ALL_LEVELS,
+        form=wrong_levels,
         only_for=(SOLVE,),
     ),
     Parameter(name="questions", kind="count", doc="Problems of a launch.", default=100, minimum=1),
@@ -153,65 +238,21 @@ PARAMETERS: tuple[Parameter, ...] = (
 )
 
 
-def levels_of(text: str) -> range:
-    """Return the levels that a text such as '1-10' names.
-
-    Raises:
-        ValueError: It does not name any.
-    """
-    low, dash, high = text.partition("-")
-    if not (low.isdigit() and (high.isdigit() or not dash)):
-        raise ValueError(f"levels '{text}' are not 'LOW-HIGH'")
-    found = range(int(low), int(high or low) + 1)
-    if not found or found[0] < 1 or found[-1] > NUM_LEVELS:
-        raise ValueError(f"levels '{text}' are not between 1 and {NUM_LEVELS}")
-    return found
-
-
-def is_embedded(model: str) -> bool:
-    """Tell whether a model comes with the package."""
-    return model in MODELS
-
-
 def _check_sources(params: Params) -> list[str]:
-    """Return what is wrong with a point's model and problems."""
+    """Return what is wrong with a point's model and problems together."""
     model, problems = str(params["model"]), str(params["problems"])
+    wrong = wrong_model(model) or wrong_problems(problems)
+    if wrong is not None:
+        return [wrong]
     if is_embedded(model):
         own = "weak and strong answer procedural problems alone"
         return [] if problems == PROCEDURAL else [f"problems '{problems}': {own}"]
-    kind, _, where = model.partition(":")
     if model.startswith(RECORDED):
-        return _check_recorded(where, problems)
-    url, _, name = where.rpartition("#")
-    if kind not in ("transformers", "openai") or not where or (kind == "openai" and not (url and name)):
-        expected = (
-            "weak, strong, transformers:FOLDER, transformers:NAME@REVISION, openai:URL#MODEL, recorded:FOLDER"
-        )
-        return [f"model '{model}' is not one of: {expected}"]
-    address = urlsplit(url)
-    if kind == "openai" and (address.username or address.password or address.query):
-        return ["the endpoint's address holds a key or a query, which records would show; set OPENAI_API_KEY"]
+        return []
     if str(params["partner"]) != NO_PARTNER:
         return [f"partner '{params['partner']}' reads nothing but what embedded models write"]
-    return _check_problems(problems)
-
-
-def _check_recorded(where: str, problems: str) -> list[str]:
-    if not PurePath(where).is_absolute():
-        return [
-            f"model 'recorded:{where}': traces are named by their absolute path, jobs run in folders of their own"
-        ]
-    return [] if problems == PROCEDURAL else _check_problems(problems)
-
-
-def _check_problems(problems: str) -> list[str]:
-    form, _, source = problems.partition(":")
-    if form not in KINDS or not source:
+    if problems == PROCEDURAL:
         return [f"problems '{problems}' are not FORMAT:SOURCE with one of: {', '.join(KINDS)}"]
-    if source.endswith(FILE_ENDINGS) and not PurePath(source).is_absolute():
-        return [
-            f"problems '{problems}': a file is named by its absolute path, jobs run in folders of their own"
-        ]
     return []
 
 

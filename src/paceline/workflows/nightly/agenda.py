@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from paceline.drivers.machine import quarantine
 from paceline.records.earlier_runs import RunTimes, here, known_times
 from paceline.spec.duration import block_times, start_times
 from paceline.spec.plan import Plan, Selection, make_plan, observations
+from paceline.spec.unmatched import reasons
 from paceline.workflows.nightly.attempts import Attempts
 from paceline.workflows.nightly.config import Unit
 from paceline.workflows.nightly.schedule import (
@@ -87,8 +87,7 @@ def plan_units(units: Sequence[Unit], state: Path | None) -> tuple[dict[Place, P
 
 def _nothing_runs(plan: Plan) -> str:
     """Say why nothing of a unit can run here."""
-    reasons = Counter(str(s["reason"]) for s in plan.data["skipped"])
-    return "nothing of it runs here: " + "; ".join(f"{n} × {reason}" for reason, n in reasons.most_common(3))
+    return f"nothing of it runs here: {reasons(plan.data['skipped']) or 'it has no point'}"
 
 
 def due_parts(

@@ -190,11 +190,19 @@ def _units(entry: Entry, located: Located, number: int) -> list[Unit]:
         for i, name in enumerate(entry.runners)
     ]
     suites = [load_suite(path) for path in dict.fromkeys(paths)]
-    return [
+    units = [
         Unit(suite=s, runner=r, tier=entry.tier, launches=entry.launches, priority=entry.priority)
         for r in map(load_runner, runners)
         for s in suites
     ]
+    if all(u.omitted for u in units):
+        raise UserError(
+            f"the {entry.tier} tier leaves out all of these suites: {units[0].omitted}",
+            where=located.where(("measure", number)),
+            expected="a tier that has one of them",
+            fix="tier: standard",
+        )
+    return units
 
 
 def _placed(located: Located, at: KeyPath, find: Any) -> Path:

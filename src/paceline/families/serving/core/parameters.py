@@ -92,7 +92,7 @@ _ENGINE: tuple[Parameter, ...] = (
         default=INDEPENDENT,
         choices=(INDEPENDENT, SESSIONS, WORKFLOWS, SHARED, TRACED),
     ),
-    Parameter(name="trace", kind="text", doc="Absolute path of the trace's file."),
+    Parameter(name="trace", kind="text", doc="Absolute path of the trace's file.", form=traces.wrong_path),
     Parameter(
         name="trace_format",
         kind="choice",

@@ -55,6 +55,13 @@ class Trace:
     """Requests without a prompt or without an answer (failed ones, in BurstGPT)."""
 
 
+def wrong_path(path: str) -> str | None:
+    """Say what is wrong with the name of a trace; None where nothing is."""
+    if Path(path).is_absolute():
+        return None
+    return f"trace '{path}': a file is named by its absolute path, jobs run in folders of their own"
+
+
 def read_trace(path: Path, form: str) -> Trace:
     """Read a trace.
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from paceline.base.family import Params
 from paceline.families.training.api.sizes import size_of, vocabulary
 from paceline.families.training.core.metrics import experts_of
+from paceline.families.training.core.parameters import wrong_data
 
 SHARE_ROUNDING = 1e-6
 PROVED_STEPS = 6
@@ -64,8 +65,8 @@ def _data_problems(params: Params, rows: int) -> list[str]:
     elif abs(alike * rows - round(alike * rows)) > SHARE_ROUNDING:
         found.append(f"alike {alike} of {rows} sequences a rank is no whole number")
     data = str(params["data"])
-    if data not in ("markov", "bytes") and not data.startswith(("bytes:", "hf:")):
-        found.append(f"data '{data}' is not one of: markov, bytes, bytes:PATH, hf:NAME@REVISION, hf:FOLDER")
+    if (wrong := wrong_data(data)) is not None:
+        found.append(wrong)
     if params["target_excess"] is not None and data != "markov":
         found.append("target_excess needs data with a known entropy rate: markov")
     return found

@@ -15,6 +15,15 @@ REQUIRED = "required"
 NOTHING = "nothing"
 OPTIMIZERS = ("adamw", "sgd")
 
+
+def wrong_data(data: str) -> str | None:
+    """Say what is wrong with the name of data; None where nothing is."""
+    kind, colon, where = data.partition(":")
+    if data in ("markov", "bytes") or (colon and kind in ("bytes", "hf") and where):
+        return None
+    return f"data '{data}' is not one of: markov, bytes, bytes:PATH, hf:NAME@REVISION, hf:FOLDER"
+
+
 MODEL: tuple[Parameter, ...] = (
     Parameter(name="size", kind="choice", doc="Size of the model.", default="tiny", choices=tuple(SIZES)),
 )
@@ -35,6 +44,7 @@ RUN: tuple[Parameter, ...] = (
         "library, byte by byte; bytes:PATH: a file, or those below a folder; hf:NAME@REVISION: the training split of a "
         "dataset of the hub; hf:FOLDER: of a local folder in one of its formats.",
         default="markov",
+        form=wrong_data,
     ),
     Parameter(name="ranks", kind="count", doc="Number of ranks.", default=2, minimum=1),
     Parameter(name="link", kind="text", doc="A link of the runner; default: the runner's own.", default=None),

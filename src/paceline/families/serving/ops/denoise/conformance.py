@@ -1,0 +1,17 @@
+"""Points at which every technique of ``denoise`` must prove itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paceline.base.family import Scalar
+from paceline.families.serving.core.conformance import PROTOCOL, RANKS, first
+
+__all__ = ["PROTOCOL", "RANKS", "points"]
+
+POINTS: tuple[Mapping[str, Scalar], ...] = ({"images": 4, "steps": 10},)
+
+
+def points(*, brief: bool = False) -> list[dict[str, Scalar]]:
+    """Return the points, the first alone where ``brief``."""
+    return first(POINTS, brief=brief)

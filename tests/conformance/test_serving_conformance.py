@@ -1,0 +1,50 @@
+"""Every serving technique passes its gate at points that its blocks, steps and places do not divide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from paceline.families.serving.conformance import points
+from paceline.spec import content
+from paceline.workflows.conformance import ConformanceResult, conformance
+
+FAMILY = "serving"
+SOURCES = content.techniques(FAMILY)
+CASES = sorted((o, name) for name, source in SOURCES.items() for o in source.info.implements)
+ALONE = "1 ranks are 1 components"
+"""Why a technique that splits a model between ranks may leave out the points of one rank."""
+
+pytestmark = pytest.mark.timeout(1500)
+"""The first test of an operation waits for all its techniques."""
+
+Launch = Callable[[str], list[ConformanceResult]]
+
+
+@pytest.fixture(scope="module")
+def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    """Return what gives the results of all techniques of an operation, measured together once."""
+    done: dict[str, list[ConformanceResult] | None] = {}
+
+    def run(operation: str) -> list[ConformanceResult]:
+        if operation not in done:
+            done[operation] = None
+            names = [name for o, name in CASES if o == operation]
+            folder = tmp_path_factory.mktemp(operation)
+            done[operation] = conformance(names, family=FAMILY, operations=(operation,), folder=folder)
+        found = done[operation]
+        assert found is not None, "its launch failed: see the first of these tests"
+        return found
+
+    return run
+
+
+@pytest.mark.parametrize(("operation", "technique"), CASES)
+def test_a_technique_conforms(operation: str, technique: str, launch: Launch) -> None:
+    found = [r for r in launch(operation) if r.technique == technique]
+    refusals = [r.reason or "" for r in found if r.status == "unsupported"]
+    assert len(found) >= len(points(operation))
+    assert [r.status for r in found].count("ok") == len(found) - len(refusals) > 0, [r.reason for r in found]
+    assert not [reason for reason in refusals if ALONE not in reason]
+    assert not [r.problem for r in found if r.problem]
