@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from paceline.families.serving.conformance import points
 from paceline.spec import content
-from paceline.workflows.conformance import ConformanceResult, conformance
+from paceline.workflows.conformance import ConformanceResult, conformance, points_of
 
 FAMILY = "serving"
 SOURCES = content.techniques(FAMILY)
@@ -44,7 +43,7 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
 def test_a_technique_conforms(operation: str, technique: str, launch: Launch) -> None:
     found = [r for r in launch(operation) if r.technique == technique]
     refusals = [r.reason or "" for r in found if r.status == "unsupported"]
-    assert len(found) >= len(points(operation))
+    assert len(found) >= len(points_of(FAMILY, operation))
     assert [r.status for r in found].count("ok") == len(found) - len(refusals) > 0, [r.reason for r in found]
     assert not [reason for reason in refusals if ALONE not in reason]
     assert not [r.problem for r in found if r.problem]

@@ -20,7 +20,7 @@ from measured import record_of
 from paceline.analysis.failures import Failure, grouped
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, PrerequisiteError
 from paceline.drivers.machine.state import STATE_VARIABLE
-from paceline.records.store import RunRecord, load, read_record
+from paceline.records.store import RunRecord, load, read_record, record_paths
 from paceline.spec.suite import load_suite
 from paceline.worker import inprocess
 from paceline.worker.session import CaseError, Control, Session
@@ -65,7 +65,7 @@ def paceline(*arguments: object, folder: Path) -> subprocess.CompletedProcess[st
 
 
 def only_record(store: Path) -> RunRecord:
-    (path,) = store.glob("20*/*/*.jsonl")
+    (path,) = record_paths(store)
     return read_record(path)
 
 

@@ -53,6 +53,15 @@ def test_every_folder_of_the_tree_exists() -> None:
         assert (ROOT / line.split()[0]).exists(), line
 
 
+def test_the_engine_has_few_rooms_and_the_tree_names_each_in_few_lines() -> None:
+    entries = [p.name for p in (ROOT / "src" / "paceline").iterdir() if p.name != "__pycache__"]
+    assert len(entries) <= 15, entries
+    tree = (ROOT / "README.md").read_text(encoding="utf-8").split("## The tree")[1].split("```")[1]
+    assert len(tree.strip().splitlines()) <= 30
+    packages = {p.name for p in (ROOT / "src" / "paceline").iterdir() if (p / "__init__.py").exists()}
+    assert {f"{name}/" for name in packages - {"baselines"}} <= set(tree.split())
+
+
 def test_modules_named_in_the_tree_exist() -> None:
     tree = (ROOT / "README.md").read_text(encoding="utf-8").split("src/paceline/ ")[1].split("```")[0]
     engine = ROOT / "src" / "paceline"

@@ -22,7 +22,8 @@ from paceline.drivers.machine.quarantine import quarantined
 from paceline.drivers.machine.state import STATE_VARIABLE
 from paceline.records.store import load
 from paceline.workflows.nightly.config import load_nightly
-from paceline.workflows.nightly.night import Night, NightReport
+from paceline.workflows.nightly.night import Night
+from paceline.workflows.nightly.outcomes import NightReport
 from paceline.workflows.nightly.report import markdown
 
 TECHNIQUE = '''

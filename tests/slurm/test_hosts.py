@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cluster import free_port
-from conftest import lines_of
+from slurm_runs import lines_of
 
 pytestmark = pytest.mark.slurm
 FAULTY = Path(__file__).parents[1] / "distributed" / "faulty"

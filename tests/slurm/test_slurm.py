@@ -8,7 +8,7 @@ import time
 
 import pytest
 from cluster import Cluster
-from conftest import POINT, STUCK, Controller, Start
+from slurm_runs import POINT, STUCK, Controller, Start
 
 pytestmark = pytest.mark.slurm
 

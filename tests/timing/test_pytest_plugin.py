@@ -145,3 +145,39 @@ def test_the_plugin_leaves_other_runs_alone(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text(SUITE)
     ended = run_pytest(tmp_path)
     assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        ("x = 1\n", "the file declares no technique"),
+        (WRONG.replace('("gemm",)', '("gem",)'), "did you mean 'gemm'?"),
+        (WRONG.replace('("gemm",)', '("add_rmsnorm",)'), "which none of the suites measures"),
+    ],
+    ids=["empty", "misspelt", "stranger"],
+)
+def test_a_technique_file_that_adds_nothing_is_an_error(kernel: str, said: str, tmp_path: Path) -> None:
+    suite, path = tmp_path / "one.yaml", tmp_path / "mine.py"
+    suite.write_text(SUITE)
+    path.write_text(kernel)
+    ended = run_pytest(
+        tmp_path, "--collect-only", "--paceline", str(suite), "--paceline-technique", str(path)
+    )
+    assert ended.returncode != 0
+    assert said in ended.stdout, ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stdout
+
+
+def test_a_tier_that_omits_the_suite_is_an_error_with_its_reason(tmp_path: Path) -> None:
+    suite = tmp_path / "one.yaml"
+    suite.write_text(SUITE + "tiers:\n  quick: {omit: it takes an hour}\n")
+    ended = run_pytest(tmp_path, "--collect-only", "--paceline", str(suite), "--paceline-tier", "quick")
+    assert ended.returncode != 0
+    assert "kernels/for-pytest: the quick tier leaves it out: it takes an hour" in ended.stdout
+
+
+def test_an_option_without_a_suite_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "test_one.py").write_text("def test_one():\n    assert True\n")
+    ended = run_pytest(tmp_path, "--paceline-tier=quick")
+    assert ended.returncode != 0
+    assert "--paceline-tier is about the suites of --paceline" in ended.stderr

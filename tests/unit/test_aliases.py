@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from paceline.base import aliases
 from paceline.base.aliases import METRICS, PARAMETERS, SUITES, TECHNIQUES, VALUES, Renamed
+from paceline.base.errors import UserErrors
 from paceline.base.family import family_names, load_family
+from paceline.cli import application
 from paceline.records.names import named_today
 from paceline.records.record import record_id, series_key
 from paceline.spec import content
+from paceline.spec.grammar import Versus
+from paceline.spec.suite import load_suite
 
 TABLES = [SUITES, METRICS, aliases.SUITE_KEYS, *TECHNIQUES.values(), *PARAMETERS.values(), *VALUES.values()]
 
@@ -98,3 +104,57 @@ def test_identities_are_digests_over_first_names() -> None:
             assert series_key(family, "c", old, None, "d") == series_key(family, "c", new, None, "d")
     for one, other in itertools.combinations(("alone", "ddp", "diloco"), 2):
         assert record_id("training", "r", "b", one, 0, "m") != record_id("training", "r", "b", other, 0, "m")
+
+
+SUITE = """
+suite: training/old
+version: 1
+family: training
+why: It was written long ago.
+workload: {op: data_parallel, size: nano}
+baseline: ddp
+techniques: [ddp, {technique: alone, as: alone}]
+matrix: {ranks: [2]}
+exclude: [{technique: alone, ranks: 2}]
+tuning: {in_words: nothing}
+metrics: {token_s: {}}
+claims:
+  - id: one
+    quote: Nothing is faster.
+    why: So it is.
+    measure: {metric: token_s, technique: ddp, versus: {technique: alone}}
+    expect: {ratio_at_least: 1.0}
+"""
+
+
+def test_a_suite_that_was_written_long_ago_is_read_and_says_what_is_called_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(SUITE)
+    suite = load_suite(path)
+    assert suite.model.description == "It was written long ago."
+    (claim,) = suite.model.claims
+    assert claim.description == "So it is."
+    assert isinstance(claim.measure.versus, Versus)
+    assert claim.measure.versus.technique == "no-communication"
+    assert [e.label for e in suite.entries(suite.model.techniques, "")] == ["ddp", "no-communication"]
+    assert suite.model.exclude == [{"technique": "no-communication", "ranks": 2}]
+    assert f"{path}:5: 'why' is called 'description' now" in suite.located.notes
+    assert f"{path}:16: 'why' is called 'description' now" in suite.located.notes
+    assert sum("'alone' is called 'no-communication' now" in note for note in suite.located.notes) == 4
+
+
+def test_a_mistake_in_an_old_suite_is_named_by_the_line_that_it_is_on(tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(SUITE.replace("why: It was", "why: 3 # It was").replace("id: one", "id: One"))
+    with pytest.raises(UserErrors) as found:
+        load_suite(path)
+    assert f"{path}:5:description" in str(found.value) or f"{path}:14:claims.0.id" in str(found.value)
+
+
+def test_old_names_of_suites_and_techniques_are_known_on_the_command_line() -> None:
+    told = CliRunner().invoke(
+        application, ["plan", "training/precision", "--techniques", "alone", "--tier", "full", "--json"]
+    )
+    assert told.exit_code == 0, told.output
+    told = CliRunner().invoke(application, ["plan", "kernels/tile-choice", "--tier", "quick"])
+    assert "the suite 'kernels/tile-choice' is called 'kernels/gemm-autotuning' now" in told.stderr

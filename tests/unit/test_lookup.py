@@ -12,6 +12,7 @@ from paceline.base.errors import UserError
 from paceline.records import integrity as custody
 from paceline.records.lookup import find_measurement, find_run, retractions
 from paceline.records.record import Event, utc
+from paceline.records.record_file import run_id_of
 from paceline.records.store import RunRecord, load, read_record, record_paths
 
 
@@ -20,9 +21,9 @@ def store(tmp_path: Path) -> Path:
     for _ in range(3):
         factory.simple(tmp_path)
     withdrawn = factory.simple(tmp_path)
-    custody.retract(tmp_path, withdrawn.stem, "wrong clock")
-    note = {"run_id": withdrawn.stem, "text": "a note"}
-    custody.append_event(tmp_path, Event(kind="annotate", at=utc(), run_id=withdrawn.stem, data=note))
+    custody.retract(tmp_path, run_id_of(withdrawn), "wrong clock")
+    note = {"run_id": run_id_of(withdrawn), "text": "a note"}
+    custody.append_event(tmp_path, Event(kind="annotate", at=utc(), run_id=run_id_of(withdrawn), data=note))
     return tmp_path
 
 
@@ -35,10 +36,17 @@ def answer(find: Callable[[str], RunRecord], name: str) -> str:
 
 def test_every_name_finds_what_reading_all_records_finds(store: Path) -> None:
     paths = record_paths(store)
-    names = ["latest", "none", "0", *(p.stem for p in paths), *(p.stem[:-1] for p in paths), *map(str, paths)]
+    names = [
+        "latest",
+        "none",
+        "0",
+        *(run_id_of(p) for p in paths),
+        *(run_id_of(p)[:-1] for p in paths),
+        *map(str, paths),
+    ]
     withdrawn = set(retractions(paths))
     for name in names:
-        if Path(name).stem in withdrawn or (any(w.startswith(name) for w in withdrawn) and name != "0"):
+        if run_id_of(Path(name)) in withdrawn or (any(w.startswith(name) for w in withdrawn) and name != "0"):
             continue
         assert answer(lambda name: find_run([store], name), name) == answer(load([store]).find, name), name
 
@@ -51,7 +59,7 @@ def test_only_the_file_of_the_run_is_read(store: Path) -> None:
         return read_record(path)
 
     path = record_paths(store)[1]
-    assert find_run([store], path.stem, read=counted).run_id == path.stem
+    assert find_run([store], run_id_of(path), read=counted).run_id == run_id_of(path)
     measured = read_record(path).measurements[-1]
     found = find_measurement([store], measured.record_id, read=counted)
     assert found is not None and found[1] == measured
@@ -63,7 +71,7 @@ def test_a_retracted_run_says_why_it_is_not_shown(store: Path) -> None:
     (withdrawn,) = retractions(record_paths(store))
     with pytest.raises(UserError, match="was retracted: wrong clock"):
         find_run([store], withdrawn)
-    path = next(p for p in record_paths(store) if p.stem == withdrawn)
+    path = next(p for p in record_paths(store) if run_id_of(p) == withdrawn)
     with pytest.raises(UserError, match="was retracted"):
         find_measurement([store], read_record(path).measurements[0].record_id)
 
@@ -72,7 +80,7 @@ def test_a_file_under_another_name_is_found_by_its_run_and_one_in_two_stores_cou
     path = record_paths(store)[0]
     other = store / "elsewhere"
     other.mkdir()
-    (other / "copy.jsonl").write_bytes(path.read_bytes())
-    assert find_run([other / "copy.jsonl"], path.stem).run_id == path.stem
-    assert find_run([store, store], path.stem).run_id == path.stem
+    (other / "copy.jsonl.gz").write_bytes(path.read_bytes())
+    assert find_run([other / "copy.jsonl.gz"], run_id_of(path)).run_id == run_id_of(path)
+    assert find_run([store, store], run_id_of(path)).run_id == run_id_of(path)
     assert find_run([store / "none", store], "latest").run_id == answer(load([store]).find, "latest")

@@ -28,7 +28,8 @@ from paceline.workflows.nightly.alarms import (
     suspects,
 )
 from paceline.workflows.nightly.config import load_nightly
-from paceline.workflows.nightly.night import Night, NightReport, UnitReport, summary
+from paceline.workflows.nightly.night import Night
+from paceline.workflows.nightly.outcomes import NightReport, UnitReport, summary
 from paceline.workflows.nightly.publish import to_branch, to_folder
 from paceline.workflows.nightly.schedule import Due, age_s, order
 from paceline.workflows.nightly.tally import Tally, tally

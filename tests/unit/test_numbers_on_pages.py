@@ -19,6 +19,7 @@ import pytest
 from scipy import stats
 
 from paceline.base.family import load_family
+from paceline.records.names import named_today
 from paceline.records.record_file import content_of, lines_of
 from paceline.records.store import load, record_paths
 from paceline.report.boards import select
@@ -57,7 +58,7 @@ class Raw:
 def raw_of(paths: Sequence[Path]) -> Raw:
     found = Raw()
     for path in paths:
-        for line in map(json.loads, lines_of(path)):
+        for line in map(named_today, map(json.loads, lines_of(path))):
             if line["line"] == "run":
                 found.baseline |= {s["suite"]: s["baseline"] for s in line["suites"]}
             if line["line"] == "measurement" and line["status"] == "ok":

@@ -375,3 +375,22 @@ def test_copies_that_killed_processes_left_do_no_harm(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         record_file.write_sealed(target, b"other lines\n")
     assert verify(tmp_path) == []
+
+
+def test_a_store_whose_own_file_is_damaged_says_so_when_the_run_is_merged_again(tmp_path: Path) -> None:
+    path = factory.simple(tmp_path / "ours")
+    assert merge(tmp_path / "copy", [tmp_path / "ours"]) == (1, [])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3])
+    _, (problem,) = merge(tmp_path / "ours", [tmp_path / "copy"])
+    assert problem.what.startswith("the store has this run already, and there the compressed file is damaged")
+    path.unlink()
+    assert merge(tmp_path / "ours", [tmp_path / "copy"]) == (1, [])
+    assert (path.read_bytes(), verify(tmp_path / "ours")) == (whole, [])
+
+
+def test_the_path_of_a_record_is_not_taken_for_that_of_a_raw_log(tmp_path: Path) -> None:
+    path = factory.simple(tmp_path)
+    told = CliRunner().invoke(application, ["show", str(path), "--definitions", "--results", str(tmp_path)])
+    assert isinstance(told.exception, UserError)
+    assert "has no raw logs of serving" in str(told.exception)

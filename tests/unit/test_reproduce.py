@@ -20,6 +20,7 @@ from paceline.drivers.machine.hostclass import class_here
 from paceline.records import store as stores
 from paceline.records.provenance import code_state
 from paceline.records.record import new_run_id, record_id
+from paceline.records.record_file import run_id_of
 from paceline.records.store import RunRecord, load, read_record
 from paceline.spec import content
 from paceline.spec.suite import load_suite
@@ -85,7 +86,7 @@ def test_the_command_measures_again_and_links_the_record(record: RunRecord, stor
     command = [
         sys.executable,
         "-m",
-        "paceline",
+        "paceline.cli",
         "reproduce",
         record.run.run_id,
         "--results",
@@ -121,7 +122,7 @@ def test_another_host_class_is_refused_before_anything_is_measured(
 ) -> None:
     path = factory.simple(tmp_path, runner=HERE, code=code_state(), host_class="Another CPU, 9 cores, 8 GiB")
     no_measuring(monkeypatch)
-    refused = reproduce(tmp_path, path.stem, "--code", code)
+    refused = reproduce(tmp_path, run_id_of(path), "--code", code)
     assert refused.exit_code == EXIT_INCOMPARABLE, refused.output
     assert (
         f"host classes differ: '{class_here(HERE)}' here, 'Another CPU, 9 cores, 8 GiB' in the record"
@@ -146,7 +147,7 @@ def test_what_is_measured_by_force_is_marked_and_decides_nothing(record: RunReco
         m.model_copy(
             update={
                 "run_id": run.run_id,
-                "record_id": record_id(run.run_id, m.block, m.label, m.launch, m.metric.name),
+                "record_id": record_id(m.family, run.run_id, m.block, m.label, m.launch, m.metric.name),
             }
         )
         for m in record.measurements
@@ -167,27 +168,27 @@ def test_what_is_missing_is_said_before_anything_is_measured(
     no_measuring(monkeypatch)
     fits = class_here(HERE)
     gone = factory.simple(tmp_path, runner=HERE, host_class=fits, code={"commit": "0" * 40, "dirty": False})
-    lost = reproduce(tmp_path, gone.stem)
+    lost = reproduce(tmp_path, run_id_of(gone))
     assert (lost.exit_code, "is not in this repository" in lost.output) == (EXIT_INCOMPARABLE, True)
-    assert "is not in this repository" in reproduce(tmp_path, gone.stem, "--dry-run").output
+    assert "is not in this repository" in reproduce(tmp_path, run_id_of(gone), "--dry-run").output
     no_runner = factory.simple(
         tmp_path, runner=HERE | {"name": "their-own"}, host_class=fits, code=code_state()
     )
-    assert "unknown runner 'their-own'" in reproduce(tmp_path, no_runner.stem, "--code", "here").output
+    assert "unknown runner 'their-own'" in reproduce(tmp_path, run_id_of(no_runner), "--code", "here").output
     gpu = factory.simple(tmp_path, runner=HERE | {"device": "npu"}, host_class=fits, code=code_state())
-    refused = reproduce(tmp_path, gpu.stem, "--code", "here")
+    refused = reproduce(tmp_path, run_id_of(gpu), "--code", "here")
     assert (refused.exit_code, "npu" in refused.output) == (EXIT_INCOMPARABLE, True)
     run = factory.make_run(runner=HERE, host_class=fits, code=code_state())
     other = factory.write(tmp_path, run, factory.launches(run, "native", [1.0], contract_id="another"))
     assert (
         "every metric of the record is defined otherwise"
-        in reproduce(tmp_path, other.stem, "--code", "here").output
+        in reproduce(tmp_path, run_id_of(other), "--code", "here").output
     )
     monkeypatch.setattr("paceline.drivers.machine.hostclass.has_torch", lambda: False)
     there = factory.simple(tmp_path, runner=HERE, host_class=fits, code=code_state())
-    assert "torch is not installed" in reproduce(tmp_path, there.stem, "--code", "here").output
+    assert "torch is not installed" in reproduce(tmp_path, run_id_of(there), "--code", "here").output
     monkeypatch.setattr("paceline.spec.content.checkout_root", lambda: None)
-    assert "installed without one" in reproduce(tmp_path, gone.stem).output
+    assert "installed without one" in reproduce(tmp_path, run_id_of(gone)).output
 
 
 def test_a_dry_run_reads_one_record_however_many_the_store_has(

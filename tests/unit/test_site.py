@@ -39,7 +39,7 @@ SUITE = {
     "family": "collectives",
     "file": "all-reduce.yaml",
     "sha256": "00",
-    "why": "Because.",
+    "description": "Because.",
     "baseline": "native",
     "metrics": {"latency": 0.02, "wire_bytes": 0.0},
     "claims": [],
@@ -333,7 +333,7 @@ def test_nothing_that_a_record_says_becomes_markup() -> None:
         host_class=EVIL,
         runner={"name": EVIL, EVIL: EVIL},
         argv=[EVIL],
-        suites=[{**SUITE, "why": EVIL, "file": EVIL}],
+        suites=[{**SUITE, "description": EVIL, "file": EVIL}],
         techniques={EVIL: {"file": EVIL}},
         packages={"python": EVIL, "freeze": [EVIL]},
         request=EVIL,
@@ -367,7 +367,7 @@ def test_nothing_that_a_record_says_becomes_markup() -> None:
             SiteInput(
                 loaded=loaded,
                 ledger=ledger(papers, []).rows,
-                suites=[{**SUITE, "suite": EVIL, "why": EVIL}],
+                suites=[{**SUITE, "suite": EVIL, "description": EVIL}],
                 calibration={EVIL: {"figures": [{EVIL: EVIL, "value": EVIL}], EVIL: EVIL}},
             )
         )

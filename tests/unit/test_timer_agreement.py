@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.base.errors import PrerequisiteError, UserError
+from paceline.calibration import timers as timeragreement
 from paceline.calibration.timers import DEVICE_TIMERS, agree, agreement_figures, timer_figures
-from paceline.calibration.trials import timers as timeragreement
 from paceline.cli import application
 from paceline.drivers import capabilities
 from paceline.families.kernels.workloads import WORKLOADS

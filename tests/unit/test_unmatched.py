@@ -224,7 +224,7 @@ def nightly(folder: Path, suites: str) -> Path:
 def test_a_night_names_the_suites_that_its_tier_omits(tmp_path: Path) -> None:
     path = nightly(tmp_path, "collectives/reduce, collectives/all-reduce")
     text = warned("nightly", "--config", path, "--dry-run", "--results", tmp_path / "new")
-    assert "collectives/reduce (quick): left out: the quick tier keeps to all-reduce" in text
+    assert "collectives/reduce on local-cpu (quick): left out: the quick tier keeps to all-reduce" in text
 
 
 def test_a_night_whose_entry_has_nothing_left_is_an_error(tmp_path: Path) -> None:
@@ -233,6 +233,14 @@ def test_a_night_whose_entry_has_nothing_left_is_an_error(tmp_path: Path) -> Non
         (UserError, UserErrors), match=r"nightly.yaml:3:measure.0: the quick tier leaves out all"
     ):
         load_nightly(path)
+
+
+def test_a_night_of_which_nothing_runs_on_its_runners_is_an_error_with_the_reason(tmp_path: Path) -> None:
+    suite = suite_text.write(tmp_path, ("ranks: [2, 4]", "ranks: [64]"), ("    matrix: {ranks: [2]}\n", ""))
+    path = nightly(tmp_path, str(suite))
+    text = refused("nightly", "--config", path, "--dry-run", "--results", tmp_path / "new")
+    assert "nothing of it runs here: " in text
+    assert "needs 64 ranks" in text
 
 
 @pytest.fixture

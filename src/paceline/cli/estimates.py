@@ -7,20 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.units import format_duration
-from paceline.cli.options import default_results, published_results
+from paceline.cli.compare import stores
 from paceline.records.earlier_runs import RunTimes, read_times
 from paceline.spec.plan import Plan
 
 
-def stores_in_use(results: Path | None) -> list[Path]:
-    """Return the store in use, and the checkout's published runs beside it where none was named."""
-    roots = [results or default_results(), *([] if results is not None else [published_results()])]
-    return [root for root in roots if root is not None and root.is_dir()]
-
-
 def earlier_runs(results: Path | None) -> list[RunTimes]:
     """Return what the runs of the stores in use took."""
-    return read_times(stores_in_use(results))
+    return read_times(stores(results, new=True))
 
 
 def estimate_text(plan: Plan, estimate: Mapping[str, Any]) -> str:

@@ -11,8 +11,8 @@ import click
 
 from paceline.base.errors import EXIT_OK
 from paceline.base.units import format_duration
-from paceline.cli.compare import load_stores
-from paceline.cli.estimates import stores_in_use, time_text
+from paceline.cli.compare import load_stores, stores
+from paceline.cli.estimates import time_text
 from paceline.cli.options import default_results, json_option, print_json, results_option, warn
 from paceline.cli.site import build_site, default_output
 from paceline.records.earlier_runs import plan_estimate
@@ -72,7 +72,7 @@ def nightly(
         store=store,
         load=lambda: load_stores(results or given, new=True),
         say=warn,
-        stores=tuple(stores_in_use(results or given)),
+        stores=tuple(stores(results or given, new=True)),
     )
     left_out = [f"{u.name}: left out: {u.omitted}" for u in plan.omitted]
     for line in left_out:

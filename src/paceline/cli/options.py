@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from paceline.base.aliases import SUITES
 from paceline.base.errors import UserError
 from paceline.base.units import parse_duration
 from paceline.spec import content
@@ -122,7 +123,14 @@ def expand_suites(names: Sequence[str], extra: Sequence[Path] = ()) -> list[Suit
     unique = list(dict.fromkeys(p.resolve() for p in paths))
     if not unique:
         raise UserError("no suite given", fix="paceline list suites")
-    return [load_suite(path, extra=extra) for path in unique]
+    loaded = [load_suite(path, extra=extra) for path in unique]
+    for name in names:
+        if name in SUITES.table:
+            warn(f"the suite '{name}' is called '{SUITES.today(name)}' now")
+    for suite in loaded:
+        for note in suite.located.notes:
+            warn(note)
+    return loaded
 
 
 def parse_filters(items: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -36,12 +36,13 @@ from paceline.drivers.machine.quarantine import quarantined
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.records.earlier_runs import RunTimes, plan_estimate
-from paceline.records.record_file import run_id_of
+from paceline.records.record_file import PARTIAL, run_id_of
 from paceline.records.storage import resume_command
-from paceline.records.store import PARTIAL, RunRecord, read_record, record_paths, sealed_paths
+from paceline.records.store import RunRecord, read_record, record_paths, sealed_paths
 from paceline.report.tables import board_table
 from paceline.spec import content
 from paceline.spec.grammar import TIERS, TierName
+from paceline.spec.names import techniques_today
 from paceline.spec.plan import Plan, Selection, canonical, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite import Suite
@@ -106,7 +107,7 @@ def resolve(
     loaded, strangers = join_user_techniques(expand_suites(suites, extra=user_files), user_files)
     selection = Selection(
         tier=tier,
-        techniques=split_names(techniques),
+        techniques=techniques_today(split_names(techniques), (s.family.name for s in loaded)),
         filters=parse_filters(filters),
         launches=launches,
         seed=seed,

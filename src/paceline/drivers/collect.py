@@ -151,20 +151,16 @@ class Collector:
         ok = event["status"] == "ok"
         predicted = (event.get("predicted") or {}).get(name)
         correctness = event.get("correctness")
-        host = self._host_class(event)
+        host, of = self._host_class(event), block["family"]
         return Measurement(
-            record_id=record_id(
-                block["family"], self.run_id, block["block"], case["label"], event["launch"], name
-            ),
+            record_id=record_id(of, self.run_id, block["block"], case["label"], event["launch"], name),
             run_id=self.run_id,
             suite=block["suite"],
             suite_version=self._versions[block["suite"]],
-            family=block["family"],
+            family=of,
             block=block["block"],
             case_id=case["case_id"],
-            series_key=series_key(
-                block["family"], case["case_id"], case["technique"], host, metric.contract_id
-            ),
+            series_key=series_key(of, case["case_id"], case["technique"], host, metric.contract_id),
             launch=event["launch"],
             attempt=max(int(event.get("attempt", 0)), 0),
             params=block["params"],

@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from paceline.base.account import home_folder
 from paceline.base.errors import UserError
 from paceline.records.record import host_class
 from paceline.records.record_file import lines_of
@@ -84,10 +85,8 @@ def read_times(roots: Sequence[Path], cache: Path | None = None) -> list[RunTime
 
 
 def _users_cache() -> Path | None:
-    try:
-        return Path.home() / ".cache" / "paceline" / "times"
-    except RuntimeError:  # a user without a home, as in containers
-        return None
+    home = home_folder()
+    return None if home is None else home / ".cache" / "paceline" / "times"
 
 
 def _of_store(root: Path, cache: Path | None) -> Iterator[RunTimes]:

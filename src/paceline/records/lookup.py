@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from paceline.base.errors import UserError, expected_one_of
@@ -131,8 +131,8 @@ def _measured_run(path: Path) -> str | None:
 
 def _head(path: Path) -> tuple[str | None, str | None]:
     """Return id and reason of the run in a file. A run line may have megabytes; ours begin with what is asked for."""
-    with suppress(UserError, ValueError), closing(lines_of(path)) as lines:
-        first = next(lines, b"")
+    with suppress(UserError, ValueError):
+        first = next(lines_of(path), b"")
         told = RUN_HEAD.match(first)
         if told is not None:
             return told[1].decode(), told[2].decode()

@@ -15,6 +15,7 @@ from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 
+from paceline.base.aliases import SUITES
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.technique import TechniqueSource, read_source
 
@@ -68,12 +69,12 @@ def runner_files() -> dict[str, Path]:
 
 
 def find_suite(name: str) -> Path:
-    """Return the file of a suite given by path or by name (``collectives/all-reduce``).
+    """Return the file of a suite given by path or by name (``collectives/all-reduce``); old names are known.
 
     Raises:
         UserError: Neither a file nor a known suite.
     """
-    return _find(name, suite_files(), kind="suite")
+    return _find(SUITES.today(name), suite_files(), kind="suite")
 
 
 def find_runner(name: str) -> Path:

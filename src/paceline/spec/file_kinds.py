@@ -33,8 +33,8 @@ KINDS = (
         title="a suite",
         use="paceline run FILE",
         keys=_keys(
-            "suite version family why workload baseline techniques matrix zip exclude tiers protocol metrics claims "
-            "tuning"
+            "suite version family description workload baseline techniques matrix zip exclude tiers protocol metrics "
+            "claims tuning"
         ),
     ),
     FileKind(
@@ -42,8 +42,8 @@ KINDS = (
         title="a runner profile",
         use="paceline run SUITE --runner FILE",
         keys=_keys(
-            "runner why driver device backend max_ranks network links default_link env limits idle docker slurm "
-            "hosts fake"
+            "runner description driver device backend max_ranks network links default_link env limits idle docker "
+            "slurm hosts fake"
         ),
     ),
     FileKind(
@@ -51,7 +51,7 @@ KINDS = (
         title="a nightly file",
         use="paceline nightly --config FILE",
         keys=_keys(
-            "nightly why measure budget wait idle retries quarantine alarm results site publish",
+            "nightly description measure budget wait idle retries quarantine alarm results site publish",
         ),
     ),
     FileKind(

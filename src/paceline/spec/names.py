@@ -5,7 +5,7 @@ What a file says is renamed before it is checked, lines included, so that every 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -57,6 +57,16 @@ def suite_named_today(located: Located) -> Located:
     reading.value(("tuning", "metric"), METRICS)
     reading.keys(("tuning", "untuned"), names.labels)
     return reading.result()
+
+
+def techniques_today(names: Iterable[str], families: Iterable[str]) -> tuple[str, ...]:
+    """Return names of techniques that somebody gave for suites of some families as they are called today."""
+    tables = [TECHNIQUES[family] for family in families if family in TECHNIQUES]
+    found = []
+    for name in names:
+        new = [table.today(name) for table in tables if table.today(name) != name]
+        found.append(new[0] if new else name)
+    return tuple(found)
 
 
 class _Reading:
@@ -148,9 +158,9 @@ class _Names:
         """Rename parameters and their named values, single ones and lists."""
         self._reading.keys(path, PARAMETERS.get(self._family, NOTHING))
         for item in self._reading.items(path):
-            names = VALUES.get((self._family, str(item[-1])))
-            if names is not None:
-                self._each(item, lambda place, names=names: self._reading.value(place, names))
+            if (names := VALUES.get((self._family, str(item[-1])))) is not None:
+                for place in self._reading.items(item) or [item]:
+                    self._reading.value(place, names)
 
     def rows(self, path: KeyPath) -> None:
         """Rename parameters in every item of a list, such as rules of what is left out."""
@@ -166,7 +176,3 @@ class _Names:
         self.params((*path, "where"))
         if isinstance(self._reading.at((*path, "versus")), dict):
             self.side((*path, "versus"))
-
-    def _each(self, path: KeyPath, rename: Callable[[KeyPath], None]) -> None:
-        for place in self._reading.items(path) or [path]:
-            rename(place)

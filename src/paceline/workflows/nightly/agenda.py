@@ -29,6 +29,7 @@ from paceline.workflows.nightly.schedule import (
 HORIZON = 90
 """Nights that are looked ahead."""
 Key = tuple[Place, str]
+NOTHING_RUNS = "nothing of it runs here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ def plan_units(units: Sequence[Unit], state: Path | None) -> tuple[dict[Place, P
 
 def _nothing_runs(plan: Plan) -> str:
     """Say why nothing of a unit can run here."""
-    return f"nothing of it runs here: {reasons(plan.data['skipped']) or 'it has no point'}"
+    return f"{NOTHING_RUNS}: {reasons(plan.data['skipped']) or 'it has no point'}"
 
 
 def due_parts(

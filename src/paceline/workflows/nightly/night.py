@@ -5,16 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from paceline.analysis.gate import set_baseline, waivers
 from paceline.base.errors import (
-    EXIT_INCORRECT,
-    EXIT_INFRASTRUCTURE,
-    EXIT_OK,
-    EXIT_REGRESSION,
     IncomparableError,
     InfrastructureError,
     UserError,
@@ -29,6 +25,7 @@ from paceline.records.record import Event, Measurement, utc
 from paceline.records.store import Loaded, RunRecord, read_record
 from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan, part_of
 from paceline.workflows.nightly.agenda import (
+    NOTHING_RUNS,
     Agenda,
     Key,
     Planned,
@@ -47,65 +44,13 @@ from paceline.workflows.nightly.alarms import (
 )
 from paceline.workflows.nightly.attempts import note_attempt, read_attempts
 from paceline.workflows.nightly.config import Nightly, Unit
+from paceline.workflows.nightly.outcomes import INTERRUPTED, NightReport, UnitReport, summary
 from paceline.workflows.nightly.schedule import Due, Place, Share, tonight
-from paceline.workflows.nightly.tally import Pair, Tally, tally
+from paceline.workflows.nightly.tally import Pair, tally
 
-Outcome = Literal["measured", "skipped", "failed"]
 Say = Callable[[str], None]
 ALARM = "alarm"
 """Key of an annotation that marks a night as worse than its reference."""
-
-
-@dataclass(slots=True, kw_only=True)
-class UnitReport:
-    """What became of one unit."""
-
-    name: str
-    outcome: Outcome
-    why: str = ""
-    run_id: str | None = None
-    reference: str | None = None
-    confirm_run: str | None = None
-    alarms: list[Suspect] = field(default_factory=list)
-    unconfirmed: list[Suspect] = field(default_factory=list)
-    """Suspects that the second run did not find, or that no second run could look at."""
-    infrastructure: list[str] = field(default_factory=list)
-    tally: Tally = field(default_factory=Tally)
-    """How many of its comparisons were decided, and what became of the others."""
-
-
-@dataclass(slots=True, kw_only=True)
-class NightReport:
-    """What became of a night."""
-
-    nightly: str
-    started: str
-    units: list[UnitReport] = field(default_factory=list)
-    interrupted: bool = False
-
-    @property
-    def alarms(self) -> list[Suspect]:
-        """All alarms."""
-        return [a for u in self.units for a in u.alarms]
-
-    @property
-    def tally(self) -> Tally:
-        """What became of all comparisons."""
-        return sum((u.tally for u in self.units), Tally())
-
-    @property
-    def exit_code(self) -> int:
-        """Wrong results first, then regressions, then machines that failed."""
-        if any(not a.series[3] and ": incorrect:" in a.text for a in self.alarms):
-            return EXIT_INCORRECT
-        if self.alarms:
-            return EXIT_REGRESSION
-        failed = any(u.outcome == "failed" or u.infrastructure for u in self.units)
-        return EXIT_INFRASTRUCTURE if failed or self.interrupted else EXIT_OK
-
-    def facts(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {**asdict(self), "tally": asdict(self.tally), "exit_code": self.exit_code}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +83,7 @@ class Night:
         if here:
             hold = occupied(here[0], wait_s=self.nightly.wait_s, inspect=False, say=self.say)
         with hold as place:
-            units, skipped = plan_units(self.nightly.units, self.state)
+            units, skipped = self._planned()
             for name, why in (self._omitted() | skipped).items():
                 report.units.append(UnitReport(name=name, outcome="skipped", why=why))
                 self.say(f"{name}: skipped: {why}")
@@ -157,9 +102,25 @@ class Night:
 
     def agenda(self) -> tuple[dict[Place, Planned], Agenda]:
         """Say what a night that begins now would do."""
-        units, skipped = plan_units(self.nightly.units, self.state)
+        units, skipped = self._planned()
         left_out = self._omitted() | skipped
         return units, foresee(units, self._due(units, ()), left_out, self.nightly.budget_s)
+
+    def _planned(self) -> tuple[dict[Place, Planned], dict[str, str]]:
+        """Plan every unit; return those that can be measured, and the others with the reason.
+
+        Raises:
+            UserError: Nothing of any unit runs on its runner.
+        """
+        units, skipped = plan_units(self.nightly.units, self.state)
+        if skipped and not units and all(why.startswith(NOTHING_RUNS) for why in skipped.values()):
+            raise UserError(
+                "; ".join(f"{name}: {why}" for name, why in skipped.items()),
+                where=str(self.nightly.path),
+                expected="a suite of which something runs on its runner",
+                fix="paceline list runners",
+            )
+        return units, skipped
 
     def _omitted(self) -> dict[str, str]:
         """Return suites that leave their tier out, with the reason."""
@@ -359,9 +320,6 @@ class Night:
             return found
 
 
-INTERRUPTED = "interrupted"
-
-
 def _case(m: Measurement) -> CaseKey:
     family = load_family(m.family)
     operation = str(m.params.get(family.operation_key, ""))
@@ -378,29 +336,3 @@ def alarmed_runs(loaded: Loaded) -> set[str]:
     """Return the runs that were marked as worse than their reference."""
     events = (e for r in loaded.records for e in r.events)
     return {str(e.data.get("run_id")) for e in events if e.kind == "annotate" and ALARM in e.data}
-
-
-def summary(unit: UnitReport) -> str:
-    """Say in one line what became of a unit, and how much of it was decided."""
-    return f"{outcome(unit)}; {unit.tally.text()}" if unit.outcome == "measured" else outcome(unit)
-
-
-def outcome(unit: UnitReport) -> str:
-    """Say in one line what became of a unit."""
-    if unit.outcome != "measured":
-        return f"{unit.outcome}: {unit.why}"
-    parts = [f"run {unit.run_id}"]
-    if unit.why:
-        parts.append(unit.why)
-    if unit.alarms:
-        parts.append(f"{len(unit.alarms)} alarms")
-    if unit.unconfirmed:
-        parts.append(f"{len(unit.unconfirmed)} suspects not confirmed")
-    if unit.infrastructure:
-        more = len(set(unit.infrastructure)) - 1
-        parts.append(f"the machine failed: {unit.infrastructure[0].splitlines()[0]}")
-        parts += [f"and for {more} more reasons"] if more else []
-    if len(parts) == 1:
-        open_ = unit.tally.inconclusive and not unit.tally.decided
-        parts.append("nothing was decided" if open_ else "nothing that was decided got worse")
-    return "; ".join(parts)

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from paceline.report.html import page_of_tables
 from paceline.report.tables import ABSENT, Table
 from paceline.workflows.nightly.alarms import Suspect
-from paceline.workflows.nightly.night import NightReport, UnitReport, outcome, summary
+from paceline.workflows.nightly.outcomes import NightReport, UnitReport, outcome, summary
 
 COLUMNS = ("faster", "slower", "equivalent", "inconclusive", "incomparable", "invalid", "failed", "skipped")
 
