@@ -20,6 +20,7 @@ from measured import record_of
 from paceline.analysis.failures import Failure, grouped
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, PrerequisiteError
 from paceline.drivers.machine.state import STATE_VARIABLE
+from paceline.records.record_file import content_of
 from paceline.records.store import RunRecord, load, read_record, record_paths
 from paceline.spec.suite import load_suite
 from paceline.worker import inprocess
@@ -152,7 +153,7 @@ def test_a_rank_that_is_killed_at_its_start_is_told_with_the_signal_and_the_end_
     assert found.text().startswith("infrastructure: collectives/starts native, ring: 2 cases, rank 0: ")
     assert "was killed by signal 9 (SIGKILL) before the first operation" in found.reason
     assert "its log ends: opening the fabric; fabric token: …" in found.reason
-    assert "hunter2" not in broken.record.path.read_text()
+    assert b"hunter2" not in content_of(broken.record.path)
 
 
 def test_a_module_that_is_missing_is_told_for_all_ranks_with_what_installs_it(broken: Broken) -> None:

@@ -16,6 +16,7 @@ from dockerd import Engine
 
 from paceline.base.eventfile import read_events
 from paceline.drivers.docker import DockerDriver, DockerExecution
+from paceline.records.record_file import lines_of
 from paceline.records.store import record_paths
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +34,7 @@ class Ended:
     def lines(self) -> list[dict[str, Any]]:
         """Return the lines of the one sealed record."""
         (path,) = record_paths(self.results)
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        return [json.loads(line) for line in lines_of(path)]
 
     def measured(self) -> list[dict[str, Any]]:
         """Return its measurements."""

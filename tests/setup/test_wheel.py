@@ -14,6 +14,8 @@ import pytest
 from resolution import ROOT
 
 from paceline.drivers.capabilities import EXTRAS
+from paceline.records.record_file import lines_of
+from paceline.records.store import record_paths
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +61,8 @@ def test_a_wheel_measures_and_builds_the_site(program: Path, elsewhere: Path) ->
     table = call(program, elsewhere, "run", "collectives/all-reduce", *options)
     assert "recursive-doubling" in table and "4 ok" in table
     assert "no commit, so grade C at best: paceline 0.1.0 is installed without its git checkout" in table
-    (record,) = (elsewhere / "results" / "local").rglob("2*/*/*.jsonl")
-    run = json.loads(record.read_text().splitlines()[0])
+    (record,) = record_paths(elsewhere / "results" / "local")
+    run = json.loads(next(lines_of(record)))
     assert run["code"]["commit"] is None and "without its git checkout" in run["code"]["reason"]
     call(program, elsewhere, "site", "build")
     pages = [p.read_text() for p in (elsewhere / "build" / "site").rglob("*.html")]
