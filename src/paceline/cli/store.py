@@ -13,7 +13,7 @@ import click
 
 from paceline.base.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE, UserError, expected_one_of
 from paceline.cli.options import default_results, json_option, print_json, results_option
-from paceline.records import integrity as custody
+from paceline.records import integrity
 from paceline.records import store as records
 from paceline.records.lookup import find_run
 from paceline.records.record import Event, utc
@@ -75,7 +75,7 @@ def list_runs(partial: bool, results: Path | None, as_json: bool) -> None:
 def verify(results: Path | None, as_json: bool) -> None:
     """Check digests, seals and statistics of every record; find changed, missing and unknown files."""
     root = _opened(results)
-    problems = custody.verify(root)
+    problems = integrity.verify(root)
     total = len({run_id_of(path) for path in records.record_paths(root)})
     if as_json:
         print_json({"files": total, "problems": [{"path": p.path, "what": p.what} for p in problems]})
@@ -96,7 +96,7 @@ def merge(sources: tuple[Path, ...], corrections: bool, results: Path | None) ->
     """Add the sealed records of other stores (a set union); what does not hold is refused with the reason."""
     root = results or default_results()
     check_writable(root)
-    added, problems = custody.merge(root, sources, corrections=corrections)
+    added, problems = integrity.merge(root, sources, corrections=corrections)
     for problem in problems:
         click.echo(f"refused: {problem.path}: {problem.what}", err=True)
     click.echo(f"{added} records added, {len(problems)} refused")
@@ -111,7 +111,7 @@ def compress(results: Path | None, as_json: bool) -> None:
 
     A plain file goes when its compressed form is on the disk and holds the same lines. Interrupted, call it again.
     """
-    done = custody.compress(_opened(results))
+    done = integrity.compress(_opened(results))
     if as_json:
         print_json(asdict(done))
     else:
@@ -129,7 +129,7 @@ def compact(output: Path | None, results: Path | None) -> None:
     """Write all measurements to one Parquet file: a cache that can be deleted at any time."""
     root = _opened(results)
     target = output or root / "cache" / "measurements.parquet"
-    click.echo(f"{custody.compact(root, target)} rows in {target}")
+    click.echo(f"{integrity.compact(root, target)} rows in {target}")
 
 
 @store.command("retract")
@@ -140,7 +140,7 @@ def retract(run: str, reason: str, results: Path | None) -> None:
     """Withdraw a RUN: the record stays, no report shows it."""
     root = _opened(results)
     record = find_run([root], run)
-    path = custody.retract(root, record.run_id, reason)
+    path = integrity.retract(root, record.run_id, reason)
     click.echo(f"retracted {record.run_id}; correction {path}")
 
 
@@ -157,7 +157,7 @@ def baseline(run: str, results: Path | None) -> None:
         "host_class": record.run.host_class,
         "runner": record.run.runner.get("name"),
     }
-    path = custody.append_event(root, Event(kind="baseline_set", at=utc(), run_id=record.run_id, data=data))
+    path = integrity.append_event(root, Event(kind="baseline_set", at=utc(), run_id=record.run_id, data=data))
     click.echo(f"baseline set to {record.run_id}; correction {path}")
 
 
@@ -172,7 +172,7 @@ def annotate(run: str, text: str, results: Path | None) -> None:
     event = Event(
         kind="annotate", at=utc(), run_id=record.run_id, data={"run_id": record.run_id, "text": text}
     )
-    click.echo(f"annotated {record.run_id}; correction {custody.append_event(root, event)}")
+    click.echo(f"annotated {record.run_id}; correction {integrity.append_event(root, event)}")
 
 
 @store.command("waive")
@@ -213,7 +213,7 @@ def waive(
         "reason": reason,
         "until": until.date().isoformat(),
     }
-    path = custody.append_event(root, Event(kind="waiver", at=utc(), data=data))
+    path = integrity.append_event(root, Event(kind="waiver", at=utc(), data=data))
     click.echo(f"waived until {data['until']}: {suite} {technique}; correction {path}")
 
 
