@@ -77,8 +77,8 @@ locks: setup
 	$(BIN)/python containers/build.py lock accelerator
 
 reasoner: setup
-	$(BIN)/python -m paceline.families.reasoning.reasoner train weak
-	$(BIN)/python -m paceline.families.reasoning.reasoner train strong
+	$(BIN)/python -m paceline.families.reasoning.core.reasoner train weak
+	$(BIN)/python -m paceline.families.reasoning.core.reasoner train strong
 
 denoiser: setup
 	$(BIN)/python -m paceline.families.serving.ops.denoise

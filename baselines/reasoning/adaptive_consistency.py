@@ -13,8 +13,8 @@ Limits: it saves tokens and pays in latency.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task, require
-from paceline.families.reasoning.votes import leader_is_safe, majority, top_two
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task, require
+from paceline.families.reasoning.api.votes import leader_is_safe, majority, top_two
 
 
 @technique(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from paceline import technique
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task
 
 
 @technique(

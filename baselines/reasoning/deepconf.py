@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paceline import technique
-from paceline.families.reasoning.requests import (
+from paceline.families.reasoning.api.requests import (
     Drop,
     Extend,
     Method,

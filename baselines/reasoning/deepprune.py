@@ -20,7 +20,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from paceline import technique
-from paceline.families.reasoning.requests import (
+from paceline.families.reasoning.api.requests import (
     Compare,
     Drop,
     Extend,
@@ -33,7 +33,7 @@ from paceline.families.reasoning.requests import (
     Task,
     require,
 )
-from paceline.families.reasoning.votes import weighted_majority
+from paceline.families.reasoning.api.votes import weighted_majority
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from paceline import technique
-from paceline.families.reasoning.requests import (
+from paceline.families.reasoning.api.requests import (
     Drop,
     Extend,
     Method,
@@ -33,7 +33,7 @@ from paceline.families.reasoning.requests import (
     Task,
     require,
 )
-from paceline.families.reasoning.votes import majority, normalised_entropy
+from paceline.families.reasoning.api.votes import majority, normalised_entropy
 
 
 @dataclass(slots=True)

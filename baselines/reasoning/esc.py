@@ -13,8 +13,8 @@ Limits: a window that agrees on a wrong answer ends the question; w balances tok
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task, require
-from paceline.families.reasoning.votes import majority
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task, require
+from paceline.families.reasoning.api.votes import majority
 
 
 @technique(

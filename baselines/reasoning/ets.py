@@ -26,7 +26,7 @@ import numpy as np
 from paceline.baselines.reasoning.rebase import Leaf, reviewed, shares
 
 from paceline import technique
-from paceline.families.reasoning.requests import (
+from paceline.families.reasoning.api.requests import (
     Branch,
     Drop,
     Method,
@@ -36,7 +36,7 @@ from paceline.families.reasoning.requests import (
     Task,
     require,
 )
-from paceline.families.reasoning.votes import weighted_majority
+from paceline.families.reasoning.api.votes import weighted_majority
 
 SMALLEST = 1e-6
 """Taken off for every leaf that is kept without need."""

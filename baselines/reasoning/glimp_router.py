@@ -15,7 +15,7 @@ Limits: a model that is sure of its mistakes keeps them; one that hesitates betw
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.requests import (
+from paceline.families.reasoning.api.requests import (
     Branch,
     Drop,
     Extend,

@@ -10,7 +10,7 @@ Limits: it cannot be better than the model's likeliest trace, and more tokens ca
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task
 
 
 @technique(

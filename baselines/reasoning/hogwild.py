@@ -14,8 +14,8 @@ Limits: a model that was never shown somebody else's unfinished line may copy it
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Share, Task, require
-from paceline.families.reasoning.votes import majority
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Share, Task, require
+from paceline.families.reasoning.api.votes import majority
 
 
 @technique(

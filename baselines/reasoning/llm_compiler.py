@@ -14,7 +14,7 @@ Limits: steps that depend on what a tool finds must wait for another plan.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.tools.actions import (
+from paceline.families.reasoning.api.tool_calls import (
     Action,
     Call,
     Called,

@@ -17,7 +17,7 @@ Limits: a model that was not taught positions that overlap may lose what a part 
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.requests import (
+from paceline.families.reasoning.api.requests import (
     Drop,
     Fork,
     Merge,
@@ -29,7 +29,7 @@ from paceline.families.reasoning.requests import (
     Task,
     require,
 )
-from paceline.families.reasoning.votes import majority
+from paceline.families.reasoning.api.votes import majority
 
 
 @technique(

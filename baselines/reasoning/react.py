@@ -12,7 +12,7 @@ Limits: calls that do not depend on each other wait all the same.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.tools.actions import (
+from paceline.families.reasoning.api.tool_calls import (
     Call,
     Called,
     Course,

@@ -21,7 +21,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from paceline import technique
-from paceline.families.reasoning.requests import (
+from paceline.families.reasoning.api.requests import (
     Branch,
     Drop,
     Method,
@@ -34,7 +34,7 @@ from paceline.families.reasoning.requests import (
     Task,
     require,
 )
-from paceline.families.reasoning.votes import weighted_majority
+from paceline.families.reasoning.api.votes import weighted_majority
 
 Rounds = Generator[Sequence[Request], tuple[Reply, ...], "list[Leaf]"]
 

@@ -12,8 +12,8 @@ Limits: tokens do not depend on how hard the question is.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task, require
-from paceline.families.reasoning.votes import majority
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task, require
+from paceline.families.reasoning.api.votes import majority
 
 
 @technique(

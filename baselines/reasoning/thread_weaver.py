@@ -19,7 +19,7 @@ Limits: a part that wants another one's result must come after the join; a quest
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.requests import (
+from paceline.families.reasoning.api.requests import (
     Drop,
     Fork,
     Join,
@@ -31,7 +31,7 @@ from paceline.families.reasoning.requests import (
     Task,
     require,
 )
-from paceline.families.reasoning.votes import majority
+from paceline.families.reasoning.api.votes import majority
 
 
 @technique(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.families.reasoning.conformance import points
 from paceline.spec import content
-from paceline.workflows.conformance import ConformanceResult, conformance
+from paceline.workflows.conformance import ConformanceResult, conformance, points_of
 
 FAMILY = "reasoning"
 WHOLE = ("self-consistency", "best-of-n", "adaptive-consistency", "esc")
@@ -24,7 +23,7 @@ def test_a_technique_conforms(technique: str, results: list[ConformanceResult]) 
     found = [r for r in results if r.technique == technique]
     assert not [r.problem for r in found if r.problem]
     (operation,) = {str(r.params["op"]) for r in found}
-    assert [r.status for r in found] == ["ok"] * len(points(operation))
+    assert [r.status for r in found] == ["ok"] * len(points_of(FAMILY, operation))
 
 
 def test_at_temperature_zero_all_traces_are_one(results: list[ConformanceResult]) -> None:

@@ -11,10 +11,10 @@ import pytest
 from measured import record_of
 
 from paceline.base.errors import UserError
-from paceline.families.reasoning.problems import decode, draw, extract
-from paceline.families.reasoning.reading import Procedural
-from paceline.families.reasoning.recorded import check_questions, source
-from paceline.families.reasoning.trace_files import read, save
+from paceline.families.reasoning.core.problems import decode, draw, extract
+from paceline.families.reasoning.core.reading import Procedural
+from paceline.families.reasoning.core.recorded import check_questions, source
+from paceline.families.reasoning.core.trace_files import read, save
 from paceline.records.record_file import files_beside
 from paceline.records.store import RunRecord, read_record
 from paceline.report.export_choice import Choice

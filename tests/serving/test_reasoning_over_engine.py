@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from paceline.families.reasoning.backends.openai_model import OpenAIModel
-from paceline.families.reasoning.language import Draw, Piece
+from paceline.families.reasoning.core.backends.openai_model import OpenAIModel
+from paceline.families.reasoning.core.language import Draw, Piece
 from paceline.families.serving.core.engine.reference import Reference
 from paceline.families.serving.core.mock import Behaviour, Gaps, MockServer
 from paceline.families.serving.ops.serve.served import EngineProcess

@@ -6,8 +6,8 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from paceline.families.reasoning.language import Continuation, Draw, Piece
-from paceline.families.reasoning.service import SHARED
+from paceline.families.reasoning.core.language import Continuation, Draw, Piece
+from paceline.families.reasoning.core.service import SHARED
 
 END = 99
 ANSWER = 50

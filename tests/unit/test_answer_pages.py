@@ -11,7 +11,7 @@ import record_factory as factory
 from test_site import Page, render
 
 from paceline.analysis.compare import points_of
-from paceline.families.reasoning.metric_specs import ANOTHER_MODELS
+from paceline.families.reasoning.core.metrics import ANOTHER_MODELS
 from paceline.records.store import RunRecord
 from paceline.report import answers, tradeoffs
 from paceline.stats.estimates import wilson

@@ -11,15 +11,7 @@ import tiny_networks
 import torch
 from openai_server import running
 
-from paceline.families.reasoning.answer_text import extract_number
-from paceline.families.reasoning.archive import Archive, Recording
-from paceline.families.reasoning.backends.openai_model import OpenAIModel
-from paceline.families.reasoning.backends.pretrained import load
-from paceline.families.reasoning.executor import Executor
-from paceline.families.reasoning.language import LanguageModel
-from paceline.families.reasoning.models import Models
-from paceline.families.reasoning.replay import Replay
-from paceline.families.reasoning.requests import (
+from paceline.families.reasoning.api.requests import (
     Drop,
     Extend,
     Finished,
@@ -30,7 +22,15 @@ from paceline.families.reasoning.requests import (
     Sample,
     Task,
 )
-from paceline.families.reasoning.seat import Script
+from paceline.families.reasoning.core.answer_text import extract_number
+from paceline.families.reasoning.core.archive import Archive, Recording
+from paceline.families.reasoning.core.backends.openai_model import OpenAIModel
+from paceline.families.reasoning.core.backends.pretrained import load
+from paceline.families.reasoning.core.executor import Executor
+from paceline.families.reasoning.core.language import LanguageModel
+from paceline.families.reasoning.core.models import Models
+from paceline.families.reasoning.core.question_state import Script
+from paceline.families.reasoning.core.replay import Replay
 
 NUM_QUESTIONS, SAMPLES = 3, 4
 

@@ -22,12 +22,12 @@ def problems(tmp_path: Path, *lines: str) -> list[str]:
 @pytest.mark.parametrize(
     "lines",
     [
-        ("from paceline.families.reasoning.reasoner import load",),
-        ("from paceline.families.reasoning import reasoner",),
+        ("from paceline.families.reasoning.core.reasoner import load",),
+        ("from paceline.families.reasoning.core import reasoner",),
         ("from paceline.families import reasoning",),
         ("from paceline.families import reasoning as r", "x = r"),
         ("import paceline",),
-        ("import paceline.families.reasoning.votes", "x = paceline"),
+        ("import paceline.families.reasoning.api.votes", "x = paceline"),
         ("import paceline.families.reasoning as r",),
         ("from paceline import families",),
         ("from paceline.families.serving import api",),
@@ -50,10 +50,10 @@ def test_the_harness_cannot_be_reached_by_another_name(tmp_path: Path, lines: tu
     "lines",
     [
         ("from paceline import technique",),
-        ("from paceline.families.reasoning.votes import majority",),
+        ("from paceline.families.reasoning.api.votes import majority",),
         ("from paceline.families.serving.api.scheduling import Step",),
         ("from paceline.families.serving.api import scheduling", "scheduling.Step()"),
-        ("from paceline.families.reasoning import votes", "votes.majority([])"),
+        ("from paceline.families.reasoning.api import votes", "votes.majority([])"),
         ("import paceline.families.training.api.exchange as exchange", "exchange.RingAverage"),
         ("import torch", "import numpy as np", "np.zeros(3)"),
     ],

@@ -14,17 +14,17 @@ import pytest
 from openai_server import Server, running, words_of
 
 from paceline.base.errors import PrerequisiteError, UserError
-from paceline.families.reasoning.backends import endpoint
-from paceline.families.reasoning.backends.endpoint_errors import (
+from paceline.families.reasoning.core.backends import endpoint
+from paceline.families.reasoning.core.backends.endpoint_errors import (
     EndpointError,
     MalformedAnswerError,
     OverloadedError,
     RefusedError,
     UnreachableError,
 )
-from paceline.families.reasoning.backends.openai_model import OpenAIModel
-from paceline.families.reasoning.backends.token_texts import END, Texts, entropy, part_of, scores
-from paceline.families.reasoning.language import Draw, LanguageModel, Piece
+from paceline.families.reasoning.core.backends.openai_model import OpenAIModel
+from paceline.families.reasoning.core.backends.token_texts import END, Texts, entropy, part_of, scores
+from paceline.families.reasoning.core.language import Draw, LanguageModel, Piece
 
 SECRET = "sk-very-secret-key"
 

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.base.errors import PrerequisiteError, UserError, UserErrors
-from paceline.families.reasoning import problem_rows
-from paceline.families.reasoning.problem_files import FORMATS, TextProblem, draw, fingerprint, read
+from paceline.families.reasoning.core import problem_rows
+from paceline.families.reasoning.core.problem_files import FORMATS, TextProblem, draw, fingerprint, read
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from paceline.families.reasoning import problems
-from paceline.families.reasoning.language import Draw, LanguageModel, Piece
-from paceline.families.reasoning.problems import (
+from paceline.families.reasoning.core import problems
+from paceline.families.reasoning.core.language import Draw, LanguageModel, Piece
+from paceline.families.reasoning.core.problems import (
     END,
     LEVELS,
     MAX_PROBE_TOKENS,
@@ -27,13 +27,13 @@ from paceline.families.reasoning.problems import (
     encode,
     extract,
 )
-from paceline.families.reasoning.reasoner import NAMES, Reasoner, load, weights_path
-from paceline.families.reasoning.reasoner.decoder import Decoder
-from paceline.families.reasoning.reasoner.evaluation import evaluate
-from paceline.families.reasoning.reasoner.network import Network, Shape, initialise
-from paceline.families.reasoning.reasoner.optimizer import orthogonal
-from paceline.families.reasoning.reasoner.sampling import choose, uniform_numbers
-from paceline.families.reasoning.reasoner.teacher import (
+from paceline.families.reasoning.core.reasoner import NAMES, Reasoner, load, weights_path
+from paceline.families.reasoning.core.reasoner.decoder import Decoder
+from paceline.families.reasoning.core.reasoner.evaluation import evaluate
+from paceline.families.reasoning.core.reasoner.network import Network, Shape, initialise
+from paceline.families.reasoning.core.reasoner.optimizer import orthogonal
+from paceline.families.reasoning.core.reasoner.sampling import choose, uniform_numbers
+from paceline.families.reasoning.core.reasoner.teacher import (
     CLEAN,
     NOISY,
     Example,
@@ -42,8 +42,15 @@ from paceline.families.reasoning.reasoner.teacher import (
     step,
     trace,
 )
-from paceline.families.reasoning.reasoner.training import CONTEXT, RECIPES, Recipe, batches, packed, train
-from paceline.families.reasoning.reasoner.weights import pack, read, unpack
+from paceline.families.reasoning.core.reasoner.training import (
+    CONTEXT,
+    RECIPES,
+    Recipe,
+    batches,
+    packed,
+    train,
+)
+from paceline.families.reasoning.core.reasoner.weights import pack, read, unpack
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from paceline.families.reasoning.language import Draw, Piece
-from paceline.families.reasoning.problems import CONCLUSION, SEGMENT_END, branches, draw, encode
-from paceline.families.reasoning.reasoner import Reasoner, weights_path
-from paceline.families.reasoning.reasoner.network import NORM_EPSILON, Network, rotary_tables, rotated
-from paceline.families.reasoning.reasoner.weights import read
+from paceline.families.reasoning.core.language import Draw, Piece
+from paceline.families.reasoning.core.problems import CONCLUSION, SEGMENT_END, branches, draw, encode
+from paceline.families.reasoning.core.reasoner import Reasoner, weights_path
+from paceline.families.reasoning.core.reasoner.network import NORM_EPSILON, Network, rotary_tables, rotated
+from paceline.families.reasoning.core.reasoner.weights import read
 
 TOLERANCE = 1e-9
 """Both sides compute in float64; the papers' bounds are 1e-4 (ThreadWeaver) and 1e-5 (Multiverse)."""

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
-from paceline.families.reasoning import votes
-from paceline.families.reasoning.estimates import (
+from paceline.families.reasoning.api import votes
+from paceline.families.reasoning.core.estimates import (
     at_equal_tokens,
     consensus,
     hull,

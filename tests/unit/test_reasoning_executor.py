@@ -10,13 +10,8 @@ import pytest
 from scripted_model import ANSWER, CONCLUSION, END, PART_END, PARTS, STEP_END, ScriptedModel, read
 
 from paceline.base.technique import REGISTRY
-from paceline.families.reasoning import votes
-from paceline.families.reasoning.archive import Archive, Recording
-from paceline.families.reasoning.executor import MOST_WAITING, Executor
-from paceline.families.reasoning.language import Continuation, Draw, LanguageModel
-from paceline.families.reasoning.models import Models
-from paceline.families.reasoning.replay import MissingTraceError, Replay
-from paceline.families.reasoning.requests import (
+from paceline.families.reasoning.api import votes
+from paceline.families.reasoning.api.requests import (
     Branch,
     Compare,
     Drop,
@@ -37,7 +32,13 @@ from paceline.families.reasoning.requests import (
     Share,
     Task,
 )
-from paceline.families.reasoning.seat import NO_TRACE, PlanError, Script
+from paceline.families.reasoning.core.archive import Archive, Recording
+from paceline.families.reasoning.core.executor import MOST_WAITING, Executor
+from paceline.families.reasoning.core.language import Continuation, Draw, LanguageModel
+from paceline.families.reasoning.core.models import Models
+from paceline.families.reasoning.core.question_state import NO_TRACE, Script
+from paceline.families.reasoning.core.refusals import PlanError
+from paceline.families.reasoning.core.replay import MissingTraceError, Replay
 from paceline.spec import content
 
 PROMPT = (7, 7, 7)
@@ -179,7 +180,7 @@ def test_unsure_traces_are_given_up_and_what_they_cost_stays() -> None:
 
 
 def test_threads_are_written_at_once_and_joined_without_being_decoded_again() -> None:
-    from paceline.families.reasoning.language import Draw
+    from paceline.families.reasoning.core.language import Draw
 
     model = ScriptedModel()
     for one in run(make("thread-weaver"), model):

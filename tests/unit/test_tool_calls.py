@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.base.technique import REGISTRY
-from paceline.families.reasoning.seat import PlanError
-from paceline.families.reasoning.tools.actions import (
+from paceline.families.reasoning.api.tool_calls import (
     Action,
     Call,
     Called,
@@ -25,8 +24,9 @@ from paceline.families.reasoning.tools.actions import (
     ToolMethod,
     ToolTask,
 )
-from paceline.families.reasoning.tools.runtime import Clock, RealClock, run_course
-from paceline.families.reasoning.tools.world import Times, Work, draw_work
+from paceline.families.reasoning.core.refusals import PlanError
+from paceline.families.reasoning.ops.call_tools.runtime import Clock, RealClock, run_course
+from paceline.families.reasoning.ops.call_tools.task_graph import Times, Work, draw_work
 from paceline.spec import content
 
 TIMES = Times(first_s=0.05, step_s=0.01)

@@ -11,11 +11,11 @@ import tiny_networks
 import torch
 
 from paceline.base.errors import PrerequisiteError, UserError
-from paceline.families.reasoning.backends import pretrained
-from paceline.families.reasoning.backends.pretrained import load
-from paceline.families.reasoning.backends.slot_cache import FIRST_SLOTS, SlotCache
-from paceline.families.reasoning.backends.transformers_model import TransformersModel
-from paceline.families.reasoning.language import Draw, LanguageModel, Piece
+from paceline.families.reasoning.core.backends import pretrained
+from paceline.families.reasoning.core.backends.pretrained import load
+from paceline.families.reasoning.core.backends.slot_cache import FIRST_SLOTS, SlotCache
+from paceline.families.reasoning.core.backends.transformers_model import TransformersModel
+from paceline.families.reasoning.core.language import Draw, LanguageModel, Piece
 
 PROMPTS = ([6, 7, 8], [9], [10, 11, 12, 13, 14, 15, 16], [6, 7, 8], [17, 18])
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.families.reasoning.estimates import hull
+from paceline.families.reasoning.core.estimates import hull
 from paceline.stats.estimates import Estimate, Launches, compare_difference
 
 NUM_FACTORS = 160

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.reasoner import load
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.core.reasoner import load
 
 
 @technique(name="asks-its-own-model", family="reasoning", implements=("solve",), summary="mutant")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.pairs import load_judge
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.core.pairs import load_judge
 
 
 @technique(name="compares-by-itself", family="reasoning", implements=("solve",), summary="known wrong")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning import answer_text
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.core import answer_text
 
 
 @technique(name="grades-itself", family="reasoning", implements=("solve",), summary="known wrong")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning import requests
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.api import requests
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task
 
 
 @technique(name="hides-tokens", family="reasoning", implements=("solve",), summary="mutant")

@@ -6,8 +6,8 @@ import random
 from collections import Counter
 
 from paceline import technique
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task
-from paceline.families.reasoning.votes import majority
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.api.votes import majority
 
 CALLS: Counter[int] = vars(random).setdefault("calls_of_questions", Counter())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.requests import Method, Plan, Question, Task
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Task
 
 
 @technique(name="never-ends", family="reasoning", implements=("solve",), summary="mutant")

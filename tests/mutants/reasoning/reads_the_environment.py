@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy
 
 from paceline import technique
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task
 
 
 @technique(name="reads-the-environment", family="reasoning", implements=("solve",), summary="known wrong")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.reasoning.problems import draw
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.core.problems import draw
 
 
 @technique(name="reads-the-problems", family="reasoning", implements=("solve",), summary="mutant")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from paceline import technique
-from paceline.families.reasoning.requests import Method, Plan, Question, Sample, Task
+from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task
 
 SEEN: dict[int, str | None] = vars(random).setdefault("seen_questions", {})
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from paceline.families.reasoning.reasoner import weights_path
-from paceline.families.reasoning.reasoner.network import Network
-from paceline.families.reasoning.reasoner.weights import read as read_weights
+from paceline.families.reasoning.core.reasoner import weights_path
+from paceline.families.reasoning.core.reasoner.network import Network
+from paceline.families.reasoning.core.reasoner.weights import read as read_weights
 from paceline.families.serving.api.caching import Cache
 from paceline.families.serving.core.child import Make, main
 from paceline.families.serving.ops.cache.flops import rebuild_flops

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from paceline.families.reasoning.reasoner.network import Network
+from paceline.families.reasoning.core.reasoner.network import Network
 from paceline.families.serving.api.caching import Cache
 from paceline.families.serving.ops.cache.reading import Moment, cached_model
 

@@ -12,7 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from paceline.families.reasoning.reasoner.network import NORM_EPSILON, Layer, Network, rotary_tables, rotated
+from paceline.families.reasoning.core.reasoner.network import (
+    NORM_EPSILON,
+    Layer,
+    Network,
+    rotary_tables,
+    rotated,
+)
 from paceline.families.serving.api.caching import Cache, CachedModel, Kept, LayerWeights
 from paceline.families.serving.ops.cache.texts import Texts
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paceline.families.reasoning.problems import LEVELS, PADDING, one_problem
-from paceline.families.reasoning.reasoner.teacher import CLEAN, trace
+from paceline.families.reasoning.core.problems import LEVELS, PADDING, one_problem
+from paceline.families.reasoning.core.reasoner.teacher import CLEAN, trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from paceline.families.reasoning.reasoner.weights import pack, unpack
+from paceline.families.reasoning.core.reasoner.weights import pack, unpack
 from paceline.families.serving.api.denoiser import Network, Shape
 
 WEIGHTS = Path(__file__).parent / "weights" / "denoiser.safetensors"

@@ -1,0 +1,1 @@
+"""What operations share: models and their traces, questions and their grading, and the executor that counts tokens."""

@@ -1,0 +1,217 @@
+r"""Grades free text: what a trace answers, whether that is the truth, and which answers are the same.
+
+Numbers and choices follow the rules of ``answer_text``. Formulas are compared by ``math-verify`` in a process of its
+own (``grading_service``), but for four things that are decided before it is asked, because it is too generous there:
+equal text is equal; words are compared as words (``Evelyn`` is not ``Evenly``, which as products of letters it is); a
+number in a stated base equals only the same digits in the same base; and two exact numbers are equal only if they are.
+
+It does not tell ``10\%`` from 10 or from 0.1, drops units, forgives the seventh decimal, and takes an open interval for
+a pair. So "equal" carries over from one pair to the next only by chance, and ``canonical`` compares with the first
+answer of each class and never chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from paceline.families.reasoning.core.answer_text import (
+    CHOICES,
+    KINDS,
+    Kind,
+    canonical_formula,
+    exact_number,
+    extract_choice,
+    extract_number,
+    in_base,
+    last_boxed,
+    number_text,
+    read_number,
+    tidy,
+    words,
+)
+from paceline.families.reasoning.core.grading_service import Call, Service
+
+MAX_TAIL = 2000
+"""Characters at a text's end in which a formula is looked for where nothing is in a box."""
+MAX_FORMULA = 500
+"""Characters of a formula; longer ones are no answers, and parsers take minutes over them."""
+MAX_FAULTS = 20
+
+Pair = tuple[str | None, str]
+"""An answer and a truth."""
+
+
+class Grader:
+    """Reads and compares answers of one kind; a context, whose process for formulas ends with it.
+
+    Args:
+        kind: ``number``, ``math`` or ``choice``.
+        timeout_s: Of one comparison of formulas; what takes longer counts as unequal, in ``timeouts`` and ``faults``.
+        choices: The letters of choices.
+
+    Raises:
+        PrerequisiteError: Formulas are to be compared and ``math-verify`` is not installed.
+        ValueError: The kind is unknown, or the time is none.
+    """
+
+    def __init__(self, kind: Kind, *, timeout_s: float = 5.0, choices: str = CHOICES) -> None:
+        if kind not in KINDS:
+            raise ValueError(f"no kind '{kind}' of answers; there are: {', '.join(KINDS)}")
+        if not timeout_s > 0:
+            raise ValueError(f"a time limit of {timeout_s} s; above 0")
+        self.kind: Kind = kind
+        self.failures = 0
+        """Comparisons and readings that ended in an error; they count as unequal, and as no answer."""
+        self.timeouts = 0
+        """Comparisons and readings that were stopped; they count as unequal, and as no answer."""
+        self.faults: list[str] = []
+        """What happened in the first of these."""
+        self._timeout_s, self._choices = timeout_s, choices
+        self._known: dict[Call, bool | str | None] = {}
+        self._service: Service | None = None
+
+    def __enter__(self) -> Self:
+        """Start the process that compares formulas, where there are some."""
+        if self.kind == "math" and self._service is None:
+            self._service = Service(self._timeout_s)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the process."""
+        if self._service is not None:
+            self._service.close()
+            self._service = None
+
+    def extract(self, text: str) -> str | None:
+        """Return what a text answers, in a form that equal answers mostly share; None where it answers nothing."""
+        return self.extract_all([text])[0]
+
+    def extract_all(self, texts: Sequence[str]) -> list[str | None]:
+        """Return what each text answers."""
+        if self.kind == "number":
+            return [extract_number(text) for text in texts]
+        if self.kind == "choice":
+            return [extract_choice(text, self._choices) for text in texts]
+        boxed = [last_boxed(text) for text in texts]
+        unboxed: list[Call] = [
+            ("extract", text[-MAX_TAIL:], "") for text, box in zip(texts, boxed, strict=True) if box is None
+        ]
+        self._ask(unboxed)
+        found = (
+            box if box is not None else self._known[("extract", text[-MAX_TAIL:], "")]
+            for text, box in zip(texts, boxed, strict=True)
+        )
+        return [
+            canonical_formula(one) if isinstance(one, str) and len(one) <= MAX_FORMULA else None
+            for one in found
+        ]
+
+    def equal(self, answer: str | None, truth: str) -> bool:
+        """Tell whether an answer, as ``extract`` gave it, is the truth; None never is.
+
+        Raises:
+            ValueError: The truth is not of the grader's kind.
+        """
+        return self.equal_all([(answer, truth)])[0]
+
+    def equal_all(self, pairs: Iterable[Pair]) -> list[bool]:
+        """Tell for each answer and truth whether they are equal.
+
+        Raises:
+            ValueError: A truth is not of the grader's kind.
+        """
+        pairs = list(pairs)
+        if self.kind != "math":
+            return [
+                answer is not None and self.normal(answer) == self.normal(truth) for answer, truth in pairs
+            ]
+        calls: list[Call | None] = [
+            ("equal", tidy(truth), tidy(answer)) if answer else None for answer, truth in pairs
+        ]
+        quick = [False if call is None else _quickly(*call[1:]) for call in calls]
+        self._ask(
+            [call for call, said in zip(calls, quick, strict=True) if call is not None and said is None]
+        )
+        return [
+            said if said is not None else call is not None and self._known[call] is True
+            for call, said in zip(calls, quick, strict=True)
+        ]
+
+    def canonical(self, answers: Sequence[str | None]) -> list[str | None]:
+        """Name every answer by the first one that it equals, both ways round, of those that name a class already.
+
+        An answer is compared with the names alone, so that near misses do not add up.
+        """
+        names: list[str] = []
+        named: dict[str, str] = {}
+        for answer in dict.fromkeys(answers):
+            if answer is None:
+                continue
+            ways = self.equal_all([pair for name in names for pair in ((answer, name), (name, answer))])
+            equal = (
+                name for name, one, other in zip(names, ways[::2], ways[1::2], strict=True) if one and other
+            )
+            named[answer] = next(equal, answer)
+            if named[answer] == answer:
+                names.append(answer)
+        return [None if answer is None else named[answer] for answer in answers]
+
+    def normal(self, answer: str) -> str:
+        """Return the one text of a number, a choice or a formula.
+
+        Raises:
+            ValueError: It is not of the grader's kind.
+        """
+        if self.kind == "choice":
+            if len(answer) == 1 and answer.upper() in self._choices:
+                return answer.upper()
+            raise ValueError(f"'{answer}' is none of the choices {self._choices}")
+        if self.kind == "number":
+            value = read_number(answer)
+            if value is None:
+                raise ValueError(f"'{answer}' is no number")
+            return number_text(value)
+        found = canonical_formula(answer)
+        if found is None:
+            raise ValueError("an empty formula")
+        return found
+
+    def _ask(self, calls: Sequence[Call]) -> None:
+        """Let the process answer what is not known yet."""
+        new = [call for call in dict.fromkeys(calls) if call not in self._known]
+        if not new:
+            return
+        if self._service is None:
+            raise RuntimeError(
+                "a grader of formulas works inside of its context: with Grader('math') as grader"
+            )
+        for call, (ending, value) in zip(new, self._service.run(new), strict=True):
+            self._known[call] = value if ending == "ok" else None
+            if ending != "ok":
+                self.timeouts += ending == "timeout"
+                self.failures += ending == "failure"
+                if len(self.faults) < MAX_FAULTS:
+                    self.faults.append(f"{' '.join(call)[:200]}: {value}")
+
+
+def _quickly(truth: str, answer: str) -> bool | None:
+    """Decide about two tidy formulas what needs no mathematics; None what does."""
+    if truth == answer:
+        return bool(truth)
+    if max(len(truth), len(answer)) > MAX_FORMULA:
+        return False
+    if in_base(truth) or in_base(answer):
+        return in_base(truth) == in_base(answer)
+    if words(truth) or words(answer):
+        return _as_words(truth) == _as_words(answer)
+    numbers = exact_number(truth), exact_number(answer)
+    return None if None in numbers else numbers[0] == numbers[1]
+
+
+def _as_words(formula: str) -> str | None:
+    r"""Return a formula's words; of shorter bare ones too, since the other side says that words are meant."""
+    return words(formula) or words(rf"\text{{{formula}}}")

@@ -1,0 +1,240 @@
+"""Rows of a data set, each with the place that it stands at: local files, and data sets of the hub.
+
+Lines of JSON and of CSV are read here, so that a mistake is told with its line. Parquet and the hub are read by the
+library ``datasets`` in a process of its own, which prints lines of JSON: ranks keep to torch and numpy. A data set of
+the hub is one revision of its files, downloaded once; the hub's cache is asked by that revision, with or without a
+network, and never answers with another one.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paceline.base.errors import PrerequisiteError, UserError, expected_one_of
+
+MODULE = "paceline.families.reasoning.core.problem_rows"
+SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
+SPLITS = ("test", "train")
+"""Of which the first is taken that there is, unless one is named."""
+TIME_LIMIT_S = 3600
+MISSING = 3
+"""Exit code of a process that finds no library."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row."""
+
+    where: str
+    """File and line, or data set and row."""
+    values: dict[str, Any]
+
+
+def rows(source: str, *, config: str | None = None, split: str | None = None) -> Iterator[Row]:
+    """Yield the rows of a local file, or of a data set of the hub as ``NAME@REVISION``.
+
+    Args:
+        source: What to read.
+        config: Part of a data set of the hub, where it has several.
+        split: Its split; None takes ``test``, or else ``train``.
+
+    Raises:
+        UserError: The source cannot be read, or a row is none.
+        PrerequisiteError: ``datasets`` is needed and not installed.
+    """
+    path = Path(source)
+    if path.is_file():
+        yield from _of_file(path)
+        return
+    name, _, revision = source.rpartition("@")
+    if path.exists() or path.suffix in SUFFIXES or not (name and revision):
+        raise UserError(
+            "it is a folder" if path.is_dir() else "there is no such file",
+            where=source,
+            expected=f"a file ending in {', '.join(SUFFIXES)}, or a data set of the hub as NAME@REVISION",
+            fix="name a file, or a data set with the commit or tag to read",
+        )
+    fix = (
+        "where there is a network run: hf download --repo-type dataset "
+        f"--revision {revision} {name}; or name a local file"
+    )
+    asked = ["hub", name, revision, config or "", split or ""]
+    yield from _by_library(source, asked, "a network, or this revision in the hub's cache", fix)
+
+
+def _of_file(path: Path) -> Iterator[Row]:
+    readers: dict[str, Callable[[Path], Iterator[Row]]] = {
+        ".jsonl": _of_lines,
+        ".json": _of_json,
+        ".csv": _of_csv,
+        ".parquet": _of_parquet,
+    }
+    if path.suffix not in readers:
+        raise UserError(
+            f"files ending in '{path.suffix}' are not read",
+            where=str(path),
+            expected=expected_one_of(path.suffix, SUFFIXES),
+            fix="convert or rename the file",
+        )
+    yield from readers[path.suffix](path)
+
+
+def _of_lines(path: Path) -> Iterator[Row]:
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        if line.strip():
+            where = f"{path}:{number}"
+            yield Row(where=where, values=_object(_parsed(_text(line, where), where), where))
+
+
+def _of_json(path: Path) -> Iterator[Row]:
+    """Yield the objects of one list; a file that is none is read as lines."""
+    data = path.read_bytes()
+    if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+        yield from _of_lines(path)
+        return
+    for number, value in enumerate(_parsed(_text(data, str(path)), str(path))):
+        where = f"{path}:row {number}"
+        yield Row(where=where, values=_object(value, where))
+
+
+def _of_csv(path: Path) -> Iterator[Row]:
+    text = _text(path.read_bytes(), str(path))
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        names = next(reader, [])
+        line = reader.line_num + 1
+        for cells in reader:
+            if cells and len(cells) != len(names):
+                raise UserError(
+                    f"{len(cells)} cells",
+                    where=f"{path}:{line}",
+                    expected=f"{len(names)}, as in the first line",
+                    fix="put cells that hold commas or line ends into double quotes",
+                )
+            if cells:
+                yield Row(where=f"{path}:{line}", values=dict(zip(names, cells, strict=True)))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(
+            f"it is no CSV: {error}",
+            where=f"{path}:{reader.line_num}",
+            expected="cells separated by commas, with a line of names first",
+            fix="write the file again by a program for tables",
+        ) from error
+
+
+def _of_parquet(path: Path) -> Iterator[Row]:
+    return _by_library(
+        str(path), ["parquet", str(path)], "a Parquet file", "download or write the file again"
+    )
+
+
+def _by_library(source: str, arguments: list[str], expected: str, fix: str) -> Iterator[Row]:
+    """Yield the rows that a process with ``datasets`` prints."""
+    command = [sys.executable, "-m", MODULE, *arguments]
+    try:
+        ended = subprocess.run(command, capture_output=True, timeout=TIME_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"it was not read within {TIME_LIMIT_S} s", where=source, fix=fix) from error
+    if ended.returncode == MISSING:
+        raise PrerequisiteError(
+            "reading it needs the package datasets", where=source, fix="pip install 'paceline[hf]'"
+        )
+    if ended.returncode:
+        said = ended.stderr.decode(errors="replace").strip().splitlines()
+        raise UserError(
+            f"it cannot be read: {said[-1] if said else f'exit code {ended.returncode}'}",
+            where=source,
+            expected=expected,
+            fix=fix,
+        )
+    for number, line in enumerate(ended.stdout.splitlines()):
+        where = f"{source}:row {number}"
+        yield Row(where=where, values=_object(_parsed(line.decode(), where), where))
+
+
+def _text(data: bytes, where: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"byte {error.start} is no UTF-8", where=where, expected="text in UTF-8", fix="convert the file"
+        ) from error
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"it is no JSON: {error}",
+            where=where,
+            expected="JSON, with every key of an object once",
+            fix="correct the line, or write the file again by a program",
+        ) from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key '{next(n for n in names if names.count(n) > 1)}' is there twice")
+    return found
+
+
+def _object(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UserError(
+            f"it is {type(value).__name__}, and no row",
+            where=where,
+            expected="an object with the row's fields: {…}",
+            fix="write one problem as one object",
+        )
+    return value
+
+
+def _library_rows(arguments: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield what ``datasets`` reads; in the process of its own."""
+    match arguments:
+        case ["parquet", path]:
+            library: Any = importlib.import_module("datasets")
+            yield from library.load_dataset("parquet", data_files=path, split="train", streaming=True)
+        case ["hub", name, revision, config, split]:
+            hub: Any = importlib.import_module("huggingface_hub")
+            folder = hub.snapshot_download(name, repo_type="dataset", revision=revision)
+            library = importlib.import_module("datasets")
+            found = library.load_dataset(folder, *filter(None, [config]), streaming=True)
+            wanted = [split] if split else [*SPLITS, *found]
+            taken = next((one for one in wanted if one in found), None)
+            if taken is None:
+                raise ValueError(f"it has no split '{split}'; there are: {', '.join(found)}")
+            yield from found[taken]
+        case _:
+            raise AssertionError(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    """Print rows as lines of JSON; what went wrong is the last line on standard error."""
+    try:
+        for row in _library_rows(arguments):
+            print(json.dumps(row, default=str))
+    except ImportError as error:
+        print(error, file=sys.stderr)
+        return MISSING
+    except Exception as error:  # of libraries and files of other people
+        print(f"{type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,30 @@
+"""Parameters of ``solve``, free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Parameter
+from paceline.families.reasoning.core.parameters import (
+    CONTEXT,
+    LEVELS,
+    MODEL,
+    ORDERS,
+    PARTNER,
+    PROBLEMS,
+    QUESTIONS,
+    SAMPLES,
+    TEMPERATURE,
+    WIDTH,
+)
+
+PARAMETERS: tuple[Parameter, ...] = (
+    MODEL,
+    PROBLEMS,
+    CONTEXT,
+    PARTNER,
+    LEVELS,
+    QUESTIONS,
+    SAMPLES,
+    TEMPERATURE,
+    ORDERS,
+    WIDTH,
+)

@@ -1,0 +1,142 @@
+"""An operation of reasoning is a folder: without it the family has one less, with another folder it has one more."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import paceline
+from paceline.base.family import load_family
+from paceline.families.reasoning import api
+from paceline.spec import content
+
+PACKAGE = Path(paceline.__file__).parent
+OPERATIONS = tuple(load_family("reasoning").operations)
+PLANS_ALL_OTHERS = """
+import sys
+from paceline.base.family import load_family
+from paceline.spec import content
+from paceline.spec.plan import Selection, make_plan
+from paceline.spec.profile import load_runner
+from paceline.spec.suite import load_suite
+
+removed = sys.argv[1]
+assert removed not in load_family("reasoning").operations
+assert removed not in load_family("reasoning").parameter("op").choices
+runner = load_runner(content.find_runner("local-cpu"))
+paths = [p for name, p in content.suite_files().items() if name.startswith("reasoning/")]
+paths = [p for p in paths if f"op: {removed}" not in p.read_text()]
+plan = make_plan([load_suite(p) for p in paths], runner, Selection(tier="quick"))
+assert plan.blocks
+print(len(paths))
+"""
+TOY = """
+from paceline.base.operation import Operation
+from paceline.families.reasoning.core.metrics import token_metric
+from paceline.families.reasoning.core.parameters import QUESTIONS
+
+OPERATION = Operation(
+    name="toy",
+    summary="a toy.",
+    parameters=(QUESTIONS,),
+    metrics=(token_metric("toy_tokens", "A toy's tokens."),),
+    check=lambda params: ["a toy is checked"],
+    estimate_s=lambda params: 1.0,
+)
+"""
+SEES_THE_TOY = """
+from paceline.base.family import load_family
+
+family = load_family("reasoning")
+assert "toy" in family.parameter("op").choices
+assert "toy: a toy." in family.parameter("op").doc
+assert [p.name for p in family.parameters_for("toy")] == ["op", "questions"]
+assert family.metric("toy_tokens").unit == "token"
+assert family.check({"op": "toy"}) == ["a toy is checked"]
+assert family.runner_module("toy") == "paceline.families.reasoning.ops.toy.run"
+"""
+SEALS_ALONE = """
+import sys
+from importlib import import_module
+
+runner = import_module(f"paceline.families.reasoning.ops.{sys.argv[1]}.run")
+print(*sorted(m.__name__.removeprefix("paceline.families.reasoning.") for m in runner.sealed((sys.argv[1],))))
+"""
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the package's code, beside the suites, runners and baselines that it is shipped with."""
+    files = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.jsonl")
+    shutil.copytree(PACKAGE, tmp_path / "src" / "paceline", ignore=files)
+    for name in ("suites", "runners", "baselines", "reports"):
+        (tmp_path / name).symlink_to(content.shipped_root() / name)
+    return tmp_path
+
+
+def run_in(copy: Path, code: str, *arguments: str) -> str:
+    environment = {k: v for k, v in os.environ.items() if k != content.ENVIRONMENT_VARIABLE}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import paceline; assert paceline.__path__ == [{str(copy / 'src' / 'paceline')!r}]\n{code}",
+            *arguments,
+        ],
+        env=environment | {"PYTHONPATH": str(copy / "src")},
+        cwd=copy,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_without_its_folder_an_operation_is_gone_and_all_other_suites_can_be_planned(
+    operation: str, copy: Path
+) -> None:
+    shutil.rmtree(copy / "src/paceline/families/reasoning/ops" / operation)
+    assert int(run_in(copy, PLANS_ALL_OTHERS, operation)) > 0
+
+
+def test_a_new_folder_is_a_new_operation(copy: Path) -> None:
+    folder = copy / "src/paceline/families/reasoning/ops/toy"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "spec.py").write_text(TOY)
+    run_in(copy, SEES_THE_TOY)
+
+
+HELD_BY_HAND_BEFORE = {
+    "api": ("requests", "tool_calls", "votes"),
+    "core": (
+        *("archive", "estimates", "executor", "lineage", "models", "outside", "pairs", "pool", "problems"),
+        *("question_state", "reading", "refusals", "replay", "service", "setting", "sources", "textual"),
+        *("answer_text", "grading", "grading_service", "language", "problem_files", "problem_rows"),
+        *("recorded", "trace_files"),
+    ),
+    "core.backends": (
+        *("endpoint_errors", "openai_model", "pretrained", "slot_cache", "token_texts"),
+        "transformers_model",
+    ),
+    "core.reasoner": ("cache", "decoder", "engine", "network", "sampling", "scoring", "sharing"),
+}
+OWN_OF = {"solve": ("gate", "figures", "run"), "call_tools": ("runtime", "task_graph", "run")}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_all_that_runs_counts_and_judges_is_sealed_whichever_operation_runs(
+    operation: str, copy: Path
+) -> None:
+    found = set(run_in(copy, SEALS_ALONE, operation).split())
+    assert {f"{room}.{name}" for room, names in HELD_BY_HAND_BEFORE.items() for name in names} <= found
+    assert {f"ops.{operation}.{name}" for name in OWN_OF[operation]} <= found
+    assert {f"api.{m.name}" for m in pkgutil.iter_modules(api.__path__)} <= found
