@@ -1,4 +1,4 @@
-"""What a technique asks of a model, and what it is told.
+"""Requests and replies: what a technique asks of a model, and what it is told.
 
 A technique is a generator for every question. It yields rounds: requests that do not wait for each other. It goes on
 when all of a round's replies are there. The executor sees every request, so tokens, the longest chain of dependent
@@ -282,6 +282,12 @@ class OptionError(ValueError):
 
 def require(name: str, value: float, *, least: float, most: float = math.inf) -> None:
     """Refuse an option's value that is out of range.
+
+    Args:
+        name: The option's.
+        value: What it is set to.
+        least: The smallest value that is accepted.
+        most: The largest one.
 
     Raises:
         OptionError: It is.

@@ -1,4 +1,4 @@
-"""What a technique that calls tools can begin, and what it is told when something has ended.
+"""Actions and events: what a technique that calls tools can begin, and what it is told when something has ended.
 
 A technique is a generator for every question. It yields actions, none at all if it only wants to wait, and is sent the
 next event. What it began goes on meanwhile: nothing waits for anything else unless the technique waits.

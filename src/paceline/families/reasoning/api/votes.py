@@ -1,6 +1,6 @@
-"""How answers become one answer, and when more of them can no longer matter; pure, for techniques and for the oracle.
+"""Votes over the answers of a question's traces: which one wins, how far they agree, and when no more are needed.
 
-Answers that could not be read (None) never vote.
+All functions are pure. Answers that could not be read (None) never vote.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ def majority(answers: Iterable[str | None]) -> str | None:
 
 
 def weighted_majority(votes: Iterable[tuple[str | None, float]]) -> str | None:
-    """Return the answer with the largest sum of weights; among equals the first; None when nothing could be read."""
+    """Return the answer with the largest sum of weights; among equals the first; None when nothing could be read.
+
+    Args:
+        votes: Answers with their weights, in the order of the traces; weights may be of any unit.
+    """
     sums: dict[str, float] = {}
     for answer, weight in votes:
         if answer is not None:
@@ -44,12 +48,16 @@ def leader_is_safe(first: int, second: int) -> float:
     With a uniform prior over the leader's share among the two, after ``first`` and ``second`` votes the share follows
     Beta(first + 1, second + 1); the value is P(share > 1/2), which for whole numbers is a binomial tail (Aggarwal et
     al., 2023, "Let's Sample Step by Step: Adaptive-Consistency", the Beta criterion).
+
+    Args:
+        first: Votes of the leader.
+        second: Votes of the runner-up, no more than those.
     """
     trials = first + second + 1
     return float(sum(math.comb(trials, k) for k in range(first + 1)) / 2**trials)
 
 
 def top_two(answers: Iterable[str | None]) -> tuple[int, int]:
-    """Return the votes of the two most frequent answers."""
+    """Return the votes of the two most frequent answers, 0 where there is none."""
     counts = [n for _, n in Counter(a for a in answers if a is not None).most_common(2)] + [0, 0]
     return counts[0], counts[1]
