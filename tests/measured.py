@@ -14,11 +14,13 @@ from paceline.spec.profile import load_runner
 from paceline.spec.suite import Suite, load_suite
 
 
-def record_of_text(text: str, folder: Path, *, extra: Sequence[Path] = ()) -> RunRecord:
+def record_of_text(
+    text: str, folder: Path, *, extra: Sequence[Path] = (), seed: int | None = None
+) -> RunRecord:
     """Measure one suite that is written out, with techniques of files of its own."""
     path = folder / "suite.yaml"
     path.write_text(text.lstrip())
-    return record_of([load_suite(path, extra=extra)], folder)
+    return record_of([load_suite(path, extra=extra)], folder, seed=seed)
 
 
 def record_of(
@@ -27,9 +29,13 @@ def record_of(
     *,
     runner: str = "local-cpu",
     on_event: Callable[[Mapping[str, Any]], None] = lambda event: None,
+    seed: int | None = None,
 ) -> RunRecord:
-    """Measure suites on an embedded runner, leave the results below a folder, and return the run's record."""
-    plan = make_plan(suites, load_runner(content.find_runner(runner)), Selection())
+    """Measure suites on an embedded runner, leave the results below a folder, and return the run's record.
+
+    With a seed everything that is drawn follows from it: for tests of what depends on the draw.
+    """
+    plan = make_plan(suites, load_runner(content.find_runner(runner)), Selection(seed=seed))
     outcome = measure(plan, suites, folder / "results", on_event=on_event)
     assert outcome.path is not None
     return read_record(outcome.path)

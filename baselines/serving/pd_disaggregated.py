@@ -26,6 +26,7 @@ from paceline.families.serving.api.deploying import (
     Layout,
     Load,
     Memory,
+    UnsupportedError,
     Worker,
     least_loaded,
 )
@@ -53,10 +54,19 @@ class Disaggregated:
         self._decode: tuple[int, ...] = ()
 
     def layout(self, given: Given) -> Layout:
-        """Divide."""
+        """Divide.
+
+        Raises:
+            UnsupportedError: There is one device, without room for a second copy of the weights and two caches.
+        """
         if given.devices == 1:
             room = given.blocks_per_device - given.weight_blocks
             first = round(room * self._share)
+            if not 0 < first < room:
+                raise UnsupportedError(
+                    f"a second copy of the weights takes {given.weight_blocks} of the device's "
+                    f"{given.blocks_per_device} blocks: no room for two caches"
+                )
             memories: tuple[Memory, ...] = (
                 Memory(device=0, blocks=first),
                 Memory(device=0, blocks=room - first),

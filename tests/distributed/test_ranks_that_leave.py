@@ -16,6 +16,8 @@ from paceline.workflows.conformance import ConformanceResult, results_of
 MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "absence").glob("*.py"))
 ROUND, STEPS, AWAY = 20, 75, range(25, 50)
 """Steps of a round, of the run, and those without the last rank."""
+SEED = 3
+"""Data and partners are drawn. With 3 of 25 draws the first partner alone brings the rank back (seeds 7, 11, 18)."""
 COPYING = ["ddp-ring", "diloco", "local-sgd"]
 """Techniques that bring a rank up to date at once."""
 ELASTIC = [*COPYING, "noloco", "noloco-often"]
@@ -47,7 +49,7 @@ protocol: {{launches: 1}}
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
-    return record_of_text(SUITE, tmp_path_factory.mktemp("absence"), extra=MUTANTS)
+    return record_of_text(SUITE, tmp_path_factory.mktemp("absence"), extra=MUTANTS, seed=SEED)
 
 
 @pytest.fixture(scope="module")

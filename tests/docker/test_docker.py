@@ -24,6 +24,7 @@ from dockerd import Engine
 
 from paceline.base.errors import InfrastructureError
 from paceline.drivers.machine.engine import open_engine
+from paceline.records.record_file import lines_of
 from paceline.records.store import record_paths
 
 pytestmark = pytest.mark.docker
@@ -407,7 +408,7 @@ def test_an_engine_that_is_restarted_in_the_middle_of_a_run_is_no_techniques_fau
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 3, output
     (path,) = record_paths(store)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [json.loads(line) for line in lines_of(path)]
     failed = [m for m in lines if m["line"] == "measurement" and m["status"] != "ok"]
     assert {m["status"] for m in failed} == {"infrastructure"}
     assert all(m["reason"].startswith("ENGINE_RESTARTED: ") for m in failed)

@@ -11,7 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from paceline.base.technique import UnsupportedError
 from paceline.families.serving.api.scheduling import Request, Scheduler, Step, View, admit, begin_chunked
+
+__all__ = [
+    "Busy",
+    "Deployment",
+    "Given",
+    "InParts",
+    "Layout",
+    "Load",
+    "Memory",
+    "OnePerDevice",
+    "UnsupportedError",
+    "Worker",
+    "least_loaded",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

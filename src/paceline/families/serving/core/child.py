@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from paceline.base.technique import UnsupportedError
 from paceline.families.serving.core.engine.core import RefusedStepError
 from paceline.families.serving.core.sealed import all_loaded
 from paceline.worker.guard import ContractBreachError, Guard
@@ -42,6 +43,8 @@ def main(play: Play, *, sealed: tuple[str, ...] = ()) -> int:
         answer = {"status": error.status, "reason": error.reason, "detail": error.detail}
     except (RefusedStepError, ContractBreachError) as error:
         answer = {"status": "refused", "reason": str(error), "detail": None}
+    except UnsupportedError as error:
+        answer = {"status": "unsupported", "reason": str(error), "detail": None}
     except Exception as error:  # of the technique: whoever judges writes it down
         reason = f"{type(error).__name__}: {error}"
         answer = {"status": "crashed", "reason": reason, "detail": traceback.format_exc(limit=8)}
@@ -64,11 +67,12 @@ def made(make: Make, guard: Guard) -> Any:
     Raises:
         CaseError: It cannot be made.
         ContractBreachError: It did what a technique may not.
+        UnsupportedError: It cannot run the point, as it says itself.
     """
     try:
         with guard.watch():
             return make()
-    except ContractBreachError:
+    except (ContractBreachError, UnsupportedError):
         raise
     except Exception as error:
         raise CaseError("crashed", f"cannot be made: {type(error).__name__}: {error}") from error

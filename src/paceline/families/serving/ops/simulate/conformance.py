@@ -11,8 +11,9 @@ __all__ = ["PROTOCOL", "RANKS", "points"]
 
 POINTS: tuple[Mapping[str, Scalar], ...] = (
     {**CALLS, "arrivals": "at-once", "devices": 2},
-    {**CALLS, "tenants": 3, "heavy": 2.0, "load": 2.0},
+    {**CALLS, "tenants": 3, "heavy": 2.0, "load": 2.0, "num_blocks": 192},
 )
+"""Where one device has two caches, a second copy of the weights takes some 80 blocks."""
 
 
 def points(*, brief: bool = False) -> list[dict[str, Scalar]]:
