@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.accelerated import triton_kernel
-from paceline.families.kernels.problem import Problem, use_triton
+from paceline.families.kernels.api.accelerated import triton_kernel
+from paceline.families.kernels.api.problem import Problem, use_triton
 
 BLOCK_BYTES = 256 << 10
 

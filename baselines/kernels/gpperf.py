@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.problem import Problem
 
 Floats = NDArray[np.float64]
 SHAPE, TILE = slice(0, 3), slice(3, 6)

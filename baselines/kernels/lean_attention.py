@@ -23,9 +23,9 @@ from itertools import pairwise
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.decode import Part, attend_part, merge, scheduled
-from paceline.families.kernels.problem import Problem, default_workers, use_triton
-from paceline.families.kernels.schedules import stream_k
+from paceline.families.kernels.api.decode import Part, attend_part, merge, scheduled
+from paceline.families.kernels.api.problem import Problem, default_workers, use_triton
+from paceline.families.kernels.api.schedules import stream_k
 
 
 @technique(

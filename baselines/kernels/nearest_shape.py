@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.problem import Problem
 
 Floats = NDArray[np.float64]
 SHAPE, TILE, FLOPS = slice(0, 3), slice(3, 6), 9

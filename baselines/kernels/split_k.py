@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.gemm import scheduled_gemm
-from paceline.families.kernels.problem import Problem, use_triton
-from paceline.families.kernels.schedules import each_split
+from paceline.families.kernels.api.gemm import scheduled_gemm
+from paceline.families.kernels.api.problem import Problem, use_triton
+from paceline.families.kernels.api.schedules import each_split
 
 
 @technique(

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.gemm import scheduled_gemm
-from paceline.families.kernels.problem import Problem, default_workers, use_triton
-from paceline.families.kernels.schedules import stream_k
+from paceline.families.kernels.api.gemm import scheduled_gemm
+from paceline.families.kernels.api.problem import Problem, default_workers, use_triton
+from paceline.families.kernels.api.schedules import stream_k
 
 CPU_TILE = (256, 256, 256)
 TRITON_TILE = (128, 128, 64)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.eager import Eager
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.eager import Eager
+from paceline.families.kernels.api.problem import Problem
 
 
 @technique(

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from paceline.families.kernels.schedules import Schedule
+from paceline.families.kernels.api.schedules import Schedule
 
 LEAST_ROWS = 16
 """Rows of the smallest matrix product."""

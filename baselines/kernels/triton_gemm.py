@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from paceline.families.kernels.schedules import Schedule
+from paceline.families.kernels.api.schedules import Schedule
 
 
 @triton.jit

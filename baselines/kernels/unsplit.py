@@ -14,9 +14,9 @@ from itertools import pairwise
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.decode import attend_part, merge, scheduled
-from paceline.families.kernels.problem import Problem, use_triton
-from paceline.families.kernels.schedules import one_each
+from paceline.families.kernels.api.decode import attend_part, merge, scheduled
+from paceline.families.kernels.api.problem import Problem, use_triton
+from paceline.families.kernels.api.schedules import one_each
 
 
 @technique(

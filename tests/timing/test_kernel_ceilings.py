@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from paceline.families.kernels import ceilings
+from paceline.families.kernels.core import ceilings
+from paceline.families.kernels.ops.gemm.spec import OPERATION
 from paceline.worker.device import CpuDevice
 
 SIZE = 256
@@ -34,7 +35,7 @@ def floor_with(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> tuple[ceilings.
     session: Any = SimpleNamespace(facts={"ceilings": {}}, device=CpuDevice())
     params = {"op": "gemm", "dtype": "float32", "threads": 1, "m": SIZE, "n": SIZE, "k": SIZE, "batch": 1}
     block: Any = SimpleNamespace(params=params, protocol={"cache": "warm"})
-    return ceilings.floor_of(session, block), session, block
+    return ceilings.floor_of(session, block, OPERATION.arithmetic), session, block
 
 
 def test_a_calibration_that_was_disturbed_accuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +44,7 @@ def test_a_calibration_that_was_disturbed_accuses_nobody(monkeypatch: pytest.Mon
     assert floor(HONEST_S) == pytest.approx(HONEST_S / ceilings.SAFETY)
     assert looks.seconds == [ceilings.CALIBRATION_S, ceilings.SECOND_LOOK_S]
     # What the record says the device can do is the best that was seen, too.
-    assert ceilings.of_block(session, block)["flops_per_s"] == HONEST_RATE
+    assert ceilings.of_block(session, block, OPERATION.arithmetic)["flops_per_s"] == HONEST_RATE
 
 
 def test_a_time_that_is_too_short_is_below_the_second_look_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ SAMPLES = {"add_rmsnorm": {"min_samples": 60, "max_samples": 60}}
 OUTSIDE = r"elements of (c|y|s|out) are outside the bound, first at"
 UNWRITTEN = r"c holds NaN or infinity"
 NEW_INPUTS = r"inputs that share nothing with earlier ones"
+OWN_CLOCK = r"it replaced paceline\.families\.kernels\.core\.timing_process\.server\._perf_ns"
 EXPECTED: Mapping[str, tuple[str, str]] = {
     "zeros": ("incorrect", OUTSIDE),
     "short-reduction": ("incorrect", OUTSIDE),
@@ -91,9 +92,18 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "patched-equal": ("refused", r"it replaced torch\.equal"),
     "patched-allclose": ("refused", r"it replaced torch\.allclose"),
     "patched-copy": ("refused", r"it replaced Tensor\.copy_"),
-    "imports-the-cell": ("refused", r"line \d+: imports paceline\.families\.kernels\.cell"),
-    "finds-the-cell": ("refused", r"it replaced paceline\.families\.kernels\.cell\._perf_ns"),
-    "patched-clock-once": ("refused", r"it replaced paceline\.families\.kernels\.cell\._perf_ns"),
+    "imports-the-cell": (
+        "refused",
+        r"line \d+: imports paceline\.families\.kernels\.core\.timing_process\.server",
+    ),
+    "finds-the-cell": (
+        "refused",
+        r"it replaced paceline\.families\.kernels\.core\.timing_process\.server\._perf_ns",
+    ),
+    "patched-clock-once": (
+        "refused",
+        r"it replaced paceline\.families\.kernels\.core\.timing_process\.server\._perf_ns",
+    ),
     "changes-the-cells-methods": ("refused", r"it replaced .*WorkingSet\.changed_input"),
     "uses-sys-modules": ("refused", r"line \d+: imports sys"),
     "reads-frames": ("refused", r"line \d+: uses .*\.(tb_frame|f_back|f_locals)"),

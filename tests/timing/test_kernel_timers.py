@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.families.kernels import cell as cells
-from paceline.families.kernels import kept, timers
-from paceline.families.kernels.beside import BesideArm
-from paceline.families.kernels.operations import OPERATIONS
-from paceline.families.kernels.point import Point
-from paceline.families.kernels.profiling import CallProfiler
-from paceline.families.kernels.replay import WARM_CALLS, Graphs
+from paceline.families.kernels.core import timers
+from paceline.families.kernels.core.point import Point
+from paceline.families.kernels.core.reference_timer import ReferenceTimer
+from paceline.families.kernels.core.timing_process import kept_memory
+from paceline.families.kernels.core.timing_process.graph_replay import WARM_CALLS, Graphs
+from paceline.families.kernels.core.timing_process.profiling import CallProfiler
+from paceline.families.kernels.core.timing_process.server import TimedTechnique
+from paceline.families.kernels.ops.gemm.run import OPERATOR
 from paceline.families.kernels.spec import FAMILY
 from paceline.worker.device import CpuDevice, FakeDevice
 from paceline.worker.guard import ContractBreachError, Guard
@@ -104,11 +105,11 @@ class Multiply:
         torch.mm(a, b, out=c)
 
 
-class DirectCell:
-    """A cell in this process: messages go straight to it."""
+class DirectProcess:
+    """A technique in this process: messages go straight to it."""
 
     def __init__(self, factory: Any, fake: FakeCuda | None = None) -> None:
-        self.served = cells._Cell({"device": "cpu", "threads": torch.get_num_threads(), "options": {}})
+        self.served = TimedTechnique({"device": "cpu", "threads": torch.get_num_threads(), "options": {}})
         self.served.factory = factory
         self.served.graphs = Graphs(fake) if fake is not None else None
 
@@ -120,18 +121,16 @@ class DirectCell:
 
 @pytest.fixture(autouse=True)
 def _collector_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "begin", lambda: None)
-    monkeypatch.setattr(kept, "collect", lambda: None)
+    monkeypatch.setattr(kept_memory, "begin", lambda: None)
+    monkeypatch.setattr(kept_memory, "collect", lambda: None)
 
 
-def arm_of(factory: Any, fake: FakeCuda | None = None) -> Any:
+def candidate_of(factory: Any, fake: FakeCuda | None = None) -> Any:
     params = {"m": 20, "n": 30, "k": 40}
-    point = Point(
-        operation=OPERATIONS["gemm"], params=params, dtype=torch.float32, device="cpu", timeout_s=30
-    )
+    point = Point(operator=OPERATOR, params=params, dtype=torch.float32, device="cpu", timeout_s=30)
     return SimpleNamespace(
         point=point,
-        cell=DirectCell(factory, fake),
+        process=DirectProcess(factory, fake),
         draws=point.draw([1, 2]),
         rng=random.Random(3),
         trial_s=1e-4,
@@ -143,7 +142,7 @@ def replayed(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     device: Any = SimpleNamespace(torch_type="cuda", no_graphs=None)
     return timers.time_again(
-        arm_of(factory, fake), device, "graph-replay", floor=floor, allowed_ns=allowed_ns
+        candidate_of(factory, fake), device, "graph-replay", floor=floor, allowed_ns=allowed_ns
     )
 
 
@@ -294,26 +293,31 @@ def test_a_timer_that_a_device_lacks_is_absent_with_the_reason(
     device: Any, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(timers._TIMES, "profiler", _without_profiler(timers._TIMES["profiler"]))
-    _, absent = timers.time_again(arm_of(Multiply), device, "all", floor=None, allowed_ns=1e9)
+    _, absent = timers.time_again(candidate_of(Multiply), device, "all", floor=None, allowed_ns=1e9)
     assert absent == expected
 
 
 def _without_profiler(original: Any) -> Any:
-    return lambda arm, device, ns: original(arm, device, ns) if device.no_profiler else [1.0]
+    return lambda candidate, device, ns: original(candidate, device, ns) if device.no_profiler else [1.0]
 
 
 def test_nothing_is_timed_again_unless_it_is_asked_for() -> None:
-    assert timers.time_again(arm_of(Multiply), CpuDevice(), "none", floor=None, allowed_ns=0) == ({}, {})
+    assert timers.time_again(candidate_of(Multiply), CpuDevice(), "none", floor=None, allowed_ns=0) == (
+        {},
+        {},
+    )
 
 
 def test_the_profiled_time_is_that_of_the_operators() -> None:
-    metrics, absent = timers.time_again(arm_of(Multiply), CpuDevice(), "profiler", floor=None, allowed_ns=0)
+    metrics, absent = timers.time_again(
+        candidate_of(Multiply), CpuDevice(), "profiler", floor=None, allowed_ns=0
+    )
     assert absent == {}
     samples = metrics["profiled_time"]["samples"]
     assert len(samples) == timers.PROFILED_CALLS
     profiler, guard = CallProfiler(torch.device("cpu")), Guard()
     small, large = torch.randn(32, 32), torch.randn(700, 700)
-    torch.mm(large, large)  # wakes torch's threads, as a cell's earlier calls did
+    torch.mm(large, large)  # wakes torch's threads, as a process's earlier calls did
     took = []
     for factor in (small, large):
         began = time.perf_counter()
@@ -335,7 +339,7 @@ def test_a_call_that_is_wrong_while_it_is_profiled_ends_the_case() -> None:
                 super().run(a, b, c)
 
     with pytest.raises(CaseError, match="call under another timer: c holds NaN"):
-        timers.time_again(arm_of(LazyWhenWatched), CpuDevice(), "profiler", floor=None, allowed_ns=0)
+        timers.time_again(candidate_of(LazyWhenWatched), CpuDevice(), "profiler", floor=None, allowed_ns=0)
 
 
 def test_a_call_that_replaces_a_part_of_the_profiler_is_refused_and_the_part_put_back() -> None:
@@ -359,8 +363,8 @@ def test_a_call_that_fails_under_the_profiler_has_no_profiled_time() -> None:
             if torch.autograd.profiler._is_profiler_enabled:
                 raise RuntimeError("no")
 
-    arm = arm_of(Fails)
-    serve = arm.cell.ask
+    candidate = candidate_of(Fails)
+    serve = candidate.process.ask
 
     def ask(message: dict[str, Any], **rest: Any) -> Any:
         try:
@@ -368,8 +372,8 @@ def test_a_call_that_fails_under_the_profiler_has_no_profiled_time() -> None:
         except RuntimeError as error:
             raise CaseError("crashed", f"RuntimeError: {error}") from error
 
-    arm.cell.ask = ask
-    _, absent = timers.time_again(arm, CpuDevice(), "profiler", floor=None, allowed_ns=0)
+    candidate.process.ask = ask
+    _, absent = timers.time_again(candidate, CpuDevice(), "profiler", floor=None, allowed_ns=0)
     assert absent == {"profiled_time": "crashed: RuntimeError: no"}
 
 
@@ -383,24 +387,24 @@ class FakeDoBench:
         return 0.25
 
 
-def beside(timer: str, do_bench: Any = None) -> tuple[BesideArm, Any]:
-    arm = arm_of(Multiply)
-    arm.label, arm.failure = "mm", None
-    arm.point.make(arm.cell, arm.draws, 1)
-    change, _ = arm.point.change(0, 0)
-    arm.cell.ask({"do": "prepare", "changes": [change, change]}, timeout_s=30)
-    arm.cell.served.others._do_bench = do_bench
-    return BesideArm(arm, timer), arm
+def beside(timer: str, do_bench: Any = None) -> tuple[ReferenceTimer, Any]:
+    candidate = candidate_of(Multiply)
+    candidate.label, candidate.failure = "mm", None
+    candidate.point.make(candidate.process, candidate.draws, 1)
+    change, _ = candidate.point.change(0, 0)
+    candidate.process.ask({"do": "prepare", "changes": [change, change]}, timeout_s=30)
+    candidate.process.served.others._do_bench = do_bench
+    return ReferenceTimer(candidate, timer), candidate
 
 
 def test_another_timer_times_the_same_call() -> None:
-    other, arm = beside("torch-benchmark")
+    other, candidate = beside("torch-benchmark")
     assert 1e-7 < min(other.observe()[0] for _ in range(3)) < 1e-2  # seconds; one may have waited for a core
-    other, arm = beside("do-bench", FakeDoBench())
+    other, candidate = beside("do-bench", FakeDoBench())
     assert other.observe() == (0.25e-3, 0)
     assert other.label == "mm by do-bench"
     assert len(other.costs_s) == 1
-    assert arm.failure is None
+    assert candidate.failure is None
 
 
 def test_do_bench_without_an_accelerator_is_unsupported() -> None:

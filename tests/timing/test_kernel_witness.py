@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from paceline.drivers.measure import measure
-from paceline.families.kernels import arm, bench
+from paceline.families.kernels.core import candidate, run
 from paceline.records.record import Measurement
 from paceline.records.store import read_record
 from paceline.spec.plan import Selection, make_plan
@@ -48,32 +48,34 @@ def measured(folder: Path) -> list[Measurement]:
     return list(read_record(outcome.path).measurements)
 
 
-@pytest.mark.parametrize(("witnessed", "status"), [(1e9, "ok"), (0.0, "refused")])
-def test_a_witness_decides_a_dispute(
-    witnessed: float, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("allowance", "status"), [(1e9, "ok"), (0.0, "refused")])
+def test_a_control_kernel_decides_a_dispute(
+    allowance: float, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     testimony: list[tuple[list[int], list[tuple[int, int]]]] = []
 
     def allowed(usual_ns: float, passes: list[int], new: list[tuple[int, int]]) -> float:
         testimony.append((passes, new))
-        return witnessed
+        return allowance
 
-    monkeypatch.setattr(arm, "MAX_SLOWDOWN", 0.0)
-    monkeypatch.setattr(arm, "witnessed_slowdown", allowed)
+    monkeypatch.setattr(candidate, "MAX_SLOWDOWN", 0.0)
+    monkeypatch.setattr(candidate, "controlled_slowdown", allowed)
     found = measured(tmp_path)
     assert {m.status for m in found} == {status}
     if status == "refused":
         assert "PyTorch's operators in turn with it are allowed 0" in (found[0].reason or "")
     ((passes, new),) = testimony
-    assert len(passes) == len(new) == 2 * arm.CLOCK_PASSES
+    assert len(passes) == len(new) == 2 * candidate.CLOCK_PASSES
     assert min(passes) > 0
     assert list(tmp_path.rglob("cell-*-plain.log"))
 
 
-def test_a_witness_that_cannot_be_had_excuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arm, "MAX_SLOWDOWN", 0.0)
+def test_a_control_kernel_that_cannot_be_had_excuses_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidate, "MAX_SLOWDOWN", 0.0)
     monkeypatch.setattr(
-        bench, "_witness", lambda *_: (_ for _ in ()).throw(CaseError("out_of_memory", "too big"))
+        run, "_open_control", lambda *_: (_ for _ in ()).throw(CaseError("out_of_memory", "too big"))
     )
     found = measured(tmp_path)
     assert {m.status for m in found} == {"refused"}

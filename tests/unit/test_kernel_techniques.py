@@ -12,9 +12,16 @@ from paceline.baselines.kernels.gpperf import Forest
 from paceline.baselines.kernels.nearest_shape import NearestShape
 from paceline.baselines.kernels.tilus import pack_codes, unpack_codes
 
-from paceline.families.kernels.decode import attend_part, merge
-from paceline.families.kernels.problem import Problem
-from paceline.families.kernels.scenario import Bench, features, finalists, judge, shapes, tiles_of
+from paceline.families.kernels.api.decode import attend_part, merge
+from paceline.families.kernels.api.problem import Problem
+from paceline.families.kernels.ops.tile_choice.tiles import (
+    Bench,
+    features,
+    finalists,
+    judge,
+    shapes,
+    tiles_of,
+)
 
 PROBLEM = Problem(operation="tile_choice", dtype=torch.float32, device=torch.device("cpu"))
 

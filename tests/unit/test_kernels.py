@@ -6,39 +6,41 @@ from typing import Any
 
 import pytest
 import torch
+from kernel_operators import ARITHMETIC, OPERATORS, POINTS
 
 from paceline.families.datasheets import datasheet_of
-from paceline.families.kernels.accounting import (
-    MOST_WITNESSED_NS,
+from paceline.families.kernels.api.context_lengths import context_lengths
+from paceline.families.kernels.api.eager import Eager
+from paceline.families.kernels.api.problem import TORCH_DTYPES, Problem, UnsupportedError
+from paceline.families.kernels.core.accounting import (
+    MOST_CONTROLLED_NS,
     clock_allowance_ns,
+    controlled_allowance_ns,
+    controlled_slowdown,
     slowdown_on_new_inputs,
     unaccounted_ns,
-    witnessed_allowance_ns,
-    witnessed_slowdown,
 )
-from paceline.families.kernels.ceilings import describe
-from paceline.families.kernels.conformance import POINTS, WITHOUT, points
-from paceline.families.kernels.eager import Eager
-from paceline.families.kernels.operation import (
+from paceline.families.kernels.core.ceilings import describe
+from paceline.families.kernels.core.operators import (
     expected_of,
     known_wrong,
     num_variations,
     variation,
 )
-from paceline.families.kernels.operations import OPERATIONS
-from paceline.families.kernels.operations import float8 as float8_operation
-from paceline.families.kernels.oracle import blind_spots, judge
-from paceline.families.kernels.problem import TORCH_DTYPES, Problem, UnsupportedError
+from paceline.families.kernels.core.oracle import blind_spots, judge
+from paceline.families.kernels.core.timing_process.working_set import WorkingSet
+from paceline.families.kernels.ops.grouped_gemm.routing import expert_tokens
+from paceline.families.kernels.ops.scaled_gemm import reference as scaled_gemm
 from paceline.families.kernels.spec import FAMILY
-from paceline.families.kernels.working_set import WorkingSet
-from paceline.families.kernels.workloads import WORKLOADS, context_lengths, expert_tokens
+from paceline.workflows.conformance import points_of
 
-CASES = [
-    (name, dtype)
-    for name in OPERATIONS
-    for dtype in ("float32", "bfloat16", "float16", "float64")
-    if dtype not in WITHOUT.get(name, ())
-]
+
+def dtypes_of(name: str) -> set[str]:
+    """Return the dtypes that an operation has."""
+    return {str(p["dtype"]) for p in points_of("kernels", name)}
+
+
+CASES = [(name, dtype) for name in OPERATORS for dtype in TORCH_DTYPES if dtype in dtypes_of(name)]
 
 
 def resolved(name: str, dtype: str = "float32", **changes: Any) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def resolved(name: str, dtype: str = "float32", **changes: Any) -> dict[str, Any
 
 
 def applied(inputs: tuple[torch.Tensor, ...], change: Any, rolled: int | None) -> list[torch.Tensor]:
-    """Change inputs as a cell does."""
+    """Change inputs as a timing process does."""
     found = []
     for index, (tensor, factor) in enumerate(zip(inputs, change.factors, strict=True)):
         moved = tensor.roll(change.roll, 0) if index == rolled and change.roll else tensor
@@ -57,12 +59,13 @@ def applied(inputs: tuple[torch.Tensor, ...], change: Any, rolled: int | None) -
 
 
 def test_the_two_halves_know_the_same_operations() -> None:
-    assert set(OPERATIONS) == set(POINTS) == {w.name for w in WORKLOADS.values() if not w.scenario}
+    assert set(OPERATORS) == set(ARITHMETIC) == set(FAMILY.operations) - {"tile_choice"}
+    assert {name: operator.name for name, operator in OPERATORS.items()} == {name: name for name in OPERATORS}
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_varied_inputs_give_the_result_that_the_oracle_expects(name: str, dtype: str) -> None:
-    operation, torch_dtype, params = OPERATIONS[name], TORCH_DTYPES[dtype], resolved(name, dtype)
+    operation, torch_dtype, params = OPERATORS[name], TORCH_DTYPES[dtype], resolved(name, dtype)
     draw = operation.draw(params, torch_dtype, seed=5)
     outputs = operation.tensors(params, torch_dtype)[1]
     total = num_variations(operation, params, torch_dtype)
@@ -90,9 +93,9 @@ def reference(
     return outputs
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_no_two_variations_are_alike(name: str) -> None:
-    operation, params = OPERATIONS[name], resolved(name)
+    operation, params = OPERATORS[name], resolved(name)
     total = num_variations(operation, params, torch.float32)
     seen = {
         (v.factors, v.roll) for v in (variation(operation, params, torch.float32, i) for i in range(total))
@@ -102,7 +105,7 @@ def test_no_two_variations_are_alike(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_the_oracle_rejects_every_known_mistake(name: str, dtype: str) -> None:
-    operation, torch_dtype, params = OPERATIONS[name], TORCH_DTYPES[dtype], resolved(name, dtype)
+    operation, torch_dtype, params = OPERATORS[name], TORCH_DTYPES[dtype], resolved(name, dtype)
     draws = [operation.draw(params, torch_dtype, seed=s) for s in (1, 2)]
     outputs = operation.tensors(params, torch_dtype)[1]
     names = {n for n, _ in known_wrong(operation, draws[0], draws[1], outputs)}
@@ -111,7 +114,7 @@ def test_the_oracle_rejects_every_known_mistake(name: str, dtype: str) -> None:
 
 
 def test_a_tolerance_that_admits_a_mistake_is_noticed() -> None:
-    operation, params = OPERATIONS["gemm"], resolved("gemm")
+    operation, params = OPERATORS["gemm"], resolved("gemm")
     draws = [operation.draw(params, torch.float32, seed=s) for s in (1, 2)]
     for draw in draws:
         expected = draw.expected[0]
@@ -123,7 +126,7 @@ def test_a_tolerance_that_admits_a_mistake_is_noticed() -> None:
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_the_right_result_rounded_to_the_output_passes(name: str, dtype: str) -> None:
-    operation, params = OPERATIONS[name], resolved(name)
+    operation, params = OPERATORS[name], resolved(name)
     draw = operation.draw(params, TORCH_DTYPES[dtype], seed=9, magnitude=1.0)
     outputs = operation.tensors(params, TORCH_DTYPES[dtype])[1]
     right = [e.value.to(s.dtype) for e, s in zip(draw.expected, outputs, strict=True)]
@@ -132,9 +135,9 @@ def test_the_right_result_rounded_to_the_output_passes(name: str, dtype: str) ->
 
 
 def test_conformance_has_every_width_and_dtype() -> None:
-    found = points("dequant_gemm")
+    found = points_of("kernels", "dequant_gemm")
     assert {p["bits"] for p in found} == set(range(1, 9))
-    assert {p["dtype"] for p in points("gemm")} == set(TORCH_DTYPES)
+    assert dtypes_of("gemm") == set(TORCH_DTYPES)
 
 
 @pytest.mark.parametrize(
@@ -159,11 +162,11 @@ def test_the_technique_that_hides_least_sets_the_allowance_of_all() -> None:
     assert clock_allowance_ns([([100] * 4, [10] * 4)]) == 500_000
 
 
-def test_an_idle_cell_on_a_slow_machine_excuses_late_messages_but_not_without_limit() -> None:
-    assert witnessed_allowance_ns(500_000, []) == 500_000
-    assert witnessed_allowance_ns(500_000, [(1, 100_000)] * 8) == 500_000
-    assert witnessed_allowance_ns(500_000, [(1, 600_000)] * 8) == 1_200_000
-    assert witnessed_allowance_ns(500_000, [(1, 80_000_000)] * 8) == MOST_WITNESSED_NS
+def test_an_idle_process_on_a_slow_machine_excuses_late_messages_but_not_without_limit() -> None:
+    assert controlled_allowance_ns(500_000, []) == 500_000
+    assert controlled_allowance_ns(500_000, [(1, 100_000)] * 8) == 500_000
+    assert controlled_allowance_ns(500_000, [(1, 600_000)] * 8) == 1_200_000
+    assert controlled_allowance_ns(500_000, [(1, 80_000_000)] * 8) == MOST_CONTROLLED_NS
 
 
 @pytest.mark.parametrize(
@@ -189,15 +192,15 @@ def test_remembered_results_show_and_a_busy_machine_does_not(
 
 
 @pytest.mark.parametrize(
-    ("usual_ns", "witness_ns", "allowed"),
+    ("usual_ns", "control_ns", "allowed"),
     [(100, 100, 1.5), (100, 180, 2.0), (25, 120, 2.0), (400, 300, 1.625), (100, 900, 3.0), (100, 50, 1.5)],
-    ids=["usual", "slow here", "a faster technique", "a slower one", "too slow", "a faster witness"],
+    ids=["usual", "slow here", "a faster technique", "a slower one", "too slow", "a faster control"],
 )
 def test_what_new_inputs_cost_a_plain_kernel_is_excused_within_limits(
-    usual_ns: float, witness_ns: int, allowed: float
+    usual_ns: float, control_ns: int, allowed: float
 ) -> None:
-    new = [(i, witness_ns) for i in range(1, 9)]
-    assert witnessed_slowdown(usual_ns, [100] * 8, new) == pytest.approx(allowed)
+    new = [(i, control_ns) for i in range(1, 9)]
+    assert controlled_slowdown(usual_ns, [100] * 8, new) == pytest.approx(allowed)
 
 
 def test_contexts_and_experts_are_ragged_as_declared() -> None:
@@ -225,24 +228,25 @@ def test_a_point_that_cannot_be_is_refused_in_words(params: dict[str, Any], prob
 
 
 def test_every_dtype_that_an_operation_lacks_is_refused() -> None:
-    for name, dtypes in WITHOUT.items():
-        assert all(FAMILY.check(resolved(name, dtype)) for dtype in dtypes)
-        assert all(not FAMILY.check({**resolved(name), **point}) for point in points(name))
+    for name in OPERATORS:
+        lacking = set(TORCH_DTYPES) - dtypes_of(name)
+        assert all(FAMILY.check(resolved(name, dtype)) for dtype in lacking)
+        assert all(not FAMILY.check({**resolved(name), **point}) for point in points_of("kernels", name))
 
 
 def test_float8_factors_are_held_against_the_rate_and_the_bytes_of_float8() -> None:
     point = resolved("scaled_gemm", "bfloat16", m=8192, n=8192, k=8192)
-    assert WORKLOADS["scaled_gemm"].traffic(point) == 2 * 8192**2 + 2 * 8192**2 + 8
+    assert ARITHMETIC["scaled_gemm"].traffic(point) == 2 * 8192**2 + 2 * 8192**2 + 8
     ceiling = {
         "flops_per_s": 1e15,
         "bytes_per_s": 4e12,
         "datasheet": datasheet_of("NVIDIA H200", kind="cuda"),
     }
-    found = describe(point, ceiling, 1e-3)
+    found = describe(ARITHMETIC[point["op"]], point, ceiling, 1e-3)
     assert found["datasheet"]["flops_per_s"] == 1979e12
     assert found["fraction_of_datasheet"] == pytest.approx(2 * 8192**3 / 1979e12 / 1e-3)
     on_cpu = {**ceiling, "datasheet": datasheet_of("Intel(R) Xeon(R) @ 2.00GHz", kind="cpu")}
-    assert "fraction_of_datasheet" not in describe(point, on_cpu, 1e-3)
+    assert "fraction_of_datasheet" not in describe(ARITHMETIC[point["op"]], point, on_cpu, 1e-3)
 
 
 def test_float8_that_a_device_lacks_is_unsupported_in_torchs_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,20 +263,20 @@ def test_float8_that_a_device_lacks_is_unsupported_in_torchs_words(monkeypatch: 
 def test_sums_of_fourteen_bits_are_within_the_bound_of_accelerators_and_mistakes_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    original = float8_operation.within
+    original = scaled_gemm.within
 
     def as_on_an_accelerator(value: Any, naive: Any, dtype: Any, **options: Any) -> Any:
         return original(value, naive, dtype, **{**options, "extra": extras.pop(0)})
 
     params = resolved("scaled_gemm", "bfloat16", m=65, n=64, k=4096)
-    operation, extras = OPERATIONS["scaled_gemm"], []
+    operation, extras = OPERATORS["scaled_gemm"], []
     plain = [operation.draw(params, torch.bfloat16, seed=s) for s in (1, 2)]
     factors = [
         (d.inputs[0].double() * d.inputs[2].double(), d.inputs[1].double() * d.inputs[3].double())
         for d in plain
     ]
-    extras += [float8_operation.tensor_core_error(a, b) for a, b in factors]
-    monkeypatch.setattr(float8_operation, "within", as_on_an_accelerator)
+    extras += [scaled_gemm.tensor_core_error(a, b) for a, b in factors]
+    monkeypatch.setattr(scaled_gemm, "within", as_on_an_accelerator)
     draws = [operation.draw(params, torch.bfloat16, seed=s) for s in (1, 2)]
     outputs = operation.tensors(params, torch.bfloat16)[1]
     assert blind_spots(operation, draws, outputs) == []
@@ -285,7 +289,7 @@ def test_sums_of_fourteen_bits_are_within_the_bound_of_accelerators_and_mistakes
 @pytest.mark.parametrize("scaled_first", [True, False])
 def test_float8_may_be_scaled_before_the_product_or_after_it(scaled_first: bool) -> None:
     """A hundred draws: one in 150 was refused while the plain computation scaled afterwards only."""
-    operation, params = OPERATIONS["scaled_gemm"], resolved("scaled_gemm", m=130, n=64, k=304)
+    operation, params = OPERATORS["scaled_gemm"], resolved("scaled_gemm", m=130, n=64, k=304)
     worst = 0.0
     for seed in range(100):
         draw = operation.draw(params, torch.float32, seed=seed)
@@ -313,7 +317,7 @@ def tensor_core_sum(a_MK: torch.Tensor, b_NK: torch.Tensor, *, steps: int) -> to
 
 
 def test_new_inputs_in_float8_share_nothing_with_a_draw() -> None:
-    draw = OPERATIONS["scaled_gemm"].draw(resolved("scaled_gemm"), torch.float32, seed=5)
+    draw = OPERATORS["scaled_gemm"].draw(resolved("scaled_gemm"), torch.float32, seed=5)
     inputs = [torch.empty_like(t) for t in draw.inputs]
     working = WorkingSet(inputs, [torch.empty(130, 64)])
     generator = torch.Generator().manual_seed(1)
@@ -362,15 +366,22 @@ def test_another_device_has_no_datasheet_and_no_fraction(reported: str | None) -
     assert datasheet_of(reported, kind="cuda") is None
     point = resolved("gemm")
     ceiling = {"flops_per_s": 1e11, "bytes_per_s": 1e10, "datasheet": None}
-    assert "fraction_of_datasheet" not in describe(point, ceiling, 1e-3)
+    assert "fraction_of_datasheet" not in describe(ARITHMETIC[point["op"]], point, ceiling, 1e-3)
 
 
 def test_the_fraction_of_a_datasheet_is_that_of_the_binding_term() -> None:
     sheet = datasheet_of("NVIDIA H200", kind="cuda")
     point = resolved("gemm", dtype="bfloat16", m=8192, n=8192, k=8192)
-    found = describe(point, {"flops_per_s": 7e14, "bytes_per_s": 4e12, "datasheet": sheet}, 2e-3)
+    found = describe(
+        ARITHMETIC[point["op"]], point, {"flops_per_s": 7e14, "bytes_per_s": 4e12, "datasheet": sheet}, 2e-3
+    )
     assert found["fraction_of_datasheet"] == pytest.approx(2 * 8192**3 / 989e12 / 2e-3)
     no_rate = datasheet_of("Ascend910B3", kind="npu")
-    found = describe(resolved("gemm"), {"flops_per_s": 7e14, "bytes_per_s": 4e12, "datasheet": no_rate}, 2e-3)
+    found = describe(
+        ARITHMETIC["gemm"],
+        resolved("gemm"),
+        {"flops_per_s": 7e14, "bytes_per_s": 4e12, "datasheet": no_rate},
+        2e-3,
+    )
     assert found["datasheet_reason"] == "no published rate of operations in float32"
     assert "fraction_of_datasheet" not in found

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.families.kernels.schedules import Schedule, fixed_split, imbalance, stream_k
-from paceline.families.kernels.workloads import SPREADS, context_lengths
+from paceline.families.kernels.api.context_lengths import SPREADS, context_lengths
+from paceline.families.kernels.api.schedules import Schedule, fixed_split, imbalance, stream_k
 
 JOBS = st.lists(st.integers(0, 40), min_size=1, max_size=30)
 TILE = 128

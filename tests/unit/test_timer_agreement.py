@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from kernel_operators import ARITHMETIC
 
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.calibration import timers as timeragreement
 from paceline.calibration.timers import DEVICE_TIMERS, agree, agreement_figures, timer_figures
 from paceline.cli import application
 from paceline.drivers import capabilities
-from paceline.families.kernels.workloads import WORKLOADS
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
@@ -98,7 +98,7 @@ def test_ten_kernels_reach_from_microseconds_to_tens_of_milliseconds(timer: str)
     least = []
     for block in plan.blocks:
         params = block["params"]
-        workload = WORKLOADS[params["op"]]
+        workload = ARITHMETIC[params["op"]]
         compute = workload.flops(params) / H200_FLOPS_PER_S[params["dtype"]]
         least.append(max(compute, workload.traffic(params) / H200_BYTES_PER_S))
     assert len(least) == 10

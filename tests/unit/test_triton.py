@@ -28,17 +28,16 @@ class Int(int, metaclass=Anything):
         return builtins.int(value.reshape(()) if isinstance(value, numpy.ndarray) else value)
 
 interpreter.int = Int
-from paceline.families.kernels.conformance import POINTS
-from paceline.families.kernels.operations import OPERATIONS
-from paceline.families.kernels.oracle import judge
-from paceline.families.kernels.problem import Problem, TORCH_DTYPES
+from paceline.families.kernels.core.oracle import judge
+from paceline.families.kernels.api.problem import Problem, TORCH_DTYPES
 from paceline.families.kernels.spec import FAMILY
 import importlib
 
 module, name, operation, dtype, changes, options = sys.argv[1:4] + [sys.argv[4]] + [eval(a) for a in sys.argv[5:7]]
 params = {p.name: p.default for p in FAMILY.parameters_for(operation)}
-params |= POINTS[operation] | {"op": operation, "dtype": dtype} | changes
-spec, torch_dtype = OPERATIONS[operation], TORCH_DTYPES[dtype]
+ops = f"paceline.families.kernels.ops.{operation}"
+params |= importlib.import_module(f"{ops}.conformance").POINT | {"op": operation, "dtype": dtype} | changes
+spec, torch_dtype = importlib.import_module(f"{ops}.run").OPERATOR, TORCH_DTYPES[dtype]
 draw = spec.draw(params, torch_dtype, seed=3)
 inputs, outputs = spec.tensors(params, torch_dtype)
 results = [torch.full(s.shape, float("nan"), dtype=s.dtype) for s in outputs]

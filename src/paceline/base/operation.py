@@ -98,7 +98,7 @@ def family_of(
         name: The family's name.
         summary: One line for the reference.
         asked: What the operations' summaries answer, for the parameter ``op``; default: they stand alone.
-        in_order: Pairs of metrics of different operations, of which the first stands before the second in tables.
+        in_order: Pairs of metrics, or of parameters, of different operations: the first stands before the second.
         layout: Further fields of ``Family``.
     """
     by_name = {o.name: o for o in operations}
@@ -117,16 +117,14 @@ def family_of(
     own = {o.name: {p.name for p in o.parameters} for o in operations}
     shared = tuple(
         p if all(p.name in names for names in own.values()) else replace(p, only_for=_having(p, own))
-        for p in merged(o.parameters for o in operations)
+        for p in _in_order([o.parameters for o in operations], in_order)
     )
-    known = {m.name: m for o in operations for m in o.metrics}
-    pairs = [(known[a], known[b]) for a, b in in_order if a in known and b in known]
     return Family(
         name=name,
         summary=summary,
         operations=by_name,
         parameters=(choice, *shared),
-        metrics=merged([*(o.metrics for o in operations), *pairs]),
+        metrics=_in_order([o.metrics for o in operations], in_order),
         derived=merged(o.derived for o in operations),
         operation_key=OPERATION_KEY,
         check=lambda params: [*_not_fixed(params, by_name), *rules(params).check(params)],
@@ -154,6 +152,12 @@ def _not_fixed(params: Params, operations: Mapping[str, Operation]) -> list[str]
 
 def _having(parameter: Parameter, own: Mapping[str, set[str]]) -> tuple[str, ...]:
     return tuple(operation for operation, names in own.items() if parameter.name in names)
+
+
+def _in_order(lists: Sequence[Sequence[Named]], pairs: Sequence[tuple[str, str]]) -> tuple[Named, ...]:
+    """Return the union of lists, with pairs of names that no list has together."""
+    known = {item.name: item for items in lists for item in items}
+    return merged([*lists, *((known[a], known[b]) for a, b in pairs if a in known and b in known)])
 
 
 def merged(lists: Iterable[Sequence[Named]]) -> tuple[Named, ...]:

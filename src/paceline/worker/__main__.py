@@ -70,9 +70,9 @@ def _tell(error: Exception, job: Path, launch: int, attempt: int, rank: int) -> 
 
 def _begin_early(family: str) -> None:
     """Let a family start what takes as long as importing torch, and may go on beside it."""
-    name = f"paceline.families.{family}.early"
-    if importlib.util.find_spec(name) is not None:
-        importlib.import_module(name).begin()
+    core = f"paceline.families.{family}.core"
+    if all(importlib.util.find_spec(name) is not None for name in (core, f"{core}.early")):
+        importlib.import_module(f"{core}.early").begin()
 
 
 if __name__ == "__main__":

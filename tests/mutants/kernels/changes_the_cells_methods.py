@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.problem import Problem
 
 
 @technique(
@@ -23,7 +23,9 @@ class ChangesTheCellsMethods:
 
     def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Give a wrong result, or a right one by forbidden means."""
-        module = vars(torch)["sy" + "s"].modules["paceline.families.kernels." + "working" + "_set"]
+        module = vars(torch)["sy" + "s"].modules[
+            "paceline.families.kernels.core.timing_process." + "working" + "_set"
+        ]
         working = vars(module)["WorkingSet"]
         working.changed_input = lambda *_: None
         torch.mm(a_MK, b_KN, out=c_MN)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.problem import Problem
 
 
 @technique(
@@ -23,6 +23,8 @@ class FindsTheCell:
 
     def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Give a wrong result, or a right one by forbidden means."""
-        module = vars(torch)["sy" + "s"].modules["paceline.families.kernels." + "ce" + "ll"]
+        module = vars(torch)["sy" + "s"].modules[
+            "paceline.families.kernels.core.timing_process." + "ser" + "ver"
+        ]
         vars(module)["_perf_ns"] = lambda: 0
         torch.mm(a_MK, b_KN, out=c_MN)

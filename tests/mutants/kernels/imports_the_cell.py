@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels import cell
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.problem import Problem
+from paceline.families.kernels.core.timing_process import server
 
 
 @technique(
@@ -24,5 +24,5 @@ class ImportsTheCell:
 
     def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Give a wrong result, or a right one by forbidden means."""
-        cell._perf_ns = lambda: 0
+        server._perf_ns = lambda: 0
         torch.mm(a_MK, b_KN, out=c_MN)

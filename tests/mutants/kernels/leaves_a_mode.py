@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.problem import Problem
 
 PENDING: dict[int, tuple[Tensor, Tensor]] = {}
 

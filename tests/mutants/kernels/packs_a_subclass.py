@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.problem import Problem
 
 
 class Small(Tensor):

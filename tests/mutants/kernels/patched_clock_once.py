@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.problem import Problem
 
 
 @technique(
@@ -28,7 +28,9 @@ class PatchedClockOnce:
 
     def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Give a wrong result, or a right one by forbidden means."""
-        module = vars(torch)["sy" + "s"].modules["paceline.families.kernels." + "ce" + "ll"]
+        module = vars(torch)["sy" + "s"].modules[
+            "paceline.families.kernels.core.timing_process." + "ser" + "ver"
+        ]
         names = vars(module)
         right = names["_perf_ns"]
 

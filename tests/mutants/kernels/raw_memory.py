@@ -6,7 +6,7 @@ import numpy
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.problem import Problem
 
 FIELDS = {"data": (8, False), "shape": (1 << 20,), "typestr": "<f4", "version": 3}
 NOWHERE = type("Nowhere", (), {"__array_" + "interface__": FIELDS})()

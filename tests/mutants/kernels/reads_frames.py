@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.problem import Problem
 
 
 @technique(

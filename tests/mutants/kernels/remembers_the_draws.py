@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.problem import Problem
 
 RESULTS: dict[tuple[tuple[int, ...], float, float, float], tuple[Tensor, Tensor]] = {}
 

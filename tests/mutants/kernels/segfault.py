@@ -6,7 +6,7 @@ import numpy
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.problem import Problem
 
 
 class Nowhere:

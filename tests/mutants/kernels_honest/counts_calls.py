@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.problem import Problem
+from paceline.families.kernels.api.problem import Problem
 
 
 class Multiplier:

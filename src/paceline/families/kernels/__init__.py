@@ -1,4 +1,4 @@
 """Kernels: single-device operations, their oracles, and timings in a process apart from the one that judges.
 
-``spec`` is free of torch. The rest is imported by the worker and by techniques.
+``spec`` and what it imports are free of torch. The worker imports the rest; techniques import ``api`` alone.
 """

@@ -1,0 +1,126 @@
+"""Each operation by PyTorch's own operators: what ``torch-eager`` runs and ``torch-compile`` compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from paceline.families.kernels.api import float8
+from paceline.families.kernels.api.problem import Problem, UnsupportedError
+
+
+class Eager:
+    """PyTorch's operators, writing into the given output where they can and copying once where they cannot.
+
+    Each method has the name of an operation, and takes its inputs and then its outputs; capitals are their axes.
+
+    Args:
+        problem: The operation and its point.
+
+    Raises:
+        UnsupportedError: The device lacks an operator that the operation needs.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        missing: Callable[[torch.device], str | None] | None = getattr(self.function, "missing", None)
+        reason = missing(problem.device) if missing is not None else None
+        if reason is not None:
+            raise UnsupportedError(reason)
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function of the problem's operation."""
+        found: Callable[..., Any] = getattr(self, self.problem.operation)
+        return found
+
+    def gemm(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Multiply."""
+        torch.mm(a_MK, b_KN, out=c_MN)
+
+    def scaled_gemm(self, a_MK: Tensor, b_NK: Tensor, scale_a: Tensor, scale_b: Tensor, c_MN: Tensor) -> None:
+        """Multiply float8 factors and scale."""
+        float8.product(a_MK, b_NK, scale_a, scale_b, c_MN)
+
+    scaled_gemm.missing = float8.missing  # type: ignore[attr-defined]  # what a device lacks for it
+
+    def grouped_gemm(self, x_TK: Tensor, offsets: Tensor, w_EKN: Tensor, y_TN: Tensor) -> None:
+        """Multiply each expert's rows."""
+        bounds = offsets.tolist()
+        for expert, (begin, end) in enumerate(pairwise(bounds)):
+            if end > begin:
+                torch.mm(x_TK[begin:end], w_EKN[expert], out=y_TN[begin:end])
+
+    def dequant_gemm(self, x_MK: Tensor, codes_NK: Tensor, scales_NG: Tensor, y_MN: Tensor) -> None:
+        """Expand the weights in memory, then multiply."""
+        zero = 2 ** (self.problem.integer("bits") - 1)
+        n, k = codes_NK.shape
+        weight_NK = (codes_NK.to(x_MK.dtype) - zero).view(n, scales_NG.shape[1], -1) * scales_NG[:, :, None]
+        torch.mm(x_MK, weight_NK.view(n, k).T, out=y_MN)
+
+    def add_rmsnorm(
+        self, x_TH: Tensor, residual_TH: Tensor, weight_H: Tensor, y_TH: Tensor, s_TH: Tensor
+    ) -> None:
+        """Add, then normalise."""
+        torch.add(x_TH, residual_TH, out=s_TH)
+        y_TH.copy_(functional.rms_norm(s_TH, weight_H.shape, weight_H, eps=1e-6))
+
+    def cross_entropy(self, logits_TV: Tensor, targets_T: Tensor, loss_T: Tensor) -> None:
+        """Compute the loss of every token."""
+        loss_T.copy_(functional.cross_entropy(logits_TV.to(loss_T.dtype), targets_T, reduction="none"))
+
+    def lm_head_loss(
+        self,
+        hidden_TH: Tensor,
+        weight_VH: Tensor,
+        targets_T: Tensor,
+        scale: Tensor,
+        loss: Tensor,
+        grad_hidden_TH: Tensor,
+        grad_weight_VH: Tensor,
+    ) -> None:
+        """Let autograd keep all logits."""
+        with torch.enable_grad():
+            hidden = hidden_TH.detach().requires_grad_()
+            weight = weight_VH.detach().requires_grad_()
+            logits_TV = (hidden @ weight.T).to(scale.dtype)
+            value = functional.cross_entropy(logits_TV, targets_T) * scale
+            grad_h, grad_w = torch.autograd.grad(value, (hidden, weight))
+        loss.copy_(value.detach())
+        grad_hidden_TH.copy_(grad_h)
+        grad_weight_VH.copy_(grad_w)
+
+    def attention_prefill(self, q_BHTD: Tensor, k_BGTD: Tensor, v_BGTD: Tensor, out_BHTD: Tensor) -> None:
+        """Call scaled-dot-product attention."""
+        out_BHTD.copy_(
+            functional.scaled_dot_product_attention(q_BHTD, k_BGTD, v_BGTD, is_causal=True, enable_gqa=True)
+        )
+
+    def attention_decode(
+        self, q_BHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, offsets: Tensor, out_BHD: Tensor
+    ) -> None:
+        """Call scaled-dot-product attention for each sequence."""
+        bounds = offsets.tolist()
+        for i, (begin, end) in enumerate(pairwise(bounds)):
+            k_GSD = k_SGD[begin:end].transpose(0, 1)[None]
+            v_GSD = v_SGD[begin:end].transpose(0, 1)[None]
+            q_HTD = q_BHD[i][None, :, None]
+            out = functional.scaled_dot_product_attention(q_HTD, k_GSD, v_GSD, enable_gqa=True)
+            out_BHD[i].copy_(out[0, :, 0])
+
+    def copy(self, a_N: Tensor, c_N: Tensor) -> None:
+        """Copy."""
+        c_N.copy_(a_N)
+
+    def triad(self, a_N: Tensor, b_N: Tensor, c_N: Tensor) -> None:
+        """Add the scaled second array to the first."""
+        torch.add(a_N, b_N, alpha=3.0, out=c_N)
+
+    def strided_copy(self, wide: Tensor, packed: Tensor) -> None:
+        """Copy the first columns."""
+        packed.copy_(wide[:, : packed.shape[1]])

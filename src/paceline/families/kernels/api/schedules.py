@@ -1,0 +1,96 @@
+"""Who computes which tiles: schedules as plain functions, tested by themselves.
+
+Work is a list of jobs (an attention head's context, an output tile's reduction), each a number of equal tiles. A
+schedule gives every worker a list of spans; a job that several workers share needs a reduction of their partial
+results. Sources: Osama et al., "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix Multiplication
+on the GPU", arXiv 2301.03598; Sanovar et al., "Lean Attention", arXiv 2405.10480.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive tiles of one job."""
+
+    job: int
+    begin: int
+    """First tile within the job."""
+    end: int
+    """Tile after the last."""
+
+
+Schedule = list[list[Span]]
+"""For each worker, what it computes, in order."""
+
+
+def stream_k(tiles: Sequence[int], workers: int) -> Schedule:
+    """Divide all tiles equally: worker w takes tiles ⌊wT/W⌋ to ⌊(w+1)T/W⌋ of the concatenation of all jobs.
+
+    Args:
+        tiles: Tiles of each job.
+        workers: W; workers without a tile get an empty list.
+    """
+    total = sum(tiles)
+    bounds = [worker * total // workers for worker in range(workers + 1)]
+    schedule: Schedule = [[] for _ in range(workers)]
+    worker, start = 0, 0
+    for job, count in enumerate(tiles):
+        position = start
+        while position < start + count:
+            while position >= bounds[worker + 1]:
+                worker += 1
+            stop = min(bounds[worker + 1], start + count)
+            schedule[worker].append(Span(job, position - start, stop - start))
+            position = stop
+        start += count
+    return schedule
+
+
+def fixed_split(tiles: Sequence[int], workers: int, splits: int) -> Schedule:
+    """Divide every job into the same number of parts and hand the parts out in order, as a GPU's blocks are.
+
+    Each part goes to the worker that is free first, which is how hardware assigns blocks to multiprocessors.
+
+    Args:
+        tiles: Tiles of each job.
+        workers: Multiprocessors.
+        splits: Parts of each job; parts without a tile are left out.
+    """
+    schedule: Schedule = [[] for _ in range(workers)]
+    free = [(0, worker) for worker in range(workers)]
+    heapify(free)
+    for job, count in enumerate(tiles):
+        size = -(-count // splits)
+        for begin in range(0, count, max(size, 1)):
+            span = Span(job, begin, min(begin + size, count))
+            load, worker = free[0]
+            schedule[worker].append(span)
+            heapreplace(free, (load + span.end - span.begin, worker))
+    return schedule
+
+
+def each_split(tiles: Sequence[int], splits: int) -> Schedule:
+    """Give every part of every job a worker of its own: the hardware deals them out.
+
+    Args:
+        tiles: Tiles of each job.
+        splits: Parts of each job.
+    """
+    parts = [span for worker in fixed_split(tiles, 1, splits) for span in worker]
+    return [[span] for span in parts]
+
+
+def one_each(tiles: Sequence[int]) -> Schedule:
+    """Give every job a worker of its own."""
+    return each_split(tiles, 1)
+
+
+def imbalance(schedule: Schedule) -> float:
+    """Return the most tiles of a worker over the mean: the factor by which the slowest worker delays the result."""
+    loads = [sum(span.end - span.begin for span in spans) for spans in schedule]
+    return max(loads) * len(loads) / sum(loads) if sum(loads) else 1.0

@@ -1,0 +1,398 @@
+"""One technique at a point: calls in its timing process, verification of every timed output, accounts of its clock."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from paceline.families.kernels.core.accounting import (
+    CLOCK_SHARE,
+    LEAST_NEW_PASSES,
+    MAX_SLOWDOWN,
+    controlled_allowance_ns,
+    controlled_slowdown,
+    late,
+    slowdown_on_new_inputs,
+    unaccounted_ns,
+)
+from paceline.families.kernels.core.ceilings import Floor
+from paceline.families.kernels.core.operators import Draw
+from paceline.families.kernels.core.point import Places, Point
+from paceline.families.kernels.core.timing_process.client import TimingProcess
+from paceline.families.kernels.core.timing_process.passes import WAKE_NS
+from paceline.worker.memory import peak_bytes, reset_peak
+from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.timing import Series, median
+
+_perf_ns = time.perf_counter_ns
+
+MEMORY_CALLS = 2
+CLOCK_REPEATS, CLOCK_PASSES = 4, 8
+"""Passes that are made again when clocks disagree."""
+
+
+class _NoControlError(Exception):
+    """PyTorch's operators cannot make the passes to which the technique's are compared."""
+
+
+@contextmanager
+def _controlled(
+    control: Callable[[str], TimingProcess], point: Point, draws: Sequence[Draw], num_sets: int
+) -> Iterator[Callable[[Candidate, Sequence[Mapping[str, Any]]], int]]:
+    """Open a process of PyTorch's operators; what is returned times a pass of it, in nanoseconds with a core.
+
+    Raises:
+        _NoControlError: It cannot be opened; or, of a pass, it failed.
+    """
+    places = None
+    try:
+        process = control("plain")
+    except CaseError as error:
+        raise _NoControlError(error.reason) from error
+
+    def timed(candidate: Candidate, changes: Sequence[Mapping[str, Any]]) -> int:
+        try:
+            return candidate._timed_pass(process, changes)[1]
+        except CaseError as error:
+            raise _NoControlError(error.reason) from error
+
+    try:
+        try:
+            places = point.make(process, draws, num_sets)
+        except CaseError as error:
+            raise _NoControlError(error.reason) from error
+        yield timed
+    finally:
+        process.end()
+        if places is not None:
+            places.region.close()
+
+
+class Candidate:
+    """A technique that passed its gate, ready to be timed against the others of its block."""
+
+    def __init__(
+        self,
+        *,
+        session: Session,
+        block: Block,
+        case: Case,
+        process: TimingProcess,
+        point: Point,
+        draws: Sequence[Draw],
+        rng: random.Random,
+        num_checks: int,
+    ) -> None:
+        self.session = session
+        self.block = block
+        self.case = case
+        self.label = case.label
+        self.process = process
+        self.point = point
+        self.draws = draws
+        self.rng = rng
+        self.num_checks = num_checks
+        self.flush_bytes = 0
+        self.hot = False
+        self.touch_ns = 0
+        """Longest time that reading a pass's tensors may take."""
+        self.num_sets = 1
+        self.places: Places | None = None
+        self.failure: CaseError | None = None
+        self.num_calls = 0
+        self.num_repeats = 0
+        self.worst_error = 0.0
+        self.unaccounted_ns: list[int] = []
+        self.pass_ns: list[int] = []
+        self.costs_s: list[float] = []
+        """Seconds that each observation took with preparation and verification."""
+        self.busy_ns: list[int] = []
+        self.new_ns: list[tuple[int, int]] = []
+        self._next_new = 3
+        self._seen: set[tuple[int, int]] = set()
+        self.trial_s = self._trial()
+
+    def _trial(self) -> float:
+        """Return the time of one call, roughly."""
+        places = self.point.make(self.process, self.draws[:1], num_sets=1)
+        change, _ = self.point.change(0, 0)
+        times = []
+        for _ in range(3):
+            self.process.ask({"do": "prepare", "changes": [change, change]}, timeout_s=self.point.timeout_s)
+            reply = self.process.run(1, timed=False, timeout_s=self.point.timeout_s)
+            times.append(reply["elapsed_ns"] * 1e-9)
+        places.region.close()
+        return float(min(times))
+
+    def allocate(self, num_sets: int) -> None:
+        """Make the instance that is timed, with all draws and working sets.
+
+        Raises:
+            CaseError: The technique failed.
+        """
+        self.session.begin(self.block, self.label, "inputs")
+        self.num_sets = num_sets
+        self.places = self.point.make(self.process, self.draws, num_sets)
+
+    def observe(self) -> tuple[float, int]:
+        """Time one pass and verify all of its outputs; return the seconds of one call and the pass's start."""
+        self.session.begin(self.block, self.label, "time")
+        if self.failure is not None:
+            return 1e-9, 0
+        start = _perf_ns()
+        try:
+            observed = self._observe()
+            self.costs_s.append((_perf_ns() - start) * 1e-9)
+            if len(self.pass_ns) >= self._next_new:
+                self._try_new_inputs()
+            return observed
+        except CaseError as error:
+            self.failure = error
+            return 1e-9, 0
+
+    def _observe(self) -> tuple[float, int]:
+        assert self.places is not None
+        limit = self.point.timeout_s
+        chosen = [self._next_variation() for _ in range(self.num_sets)]
+        changes = [self.point.change(number, index) for number, index in chosen]
+        before, _ = self.point.change(*self._next_variation())
+        elapsed, busy, unaccounted = self._timed_pass(self.process, [*(c for c, _ in changes), before])
+        self.pass_ns.append(elapsed)
+        self.busy_ns.append(busy)
+        self.unaccounted_ns.append(unaccounted)
+        if elapsed <= 0:
+            raise CaseError("refused", f"a pass took {elapsed} ns")
+        compared = self.rng.randrange(self.num_sets)
+        fetched = self.process.ask(
+            {"do": "fetch", "places": self.places.outputs, "compare": [compared]}, timeout_s=limit
+        )
+        if fetched["changed_input"] is not None:
+            name = self.point.specs[0][fetched["changed_input"]].name
+            raise CaseError("incorrect", f"timed call: the input '{name}' was changed")
+        for place, ((number, _), (_, changed)) in enumerate(zip(chosen, changes, strict=True)):
+            check = self.point.judged(self.places, place, self.draws[number], changed)
+            if not check.passed:
+                raise CaseError("incorrect", f"timed call: {check.reason}")
+            self.worst_error = max(self.worst_error, check.relative_error)
+        self.num_calls += self.num_sets
+        return elapsed * 1e-9 / self.num_sets, 0
+
+    def _timed_pass(
+        self, process: TimingProcess, changes: Sequence[Mapping[str, Any]]
+    ) -> tuple[int, int, int]:
+        """Run one pass; return its nanoseconds by its own clock, those with a core, and what passed here beyond."""
+        limit = self.point.timeout_s
+        process.ask(
+            {"do": "prepare", "changes": list(changes), "flush_bytes": self.flush_bytes}, timeout_s=limit
+        )
+        reply = process.run(self.num_sets, timed=True, hot=self.hot, timeout_s=limit)
+        elapsed = int(reply["elapsed_ns"])
+        awake = min(int(reply["wake_ns"]), WAKE_NS + 2 * elapsed // self.num_sets + self.touch_ns)
+        passed = int(reply["wall_ns"])
+        if self.point.device == "cpu" and reply["ran_ns"] > 0:
+            passed = min(passed, int(reply["ran_ns"]))
+        return elapsed, int(reply["busy_ns"]), passed - elapsed - awake
+
+    def _try_new_inputs(self) -> None:
+        """Time a pass on inputs that share nothing with earlier ones, and choose when to do so again.
+
+        Nobody knows their results. A technique that remembers draws is slower here, and cannot tell beforehand when.
+        """
+        _, busy, _ = self._timed_pass(self.process, self._new_changes())
+        count = len(self.pass_ns)
+        self.new_ns.append((count, busy))
+        self._next_new = count + 1 + self.rng.randrange(2 + count // 2)
+
+    def _new_changes(self) -> list[dict[str, Any]]:
+        """Return what makes a pass on new inputs."""
+        factors = [1.0] * len(self.point.specs[0])
+        return [{"variant": 0, "factors": factors, "roll": 0, "new": True}] * (self.num_sets + 1)
+
+    def _next_variation(self) -> tuple[int, int]:
+        """Return a draw and a variation that no call of this technique had before, while there are any."""
+        total = len(self.draws) * self.point.num_variations
+        if len(self._seen) >= total:
+            self.num_repeats += 1
+            return self.rng.randrange(len(self.draws)), self.rng.randrange(self.point.num_variations)
+        while True:
+            found = (self.rng.randrange(len(self.draws)), self.rng.randrange(self.point.num_variations))
+            if found not in self._seen:
+                self._seen.add(found)
+                return found
+
+    def result(
+        self, item: Series, allowance_ns: float, floor: Floor, control: Callable[[str], TimingProcess]
+    ) -> dict[str, Any]:
+        """Judge the series and measure memory.
+
+        Args:
+            item: The series of this technique.
+            allowance_ns: How much longer than its passes the judge may have waited.
+            floor: Gives the seconds that no honest call can undercut.
+            control: Starts a control kernel: ``idle`` when clocks disagree, ``plain`` when new inputs are slow.
+
+        Raises:
+            CaseError: The technique failed, or its clock does not account for the time that passed.
+        """
+        if self.failure is not None:
+            raise self.failure
+        missing, allowed = self._accounted(allowance_ns, control)
+        slowdown = self._slowdown(control)
+        least = min(item.samples)
+        if least < (floor_s := floor(least)):
+            reason = f"a sample of {least:.3g} s is below the {floor_s:.3g} s that this device allows"
+            raise CaseError("invalid", reason)
+        assert self.places is not None
+        metrics: dict[str, Any] = {"relative_error": {"samples": [self.worst_error]}}
+        absent: dict[str, str] = {}
+        if self.places.weight_bytes is not None:
+            metrics["weight_bytes"] = {"samples": [float(self.places.weight_bytes)]}
+        memory = self._memory()
+        if memory is None:
+            absent["extra_memory"] = "the kernel does not show the peak resident set"
+        else:
+            metrics["extra_memory"] = {"samples": [float(memory)]}
+        return {
+            "status": "ok",
+            "metrics": metrics,
+            "absent": absent,
+            "correctness": {
+                "passed": True,
+                "oracle": "float64, with a bound from a plain computation's own error",
+                "gate_checks": self.num_checks,
+                "timed_calls_verified": self.num_calls,
+                "inputs_seen_twice": self.num_repeats,
+                "max_relative_l2": self.worst_error,
+            },
+            "accounting": {
+                "requested": self.num_calls,
+                "ok": self.num_calls,
+                "failed": 0,
+                "dropped": 0,
+                "unaccounted_ns": missing,
+                "allowed_ns": allowed,
+                "slowdown_on_new_inputs": slowdown,
+            },
+        }
+
+    def _accounted(self, allowance_ns: float, control: Callable[[str], TimingProcess]) -> tuple[float, float]:
+        """Return the time that the technique's clock does not account for, and what is allowed.
+
+        A busy machine delays messages; before anybody is blamed for that, passes are repeated in turn with those of
+        a process that does nothing.
+
+        Raises:
+            CaseError: It is more than allowed, again and again.
+        """
+        share_ns = CLOCK_SHARE * median([float(ns) for ns in self.pass_ns])
+        missing = unaccounted_ns(self.pass_ns, self.unaccounted_ns)
+        if missing <= allowance_ns + share_ns:
+            return missing, allowance_ns + share_ns
+        controlled: list[tuple[int, int]] = []
+        process, places = control("idle"), None
+        try:
+            places = self.point.make(process, self.draws[:1], self.num_sets)
+            change, _ = self.point.change(0, 0)
+            for _ in range(CLOCK_REPEATS):
+                for _ in range(CLOCK_PASSES):
+                    self._observe()
+                    elapsed, _, unaccounted = self._timed_pass(process, [change] * (self.num_sets + 1))
+                    controlled.append((elapsed, unaccounted))
+                share_ns = CLOCK_SHARE * median([float(ns) for ns in self.pass_ns])
+                allowed = controlled_allowance_ns(allowance_ns, controlled) + share_ns
+                missing = unaccounted_ns(self.pass_ns, self.unaccounted_ns)
+                if missing <= allowed:
+                    return missing, allowed
+        finally:
+            process.end()
+            if places is not None:
+                places.region.close()
+        raise CaseError(
+            "refused",
+            f"clocks disagree: passes of {min(self.pass_ns) * 1e-6:.3g} ms and more on its own clock "
+            f"kept its judge waiting {missing * 1e-6:.3g} ms longer; an idle cell in turn with it is allowed "
+            f"{allowed * 1e-6:.3g} ms",
+        )
+
+    def _slowdown(self, control: Callable[[str], TimingProcess]) -> float:
+        """Return how much slower passes on new inputs were.
+
+        Raises:
+            CaseError: So much that the technique must remember results.
+        """
+        for repeat in range(1, CLOCK_REPEATS + 1):
+            while len(late(self.new_ns, len(self.pass_ns))) < repeat * LEAST_NEW_PASSES:
+                self._observe()
+                self._try_new_inputs()
+            slowdown = slowdown_on_new_inputs(self.busy_ns, self.new_ns)
+            if slowdown <= MAX_SLOWDOWN:
+                return slowdown
+        try:
+            allowed, why = (
+                self._controlled_slowdown(control),
+                "PyTorch's operators in turn with it are allowed",
+            )
+        except _NoControlError as error:
+            allowed, why = MAX_SLOWDOWN, f"with no witness ({error}) it is allowed"
+        slowdown = slowdown_on_new_inputs(self.busy_ns, self.new_ns)
+        if slowdown <= allowed:
+            return slowdown
+        reason = (
+            f"{slowdown:.3g} times slower on inputs that share nothing with earlier ones; {why} {allowed:.3g}"
+        )
+        raise CaseError("refused", reason)
+
+    def _controlled_slowdown(self, control: Callable[[str], TimingProcess]) -> float:
+        """Let PyTorch's operators make the same passes in turn with the technique; return what that allows.
+
+        Raises:
+            _NoControlError: They cannot.
+            CaseError: The technique failed.
+        """
+        passes: list[int] = []
+        new: list[tuple[int, int]] = []
+        with _controlled(control, self.point, self.draws, self.num_sets) as timed:
+            for _ in range(2 * CLOCK_PASSES):
+                turns = [True, False]
+                self.rng.shuffle(turns)  # so that nobody knows who comes next
+                for own in turns:
+                    if own:
+                        self._observe()
+                    else:
+                        passes.append(timed(self, [self._varied() for _ in range(self.num_sets + 1)]))
+                self.rng.shuffle(turns)
+                for own in turns:
+                    if own:
+                        self._try_new_inputs()
+                    else:
+                        new.append((len(passes), timed(self, self._new_changes())))
+        return controlled_slowdown(median([float(ns) for ns in self.busy_ns]), passes, new)
+
+    def _varied(self) -> dict[str, Any]:
+        """Return what makes a call on some draw, which does not count as the technique's."""
+        number = self.rng.randrange(len(self.draws))
+        return dict(self.point.change(number, self.rng.randrange(self.point.num_variations))[0])
+
+    def _memory(self) -> int | None:
+        """Return what one call needs at the least beside inputs and outputs, and what the instance keeps."""
+        limit, found = self.point.timeout_s, []
+        for _ in range(MEMORY_CALLS):
+            change, _ = self.point.change(*self._next_variation())
+            self.process.ask({"do": "prepare", "changes": [change, change]}, timeout_s=limit)
+            kept = int(self.process.ask({"do": "trim"}, timeout_s=limit)["kept_bytes"])
+            if self.point.device == "cpu":
+                if not reset_peak(self.process.pid):
+                    return None
+                before = peak_bytes(self.process.pid)
+                self.process.run(1, timed=False, timeout_s=limit)
+                after = peak_bytes(self.process.pid)
+                if before is None or after is None:
+                    return None
+                found.append(max(after - before, 0) + kept)  # the kernel counts in batches
+            else:
+                self.process.run(1, timed=False, timeout_s=limit)
+                found.append(int(self.process.ask({"do": "peak"}, timeout_s=limit)["peak_bytes"]) + kept)
+        return min(found)

@@ -1,0 +1,202 @@
+"""What this device can do, measured in the launch itself, and how close a kernel comes.
+
+The calibrated ceilings are the best copy, triad and matrix product of this process with the block's number of
+threads. They name the binding term and give the time that no honest kernel can undercut; a sample below it has them
+measured a second time before it is called impossible.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from paceline.families.datasheets import Datasheet, datasheet_of
+from paceline.families.kernels.api import float8
+from paceline.families.kernels.api.problem import TORCH_DTYPES
+from paceline.families.kernels.core.arithmetic import Arithmetic
+from paceline.worker.session import Block, Session
+
+_perf_ns = time.perf_counter_ns
+
+CALIBRATION_S = 0.15
+SECOND_LOOK_S = 1.0
+"""How long a product or a copy is measured again when a sample seems too fast to be true."""
+CPU_GEMM_SIZE = 512
+ACCELERATOR_GEMM_SIZE = 8192
+COPY_SHARE_OF_CACHE = 4
+MAX_COPY_BYTES = 256 << 20
+SAFETY = 2.0
+"""A sample may beat the calibrated ceiling by this: calibration is short, and other processes disturb it."""
+Floor = Callable[[float], float]
+"""The seconds that no honest call can undercut, for a sample in seconds: see :func:`floor_of`."""
+CACHE_FALLBACK_BYTES = {"private": 1 << 20, "last": 32 << 20}
+
+
+@cache
+def _cache_sizes() -> dict[int, int]:
+    """Return the sizes of the first core's data caches by level, as the kernel tells them."""
+    sizes: dict[int, int] = {}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            if (folder / "type").read_text().strip() == "Instruction":
+                continue
+            level = int((folder / "level").read_text())
+            text = (folder / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        scale = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+        sizes[level] = int(text.rstrip("KM")) * scale
+    return sizes
+
+
+def private_cache_bytes() -> int:
+    """Return the size of the second-level cache, or a fallback."""
+    return _cache_sizes().get(2, CACHE_FALLBACK_BYTES["private"])
+
+
+def last_level_cache_bytes() -> int:
+    """Return the size of the largest cache, or a fallback."""
+    return max(_cache_sizes().values(), default=CACHE_FALLBACK_BYTES["last"])
+
+
+def of_block(session: Session, block: Block, arithmetic: Arithmetic) -> dict[str, Any]:
+    """Return the ceilings for a block's dtype and threads, measured once in a launch."""
+    found: dict[str, Any] = dict(_rates(session, block, arithmetic))
+    name = session.device.describe().get("name")
+    threads = int(block.params["threads"])
+    found["datasheet"] = datasheet_of(name, kind=session.device.torch_type, threads=threads)
+    return found
+
+
+def floor_of(session: Session, block: Block, arithmetic: Arithmetic) -> Floor:
+    """Return what gives, for a sample in seconds, the seconds that no honest call of this block can undercut.
+
+    A sample below them may as well mean that something disturbed the device while its ceilings were measured. They are
+    measured again then, once in a launch and for longer, and the best that was ever seen counts.
+    """
+    cold = str(block.protocol["cache"]).startswith("cold")
+
+    def floor_s(rates: Mapping[str, float]) -> float:
+        compute = arithmetic.flops(block.params) / (SAFETY * rates["flops_per_s"])
+        memory = arithmetic.traffic(block.params) / (SAFETY * rates["bytes_per_s"]) if cold else 0.0
+        return max(compute, memory)
+
+    def floor(sample_s: float) -> float:
+        found = floor_s(_rates(session, block, arithmetic))
+        return found if sample_s >= found else floor_s(_rates(session, block, arithmetic, doubted=True))
+
+    return floor
+
+
+def _rates(
+    session: Session, block: Block, arithmetic: Arithmetic, *, doubted: bool = False
+) -> Mapping[str, float]:
+    """Return operations and copied bytes a second, measured once in a launch, and once more when they are doubted."""
+    dtype, threads = str(block.params["dtype"]), int(block.params["threads"])
+    operands = arithmetic.operands
+    looks = session.facts["ceilings"].setdefault((dtype, operands, threads), [])
+    if len(looks) < 1 + doubted:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            looks.append(
+                _measure(
+                    session,
+                    TORCH_DTYPES[dtype],
+                    narrow=operands is not None,
+                    seconds=SECOND_LOOK_S if doubted else CALIBRATION_S,
+                )
+            )
+        finally:
+            torch.set_num_threads(before)
+    return {name: max(look[name] for look in looks) for name in looks[0]}
+
+
+def _measure(session: Session, dtype: torch.dtype, *, narrow: bool, seconds: float) -> dict[str, float]:
+    device = session.device.torch_type
+    dtypes = {dtype, torch.promote_types(dtype, torch.float32)}
+    if narrow and float8.missing(torch.device(device)) is None:
+        dtypes.add(float8.DTYPE)
+    rates = [_product_rate(session, d, seconds) for d in dtypes]
+    count = min(COPY_SHARE_OF_CACHE * last_level_cache_bytes(), MAX_COPY_BYTES)
+    if device != "cpu":
+        count = MAX_COPY_BYTES * 4
+    source, target = (torch.ones(count, dtype=torch.uint8, device=device) for _ in range(2))
+    copy_s = _best(lambda: target.copy_(source), session, seconds)
+    return {"flops_per_s": max(rates), "bytes_per_s": 2.0 * count / copy_s}
+
+
+def _product_rate(session: Session, dtype: torch.dtype, seconds: float) -> float:
+    """Return the rate of a square matrix product; narrow dtypes on CPUs may be slower than the wide ones."""
+    device = session.device.torch_type
+    size = CPU_GEMM_SIZE if device == "cpu" else ACCELERATOR_GEMM_SIZE
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    if dtype == float8.DTYPE:
+        scale, wide = torch.ones((), device=device), torch.empty_like(a, dtype=torch.bfloat16)
+        return 2.0 * size**3 / _best(lambda: float8.product(a, b, scale, scale, wide), session, seconds)
+    out = torch.empty_like(a)
+    return 2.0 * size**3 / _best(lambda: torch.mm(a, b, out=out), session, seconds)
+
+
+def _best(call: Callable[[], Any], session: Session, seconds: float) -> float:
+    """Return the seconds of the fastest call after the first, of those that fit into a time."""
+    call()
+    session.device.synchronize()
+    best, begin = float("inf"), _perf_ns()
+    while _perf_ns() - begin < seconds * 1e9:
+        start = _perf_ns()
+        call()
+        session.device.synchronize()
+        best = min(best, (_perf_ns() - start) * 1e-9)
+    return best
+
+
+def describe(
+    arithmetic: Arithmetic, params: Mapping[str, Any], ceiling: Mapping[str, Any], latency_s: float
+) -> dict[str, Any]:
+    """Return the ceilings of a measurement: calibrated rates, binding term, fraction."""
+    compute = arithmetic.flops(params) / ceiling["flops_per_s"]
+    memory = arithmetic.traffic(params) / ceiling["bytes_per_s"]
+    model = max(compute, memory)
+    return {
+        "calibrated": {
+            "flops_per_s": ceiling["flops_per_s"],
+            "bytes_per_s": ceiling["bytes_per_s"],
+        },
+        "model_s": model,
+        "model": "max(operations / calibrated matrix product, compulsory bytes / calibrated copy)",
+        "binding": "compute" if compute >= memory else "memory",
+        "fraction_of_calibrated": model / latency_s if latency_s > 0 else None,
+        **_against_datasheet(
+            ceiling.get("datasheet"),
+            arithmetic.operands or str(params["dtype"]),
+            arithmetic,
+            params,
+            latency_s,
+        ),
+    }
+
+
+def _against_datasheet(
+    sheet: Datasheet | None, dtype: str, arithmetic: Arithmetic, params: Mapping[str, Any], latency_s: float
+) -> dict[str, Any]:
+    """Return the datasheet's rates and the fraction of them that a kernel reached, or the reason why there is none."""
+    if sheet is None:
+        return {"datasheet": None, "datasheet_reason": "the device is not in the table of datasheets"}
+    rate = sheet.flops_per_s.get(dtype)
+    facts = {
+        "name": sheet.name,
+        "flops_per_s": rate,
+        "bytes_per_s": sheet.bytes_per_s,
+        "source": sheet.source,
+    }
+    if rate is None or sheet.bytes_per_s is None:
+        missing = f"operations in {dtype}" if rate is None else "memory"
+        return {"datasheet": facts, "datasheet_reason": f"no published rate of {missing}"}
+    model = max(arithmetic.flops(params) / rate, arithmetic.traffic(params) / sheet.bytes_per_s)
+    return {"datasheet": facts, "fraction_of_datasheet": model / latency_s if latency_s > 0 else None}

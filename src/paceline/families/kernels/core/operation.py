@@ -1,0 +1,53 @@
+"""An operation of which one call is timed: what the control plane knows about it, free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from paceline.base.family import Metric, Parameter, Params
+from paceline.base.operation import Operation
+from paceline.families.kernels.core.arithmetic import Arithmetic
+from paceline.families.kernels.core.metrics import METRICS
+from paceline.families.kernels.core.parameters import COMMON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedOperation(Operation):
+    """An operation with formulas for what a call of it costs."""
+
+    arithmetic: Arithmetic
+
+
+def timed(
+    *,
+    name: str,
+    place: int,
+    summary: str,
+    parameters: Sequence[Parameter],
+    arithmetic: Arithmetic,
+    check: Callable[[Params], list[str]] = lambda params: [],
+    metrics: Sequence[Metric] = (),
+) -> TimedOperation:
+    """Return an operation whose techniques are timed in processes apart.
+
+    Args:
+        name: As suites write it; also the name of its folder.
+        place: Where it stands among the family's operations.
+        summary: One sentence: the formula.
+        parameters: Sizes that it has beside the common parameters, in the order of tables.
+        arithmetic: Operations and compulsory bytes of a call.
+        check: What is wrong with a point, in words.
+        metrics: Those that it has beside the common ones.
+    """
+    return TimedOperation(
+        name=name,
+        place=place,
+        summary=summary,
+        parameters=(*COMMON, *parameters),
+        metrics=(*METRICS, *metrics),
+        check=check,
+        estimate_s=arithmetic.estimate_s,
+        arithmetic=arithmetic,
+        isolated=True,
+    )

@@ -1,0 +1,97 @@
+"""Judges outputs against float64 results, and finds out whether the judgement could be fooled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paceline.families.kernels.core.operators import Draw, Expected, Operator, TensorSpec, known_wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What the oracle says of one call's outputs."""
+
+    passed: bool
+    reason: str | None = None
+    relative_error: float = 0.0
+    """‖error‖ / ‖reference‖ of the worst output."""
+
+
+def judge(
+    expected: Sequence[Expected], outputs: Sequence[Tensor], factors: Sequence[float], names: Sequence[str]
+) -> Check:
+    """Judge all outputs of one call.
+
+    Args:
+        expected: What they must be, before factors.
+        outputs: What they are, in their own dtypes.
+        factors: Powers of two by which the call's inputs scaled each output.
+        names: Names of the outputs, for reasons.
+    """
+    worst = 0.0
+    for one, output, factor, name in zip(expected, outputs, factors, names, strict=True):
+        check = _judge_one(one, output, factor, name)
+        if not check.passed:
+            return check
+        worst = max(worst, check.relative_error)
+    return Check(passed=True, relative_error=worst)
+
+
+def _judge_one(expected: Expected, output: Tensor, factor: float, name: str) -> Check:
+    if tuple(output.shape) != tuple(expected.value.shape):
+        return Check(
+            passed=False, reason=f"{name} has shape {tuple(output.shape)}, not {tuple(expected.value.shape)}"
+        )
+    actual = output.to(torch.float64)
+    if factor != 1.0:
+        actual = actual / factor
+    if not bool(torch.isfinite(actual).all()):
+        bad = int(torch.isfinite(actual).logical_not().view(-1).to(torch.uint8).argmax())
+        return Check(passed=False, reason=f"{name} holds NaN or infinity, first at {bad}")
+    if isinstance(expected.bound, float) and expected.bound == 0.0:
+        return _judge_exact(expected, output, actual, name)
+    error = actual - expected.value
+    norm = float(expected.value.norm())
+    relative = float(error.norm()) / norm if norm else float(error.norm())
+    outside = error.abs() > expected.bound
+    if bool(outside.any()):
+        bad = int(outside.view(-1).to(torch.uint8).argmax())
+        reason = (
+            f"{int(outside.sum())} of {output.numel()} elements of {name} are outside the bound, first at {bad}: "
+            f"{actual.view(-1)[bad].item():.9g} instead of {expected.value.view(-1)[bad].item():.9g}"
+        )
+        return Check(passed=False, reason=reason, relative_error=relative)
+    if relative > expected.max_relative_l2:
+        reason = f"{name} has a relative error of {relative:.3g}, allowed are {expected.max_relative_l2:.3g}"
+        return Check(passed=False, reason=reason, relative_error=relative)
+    return Check(passed=True, relative_error=relative if math.isfinite(relative) else 0.0)
+
+
+def _judge_exact(expected: Expected, output: Tensor, actual: Tensor, name: str) -> Check:
+    right = expected.value.to(output.dtype).to(torch.float64)
+    different = actual != right
+    if not bool(different.any()):
+        return Check(passed=True)
+    bad = int(different.view(-1).to(torch.uint8).argmax())
+    reason = (
+        f"{int(different.sum())} of {output.numel()} elements of {name} differ, first at {bad}: "
+        f"{actual.view(-1)[bad].item():.9g} instead of {right.view(-1)[bad].item():.9g}"
+    )
+    return Check(passed=False, reason=reason)
+
+
+def blind_spots(operator: Operator, draws: Sequence[Draw], outputs: Sequence[TensorSpec]) -> list[str]:
+    """Name the known-wrong results that the oracle would accept on every draw; an empty list clears a point."""
+    accepted: dict[str, bool] = {}
+    names = [s.name for s in outputs]
+    for index, draw in enumerate(draws):
+        for name, candidate in known_wrong(operator, draw, draws[index - 1], outputs):
+            if accepted.get(name, True):
+                verdict = judge(draw.expected, candidate, [1.0] * len(names), names)
+                accepted[name] = verdict.passed
+    return [name for name, passed in accepted.items() if passed]

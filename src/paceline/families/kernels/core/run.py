@@ -1,0 +1,317 @@
+"""Measures one block of an operation: gate, interleaved passes, memory.
+
+This process draws inputs, knows the results, keeps the second clock and judges. Techniques compute in timing processes.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paceline.families.kernels.api.problem import TORCH_DTYPES
+from paceline.families.kernels.core import ceilings
+from paceline.families.kernels.core.accounting import clock_allowance_ns
+from paceline.families.kernels.core.arithmetic import Arithmetic
+from paceline.families.kernels.core.candidate import Candidate
+from paceline.families.kernels.core.gate import gate
+from paceline.families.kernels.core.operators import Operator
+from paceline.families.kernels.core.oracle import blind_spots
+from paceline.families.kernels.core.point import Point
+from paceline.families.kernels.core.reference_timer import METRICS as REFERENCE
+from paceline.families.kernels.core.reference_timer import ReferenceTimer, seconds_to_interval
+from paceline.families.kernels.core.timers import time_again
+from paceline.families.kernels.core.timing_process.client import ForkServer, TimingProcess
+from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.telemetry import Watch
+from paceline.worker.timing import Limits, Series, measure, median, summarise
+
+_monotonic = time.monotonic
+
+NUM_DRAWS = 3
+PASS_S = 0.002
+"""A pass of short calls should last about this long."""
+MAX_SETS = 64
+MAX_SET_BYTES = 512 << 20
+SLOWEST_READ = 1e9
+"""Bytes a second: reading tensors into the caches is never slower."""
+HOT_SHARE = 0.5
+"""Share of the second-level cache that the working sets of a hot pass may fill."""
+
+
+def run_block(session: Session, block: Block, operator: Operator, arithmetic: Arithmetic) -> None:
+    """Measure all techniques of a block and emit one ``result`` event for each.
+
+    Args:
+        session: The rank's.
+        block: What is measured.
+        operator: Oracle of the block's operation.
+        arithmetic: What a call costs at the least.
+    """
+    began = _monotonic()
+    server = fork_server_of(session, block)
+    processes: dict[str, TimingProcess] = {}
+    try:
+        _run(
+            _Task(session, block, make_point(session, block, operator), arithmetic, began), server, processes
+        )
+    finally:
+        for process in processes.values():
+            process.end()
+
+
+def fork_server_of(session: Session, block: Block) -> ForkServer:
+    """Return the launch's fork server, started when a block first needs it."""
+    server = session.facts.get("fork server")
+    if server is None:
+        server = session.facts["fork server"] = ForkServer()
+    if "ceilings" not in session.facts:
+        session.begin(block, "-", "calibrate")
+        session.facts["ceilings"] = {}
+    assert isinstance(server, ForkServer)
+    return server
+
+
+def make_point(session: Session, block: Block, operator: Operator) -> Point:
+    """Return a block's point with its oracle and dtype."""
+    params = dict(block.params)
+    return Point(
+        operator=operator,
+        params=params,
+        dtype=TORCH_DTYPES[str(params["dtype"])],
+        device=session.device.torch_type,
+        timeout_s=0.8 * float(block.protocol["timeout_s"]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What one block measures."""
+
+    session: Session
+    block: Block
+    point: Point
+    arithmetic: Arithmetic
+    began: float
+
+
+def _run(task: _Task, server: ForkServer, processes: dict[str, TimingProcess]) -> None:
+    session, block, point = task.session, task.block, task.point
+    seeds = [session.draw_seed("inputs", block.block, i) for i in range(NUM_DRAWS)]
+    candidates: list[Candidate] = []
+    draws = None
+    for case in block.cases:
+        session.begin(block, case.label, "gate")
+        try:
+            process = processes[case.label] = open_process(session, block, case, server)
+            checks = gate(point, process, seeds)
+            if draws is None:
+                draws = point.draw(seeds)
+                blind = blind_spots(point.operator, draws, point.specs[1])
+                if blind:
+                    reason = f"the oracle would accept known-wrong results for this point: {', '.join(blind)}"
+                    raise CaseError("invalid", reason)
+            rng = random.Random(session.draw_seed("variations", block.block, case.label))
+            candidates.append(
+                Candidate(
+                    session=session,
+                    block=block,
+                    case=case,
+                    process=process,
+                    point=point,
+                    draws=draws,
+                    rng=rng,
+                    num_checks=checks,
+                )
+            )
+        except CaseError as error:
+            session.emit_failure(block, case, error)
+    gate_s = _monotonic() - task.began
+    ready: list[Candidate] = []
+    if not candidates:
+        return
+    sets = _num_sets(block, point, candidates)
+    for candidate in candidates:
+        try:
+            candidate.allocate(sets)
+            ready.append(candidate)
+        except CaseError as error:
+            session.emit_failure(block, candidate.case, error)
+    if ready:
+        _measure(task, ready, sets, gate_s, lambda kind: _open_control(session, block, server, kind))
+
+
+def _open_control(session: Session, block: Block, server: ForkServer, kind: str) -> TimingProcess:
+    """Start a process of a control kernel; ``kind`` is one of ``control_kernels.CONTROL_KERNELS``.
+
+    Raises:
+        CaseError: It could not be started.
+    """
+    log = Path("logs") / f"cell-{session.launch}-{block.block}-{kind}.log"
+    return _started(session, block, server, (block.cases[0], log), {"control": kind})
+
+
+def open_process(
+    session: Session, block: Block, case: Case, server: ForkServer, *, requests: str = ""
+) -> TimingProcess:
+    """Start a process for a technique and let it import the technique.
+
+    Args:
+        session: The rank's.
+        block: The case's.
+        case: The technique.
+        server: Forks it.
+        requests: Module of an operation that answers requests of its own there.
+
+    Raises:
+        CaseError: The technique's source is refused, or it cannot be imported.
+    """
+    loaded = session.loaded(case)
+    assert loaded.refusal is None
+    log = Path("logs") / f"cell-{session.launch}-{block.block}-{case.label.replace('/', '.')}.log"
+    return _started(session, block, server, (case, log), {"requests": requests} if requests else {})
+
+
+def _started(
+    session: Session, block: Block, server: ForkServer, what: tuple[Case, Path], load: dict[str, str]
+) -> TimingProcess:
+    case, log = what
+    threads = int(block.params["threads"])
+    process = server.start(case, device=session.device.torch_type, threads=threads, log=log.absolute())
+    try:
+        process.ask({"do": "load", **load}, timeout_s=0.8 * float(block.protocol["timeout_s"]))
+    except CaseError:
+        process.end()
+        raise
+    return process
+
+
+def point_bytes(point: Point) -> int:
+    """Return the bytes of one working set."""
+    return max(sum(s.num_bytes for s in (*point.specs[0], *point.specs[1])), 1)
+
+
+def _num_sets(block: Block, point: Point, candidates: Sequence[Candidate]) -> int:
+    """Return R, the calls of one pass: enough for the clock, within the caches that the protocol asks for.
+
+    The fastest technique's trial call sets R, the same for all.
+    """
+    cache = str(block.protocol["cache"])
+    if cache == "cold-flush":
+        return 1
+    set_bytes = point_bytes(point)
+    fits = max(MAX_SET_BYTES // set_bytes, 1)
+    if cache == "cold-rotate":
+        return max(2, min(-(-2 * ceilings.last_level_cache_bytes() // set_bytes), MAX_SETS, fits))
+    quickest = min(candidate.trial_s for candidate in candidates)
+    wanted = int(PASS_S / max(quickest, 1e-9)) + 1
+    hot = max(int(HOT_SHARE * ceilings.private_cache_bytes() // set_bytes), 1)
+    return max(1, min(wanted, MAX_SETS, hot, fits))
+
+
+def _measure(
+    task: _Task,
+    candidates: list[Candidate],
+    sets: int,
+    gate_s: float,
+    control: Callable[[str], TimingProcess],
+) -> None:
+    session, block, arithmetic = task.session, task.block, task.arithmetic
+    protocol = block.protocol
+    limits = Limits.of(protocol)
+    prepared = _monotonic()
+    for candidate in candidates:
+        _set_cache_policy(candidate, str(protocol["cache"]), sets)
+    rng = random.Random(session.draw_seed("order", block.block))
+    watch = Watch(session.device.telemetry)
+    other = str(block.params["beside"])
+    beside = [ReferenceTimer(a, other) for a in candidates] if other in REFERENCE else []
+    series = measure(
+        [*candidates, *beside],
+        limits,
+        clock_ns=time.monotonic_ns,
+        gather=session.control.gather,
+        rng=rng,
+        each_batch=watch.sample,
+    )
+    timed = _monotonic()
+    allowance = clock_allowance_ns(
+        [(candidate.pass_ns, candidate.unaccounted_ns) for candidate in candidates]
+    )
+    ceiling, floor = (
+        ceilings.of_block(session, block, arithmetic),
+        ceilings.floor_of(session, block, arithmetic),
+    )
+    for number, (candidate, item) in enumerate(zip(candidates, series, strict=False)):
+        session.begin(block, candidate.label, "passes")
+        try:
+            result = candidate.result(item, allowance, floor, control)
+            _time_again(session, candidate, floor, result)
+        except CaseError as error:
+            session.emit_failure(block, candidate.case, error)
+            continue
+        result["metrics"]["latency"] = summarise(item, watch.flags)
+        result["telemetry"] = watch.facts()
+        if beside:
+            _add_beside(result, other, (candidate, item), (beside[number], series[len(candidates) + number]))
+        _hold_against(result, ceilings.describe(arithmetic, block.params, ceiling, median(item.samples)))
+        result["harness"] = {
+            "prepare_s": prepared - task.began,
+            "measure_s": timed - prepared,
+            "timed_s": (sum(item.samples) + sum(item.warmup)) * sets,
+            "num_cases": len(candidates),
+            "gate_s": gate_s,
+            "calls_per_sample": sets,
+        }
+        session.emit_result(block, candidate.case, result)
+
+
+def _time_again(
+    session: Session, candidate: Candidate, floor: ceilings.Floor, result: dict[str, Any]
+) -> None:
+    """Add what other timers say, where the protocol asks for them.
+
+    Raises:
+        CaseError: A call was wrong under one of them.
+    """
+    wanted = str(candidate.block.protocol.get("extra_timers", "none"))
+    session.begin(candidate.block, candidate.label, "extra timers")
+    metrics, absent = time_again(
+        candidate,
+        session.device,
+        wanted,
+        floor=floor,
+        allowed_ns=result["accounting"]["allowed_ns"],
+    )
+    result["metrics"] |= metrics
+    result["absent"] |= absent
+
+
+def _hold_against(result: dict[str, Any], held: dict[str, Any]) -> None:
+    """Add the ceilings of a measurement, and its fractions of them."""
+    result["ceilings"] = held
+    if held["fraction_of_calibrated"] is not None:
+        result["metrics"]["calibrated_fraction"] = {"samples": [held["fraction_of_calibrated"]]}
+    if "fraction_of_datasheet" in held:
+        result["metrics"]["datasheet_fraction"] = {"samples": [held["fraction_of_datasheet"]]}
+    else:
+        result["absent"]["datasheet_fraction"] = held["datasheet_reason"]
+
+
+def _set_cache_policy(candidate: Candidate, policy: str, sets: int) -> None:
+    candidate.flush_bytes = 2 * ceilings.last_level_cache_bytes() if policy == "cold-flush" else 0
+    candidate.hot = policy == "hot"
+    candidate.touch_ns = int(1e9 * sets * point_bytes(candidate.point) / SLOWEST_READ)
+
+
+def _add_beside(
+    result: dict[str, Any], timer: str, own: tuple[Candidate, Series], other: tuple[ReferenceTimer, Series]
+) -> None:
+    result["metrics"][REFERENCE[timer]] = summarise(other[1])
+    result["accounting"]["seconds_to_one_percent"] = {
+        "paceline": seconds_to_interval(own[1].samples, own[0].costs_s),
+        timer.partition("-")[0]: seconds_to_interval(other[1].samples, other[0].costs_s),
+    }

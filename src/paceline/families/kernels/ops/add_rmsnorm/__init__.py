@@ -1,0 +1,1 @@
+"""``add_rmsnorm``: a residual is added, and the sum normalised by its root mean square."""

@@ -1,0 +1,1 @@
+"""``attention_decode``: one new token of every sequence attends to that sequence's cache."""

@@ -1,0 +1,1 @@
+"""``attention_prefill``: causal self-attention of a whole prompt."""

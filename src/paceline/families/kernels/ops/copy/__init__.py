@@ -1,0 +1,1 @@
+"""``copy``: the copy of STREAM."""

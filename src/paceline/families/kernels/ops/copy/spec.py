@@ -1,0 +1,16 @@
+"""What the control plane knows about ``copy``, free of torch."""
+
+from __future__ import annotations
+
+from paceline.families.kernels.core.arithmetic import Arithmetic, integer
+from paceline.families.kernels.core.operation import timed
+from paceline.families.kernels.core.parameters import SIZE_BYTES, whole_elements
+
+OPERATION = timed(
+    name="copy",
+    place=9,
+    summary="STREAM copy: c = a.",
+    parameters=(SIZE_BYTES,),
+    arithmetic=Arithmetic(flops=lambda p: 0.0, traffic=lambda p: 2.0 * integer(p, "size_bytes")),
+    check=whole_elements,
+)

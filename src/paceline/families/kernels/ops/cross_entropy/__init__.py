@@ -1,0 +1,1 @@
+"""``cross_entropy``: the loss of every token, of given logits."""

@@ -1,0 +1,15 @@
+"""The point at which every technique of ``cross_entropy`` must be right; odd sizes around it are the gate's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paceline.base.family import Scalar
+from paceline.families.kernels.core.conformance import in_every_dtype
+
+POINT: Mapping[str, Scalar] = {"tokens": 21, "vocab": 2003}
+
+
+def points(*, brief: bool = False) -> list[dict[str, Scalar]]:
+    """Return the point, in one dtype where ``brief`` and otherwise in each."""
+    return in_every_dtype(POINT, brief=brief)

@@ -1,0 +1,1 @@
+"""``dequant_gemm``: a matrix times weights of a few bits."""

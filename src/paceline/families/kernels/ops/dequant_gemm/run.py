@@ -1,0 +1,15 @@
+"""Runs blocks of ``dequant_gemm``: techniques are proved, then timed by turns."""
+
+from __future__ import annotations
+
+from paceline.families.kernels.core import run
+from paceline.families.kernels.ops.dequant_gemm.reference import DequantGemm
+from paceline.families.kernels.ops.dequant_gemm.spec import OPERATION
+from paceline.worker.session import Block, Session
+
+OPERATOR = DequantGemm()
+
+
+def run_block(session: Session, block: Block) -> None:
+    """Measure all techniques of a block and emit one ``result`` event for each."""
+    run.run_block(session, block, OPERATOR, OPERATION.arithmetic)

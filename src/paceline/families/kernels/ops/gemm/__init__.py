@@ -1,0 +1,1 @@
+"""``gemm``: the product of two matrices."""

@@ -1,0 +1,15 @@
+"""Runs blocks of ``gemm``: techniques are proved, then timed by turns."""
+
+from __future__ import annotations
+
+from paceline.families.kernels.core import run
+from paceline.families.kernels.ops.gemm.reference import Gemm
+from paceline.families.kernels.ops.gemm.spec import OPERATION
+from paceline.worker.session import Block, Session
+
+OPERATOR = Gemm()
+
+
+def run_block(session: Session, block: Block) -> None:
+    """Measure all techniques of a block and emit one ``result`` event for each."""
+    run.run_block(session, block, OPERATOR, OPERATION.arithmetic)

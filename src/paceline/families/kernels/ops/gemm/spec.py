@@ -1,0 +1,22 @@
+"""What the control plane knows about ``gemm``, free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Params
+from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
+from paceline.families.kernels.core.operation import timed
+from paceline.families.kernels.core.parameters import K, M, N
+
+
+def _traffic(p: Params) -> float:
+    m, n, k = (integer(p, name) for name in "mnk")
+    return (m * k + k * n + m * n) * item_bytes(p)
+
+
+OPERATION = timed(
+    name="gemm",
+    place=0,
+    summary="C = A·B with A (m, k), B (k, n).",
+    parameters=(M, N, K),
+    arithmetic=Arithmetic(flops=lambda p: 2.0 * product(p, "m", "n", "k"), traffic=_traffic),
+)

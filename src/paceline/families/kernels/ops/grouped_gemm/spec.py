@@ -1,0 +1,35 @@
+"""What the control plane knows about ``grouped_gemm``, free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Parameter, Params
+from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
+from paceline.families.kernels.core.operation import timed
+from paceline.families.kernels.core.parameters import TOKENS, K, N, number
+from paceline.families.kernels.ops.grouped_gemm.routing import SKEWS, expert_tokens
+
+PARAMETERS = (
+    number("experts", "Number of experts.", 8),
+    Parameter(
+        name="skew",
+        kind="choice",
+        doc="How tokens are spread over experts: even, or falling as 1/rank.",
+        default="skewed",
+        choices=SKEWS,
+    ),
+)
+
+
+def _traffic(p: Params) -> float:
+    tokens, n, k = (integer(p, name) for name in ("tokens", "n", "k"))
+    used = sum(1 for count in expert_tokens(p) if count)
+    return (tokens * (k + n) + used * n * k) * item_bytes(p)
+
+
+OPERATION = timed(
+    name="grouped_gemm",
+    place=2,
+    summary="Mixture of experts: rows of X (tokens, k), sorted by expert, times their expert's W (experts, k, n).",
+    parameters=(N, K, TOKENS, *PARAMETERS),
+    arithmetic=Arithmetic(flops=lambda p: 2.0 * product(p, "tokens", "n", "k"), traffic=_traffic),
+)

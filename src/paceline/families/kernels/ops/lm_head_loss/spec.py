@@ -1,0 +1,21 @@
+"""What the control plane knows about ``lm_head_loss``, free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Params
+from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
+from paceline.families.kernels.core.operation import timed
+from paceline.families.kernels.core.parameters import HIDDEN, TOKENS, VOCAB
+
+
+def _traffic(p: Params) -> float:
+    return 2.0 * integer(p, "hidden") * (integer(p, "tokens") + integer(p, "vocab")) * item_bytes(p)
+
+
+OPERATION = timed(
+    name="lm_head_loss",
+    place=5,
+    summary="Mean cross-entropy of hidden·Wᵀ and its gradients with respect to hidden and W.",
+    parameters=(TOKENS, HIDDEN, VOCAB),
+    arithmetic=Arithmetic(flops=lambda p: 6.0 * product(p, "tokens", "hidden", "vocab"), traffic=_traffic),
+)

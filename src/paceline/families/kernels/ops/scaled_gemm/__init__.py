@@ -1,0 +1,1 @@
+"""``scaled_gemm``: the product of two matrices in float8, each with one scale."""

@@ -1,0 +1,1 @@
+"""``strided_copy``: blocks of columns of a matrix become contiguous."""

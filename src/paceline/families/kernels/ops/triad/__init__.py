@@ -1,0 +1,1 @@
+"""``triad``: the triad of STREAM."""

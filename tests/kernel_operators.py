@@ -1,0 +1,24 @@
+"""Oracles and conformance points of the kernels whose calls are timed, by operation."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from paceline.base.family import Scalar, load_family
+from paceline.families.kernels.core.arithmetic import Arithmetic
+from paceline.families.kernels.core.operation import TimedOperation
+from paceline.families.kernels.core.operators import Operator
+
+_OPS = "paceline.families.kernels.ops"
+ARITHMETIC: Mapping[str, Arithmetic] = {
+    name: operation.arithmetic
+    for name, operation in load_family("kernels").operations.items()
+    if isinstance(operation, TimedOperation)
+}
+OPERATORS: Mapping[str, Operator] = {
+    name: importlib.import_module(f"{_OPS}.{name}.run").OPERATOR for name in ARITHMETIC
+}
+POINTS: Mapping[str, Mapping[str, Scalar]] = {
+    name: importlib.import_module(f"{_OPS}.{name}.conformance").POINT for name in ARITHMETIC
+}
