@@ -98,7 +98,8 @@ def family_of(
         name: The family's name.
         summary: One line for the reference.
         asked: What the operations' summaries answer, for the parameter ``op``; default: they stand alone.
-        in_order: Pairs of metrics of different operations, of which the first stands before the second in tables.
+        in_order: Pairs of metrics, or of parameters, of different operations, of which the first stands before the
+            second in tables.
         layout: Further fields of ``Family``.
     """
     by_name = {o.name: o for o in operations}
@@ -117,16 +118,14 @@ def family_of(
     own = {o.name: {p.name for p in o.parameters} for o in operations}
     shared = tuple(
         p if all(p.name in names for names in own.values()) else replace(p, only_for=_having(p, own))
-        for p in merged(o.parameters for o in operations)
+        for p in merged(_ordered([o.parameters for o in operations], in_order))
     )
-    known = {m.name: m for o in operations for m in o.metrics}
-    pairs = [(known[a], known[b]) for a, b in in_order if a in known and b in known]
     return Family(
         name=name,
         summary=summary,
         operations=by_name,
         parameters=(choice, *shared),
-        metrics=merged([*(o.metrics for o in operations), *pairs]),
+        metrics=merged(_ordered([o.metrics for o in operations], in_order)),
         derived=merged(o.derived for o in operations),
         operation_key=OPERATION_KEY,
         check=lambda params: [*_not_fixed(params, by_name), *rules(params).check(params)],
@@ -174,6 +173,12 @@ def merged(lists: Iterable[Sequence[Named]]) -> tuple[Named, ...]:
     except CycleError as error:
         raise ValueError(f"operations order these differently: {', '.join(error.args[1])}") from error
     return tuple(found[name] for name in order)
+
+
+def _ordered(lists: Sequence[Sequence[Named]], in_order: Sequence[tuple[str, str]]) -> list[Sequence[Named]]:
+    """Add those pairs of names of which both stand in one of the lists."""
+    known = {item.name: item for items in lists for item in items}
+    return [*lists, *((known[a], known[b]) for a, b in in_order if a in known and b in known)]
 
 
 def _earliest_first(before: Mapping[str, set[str]]) -> list[str]:
