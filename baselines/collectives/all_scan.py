@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.linear_attention import apply_prefix, local_pass
-from paceline.families.collectives.problem import Comm, Cost, Problem, chunk_bounds
-from paceline.families.collectives.scans import BlockScan
+from paceline.families.collectives.api.linear_attention import apply_prefix, local_pass
+from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk_bounds
+from paceline.families.collectives.api.scans import BlockScan
 
 
 @technique(

@@ -26,9 +26,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives import rings
-from paceline.families.collectives.problem import Comm, Cost, Problem
-from paceline.families.collectives.sequence_attention import attend, merge
+from paceline.families.collectives.api import rings
+from paceline.families.collectives.api.problem import Comm, Cost, Problem
+from paceline.families.collectives.api.sequence_attention import attend, merge
 
 
 @technique(

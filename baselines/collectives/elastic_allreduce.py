@@ -30,8 +30,8 @@ from typing import Any
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import Comm, Problem
-from paceline.families.collectives.scenarios.wire import Address, Connection, PeerLostError, Wire
+from paceline.families.collectives.api.problem import Comm, Problem
+from paceline.families.collectives.api.wire import Address, Connection, PeerLostError, Wire
 
 WAIT_S = 20.0
 """Longest wait for the master: it covers the slowest peer's step."""

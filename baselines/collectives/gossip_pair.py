@@ -24,7 +24,7 @@ import random
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import Comm, Cost, Problem
+from paceline.families.collectives.api.problem import Comm, Cost, Problem
 
 
 @technique(

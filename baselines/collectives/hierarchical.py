@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import Comm, Cost, Problem, chunk_bounds
-from paceline.families.collectives.rings import all_gather, finish, reduce_scatter, sent
+from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk_bounds
+from paceline.families.collectives.api.rings import all_gather, finish, reduce_scatter, sent
 
 
 @technique(

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.codecs import bucket_bytes, decode_buckets, encode_buckets
-from paceline.families.collectives.problem import Comm, Cost, Problem, chunk_bounds
+from paceline.families.collectives.api.codecs import bucket_bytes, decode_buckets, encode_buckets
+from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk_bounds
 
 
 @technique(

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.codecs import decode_signs, encode_signs, sign_bytes
-from paceline.families.collectives.problem import Comm, Cost, Problem, chunk_bounds
+from paceline.families.collectives.api.codecs import decode_signs, encode_signs, sign_bytes
+from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk_bounds
 
 
 @technique(

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.matrix_product import grid
-from paceline.families.collectives.problem import Comm, Cost, Problem
+from paceline.families.collectives.api.matrix_product import grid
+from paceline.families.collectives.api.problem import Comm, Cost, Problem
 
 
 @technique(

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import Comm, Cost, Problem, chunk_bounds
+from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk_bounds
 
 Span = tuple[int, int]
 """First and one past the last speaker of a range."""

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.linear_attention import apply_prefix, local_pass
-from paceline.families.collectives.problem import Comm, Cost, Problem
+from paceline.families.collectives.api.linear_attention import apply_prefix, local_pass
+from paceline.families.collectives.api.problem import Comm, Cost, Problem
 
 
 @technique(

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import Comm, Problem
-from paceline.families.collectives.scenarios.wire import Address, Wire
+from paceline.families.collectives.api.problem import Comm, Problem
+from paceline.families.collectives.api.wire import Address, Wire
 
 
 @technique(

@@ -21,9 +21,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.datatypes import Contiguous, Vector, canonical
-from paceline.families.collectives.problem import Comm, Cost, Problem
-from paceline.families.collectives.strided import layout_of
+from paceline.families.collectives.api.datatypes import Contiguous, Vector, canonical
+from paceline.families.collectives.api.problem import Comm, Cost, Problem
+from paceline.families.collectives.api.strided import layout_of
 
 
 @technique(

@@ -12,8 +12,8 @@ from __future__ import annotations
 import time
 
 from paceline import technique
-from paceline.families.collectives.problem import Problem
-from paceline.families.collectives.scenarios.feed import Alarm, TraceFeed
+from paceline.families.collectives.api.problem import Problem
+from paceline.families.collectives.api.traces import Alarm, TraceFeed
 
 
 @technique(

@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.codecs import decode_top_k, encode_top_k, top_k_bytes
-from paceline.families.collectives.problem import Comm, Cost, Problem
+from paceline.families.collectives.api.codecs import decode_top_k, encode_top_k, top_k_bytes
+from paceline.families.collectives.api.problem import Comm, Cost, Problem
 
 
 @technique(

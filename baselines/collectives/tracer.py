@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 
 from paceline import technique
-from paceline.families.collectives.problem import Problem
-from paceline.families.collectives.scenarios.feed import Alarm, TraceFeed
+from paceline.families.collectives.api.problem import Problem
+from paceline.families.collectives.api.traces import Alarm, TraceFeed
 
 LEARN_OPERATIONS = 200
 """Finished operations of each rank before the tracer has an opinion."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import Comm, Cost, Problem, chunk_bounds
+from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk_bounds
 
 
 @technique(

@@ -18,8 +18,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import Comm, Cost, Problem
-from paceline.families.collectives.sequence_attention import attend, merge
+from paceline.families.collectives.api.problem import Comm, Cost, Problem
+from paceline.families.collectives.api.sequence_attention import attend, merge
 
 
 @technique(

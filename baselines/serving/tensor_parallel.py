@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from paceline import technique
-from paceline.families.collectives import rings
+from paceline.families.collectives.api import rings
 from paceline.families.serving.api.distributing import (
     Batch,
     Comm,

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.codecs import decode_levels, encode_levels, level_bytes
 from paceline.families.training.api.replica import Comm, Cost, Task, UnsupportedError
 from paceline.families.training.api.sharded import ShardedReplica, Unit, largest_share, unit_sizes

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import Transfer
+from paceline.families.collectives.api.problem import Transfer
 from paceline.families.training.api.model import heads_first, positions_first
 from paceline.families.training.api.replica import Comm, Cost, Task
 from paceline.families.training.api.sequence.blocks import attend_to, gradients, merge

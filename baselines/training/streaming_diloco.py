@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.exchange import CodedAverage, coded_cost
 from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 from paceline.families.training.api.rounds import nesterov_

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives import rings
+from paceline.families.collectives.api import rings
 from paceline.families.training.api.model import heads_first, positions_first
 from paceline.families.training.api.replica import Comm, Cost, Task
 from paceline.families.training.api.sequence.blocks import attend_to, gradients, merge

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import chunk_bounds
-from paceline.families.collectives.scans import BlockScan
+from paceline.families.collectives.api.problem import chunk_bounds
+from paceline.families.collectives.api.scans import BlockScan
 from paceline.families.training.api.replica import Comm, Cost, Task
 from paceline.families.training.api.sequence.replica import row_of
 from paceline.families.training.api.sequence.states import StateReplica, state_cost

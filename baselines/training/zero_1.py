@@ -23,8 +23,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from paceline import technique
-from paceline.families.collectives import rings
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api import rings
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.exchange import ring_cost
 from paceline.families.training.api.masters import SINGLE, Masters, narrow_parameters, widths
 from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task

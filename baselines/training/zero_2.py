@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline import technique
-from paceline.families.collectives import rings
+from paceline.families.collectives.api import rings
 from paceline.families.training.api.buckets import bucket_groups, buckets
 from paceline.families.training.api.exchange import ring_cost
 from paceline.families.training.api.masters import SINGLE, Masters, narrow_parameters, widths

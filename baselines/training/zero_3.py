@@ -25,8 +25,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives import rings
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api import rings
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.masters import SINGLE, widths
 from paceline.families.training.api.replica import Comm, Cost, Task
 from paceline.families.training.api.sharded import ShardedReplica, Unit, largest_share, unit_sizes

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from paceline.base.errors import UserError
-from paceline.families.collectives.conformance import points
 from paceline.spec import content
 from paceline.spec.suite import load_suite
-from paceline.workflows.conformance import ConformanceResult, conformance
+from paceline.workflows.conformance import ConformanceResult, conformance, points_of
 
 FAMILY = "collectives"
 RANKS = (1, 2, 3, 4)
@@ -23,7 +22,7 @@ FULL_RANKS = (3,)
 TECHNIQUES = sorted(
     name
     for name, source in content.techniques(FAMILY).items()
-    if any(points(operation) for operation in source.info.implements)
+    if any(points_of(FAMILY, operation) for operation in source.info.implements)
 )
 """Those with timed operations; scenarios (churn, localisation) have tests of their own."""
 VARIANTS = {

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from paceline.families.collectives import codecs
-from paceline.families.collectives.passes import gain_score
+from paceline.families.collectives.api import codecs
+from paceline.families.collectives.core.passes import gain_score
 
 COUNTS = st.one_of(st.integers(1, 70), st.sampled_from([255, 256, 257, 4095, 4096, 4097, 8193, 12_325]))
 SEEDS = st.integers(0, 2**31 - 1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.families.collectives.datatypes import (
+from paceline.families.collectives.api.datatypes import (
     Contiguous,
     Datatype,
     StridedBlock,

@@ -17,7 +17,7 @@ from mutant_files import module_of
 from paceline.baselines.serving import asyncdiff, fewer_steps, layer_split, sequential_denoising
 from torch import Tensor
 
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.serving.api.denoiser import Network, Shape
 from paceline.families.serving.api.denoising import Setting, UnsupportedError
 from paceline.families.serving.api.sampler import FIRST_TIME, Sampler, scales

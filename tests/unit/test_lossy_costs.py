@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from paceline.families.collectives.problem import Cost, Problem
+from paceline.families.collectives.api.problem import Cost, Problem
 
 Message = tuple[Tensor, int]
 TECHNIQUES = {

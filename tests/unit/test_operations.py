@@ -89,6 +89,14 @@ def test_metrics_of_different_operations_stand_as_the_family_orders_them() -> No
     assert [m.name for m in ordered.metrics] == ["x", "u", "y", "z"]
 
 
+def test_parameters_of_different_operations_stand_as_the_family_orders_them() -> None:
+    operations = [operation("one", "abd", "x"), operation("other", "acd", "x")]
+    layout = {"name": "toy", "summary": "For tests.", "default_metrics": ("x",)}
+    assert [p.name for p in family_of(operations, **layout).parameters] == ["op", "a", "b", "c", "d"]
+    ordered = family_of(operations, in_order=(("c", "b"), ("c", "gone")), **layout)
+    assert [p.name for p in ordered.parameters] == ["op", "a", "c", "b", "d"]
+
+
 def test_the_choice_of_an_operation_says_what_each_is() -> None:
     family = family_of(
         [operation("one", "a", "x"), operation("other", "a", "x")],

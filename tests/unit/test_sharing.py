@@ -18,7 +18,7 @@ from mutant_files import module_of
 from paceline.baselines.serving import data_parallel, shift_parallelism, tensor_parallel, ulysses_inference
 from training_task import make_comm
 
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.serving.api.distributing import Cache, Piece, Setting, UnsupportedError
 from paceline.families.serving.api.layers import Shape, Turns
 from paceline.families.serving.core.engine.model import draw_weights

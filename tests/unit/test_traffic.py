@@ -15,7 +15,7 @@ from record_factory import in_memory, make_run, measurement
 from training_task import SMALL, make_comm, make_task, on_ranks
 
 from paceline.analysis.compare import points_of
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.decoupled import message_bytes
 from paceline.families.training.api.replica import Cost, Replica, Task
 from paceline.families.training.core import carried, judging

@@ -122,15 +122,13 @@ def _line(params: Mapping[str, Any], op: str, half: Half, in_place: bool) -> Lin
     count = params.get("count")
     size = int(params["size_bytes"])
     if count is None:
-        from paceline.families.collectives.spec import (  # noqa: PLC0415 - one family's rule
-            ITEM_BYTES,
-            OPERATIONS,
-            element_count,
-        )
+        # one family's rules
+        from paceline.families.collectives.core.operation import operation_of  # noqa: PLC0415
+        from paceline.families.collectives.core.sizes import ITEM_BYTES, element_count  # noqa: PLC0415
 
         elements = element_count(params)
         size = elements * ITEM_BYTES[str(params["dtype"])]
-        count = elements // int(params["ranks"]) if OPERATIONS[op].sharded else elements
+        count = elements // int(params["ranks"]) if operation_of(params).sharded else elements
     dtype = str(params["dtype"])
     default_redop = "sum" if op in REDUCING else "none"
     default_root = 0 if op in ROOTED else -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import Comm, Cost, Problem
+from paceline.families.collectives.api.problem import Comm, Cost, Problem
 
 
 @technique(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import Comm, Cost, Problem
+from paceline.families.collectives.api.problem import Comm, Cost, Problem
 
 
 @technique(

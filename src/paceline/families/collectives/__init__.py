@@ -1,4 +1,1 @@
-"""Collective communication: operations over ranks, their oracles, and the contract of techniques.
-
-``spec`` is free of torch. The rest is imported by the worker and by techniques.
-"""
+"""Collective communication: operations over ranks, what each rank must end with, and what it costs."""

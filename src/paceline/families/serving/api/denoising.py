@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from paceline.base.technique import UnsupportedError
-from paceline.families.collectives.problem import Comm, chunk_bounds
+from paceline.families.collectives.api.problem import Comm, chunk_bounds
 from paceline.families.serving.api.denoiser import Network
 from paceline.families.serving.api.sampler import Sampler
 

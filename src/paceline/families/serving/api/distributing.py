@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from paceline.base.technique import UnsupportedError
-from paceline.families.collectives.problem import Comm, chunk_bounds
+from paceline.families.collectives.api.problem import Comm, chunk_bounds
 from paceline.families.serving.api.costs import Piece, StepCosts
 from paceline.families.serving.api.layers import Shape, Turns, Weights, rms_norm, rotated
 from paceline.families.serving.api.paged import Batch, Paged, hidden_places

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paceline.families.collectives import rings
-from paceline.families.collectives.problem import Comm, chunk_bounds
+from paceline.families.collectives.api import rings
+from paceline.families.collectives.api.problem import Comm, chunk_bounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api.problem import chunk_bounds
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from paceline.families.collectives.codecs import FLOAT_BYTES, num_parts, pack, packed_bytes, unpack
+from paceline.families.collectives.api.codecs import FLOAT_BYTES, num_parts, pack, packed_bytes, unpack
 
 BLOCK = 4096
 """Elements that share a scale."""

@@ -13,9 +13,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from paceline.families.collectives import rings
-from paceline.families.collectives.codecs import index_bytes, num_parts, pack_indices, unpack_indices
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api import rings
+from paceline.families.collectives.api.codecs import index_bytes, num_parts, pack_indices, unpack_indices
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 
 CHUNK = 4096

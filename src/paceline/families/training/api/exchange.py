@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from paceline.families.collectives import rings
-from paceline.families.collectives.problem import Comm, Transfer, chunk_bounds
+from paceline.families.collectives.api import rings
+from paceline.families.collectives.api.problem import Comm, Transfer, chunk_bounds
 from paceline.families.training.api.codecs import decode_floats, encode_floats, float4_bytes, float_bytes
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from paceline.families.collectives.linear_attention import MIN_DECAY, recurrence
+from paceline.families.collectives.api.linear_attention import MIN_DECAY, recurrence
 from paceline.families.training.api.sizes import GATED_LINEAR, Size
 
 ROTARY_BASE = 10_000.0

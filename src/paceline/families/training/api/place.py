@@ -20,8 +20,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from paceline.families.collectives.problem import Comm, Problem
-from paceline.families.collectives.scenarios.wire import Address, PeerLostError, Wire
+from paceline.families.collectives.api.problem import Comm, Problem
+from paceline.families.collectives.api.wire import Address, PeerLostError, Wire
 
 __all__ = ["Address", "Comm", "Member", "PeerLostError", "Place", "Problem", "Wire"]
 

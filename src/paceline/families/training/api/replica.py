@@ -37,7 +37,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from paceline.families.collectives.problem import Problem
+from paceline.families.collectives.api.problem import Problem
 from paceline.families.training.api.absence import Absence
 from paceline.families.training.api.flat import Flat
 from paceline.families.training.api.model import loss_and_gradients

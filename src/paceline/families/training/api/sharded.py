@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.masters import SINGLE, Masters, narrow_parameters
 from paceline.families.training.api.model import loss_and_gradients
 from paceline.families.training.api.replica import Comm, Replica, Share, Task

@@ -12,7 +12,8 @@ from paceline.families.training import api
 from paceline.worker import comm
 
 FAMILY = "paceline.families.training"
-SHARED = (f"{FAMILY}.core.", f"{FAMILY}.api.", "paceline.families.collectives.")
+COLLECTIVES = "paceline.families.collectives"
+SHARED = tuple(f"{family}.{room}." for family in (FAMILY, COLLECTIVES) for room in ("core", "api"))
 SLOW_TO_IMPORT = frozenset({f"{FAMILY}.api.checkpointing.library"})
 """PyTorch's distributed checkpoints with DTensor: an operation that needs them imports them itself."""
 

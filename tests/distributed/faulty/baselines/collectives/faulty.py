@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.collectives.problem import Comm, Cost, Problem
+from paceline.families.collectives.api.problem import Comm, Cost, Problem
 
 HEALTHY_CALLS = 4
 """Calls of an instance that go well before the fault, where a case is meant to get that far."""

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from paceline.families.collectives import rings
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api import rings
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.exchange import ring_cost
 from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 from paceline.families.training.api.storage import Storage

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.families.collectives import rings
-from paceline.families.collectives.problem import Comm
+from paceline.families.collectives.api import rings
+from paceline.families.collectives.api.problem import Comm
 
 
 def all_to_all(comm: Comm, parts_n: Tensor, members: Sequence[int] | None = None) -> Tensor:

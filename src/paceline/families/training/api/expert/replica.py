@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from paceline.families.collectives import rings
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api import rings
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.exchange import RingAverage
 from paceline.families.training.api.expert.layer import expert_layers
 from paceline.families.training.api.expert.routing import Routing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from paceline.families.collectives.problem import Comm
+from paceline.families.collectives.api.problem import Comm
 
 COUNT_BYTES = 8
 

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paceline.families.collectives import rings
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api import rings
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.model import Layer
 from paceline.families.training.api.replica import Comm, Share, UnsupportedError
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from paceline.families.collectives import rings
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api import rings
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.hybrid.matrices import Cut, Group, cuts, laid_out
 from paceline.families.training.api.hybrid.mesh import Mesh
 from paceline.families.training.api.model import Layer

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from paceline.families.collectives.sequence_attention import attend, merge, scores
+from paceline.families.collectives.api.sequence_attention import attend, merge, scores
 from paceline.families.training.api.sequence.layout import Runs
 
 __all__ = ["attend_to", "gradients", "merge"]

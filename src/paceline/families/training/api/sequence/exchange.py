@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.families.collectives import rings
-from paceline.families.collectives.problem import Comm
+from paceline.families.collectives.api import rings
+from paceline.families.collectives.api.problem import Comm
 
 
 def gather_positions(comm: Comm, x_BHtK: Tensor, counts: Sequence[int]) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api.problem import chunk_bounds
 
 Runs = list[tuple[int, int]]
 """Runs of neighbours, in the order in which a rank holds them: first position of each, and the one after its last."""

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from paceline.families.collectives import rings
-from paceline.families.collectives.problem import chunk_bounds
+from paceline.families.collectives.api import rings
+from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.exchange import RingAverage
 from paceline.families.training.api.model import Layer
 from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task, UnsupportedError

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.families.collectives.linear_attention import local_pass
+from paceline.families.collectives.api.linear_attention import local_pass
 from paceline.families.training.api.model import heads_first, positions_first
 from paceline.families.training.api.replica import Cost, Task
 from paceline.families.training.api.sequence.replica import SequenceReplica, row_of, sequence_cost

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from paceline.families.collectives.scenarios.playing import (
+from paceline.families.collectives.api.wire import Wire
+from paceline.families.collectives.core.scenarios.playing import (
     MidOperationKill,
     Say,
     join_fixed_group,
@@ -24,8 +25,7 @@ from paceline.families.collectives.scenarios.playing import (
     load_technique,
     serve_as_master,
 )
-from paceline.families.collectives.scenarios.playing import play as play_part
-from paceline.families.collectives.scenarios.wire import Wire
+from paceline.families.collectives.core.scenarios.playing import play as play_part
 from paceline.families.training.api.flat import Flat
 from paceline.families.training.api.model import Transformer, loss_and_gradients
 from paceline.families.training.api.place import Comm, Member, Place

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from paceline.families.collectives.scenarios.hosting import Group, Message, Timeline
+from paceline.families.collectives.core.scenarios.hosting import Group, Message, Timeline
 from paceline.families.training.api.rounds import num_rounds, round_ends
 from paceline.families.training.api.sizes import size_of
 from paceline.families.training.core import judging, oracle

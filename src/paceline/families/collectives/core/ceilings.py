@@ -1,0 +1,133 @@
+"""What the links of this launch can do, measured in the launch itself, and how close a technique comes.
+
+Round trip and bandwidth are taken between ranks 0 and 1 on the same carrier that techniques use. They bound what any
+technique can reach: a sample below the bound is invalid, whatever the oracle says.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from paceline.families.collectives.api.problem import Cost, Problem
+from paceline.families.collectives.core.timed_operation import TimedOperation
+from paceline.worker.session import Session
+from paceline.worker.shaping import burst_bytes
+from paceline.worker.timing import median
+
+_perf_ns = time.perf_counter_ns
+
+PING_ROUNDS = 40
+BANDWIDTH_BYTES = (256 << 10, 4 << 20)
+MAX_SECONDS = 0.6
+LATENCY_SAFETY = 0.5
+BANDWIDTH_SAFETY = 4.0
+"""Short messages that fit into socket buffers look faster than the link; the bound leaves room for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkCeiling:
+    """The point-to-point link between ranks 0 and 1."""
+
+    round_trip_s: float
+    """Median of small ping-pongs."""
+    least_round_trip_s: float
+    bandwidth_bytes_per_s: float
+    """One way, from the larger message that fitted into the time limit."""
+    burst_bytes: int
+    """Bytes that a shaped link lets through at memory speed after a rest; 0 when it is not shaped."""
+
+
+def calibrate(session: Session, rate_bytes_per_s: float | None) -> LinkCeiling | None:
+    """Measure the link, whose declared rate is given; None for a single rank, where no byte has to move."""
+    if session.world_size == 1:
+        return None
+    trips = _ping_pong(session, 8, PING_ROUNDS)
+    bandwidth = 0.0
+    for size in BANDWIDTH_BYTES:
+        times = _ping_pong(session, size, 3)
+        bandwidth = 2 * size / min(times) if session.rank == 0 else 0.0
+        spent = session.control.gather([[sum(times)]])[0][0][0]
+        if spent > MAX_SECONDS / 4:
+            break
+    rows = session.control.gather([[median(trips), min(trips), bandwidth]])
+    round_trip, least, rate = rows[0][0]
+    return LinkCeiling(
+        round_trip_s=round_trip,
+        least_round_trip_s=least,
+        bandwidth_bytes_per_s=rate,
+        burst_bytes=burst_bytes(rate_bytes_per_s) if rate_bytes_per_s else 0,
+    )
+
+
+def _ping_pong(session: Session, size_bytes: int, rounds: int) -> list[float]:
+    """Return round-trip times on rank 0; other ranks than 0 and 1 only wait."""
+    session.control.barrier()
+    tensor = torch.ones(size_bytes, dtype=torch.uint8)
+    if session.device.torch_type != "cpu":
+        tensor = tensor.to(session.device.torch_type)
+    times: list[float] = []
+    if session.rank in (0, 1):
+        peer = 1 - session.rank
+        for _ in range(rounds + 1):
+            begin = _perf_ns()
+            for sending in (True, False) if session.rank == 0 else (False, True):
+                message = [(tensor, peer)]
+                works = session.transport.post(message if sending else [], [] if sending else message)
+                for work in works:
+                    work.wait()
+            session.device.synchronize()
+            times.append((_perf_ns() - begin) * 1e-9)
+    session.control.barrier()
+    return times[1:] or [0.0]
+
+
+def least_bytes(operation: TimedOperation, problem: Problem) -> int:
+    """Return the payload bytes that the busiest rank must send at the least for a lossless result."""
+    return operation.least_sent(problem) * problem.item_bytes if problem.world_size > 1 else 0
+
+
+def floor_s(
+    link: LinkCeiling | None, operation: TimedOperation, problem: Problem, wire_bytes: int | None
+) -> float:
+    """Return the time that no honest call can undercut."""
+    if link is None:
+        return 0.0
+    moved = wire_bytes if wire_bytes is not None else least_bytes(operation, problem)
+    latency = LATENCY_SAFETY * link.least_round_trip_s / 2
+    paced = max(moved - link.burst_bytes, 0)
+    return max(latency, paced / (BANDWIDTH_SAFETY * link.bandwidth_bytes_per_s))
+
+
+def describe(
+    link: LinkCeiling | None, cost: Cost | None, wire_bytes: int | None, latency_s: float
+) -> dict[str, Any]:
+    """Return the ceilings of a measurement: the calibrated link, the model time, the binding term, the fraction."""
+    if link is None:
+        return {"calibrated": None, "reason": "one rank: no link is used"}
+    calibrated = {
+        "round_trip_s": link.round_trip_s,
+        "least_round_trip_s": link.least_round_trip_s,
+        "link_bytes_per_s": link.bandwidth_bytes_per_s,
+        "burst_bytes": link.burst_bytes,
+    }
+    if cost is None or wire_bytes is None:
+        return {
+            "calibrated": calibrated,
+            "reason": "the technique's bytes and steps are the backend's secret",
+        }
+    latency_term = cost.steps * link.round_trip_s / 2
+    bandwidth_term = wire_bytes / link.bandwidth_bytes_per_s
+    model = latency_term + bandwidth_term
+    return {
+        "calibrated": calibrated,
+        "model_s": model,
+        "model": "steps · round trip / 2 + sent bytes / link bandwidth",
+        "binding": "latency" if latency_term >= bandwidth_term else "bandwidth",
+        "fraction_of_calibrated": model / latency_s if latency_s > 0 else None,
+        "datasheet": None,
+        "datasheet_reason": "the link between these ranks has no datasheet",
+    }

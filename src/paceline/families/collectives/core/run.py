@@ -1,0 +1,371 @@
+"""Measures one block of the collectives family: gate, interleaved timing, bytes, error, split.
+
+Every rank runs this in lockstep. Nothing here branches on what only one rank knows; mistakes are collected and put to
+a vote at points where all ranks meet.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from paceline.base.family import off_formula
+from paceline.families.collectives.api.problem import TORCH_DTYPES, Cost, Problem
+from paceline.families.collectives.core import ceilings, passes
+from paceline.families.collectives.core.candidate import Candidate, MutedCandidate, make_instance
+from paceline.families.collectives.core.gate import (
+    LOSSY_COUNT,
+    MIN_LOSSY_COUNT,
+    OwnJudgement,
+    Passed,
+    gate,
+    with_rule,
+)
+from paceline.families.collectives.core.oracle import LossyRule, Workspace, blind_spots
+from paceline.families.collectives.core.sizes import element_count
+from paceline.families.collectives.core.timed_operation import Instance, TimedOperation
+from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.telemetry import Watch
+from paceline.worker.timing import Arm, Limits, Series, measure, median, summarise
+
+_monotonic = time.monotonic
+
+LARGE_BYTES = 4 << 20
+CACHE_BYTES_FALLBACK = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """How blocks of one operation are measured."""
+
+    operation: TimedOperation
+    judgement: OwnJudgement | None = None
+    """Of an operation that prescribes no result."""
+    figures: Callable[[Session, Candidate], dict[str, Any]] | None = None
+    """Metrics of this operation alone, from further untimed calls; may note on the candidate why one is absent."""
+    beside: Mapping[str, Callable[[Candidate], Arm]] = field(default_factory=dict)
+    """By metric what else is timed in the same rounds, made from the first candidate."""
+
+
+def measure_block(session: Session, block: Block, how: Measurement) -> None:
+    """Measure all techniques of a block and emit one ``result`` event for each."""
+    began = _monotonic()
+    if "link" not in session.facts:
+        session.begin(block, "-", "calibrate")
+        session.facts["link"] = ceilings.calibrate(session, block.link.get("rate_bytes_per_s"))
+    problem = make_problem(session, block, how.operation)
+    gated = _gate_all(session, block, how, problem)
+    gate_s = _monotonic() - began
+    candidates = _prepare(session, block, how, problem, gated) if gated else []
+    if candidates:
+        _measure(session, block, how, candidates, began, gate_s)
+
+
+def make_problem(session: Session, block: Block, operation: TimedOperation) -> Problem:
+    """Return this rank's problem for a block's parameters."""
+    params = block.params
+    return Problem(
+        operation=operation.name,
+        rank=session.rank,
+        world_size=session.world_size,
+        dtype=TORCH_DTYPES[str(params["dtype"])],
+        device=torch.device(session.device.torch_type),
+        count=element_count(params) if operation.spec.sized else 0,
+        root=int(params.get("root") or 0),
+        group_ranks=int(params.get("group_ranks") or 0),
+        seed=session.draw_seed("problem", block.block) % (1 << 31),
+        params=dict(params),
+    )
+
+
+def _gate_all(
+    session: Session, block: Block, how: Measurement, problem: Problem
+) -> list[tuple[Case, Passed]]:
+    """Return the techniques that pass their gate; the others get their results here."""
+    gated: list[tuple[Case, Passed]] = []
+    for case in block.cases:
+        try:
+            gated.append((case, _gated(session, block, case, how, problem)))
+        except CaseError as error:
+            session.emit_failure(block, case, error)
+    return gated
+
+
+def _prepare(
+    session: Session,
+    block: Block,
+    how: Measurement,
+    problem: Problem,
+    gated: Sequence[tuple[Case, Passed]],
+) -> list[Candidate]:
+    """Draw the block's inputs and return the candidates that may be timed."""
+    session.begin(block, "-", "inputs")
+    operation = how.operation
+    payload = str(block.params["payload"])
+    size_bytes = sum(torch.Size(s).numel() * problem.item_bytes for s in operation.shapes(problem))
+    num_variants = 4 if size_bytes <= LARGE_BYTES else 2
+    seed = session.draw_seed("inputs", block.block)
+    rules = {case.label: passed.lossy for case, passed in gated}
+    variants, blind = _draw(session, how, problem, payload, seed, num_variants, rules)
+    num_sets = _buffer_sets(str(block.protocol["cache"]), size_bytes)
+    workspaces = [Workspace(operation, problem, variants) for _ in range(num_sets)]
+    candidates: list[Candidate] = []
+    for case, passed in gated:
+        if case.label in blind:
+            reason = f"the oracle would accept known-wrong results for this point: {blind[case.label]}"
+            session.emit_failure(block, case, CaseError("invalid", reason))
+            continue
+        try:
+            instance, comm = make_instance(session, block, case, problem)
+        except CaseError as error:
+            session.emit_failure(block, case, error)
+            continue
+        candidates.append(
+            Candidate(
+                session=session,
+                block=block,
+                case=case,
+                instance=instance,
+                comm=comm,
+                workspaces=workspaces,
+                passed=passed,
+                own=how.judgement,
+                input_seed=seed,
+                flush_bytes=_cache_bytes() if block.protocol["cache"] == "cold-flush" else 0,
+            )
+        )
+    return candidates
+
+
+def _draw(
+    session: Session,
+    how: Measurement,
+    problem: Problem,
+    payload: str,
+    seed: int,
+    num_variants: int,
+    rules: Mapping[str, LossyRule | None],
+) -> tuple[list[Instance], dict[str, str]]:
+    """Draw the inputs of all calls; also return, for each technique, the known mistakes that its oracle would miss."""
+    operation = how.operation
+    variants = [operation.instance(problem, payload=payload, seed=seed + i) for i in range(num_variants)]
+    if how.judgement is not None:
+        return variants, {}
+    missed: dict[LossyRule | None, str] = {}
+    for rule in dict.fromkeys(rules.values()):
+        found = ", ".join(blind_spots(operation, variants, rule))
+        text = session.control.first_problem(found or None)
+        if text is not None:
+            missed[rule] = text
+    return variants, {label: missed[rule] for label, rule in rules.items() if rule in missed}
+
+
+def _gated(session: Session, block: Block, case: Case, how: Measurement, problem: Problem) -> Passed:
+    """Return the gate's result, from this launch's memory where the same technique passed it before.
+
+    Raises:
+        CaseError: The technique was refused, does not support the point, or is wrong.
+    """
+    session.begin(block, case.label, "gate")
+    loaded = session.loaded(case)
+    assert loaded.info is not None
+    lossy = not loaded.info.properties.get("exact", True) and how.judgement is None
+    if lossy and problem.count < MIN_LOSSY_COUNT:
+        reason = f"a lossy call on {problem.count} elements cannot be told from a wrong one"
+        raise CaseError("unsupported", f"{reason}; it takes {MIN_LOSSY_COUNT}")
+    payload = str(block.params["payload"])
+
+    def make(point: Problem, comm: Any) -> Any:
+        return loaded.factory(point, comm, **case.options)
+
+    def prove() -> Passed:
+        assert loaded.info is not None
+        return gate(session, how.operation, problem, loaded.info, make, payload, how.judgement)
+
+    fixed = {k: v for k, v in block.params.items() if k not in ("size_bytes", "payload", "root")}
+    key = f"gate/{case.module}:{case.technique}/{sorted(case.options.items())}/{sorted(fixed.items())}"
+    if key not in session.facts:
+        make_instance(
+            session, block, case, problem
+        )  # support may depend on the size, which the gate does not see
+    passed = _remembered(session, key, prove)
+    if not lossy:
+        return passed
+    key = f"{key}/{payload}/{min(problem.count, LOSSY_COUNT)}"
+    return _remembered(
+        session, key, lambda: with_rule(session, how.operation, problem, passed, make, payload)
+    )
+
+
+def _remembered(session: Session, key: str, prove: Callable[[], Passed]) -> Passed:
+    """Return or raise what ``prove`` did the first time in this launch."""
+    if key not in session.facts:
+        try:
+            session.facts[key] = prove()
+        except CaseError as error:
+            session.facts[key] = error
+    found = session.facts[key]
+    if isinstance(found, CaseError):
+        raise found
+    assert isinstance(found, Passed)
+    return found
+
+
+def _measure(
+    session: Session, block: Block, how: Measurement, candidates: list[Candidate], began: float, gate_s: float
+) -> None:
+    protocol = block.protocol
+    limits = Limits.of(protocol)
+    rng = random.Random(session.draw_seed("order", block.block))
+    for candidate in candidates:
+        candidate.rng = random.Random(rng.random())
+    overlapped = how.operation.spec.computes and session.world_size > 1
+    muted = [MutedCandidate(candidate) for candidate in candidates] if overlapped else []
+    beside = {metric: make(candidates[0]) for metric, make in how.beside.items()}
+    prepared = _monotonic()
+
+    def gather(rows: list[list[float]]) -> list[list[list[float]]]:
+        everyone = session.control.gather(rows)
+        late = max((a.take_lateness() for a in candidates), default=0.0)
+        session.control.adapt_margin(late)
+        return everyone
+
+    watch = Watch(session.device.telemetry)
+    series = measure(
+        [*candidates, *muted, *beside.values()],
+        limits,
+        clock_ns=session.device.clock_ns,
+        gather=gather,
+        rng=rng,
+        each_batch=watch.sample,
+    )
+    timed = _monotonic()
+    rest = series[len(candidates) :]
+    compute = {m.label: s for m, s in zip(muted, rest[: len(muted)], strict=True)}
+    others = dict(zip(beside, rest[len(muted) :], strict=True))
+    for candidate, item in zip(candidates, series[: len(candidates)], strict=True):
+        session.begin(block, candidate.label, "passes")
+        passes_began = _monotonic()
+        try:
+            result = _result(session, how, candidate, item, compute.get(candidate.label), watch.flags)
+        except CaseError as error:
+            session.emit_failure(block, candidate.case, error)
+            continue
+        for metric, other in others.items():
+            result["metrics"][metric] = summarise(other)
+        result["telemetry"] = watch.facts()
+        result["harness"] = {
+            "prepare_s": prepared - began,
+            "measure_s": timed - prepared,
+            "timed_s": sum(sum(s.samples) + sum(s.warmup) for s in series),
+            "num_cases": len(candidates),
+            "gate_s": gate_s,
+            "fixed_s": (prepared - began - gate_s) / len(candidates) + _monotonic() - passes_began,
+        }
+        session.emit_result(block, candidate.case, result)
+
+
+def _result(
+    session: Session,
+    how: Measurement,
+    candidate: Candidate,
+    item: Series,
+    alone: Series | None,
+    flags: Sequence[str],
+) -> dict[str, Any]:
+    """Judge a candidate's timed calls and run the untimed passes over it.
+
+    Raises:
+        CaseError: A timed output was wrong, a sample is faster than the link allows, or bytes went another way.
+    """
+    mistake = session.control.first_problem(candidate.mistake)
+    if mistake is not None:
+        raise CaseError("refused" if candidate.breached else "incorrect", f"timed call: {mistake}")
+    latency = median(item.samples)
+    figures = passes.bytes_and_messages(session, candidate)
+    link = session.facts["link"]
+    wire = int(figures["wire_bytes"][0]) if "wire_bytes" in figures else None
+    least = ceilings.floor_s(link, how.operation, candidate.problem, wire)
+    if min(item.samples) < least:
+        raise CaseError(
+            "invalid",
+            f"a sample of {min(item.samples):.3g} s is below the {least:.3g} s that the calibrated link allows",
+        )
+    metrics: dict[str, Any] = {"latency": summarise(item, flags)}
+    for name, values in figures.items():
+        metrics[name] = {"samples": values}
+    metrics.update(passes.errors(session, candidate, len(item.samples)))
+    metrics.update(passes.split(session, candidate))
+    metrics.update(passes.kernel_bytes(session, candidate, figures))
+    if alone is not None:
+        metrics["exposed_s"] = {
+            "samples": [max(a - b, 0.0) for a, b in zip(item.samples, alone.samples, strict=True)]
+        }
+    if how.figures is not None:
+        metrics.update(how.figures(session, candidate))
+    cost = candidate.cost()
+    return {
+        "status": "ok",
+        "metrics": metrics,
+        "absent": candidate.absent,
+        "ceilings": ceilings.describe(link, cost, wire, latency),
+        "predicted": _held_to(cost, figures),
+        "correctness": candidate.correctness(),
+        "accounting": {
+            "requested": candidate.num_calls,
+            "ok": candidate.num_calls,
+            "failed": 0,
+            "dropped": 0,
+        },
+        "clock": {
+            "offset_ns": session.control.clock_offset_ns,
+            "error_ns": session.control.clock_error_ns,
+        },
+    }
+
+
+def _buffer_sets(cache: str, size_bytes: int) -> int:
+    """Return how many sets of buffers make up twice the last-level cache."""
+    if cache != "cold-rotate":
+        return 1
+    return max(2, min(64, -(-2 * _cache_bytes() // max(size_bytes, 1))))
+
+
+def _cache_bytes() -> int:
+    """Return the size of the host's last-level cache, or a fallback where the kernel does not say."""
+    best = 0
+    for index in range(5):
+        path = f"/sys/devices/system/cpu/cpu0/cache/index{index}/size"
+        try:
+            with open(path) as file:  # noqa: PTH123 - a sysfs attribute
+                text = file.read().strip()
+        except OSError:
+            continue
+        scale = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+        best = max(best, int(text.rstrip("KM")) * scale)
+    return best or CACHE_BYTES_FALLBACK
+
+
+def _held_to(cost: Cost | None, figures: dict[str, list[float]]) -> dict[str, float] | None:
+    """Return what a closed form gives.
+
+    Raises:
+        CaseError: ``incorrect``: something else was counted.
+    """
+    if cost is None:
+        return None
+    predicted: dict[str, float] = {
+        "wire_bytes": cost.sent_bytes,
+        "wire_bytes_total": cost.total_bytes,
+        "messages": cost.messages,
+        "steps": cost.steps,
+    }
+    off = off_formula({name: median(values) for name, values in figures.items()}, predicted)
+    if off is not None:
+        raise CaseError("incorrect", off)
+    return predicted

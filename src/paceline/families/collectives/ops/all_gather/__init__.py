@@ -1,0 +1,1 @@
+"""All-gather: every rank ends with all ranks' shares."""

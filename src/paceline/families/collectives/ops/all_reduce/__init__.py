@@ -1,0 +1,1 @@
+"""All-reduce: a sum over ranks that every rank ends with."""

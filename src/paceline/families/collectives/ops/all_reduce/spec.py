@@ -1,0 +1,22 @@
+"""All-reduce: its parameters, metrics and bandwidths; free of torch."""
+
+from __future__ import annotations
+
+from paceline.families.collectives.core.legality import estimate_s, problems
+from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.sizes import BANDWIDTHS
+from paceline.families.collectives.ops.all_reduce.metrics import METRICS
+from paceline.families.collectives.ops.all_reduce.parameters import PARAMETERS
+
+OPERATION = CollectiveOperation(
+    name="all_reduce",
+    summary="Every rank ends with the sum over ranks.",
+    place=0,
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    check=problems,
+    estimate_s=estimate_s,
+    derived=BANDWIDTHS,
+    bus_factor=lambda n: 2 * (n - 1) / n,
+    same_everywhere=True,
+)

@@ -1,0 +1,1 @@
+"""All-to-all: ranks transpose the matrix of their shares."""

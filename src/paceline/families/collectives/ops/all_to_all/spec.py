@@ -1,0 +1,22 @@
+"""All-to-all: its parameters, metrics and bandwidths; free of torch."""
+
+from __future__ import annotations
+
+from paceline.families.collectives.core.legality import estimate_s, problems
+from paceline.families.collectives.core.metrics import CALL
+from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.parameters import SIZED
+from paceline.families.collectives.core.sizes import BANDWIDTHS
+
+OPERATION = CollectiveOperation(
+    name="all_to_all",
+    summary="The i-th share of rank r goes to rank i.",
+    place=3,
+    parameters=SIZED,
+    metrics=CALL,
+    check=problems,
+    estimate_s=estimate_s,
+    derived=BANDWIDTHS,
+    sharded=True,
+    bus_factor=lambda n: (n - 1) / n,
+)

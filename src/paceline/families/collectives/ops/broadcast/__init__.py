@@ -1,0 +1,1 @@
+"""Broadcast: every rank ends with the root's buffer."""

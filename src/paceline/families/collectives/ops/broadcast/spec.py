@@ -1,0 +1,22 @@
+"""Broadcast: its parameters, metrics and bandwidths; free of torch."""
+
+from __future__ import annotations
+
+from paceline.families.collectives.core.legality import estimate_s, problems
+from paceline.families.collectives.core.metrics import LOSSY_CALL
+from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.parameters import ROOT_RANK, SIZED
+from paceline.families.collectives.core.sizes import BANDWIDTHS
+
+OPERATION = CollectiveOperation(
+    name="broadcast",
+    summary="Every rank ends with the root's buffer.",
+    place=4,
+    parameters=(*SIZED, ROOT_RANK),
+    metrics=LOSSY_CALL,
+    check=problems,
+    estimate_s=estimate_s,
+    derived=BANDWIDTHS,
+    bus_factor=lambda n: 1.0,
+    same_everywhere=True,
+)

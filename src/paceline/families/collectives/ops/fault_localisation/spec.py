@@ -1,0 +1,19 @@
+"""Finding the guilty rank: parameters and metrics; free of torch."""
+
+from __future__ import annotations
+
+from paceline.families.collectives.core.legality import problems, scenario_s
+from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.ops.fault_localisation.metrics import METRICS
+from paceline.families.collectives.ops.fault_localisation.parameters import PARAMETERS
+
+OPERATION = CollectiveOperation(
+    name="fault_localisation",
+    summary="Training-like steps with one injected fault; who detects it, when, and whom it blames.",
+    place=14,
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    check=problems,
+    estimate_s=scenario_s,
+    min_ranks=2,
+)

@@ -1,0 +1,19 @@
+"""Gated linear attention: its parameters and metrics; free of torch."""
+
+from __future__ import annotations
+
+from paceline.families.collectives.core import metrics
+from paceline.families.collectives.core.legality import estimate_s, problems
+from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.parameters import CALL, HEAD_DIM, HEADS, TOKENS
+
+OPERATION = CollectiveOperation(
+    name="linear_attention",
+    summary="Gated linear attention over a sequence that is split between ranks.",
+    place=9,
+    parameters=(*CALL, TOKENS, HEADS, HEAD_DIM),
+    metrics=(*metrics.CALL, metrics.EXPOSED_S),
+    check=problems,
+    estimate_s=estimate_s,
+    computes=True,
+)

@@ -1,0 +1,45 @@
+"""What a call holds in memory: its buffers, and what it needs beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.families.collectives.core.candidate import Candidate
+from paceline.worker.memory import find_malloc_trim, peak_bytes, reset_peak
+from paceline.worker.session import Session
+
+_malloc_trim = find_malloc_trim()
+HELD_CALLS = 3
+
+
+def held_bytes(session: Session, candidate: Candidate) -> dict[str, Any]:
+    """Return the memory of the rank that needs most; absent where the kernel does not show it."""
+    held = _held(session, candidate)
+    if held is None:
+        candidate.absent["held_bytes"] = "the kernel does not show the peak resident set"
+        return {}
+    return {"held_bytes": {"samples": [held]}}
+
+
+def _held(session: Session, candidate: Candidate) -> float | None:
+    """Return the bytes of a call's buffers and of what it needs beside them, on the rank that needs most.
+
+    What a rank needs is the least growth of its peak resident set over a few calls, the heap trimmed before each: the
+    buffers were touched before, so that only further memory shows.
+    """
+    grown: list[float] = []
+    for _ in range(HELD_CALLS):
+        session.control.barrier()
+        _malloc_trim(0)
+        if not reset_peak():
+            break
+        before = peak_bytes()
+        candidate.run_untimed()
+        after = peak_bytes()
+        if before is not None and after is not None:
+            grown.append(float(after - before))
+    everyone = session.control.gather([[min(grown) if grown else -1.0]])
+    if min(r[0][0] for r in everyone) < 0:
+        return None
+    own = sum(b.numel() * b.element_size() for b in candidate.workspaces[0].buffers)
+    return own + max(r[0][0] for r in everyone)

@@ -1,0 +1,20 @@
+"""Metrics of a matrix product on a grid of ranks, with their contracts; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Metric
+from paceline.families.collectives.core.metrics import CALL
+
+HELD_BYTES = Metric(
+    name="held_bytes",
+    unit="B",
+    better="lower",
+    doc="Buffers of a call and what it needs beside them, on the rank that needs most.",
+    contract={
+        "read": "least growth of the peak resident set (VmHWM) in three calls on a trimmed heap, plus the buffers",
+        "across ranks": "maximum",
+    },
+    statistic="max",
+)
+
+METRICS: tuple[Metric, ...] = (*CALL, HELD_BYTES)

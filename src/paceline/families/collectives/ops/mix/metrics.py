@@ -1,0 +1,18 @@
+"""Metrics of gossip, with their contracts; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Metric
+from paceline.families.collectives.core.metrics import CALL
+
+SPREAD_RATIO = Metric(
+    name="spread_ratio",
+    unit="ratio",
+    better="lower",
+    doc="Sum of squared distances from the mean after one exchange, over the same before it.",
+    contract={"reference": "float64, all ranks' buffers before and after the call"},
+    statistic="mean",
+    compared_by="difference",
+)
+
+METRICS: tuple[Metric, ...] = (*CALL, SPREAD_RATIO)

@@ -1,0 +1,1 @@
+"""Row-parallel linear layers with RMSNorm: partial products, their sum over ranks, and what normalises it."""

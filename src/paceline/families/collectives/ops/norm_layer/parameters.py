@@ -1,0 +1,13 @@
+"""The size of row-parallel layers, as suites name it; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Parameter
+from paceline.families.collectives.core.parameters import CALL, TOKENS
+
+PARAMETERS: tuple[Parameter, ...] = (
+    *CALL,
+    TOKENS,
+    Parameter(name="hidden", kind="count", doc="Model width.", default=256, minimum=1),
+    Parameter(name="layers", kind="count", doc="Layers in one call.", default=2, minimum=1),
+)

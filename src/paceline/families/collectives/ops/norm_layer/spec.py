@@ -1,0 +1,29 @@
+"""Row-parallel layers with RMSNorm: what makes a point legal; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Params
+from paceline.families.collectives.core.legality import estimate_s, problems
+from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.sizes import number
+from paceline.families.collectives.ops.norm_layer.metrics import METRICS
+from paceline.families.collectives.ops.norm_layer.parameters import PARAMETERS
+
+
+def check(params: Params) -> list[str]:
+    """Return what makes a resolved point illegal."""
+    split = number(params, "hidden") % number(params, "ranks") == 0
+    own = [] if split else [f"hidden {params['hidden']} cannot be split between {params['ranks']} ranks"]
+    return problems(params, own=own)
+
+
+OPERATION = CollectiveOperation(
+    name="norm_layer",
+    summary="Row-parallel linear layers: partial product, sum over ranks, RMSNorm.",
+    place=8,
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    check=check,
+    estimate_s=estimate_s,
+    computes=True,
+)

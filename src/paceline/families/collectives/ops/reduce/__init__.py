@@ -1,0 +1,1 @@
+"""Reduce: the root ends with the sum over ranks."""

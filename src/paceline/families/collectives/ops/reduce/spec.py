@@ -1,0 +1,21 @@
+"""Reduce: its parameters, metrics and bandwidths; free of torch."""
+
+from __future__ import annotations
+
+from paceline.families.collectives.core.legality import estimate_s, problems
+from paceline.families.collectives.core.metrics import CALL
+from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.parameters import ROOT_RANK, SIZED
+from paceline.families.collectives.core.sizes import BANDWIDTHS
+
+OPERATION = CollectiveOperation(
+    name="reduce",
+    summary="The root ends with the sum over ranks.",
+    place=5,
+    parameters=(*SIZED, ROOT_RANK),
+    metrics=CALL,
+    check=problems,
+    estimate_s=estimate_s,
+    derived=BANDWIDTHS,
+    bus_factor=lambda n: 1.0,
+)

@@ -1,0 +1,1 @@
+"""Reduce-scatter: every rank ends with its share of the sum over ranks."""

@@ -1,0 +1,22 @@
+"""Reduce-scatter: its parameters, metrics and bandwidths; free of torch."""
+
+from __future__ import annotations
+
+from paceline.families.collectives.core.legality import estimate_s, problems
+from paceline.families.collectives.core.metrics import GROUPED_CALL
+from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.parameters import GROUP_RANKS, SIZED
+from paceline.families.collectives.core.sizes import BANDWIDTHS
+
+OPERATION = CollectiveOperation(
+    name="reduce_scatter",
+    summary="Every rank ends with its share of the sum over ranks.",
+    place=2,
+    parameters=(*SIZED, GROUP_RANKS),
+    metrics=GROUPED_CALL,
+    check=problems,
+    estimate_s=estimate_s,
+    derived=BANDWIDTHS,
+    sharded=True,
+    bus_factor=lambda n: (n - 1) / n,
+)

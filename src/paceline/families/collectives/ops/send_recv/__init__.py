@@ -1,0 +1,1 @@
+"""Send-receive: buffers shift to the next rank."""

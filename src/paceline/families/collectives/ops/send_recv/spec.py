@@ -1,0 +1,22 @@
+"""Send-receive: its parameters, metrics and bandwidths; free of torch."""
+
+from __future__ import annotations
+
+from paceline.families.collectives.core.legality import estimate_s, problems
+from paceline.families.collectives.core.metrics import CALL
+from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.parameters import SIZED
+from paceline.families.collectives.core.sizes import BANDWIDTHS
+
+OPERATION = CollectiveOperation(
+    name="send_recv",
+    summary="Every rank sends its buffer to the next rank and receives the previous rank's.",
+    place=6,
+    parameters=SIZED,
+    metrics=CALL,
+    check=problems,
+    estimate_s=estimate_s,
+    derived=BANDWIDTHS,
+    bus_factor=lambda n: 1.0,
+    min_ranks=2,
+)

@@ -1,0 +1,1 @@
+"""Softmax attention over a sequence that is split between ranks: queries meet the keys of all."""

@@ -1,0 +1,29 @@
+"""Softmax attention over a split sequence: what makes a point legal; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Params
+from paceline.families.collectives.core.legality import estimate_s, problems
+from paceline.families.collectives.core.metrics import CALL, EXPOSED_S
+from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.sizes import number
+from paceline.families.collectives.ops.sequence_attention.parameters import PARAMETERS
+
+
+def check(params: Params) -> list[str]:
+    """Return what makes a resolved point illegal."""
+    whole = number(params, "heads") % number(params, "kv_heads") == 0
+    own = [] if whole else [f"heads {params['heads']} is not a multiple of kv_heads {params['kv_heads']}"]
+    return problems(params, own=own)
+
+
+OPERATION = CollectiveOperation(
+    name="sequence_attention",
+    summary="Softmax attention over a sequence that is split between ranks.",
+    place=10,
+    parameters=PARAMETERS,
+    metrics=(*CALL, EXPOSED_S),
+    check=check,
+    estimate_s=estimate_s,
+    computes=True,
+)

@@ -1,0 +1,34 @@
+"""The exchange of a strided block: what makes a point legal; free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import Params
+from paceline.families.collectives.core.legality import estimate_s, problems
+from paceline.families.collectives.core.metrics import CALL
+from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.sizes import ITEM_BYTES, number
+from paceline.families.collectives.ops.strided_exchange.parameters import PARAMETERS
+
+
+def check(params: Params) -> list[str]:
+    """Return what makes a resolved point illegal."""
+    item = ITEM_BYTES[str(params["dtype"])]
+    own = [
+        f"{key} {params[key]} is not a multiple of the element size {item}"
+        for key in ("block_bytes", "stride_bytes")
+        if number(params, key) % item
+    ]
+    if number(params, "stride_bytes") < number(params, "block_bytes"):
+        own.append("stride_bytes is smaller than block_bytes: blocks would overlap")
+    return problems(params, own=own)
+
+
+OPERATION = CollectiveOperation(
+    name="strided_exchange",
+    summary="A strided block is packed, sent to the next rank, and unpacked there.",
+    place=11,
+    parameters=PARAMETERS,
+    metrics=CALL,
+    check=check,
+    estimate_s=estimate_s,
+)
