@@ -7,7 +7,7 @@ Cost: none. A factor of 1.03 is a slowdown whose size is known, which calibratio
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.calibration.work import FakeDevice
+from paceline.families.calibration.api.work import FakeDevice
 
 
 @technique(

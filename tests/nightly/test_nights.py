@@ -30,7 +30,7 @@ TECHNIQUE = '''
 """Work of a known duration; a change makes one size of it slower."""
 
 from paceline import technique
-from paceline.families.calibration.work import FakeDevice
+from paceline.families.calibration.api.work import FakeDevice
 
 
 @technique(name="lab/watched", family="calibration", implements=("work",), summary="work")

@@ -15,6 +15,7 @@ from paceline.base.technique import TechniqueSource
 from paceline.cli.loadlogs import show_definitions
 from paceline.cli.options import default_results, json_option, print_json, published_results, results_option
 from paceline.spec import content
+from paceline.spec.fence import fence_errors
 from paceline.spec.file_kinds import recognise
 from paceline.spec.grammar import TIERS
 from paceline.spec.papers import load_papers
@@ -271,8 +272,11 @@ def _check_suite(path: Path) -> None:
 
 
 def _check_technique(path: Path) -> None:
-    papers = load_papers()
-    for source in declared(path):
+    papers, sources = load_papers(), declared(path)
+    errors = fence_errors(path, sources[0].info.family)
+    if errors:
+        raise UserErrors(errors)
+    for source in sources:
         if source.info.paper is not None and source.info.paper not in papers:
             raise UserError(
                 f"no paper '{source.info.paper}' in the ledger",

@@ -53,97 +53,8 @@ FORBIDDEN_PREFIXES = (
 )
 OPTIONAL_LIBRARIES = ("scipy.optimize", "scipy.sparse")
 """What a technique may import where it is installed; imported before the fences, which their set-up would breach."""
-FAMILIES = Path(__file__).resolve().parents[1] / "families"
 WHOLE_PACKAGES = frozenset({"paceline", "paceline.families", "paceline.baselines"})
 ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families", "paceline.baselines")
-HARNESS_MODULES = frozenset(
-    {
-        "accounting",
-        "agreement",
-        "answer_text",
-        "archive",
-        "arm",
-        "backends",
-        "bare_script",
-        "bench",
-        "beside",
-        "bias",
-        "carried",
-        "cell",
-        "cells",
-        "channel",
-        "client",
-        "corpus",
-        "course",
-        "dispersions",
-        "early",
-        "engine",
-        "entries",
-        "figures",
-        "gate",
-        "grading",
-        "grading_service",
-        "hosting",
-        "hub",
-        "joining",
-        "judge",
-        "judging",
-        "kept",
-        "ledger",
-        "measured",
-        "mock",
-        "models",
-        "nursery",
-        "oracle",
-        "other_timers",
-        "outcomes",
-        "outside",
-        "owners",
-        "pair_training",
-        "pairs",
-        "part",
-        "parts",
-        "passes",
-        "peers",
-        "playing",
-        "point",
-        "pool",
-        "pretraining",
-        "probe",
-        "problem_files",
-        "problem_rows",
-        "problems",
-        "processes",
-        "profiling",
-        "proof",
-        "reading",
-        "reasoner",
-        "recorded",
-        "replay",
-        "runtime",
-        "scenario",
-        "script",
-        "sealed",
-        "seat",
-        "serial",
-        "served",
-        "service",
-        "setting",
-        "sources",
-        "tasks",
-        "textual",
-        "timeline",
-        "timers",
-        "trace_files",
-        "traffic",
-        "unchanged",
-        "witnesses",
-        "working_set",
-        "workloads",
-        "world",
-    }
-)
-"""Modules of a family that judge, or that hold what techniques must not see; the others are what they build on."""
 FORBIDDEN_NAMES = frozenset(
     {"__import__", "eval", "exec", "compile", "globals", "breakpoint", "open", "input"}
 )
@@ -224,11 +135,7 @@ def _forbidden_module(name: str) -> bool:
 
 def _of_the_harness(parts: list[str]) -> bool:
     """Tell whether a module of a family is the harness's own: all but its ``api``."""
-    if parts[1] != "families":
-        return False
-    if (FAMILIES / parts[2] / "api").is_dir():
-        return parts[3] != "api"
-    return not HARNESS_MODULES.isdisjoint(parts[3:])
+    return parts[1] == "families" and parts[3] != "api"
 
 
 def _is_package(name: str) -> bool:

@@ -1,0 +1,1 @@
+"""What techniques of calibration may import."""
