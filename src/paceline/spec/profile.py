@@ -65,6 +65,11 @@ class RunnerModel(FileModel):
         "warn",
         description="What a run does on a machine on which others compute: warn and note it, or refuse.",
     )
+    start: Literal["forked", "spawned"] | None = Field(
+        None,
+        description="How ranks start: forked from a process that has imported PyTorch, or spawned, each importing it; "
+        "default: forked, and spawned on an npu, whose library may not be forked.",
+    )
     docker: DockerModel | None = Field(None, description="What the driver docker asks of the engine.")
     slurm: SlurmModel | None = Field(None, description="What the driver slurm asks of the cluster.")
     hosts: HostsModel | None = Field(None, description="The hosts of the driver hosts.")
@@ -125,6 +130,7 @@ class RunnerProfile:
                 "run_s": parse_duration(limits.run_seconds) if limits.run_seconds is not None else None,
             },
             "fake": dict(sorted(model.fake.items())),
+            "start": model.start or ("spawned" if model.device == "npu" else "forked"),
             **({"idle": model.idle} if model.idle != "warn" else {}),
             **({"docker": resolved_docker(model.docker)} if model.docker else {}),
             **({"slurm": resolved_slurm(model.slurm)} if model.slurm else {}),

@@ -1,4 +1,4 @@
-"""One attempt at a process group on this node: its ranks under torch's elastic agent, watched, and how they ended."""
+"""One attempt at a process group on this node: its ranks, watched, and how they ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from paceline.base.errors import InfrastructureError, PacelineError
 from paceline.base.root_cause import crash_site, lost_peer, read_tail, sentence, traceback_of
+from paceline.worker import entry, fork_server
 from paceline.worker.nodes import Call, Meeting, interface_towards
 from paceline.worker.watchdog import RankReport, Watchdog, inspect
 
@@ -23,7 +24,7 @@ _now_ns = time.monotonic_ns
 ECHO_S = 5.0
 """Time that ranks have to notice that ranks of another node are gone, before they are ended."""
 STACK_BYTES = 1 << 20
-START_ERRORS = (OSError, RuntimeError, ImportError, ValueError, SubprocessError, PacelineError)
+START_ERRORS = (OSError, EOFError, RuntimeError, ImportError, ValueError, SubprocessError, PacelineError)
 """What keeps a group from starting; others, such as being asked to end, end the launcher."""
 
 
@@ -138,7 +139,7 @@ def run_ranks(
     trouble: Exception | None = None
     printed = {rank: _size(rank_log(job.folder, rank)) for rank in ranks}
     try:
-        dead = start_group(job.plan, group, job.folder, launch, attempt, call, len(ranks))
+        dead = start_group(job.plan, group, job.folder, launch, attempt, call, ranks)
     except START_ERRORS as error:
         trouble = error
     finally:
@@ -201,9 +202,18 @@ def start_group(
     launch: int,
     attempt: int,
     call: Call | None,
-    num_ranks_here: int,
+    ranks: Sequence[int],
 ) -> dict[int, int]:
-    """Run one process group to its end through torch's elastic agent.
+    """Run one process group to its end.
+
+    Args:
+        plan: Of the job.
+        group: Of the plan.
+        folder: The job's.
+        launch: Its number.
+        attempt: At the launch.
+        call: The head's, where there are several nodes.
+        ranks: Those that live here.
 
     Returns:
         The exit codes of ranks that failed here; empty when all ended well.
@@ -211,38 +221,60 @@ def start_group(
     Raises:
         InfrastructureError: The ranks did not meet; ``START_ERRORS``: the group could not be started.
     """
+    arguments = [str(folder), group["group"], str(launch), str(attempt)]
+    fork_server.begin(plan)  # anew where it has died
+    with _network(plan, group, call) as settings:
+        if fork_server.start_of(plan) == fork_server.FORKED:
+            return fork_server.run_forked(
+                entry.forked,
+                arguments,
+                settings["environment"],
+                ranks=ranks,
+                world_size=group["ranks"],
+                host=settings["host"],
+                port=call.port if call else 0,
+                is_head=call is None or call.node == 0,
+                limit_s=plan["runner"]["limits"]["launch_s"],
+            )
+        return _run_spawned(plan, settings, arguments, call, len(ranks))
+
+
+def _run_spawned(
+    plan: dict[str, Any],
+    settings: Mapping[str, Any],
+    arguments: list[str],
+    call: Call | None,
+    num_ranks_here: int,
+) -> dict[int, int]:
+    """Run one process group to its end through torch's elastic agent, each rank in an interpreter of its own."""
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs  # noqa: PLC0415
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
     from torch.distributed.elastic.rendezvous.api import RendezvousError  # noqa: PLC0415
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # noqa: PLC0415
 
-    arguments = ["-m", "paceline.worker", str(folder), group["group"], str(launch), str(attempt)]
-    with _network(plan, group, call) as settings:
-        config = LaunchConfig(
-            min_nodes=call.num_nodes if call else 1,
-            max_nodes=call.num_nodes if call else 1,
-            nproc_per_node=num_ranks_here,
-            run_id=f"{group['group']}-{launch}-{attempt}",
-            **_rendezvous(plan, settings["host"], call),
-            local_addr=settings["host"],
-            max_restarts=0,
-            monitor_interval=0.05,
-            shutdown_timeout=5,
-            logs_specs=DefaultLogsSpecs(log_dir=str(folder / "logs" / "agent")),
-        )
-        for name, value in settings["environment"].items():
-            os.environ[name] = value
-        try:
-            elastic_launch(config, sys.executable)(*arguments)
-        except ChildFailedError as error:
-            return {rank: failure.exitcode for rank, failure in error.failures.items()}
-        except RendezvousError as error:
-            raise InfrastructureError(
-                f"the ranks found no rendezvous at {settings['host']}: {error}"
-            ) from error
-        finally:
-            for name in settings["environment"]:
-                os.environ.pop(name, None)
+    folder, *name = arguments
+    config = LaunchConfig(
+        min_nodes=call.num_nodes if call else 1,
+        max_nodes=call.num_nodes if call else 1,
+        nproc_per_node=num_ranks_here,
+        run_id="-".join(name),
+        **_rendezvous(plan, settings["host"], call),
+        local_addr=settings["host"],
+        max_restarts=0,
+        monitor_interval=0.05,
+        shutdown_timeout=5,
+        logs_specs=DefaultLogsSpecs(log_dir=f"{folder}/logs/agent"),
+    )
+    os.environ.update(settings["environment"])
+    try:
+        elastic_launch(config, sys.executable)("-m", "paceline.worker", *arguments)
+    except ChildFailedError as error:
+        return {rank: failure.exitcode for rank, failure in error.failures.items()}
+    except RendezvousError as error:
+        raise InfrastructureError(f"the ranks found no rendezvous at {settings['host']}: {error}") from error
+    finally:
+        for variable in settings["environment"]:
+            os.environ.pop(variable, None)
     return {}
 
 
@@ -267,7 +299,7 @@ def _network(
 ) -> AbstractContextManager[dict[str, Any]]:
     """Return a context that sets up the ranks' network and gives the rendezvous host and the ranks' environment."""
     runner = plan["runner"]
-    environment = {"OMP_NUM_THREADS": "1", **runner["env"]}
+    environment = fork_server.environment_of(plan)
     memory = runner["limits"]["rank_memory_bytes"]
     if memory:
         environment["PACELINE_RANK_MEMORY"] = str(memory)

@@ -1,10 +1,10 @@
 """The launcher: starts a fresh process group for every launch of a job and survives what happens to it.
 
 ``python -m paceline.worker.launch JOB`` runs everything that the job's event files do not hold yet, so running it again
-after any interruption finishes the job. Process groups are started by torch's elastic agent. A technique that raises,
-hangs, dies or runs out of memory costs its own case; the rest of its block is run again without it. Where a job has
-several nodes, one launcher runs on each (``PACELINE_NODE``, ``PACELINE_NODES``, ``PACELINE_SESSION``); the first keeps
-the books.
+after any interruption finishes the job. Ranks are forked from one process that has imported PyTorch; a runner may ask
+for spawned ones, which torch's elastic agent starts. A technique that raises, hangs, dies or runs out of memory costs
+its own case; the rest of its block is run again without it. Where a job has several nodes, one launcher runs on each
+(``PACELINE_NODE``, ``PACELINE_NODES``, ``PACELINE_SESSION``); the first keeps the books.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import random
+import signal
 import sys
 import time
 from collections import defaultdict
@@ -22,7 +23,7 @@ from typing import Any
 from paceline.base.errors import InfrastructureError
 from paceline.base.eventfile import read_events
 from paceline.base.root_cause import kind_of
-from paceline.worker import process
+from paceline.worker import fork_server, process
 from paceline.worker.attempt import Ending, merge, run_ranks
 from paceline.worker.blame import NO_RESULT, Blame, blame
 from paceline.worker.events import EventLog, require_room
@@ -106,6 +107,7 @@ class Launcher:
         self.meeting = meeting
         self.events = EventLog(folder / "events-launcher.jsonl", launch=-1, attempt=-1, rank=-1)
         self._told: set[str] = set()
+        fork_server.begin(self.job.plan)
 
     def run(self) -> None:
         """Run every launch of every group; launches are the outer loop, so that slow drift meets all groups."""
@@ -226,6 +228,7 @@ def follow(folder: Path, meeting: Meeting) -> None:
     """Start this node's ranks whenever the head calls for them, until it has finished."""
     meeting.join()
     job = Job(folder)
+    fork_server.begin(job.plan)
     groups = {group["group"]: group for group in job.plan["groups"]}
     known: set[str] = set()
     while (call := meeting.next_call(known)) is not None:
@@ -265,12 +268,19 @@ def main(arguments: list[str]) -> int:
     place = place_from_environment(os.environ)
     process.scrub_environment()
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    for asked in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(asked, _asked_to_end)
     try:
         run_job(Path(arguments[0]).resolve(), place)
     except InfrastructureError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def _asked_to_end(number: int, frame: object) -> None:
+    """End as from within, so that ranks end and networks are taken down."""
+    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

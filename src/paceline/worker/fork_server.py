@@ -1,0 +1,167 @@
+"""Starts ranks in a tenth of the time: forks them from a process that has imported PyTorch once for the whole job.
+
+The server is Python's own (``multiprocessing.forkserver``). A forked rank is as fresh as a spawned one: it has its own
+process group, seeds, memory limit, network namespace and fences, and imports its family and techniques itself.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from multiprocessing import connection, forkserver, util
+from multiprocessing.context import ForkServerProcess
+from typing import Any
+
+from paceline.base.errors import InfrastructureError
+
+FOLDER_VARIABLE = "PACELINE_FORK_SERVER_FOLDER"
+"""Names the folder of the server's socket, for the server alone."""
+FORKED, SPAWNED = "forked", "spawned"
+TOGETHER_S = 0.05
+"""Ranks that die within this time count as having died together; the others are asked to end."""
+ASKED_S = 5.0
+"""How long a rank that was asked to end may take before it is killed."""
+Enter = Callable[[list[str], Mapping[str, str]], None]
+"""The body of a rank's process: its arguments and its variables."""
+
+
+def begin(plan: Mapping[str, Any]) -> None:
+    """Start the server of a job whose ranks are forked; the import of PyTorch goes on beside the caller.
+
+    Call it in the host's network namespace, before a network is set up: the server stays where it is started. Where it
+    runs already, nothing happens.
+
+    Args:
+        plan: Of the job.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    if start_of(plan) != FORKED:
+        return
+    # libraries read these when they are imported
+    os.environ.update(environment_of(plan))
+    os.environ[FOLDER_VARIABLE] = util.get_temp_dir()
+    try:
+        multiprocessing.set_forkserver_preload(["paceline.worker.preloaded"])
+        forkserver.ensure_running()
+    finally:
+        del os.environ[FOLDER_VARIABLE]
+
+
+def start_of(plan: Mapping[str, Any]) -> str:
+    """Return how a job's ranks are started; jobs of before have spawned ones."""
+    return str(plan["runner"].get("start", SPAWNED))
+
+
+def environment_of(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables of every rank of a job; a rank has one thread unless its runner says otherwise."""
+    return {"OMP_NUM_THREADS": "1", **plan["runner"]["env"]}
+
+
+def run_forked(
+    enter: Enter,
+    arguments: list[str],
+    environment: Mapping[str, str],
+    *,
+    ranks: Sequence[int],
+    world_size: int,
+    host: str,
+    port: int = 0,
+    is_head: bool = True,
+    limit_s: float = 300.0,
+) -> dict[int, int]:
+    """Fork the ranks that live here, wait until all have ended, and end the rest when one fails.
+
+    Args:
+        enter: What a rank does.
+        arguments: For it.
+        environment: Variables of every rank, beside those of its place in the group.
+        ranks: Those that live here.
+        world_size: Ranks of the group on all nodes.
+        host: Where the group's store is.
+        port: Of the store; 0: any.
+        is_head: Whether the store is here.
+        limit_s: How long the store of another node is waited for.
+
+    Returns:
+        The exit codes of ranks that failed by themselves; negative: minus the signal.
+
+    Raises:
+        InfrastructureError: The store cannot be reached.
+        OSError: A rank could not be forked.
+    """
+    with _store(host, port, is_head=is_head, limit_s=limit_s) as bound:
+        group = {
+            "WORLD_SIZE": str(world_size),
+            "LOCAL_WORLD_SIZE": str(len(ranks)),
+            "MASTER_ADDR": host,
+            "MASTER_PORT": str(bound),
+            # the store is the launcher's: no rank makes one
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+        }
+        context = multiprocessing.get_context("forkserver")
+        processes: dict[int, ForkServerProcess] = {}
+        try:
+            for local, rank in enumerate(ranks):
+                place = {**environment, **group, "RANK": str(rank), "LOCAL_RANK": str(local)}
+                processes[rank] = context.Process(target=enter, args=(arguments, place), name=f"rank-{rank}")
+                processes[rank].start()
+            return _wait(processes)
+        finally:
+            _end(processes)
+
+
+@contextmanager
+def _store(host: str, port: int, *, is_head: bool, limit_s: float) -> Iterator[int]:
+    """Hold the store through which the ranks of a group find each other; yield its port."""
+    from torch._C._distributed_c10d import TCPStore  # noqa: PLC0415 - while the server imports it, too
+
+    try:
+        store = TCPStore(
+            host,
+            port,
+            is_master=is_head,
+            wait_for_workers=False,
+            timeout=timedelta(seconds=limit_s),
+        )
+    except RuntimeError as error:
+        raise InfrastructureError(f"the ranks found no rendezvous at {host}: {error}") from error
+    yield store.port
+
+
+def _wait(processes: Mapping[int, ForkServerProcess]) -> dict[int, int]:
+    """Wait until all have ended well or one has failed; return the exit codes of those that failed together."""
+    left = set(processes)
+    while left:
+        connection.wait([processes[rank].sentinel for rank in left])
+        if _failures(processes):
+            time.sleep(TOGETHER_S)
+            return _failures(processes)
+        left = {rank for rank in left if processes[rank].exitcode is None}
+    return {}
+
+
+def _failures(processes: Mapping[int, ForkServerProcess]) -> dict[int, int]:
+    codes = {rank: process.exitcode for rank, process in processes.items()}
+    return {rank: code for rank, code in codes.items() if code}
+
+
+def _end(processes: Mapping[int, ForkServerProcess]) -> None:
+    """Ask what still runs to end, and kill what does not."""
+    for process in processes.values():
+        if process.exitcode is None and process.pid is not None:
+            process.terminate()
+    deadline = time.monotonic() + ASKED_S
+    for process in processes.values():
+        if process.pid is None:
+            continue
+        process.join(max(deadline - time.monotonic(), 0.0))
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+        process.close()
