@@ -47,7 +47,7 @@ class Run:
     measurements: dict[tuple[str, str], Measurement] = field(default_factory=dict)
     """By suite and label."""
     processes: dict[psutil.Process, str] = field(default_factory=dict)
-    """Command lines of the launcher, the ranks, the holders of namespaces and the delay programs."""
+    """Names and command lines of the launcher, the ranks, the holders of namespaces and the delay programs."""
     namespaces: set[str] = field(default_factory=set)
     """Network namespaces in which they lived."""
     alive: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Run:
     def watch(self, event: Mapping[str, Any]) -> None:
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
-                self.processes[process] = " ".join(process.cmdline())
+                self.processes[process] = " ".join([process.name(), *process.cmdline()])
                 self.namespaces.add(str(Path(f"/proc/{process.pid}/ns/net").readlink()))
 
     def count(self, words: str) -> int:
@@ -123,7 +123,7 @@ def test_all_other_cases_of_the_plan_finish(run: Run) -> None:
 
 
 def test_no_rank_and_no_namespace_outlives_the_run(run: Run) -> None:
-    assert run.count("-m paceline.worker ") >= len(FAULTS) * RANKS
+    assert run.count("paceline:") >= len(FAULTS) * RANKS
     assert run.count("worker/delay.py") >= len(FAULTS) * RANKS
     assert len(run.namespaces) > RANKS + 1
     assert not run.alive

@@ -36,6 +36,7 @@ def idle(rank: int, context: str = START, operations: int = 0) -> RankReport:
         context=context,
         call=1,
         operations=operations,
+        call_operations=operations,
         in_operation=False,
         last_operation="send with rank 0, 8 B, number 3, finished" if operations else "none yet",
         silent_s=1.0,

@@ -130,6 +130,7 @@ def report(rank: int, state: str) -> RankReport:
         context="b0|x|gate",
         call=1,
         operations=1,
+        call_operations=1,
         in_operation=state != "dead",
         last_operation="send",
         silent_s=5.0,

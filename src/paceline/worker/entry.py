@@ -51,6 +51,7 @@ def main(arguments: list[str]) -> int:
     )
     process.die_with_parent()
     rank = int(os.environ["RANK"])
+    process.set_name(f"paceline:{rank}")
     process.redirect_output(job / f"rank-{rank}.log")
     try:
         return _run(job, group, launch, attempt, rank)

@@ -107,11 +107,11 @@ class Launcher:
         self.meeting = meeting
         self.events = EventLog(folder / "events-launcher.jsonl", launch=-1, attempt=-1, rank=-1)
         self._told: set[str] = set()
-        fork_server.begin(self.job.plan)
 
     def run(self) -> None:
         """Run every launch of every group; launches are the outer loop, so that slow drift meets all groups."""
         plan = self.job.plan
+        fork_server.begin(plan)
         deadline = plan["runner"]["limits"]["run_s"]
         started = time.monotonic()
         for launch in range(max((b["protocol"]["launches"] for b in plan["blocks"]), default=0)):

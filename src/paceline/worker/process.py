@@ -41,6 +41,7 @@ SOURCE_SECRETS = ("HF_TOKEN", "OPENAI_API_KEY")
 """Keys to sources of models and data, which ranks take out of their environment before any technique is imported."""
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 
 
 def die_with_parent() -> None:
@@ -50,6 +51,15 @@ def die_with_parent() -> None:
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def set_name(name: str) -> None:
+    """Name this process for lists of processes, where a forked one would look like its server.
+
+    Args:
+        name: At most 15 bytes.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def scrub_environment() -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paceline.worker.trace import TraceView, read_trace
+from paceline.worker.trace import CAPACITY, TraceView, read_trace
 
 _now_ns = time.monotonic_ns
 POLL_S = 0.2
@@ -43,6 +43,9 @@ class RankReport:
     context: str
     call: int
     operations: int
+    """Since the rank began."""
+    call_operations: int
+    """Since its present call began. Ranks of a ring do as many in a call, and not in all calls before it."""
     in_operation: bool
     last_operation: str
     silent_s: float
@@ -142,7 +145,7 @@ def inspect(job: Path, ranks: range, *, since_ns: int) -> list[RankReport]:
     """Read every rank's trace and process state; traces from before ``since_ns`` belong to an earlier attempt."""
     reports: list[RankReport] = []
     for rank in ranks:
-        view = read_trace(job / f"trace-{rank}.bin", last=8)
+        view = read_trace(job / f"trace-{rank}.bin", last=CAPACITY)
         if view is None or view.call_began_ns < since_ns:
             reports.append(_absent(rank))
             continue
@@ -162,6 +165,7 @@ def inspect(job: Path, ranks: range, *, since_ns: int) -> list[RankReport]:
                 context=view.context,
                 call=view.num_calls,
                 operations=view.num_operations,
+                call_operations=sum(e.call == view.num_calls for e in view.entries),
                 in_operation=bool(busy),
                 last_operation=words,
                 silent_s=(_now_ns() - view.call_began_ns) * 1e-9,
@@ -192,8 +196,12 @@ def guilty(reports: list[RankReport], dead: dict[int, int] | None = None) -> Ran
             return found[0]
     outside = [r for r in reports if not r.in_operation]
     if outside and len(outside) < len(reports):
-        return min(outside, key=lambda r: (r.call, r.operations))
-    return min(reports, key=lambda r: (r.call, r.operations))
+        return min(outside, key=_progress)
+    return min(reports, key=_progress)
+
+
+def _progress(report: RankReport) -> tuple[int, int]:
+    return report.call, report.call_operations
 
 
 def process_state(pid: int) -> str | None:
@@ -217,6 +225,7 @@ def _absent(rank: int) -> RankReport:
         context="-|-|start",
         call=0,
         operations=0,
+        call_operations=0,
         in_operation=False,
         last_operation="none yet",
         silent_s=0.0,
