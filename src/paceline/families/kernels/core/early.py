@@ -1,38 +1,95 @@
-"""Starts the fork server while the rank itself still imports torch; free of torch."""
+"""Starts the fork server of a launch before the rank does anything else; free of torch.
+
+A rank that was forked has imported torch already: its fork server is a fork of it, made before the rank computes.
+Another rank starts an interpreter, which imports torch beside it.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import time
+from importlib import import_module
+from typing import Protocol
 
 from paceline.worker.channel import Channel
 
-Started = tuple[subprocess.Popen[bytes], Channel]
+POLL_S = 0.01
+FORK_SERVER = "paceline.families.kernels.core.timing_process.fork_server"
+SETTINGS = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+class Process(Protocol):
+    """What is needed of the fork server's process."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit code once it has ended; ``subprocess.TimeoutExpired``: it has not."""
+        ...
+
+    def kill(self) -> None:
+        """End it."""
+        ...
+
+
+Started = tuple[Process, Channel]
 _waiting: list[Started] = []
 
 
+class _Fork:
+    """A fork of this process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._code is None:
+            found, status = os.waitpid(self.pid, os.WNOHANG)
+            if found:
+                self._code = os.waitstatus_to_exitcode(status)
+            elif deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(FORK_SERVER, timeout or 0.0)
+            else:
+                time.sleep(POLL_S)
+        return self._code
+
+    def kill(self) -> None:
+        if self._code is None:
+            os.kill(self.pid, 9)
+
+
 def begin() -> None:
-    """Start a fork server that ``take`` will hand out."""
-    _waiting.append(_start())
+    """Start a fork server that ``take`` will hand out; call it before anything is computed."""
+    _waiting.append(_forked() if "torch" in sys.modules else _spawned())
 
 
 def take() -> Started:
     """Return the fork server's process and the channel to it, started now if it was not before."""
-    return _waiting.pop() if _waiting else _start()
+    return _waiting.pop() if _waiting else _spawned()
 
 
-def _start() -> Started:
+def _forked() -> Started:
+    mine, theirs = Channel.pair()
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        return _Fork(pid), mine
+    try:
+        mine.close()
+        os.environ.update(SETTINGS)
+        os._exit(import_module(FORK_SERVER).main([str(theirs.fileno())]))
+    finally:
+        os._exit(1)
+
+
+def _spawned() -> Started:
     mine, theirs = Channel.pair()
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "paceline.families.kernels.core.timing_process.fork_server",
-            str(theirs.fileno()),
-        ],
+        [sys.executable, "-m", FORK_SERVER, str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
-        env={**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **SETTINGS},
     )
     theirs.close()
     return process, mine
