@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
+from leftover import GONE_WITHIN_S, assert_nothing_left, processes_of
 
 import paceline
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK
@@ -27,7 +27,6 @@ from paceline.worker.netns import supported
 CONTENT = Path(__file__).parent / "faulty"
 ADDED = {"PYTHONPATH": str(Path(paceline.__file__).parents[1]), "PACELINE_CONTENT": str(CONTENT)}
 RUN_LIMIT_S = 180
-GONE_WITHIN_S = 10
 MEASUREMENT = '{"line":"measurement"'
 NUM_SLOW_RESULTS = 2 * 2 * 2
 """Launches × sizes × techniques of the suite ``slow``."""
@@ -45,23 +44,6 @@ def start(*arguments: object) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-def processes_of(store: Path) -> list[str]:
-    """Return the launchers and ranks of a store's jobs, and what else was started from there."""
-    found = []
-    for process in psutil.process_iter(["pid", "cmdline", "status"]):
-        line = " ".join(process.info["cmdline"] or [])
-        if str(store) in line and process.pid != os.getpid():
-            found.append(f"{process.pid} {process.info['status']} {line}")
-    return found
-
-
-def assert_nothing_left(store: Path) -> None:
-    deadline_s = time.monotonic() + GONE_WITHIN_S
-    while (left := processes_of(store)) and time.monotonic() < deadline_s:
-        time.sleep(0.1)
-    assert not left
 
 
 def record_of(store: Path) -> RunRecord:
@@ -220,6 +202,22 @@ def test_a_killed_controller_leaves_no_ranks_and_its_run_can_be_resumed(tmp_path
     run, _ = interrupt(tmp_path, signal.SIGKILL)
     assert run.returncode == -signal.SIGKILL
     assert_complete(resume(tmp_path))
+
+
+def test_a_killed_fork_server_costs_its_attempt_and_no_technique(tmp_path: Path) -> None:
+    run = start("run", "collectives/slow", "--results", tmp_path, "--quiet")
+    wait_until(lambda: finished_lines(tmp_path) > 0 or run.poll() is not None, limit_s=90)
+    servers = [
+        int(line.split()[0])
+        for line in processes_of(tmp_path)
+        if "paceline.worker.preloaded" in line and " paceline:" not in line
+    ]
+    assert len(servers) == 1, processes_of(tmp_path)
+    os.kill(servers[0], signal.SIGKILL)
+    output, _ = run.communicate(timeout=RUN_LIMIT_S)
+    assert run.returncode == EXIT_OK, output
+    assert_nothing_left(tmp_path)
+    assert_complete(record_of(tmp_path))
 
 
 def test_ctrl_c_keeps_what_finished_and_says_how_to_go_on(tmp_path: Path) -> None:

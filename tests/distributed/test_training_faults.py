@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
+from leftover import processes_of
 from measured import record_of
 
 from paceline.families.training.core import corpus
@@ -151,19 +151,13 @@ def run(
     return list(record_of([suite], folder, on_event=on_event).measurements)
 
 
-def left_of(folder: Path) -> list[str]:
-    """Return the command lines of processes that still run from a folder."""
-    found = [" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])]
-    return [line for line in found if str(folder) in line]
-
-
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
     folder = tmp_path_factory.mktemp("faults")
     file = folder / "faulty.py"
     file.write_text(FAULTY + "".join(technique_text(n, d) for n, d in ENDINGS.items()))
     found = run(folder, ", ".join(ENDINGS), extra=[file])
-    assert not left_of(folder)
+    assert not processes_of(folder)
     return {m.label: (m.status, m.reason or "") for m in found}
 
 
@@ -186,7 +180,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str
     found = run(
         folder, ", ".join(f"{name}-dies" for name in SHIPPED), extra=[file], ranks=3, batch=12, steps=60
     )
-    assert not left_of(folder)
+    assert not processes_of(folder)
     return {m.label: (m.status, m.reason or "") for m in found}
 
 

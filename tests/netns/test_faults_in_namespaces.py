@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from leftover import processes_of
 from measured import record_of
 
 from paceline.records.record import Measurement
@@ -96,8 +97,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         run.measurements[(found.suite.partition("/")[2], found.label)] = found
     _, alive = psutil.wait_procs(run.processes, timeout=GONE_WITHIN_S)
     run.alive = [run.processes[process] for process in alive]
-    lines = [" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])]
-    run.alive += [line for line in lines if str(folder) in line]
+    run.alive += processes_of(folder)
     return run
 
 

@@ -25,6 +25,8 @@ TOGETHER_S = 0.05
 """Ranks that die within this time count as having died together; the others are asked to end."""
 ASKED_S = 5.0
 """How long a rank that was asked to end may take before it is killed."""
+SERVER_LOST = 255
+"""What Python says of a forked process whose server cannot tell how it ended; no rank ends so by itself."""
 Enter = Callable[[list[str], Mapping[str, str]], None]
 """The body of a rank's process: its arguments and its variables."""
 
@@ -92,7 +94,7 @@ def run_forked(
         The exit codes of ranks that failed by themselves; negative: minus the signal.
 
     Raises:
-        InfrastructureError: The store cannot be reached.
+        InfrastructureError: The store cannot be reached, or the server was killed.
         OSError: A rank could not be forked.
     """
     with _store(host, port, is_head=is_head, limit_s=limit_s) as bound:
@@ -111,7 +113,12 @@ def run_forked(
                 place = {**environment, **group, "RANK": str(rank), "LOCAL_RANK": str(local)}
                 processes[rank] = context.Process(target=enter, args=(arguments, place), name=f"rank-{rank}")
                 processes[rank].start()
-            return _wait(processes)
+            codes = _wait(processes)
+            if SERVER_LOST in codes.values():
+                raise InfrastructureError(
+                    "the process that ranks are forked from was killed, and they with it"
+                )
+            return codes
         finally:
             _end(processes)
 
