@@ -15,6 +15,7 @@ from tabulate import tabulate
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION, UserError
 from paceline.base.units import format_duration
 from paceline.calibration.load_client import load_figures
+from paceline.calibration.starts import start_figures
 from paceline.calibration.timers import DEVICE_TIMERS, timer_figures
 from paceline.calibration.trials import (
     Figure,
@@ -43,6 +44,7 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     "bare-loop": bare_loop_figures,
     "bare-script": bare_script_figures,
     "torch-benchmark": torch_benchmark_figures,
+    "spawned": start_figures,
     **{timer: partial(timer_figures, timer) for timer in DEVICE_TIMERS},
 }
 
@@ -65,7 +67,7 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     default="itself",
     show_default=True,
     help="On real ranks: a technique against itself, a loop or a training script without the harness, PyTorch's own "
-    "timer; with CUDA Triton's do_bench or a replayed graph.",
+    "timer, forked ranks against spawned ones; with CUDA Triton's do_bench or a replayed graph.",
 )
 @click.option(
     "--launches",

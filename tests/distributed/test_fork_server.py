@@ -1,0 +1,131 @@
+"""Ranks that are forked from one server are as fresh as spawned ones, and end as they should."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paceline.base.errors import InfrastructureError
+from paceline.worker import fork_server, process
+
+PLAN = {"runner": {"start": "forked", "env": {"PACELINE_SAID": "by the runner"}}}
+
+
+def tell(arguments: list[str], environment: Mapping[str, str]) -> None:
+    """Write down what a rank finds."""
+    os.environ.update(environment)
+    sys.modules["numpy"].random.seed()
+    told = {
+        "rank": int(os.environ["RANK"]),
+        "world_size": int(os.environ["WORLD_SIZE"]),
+        "said": os.environ["PACELINE_SAID"],
+        "threads": len(list(Path("/proc/self/task").iterdir())),
+        "torch": "torch" in sys.modules,
+        "family": any(name.startswith("paceline.families.") for name in sys.modules),
+        "numpy": float(np.random.random()),
+        "python": random.random(),
+        "parent": os.getppid(),
+    }
+    Path(arguments[0], f"{arguments[1]}-{told['rank']}.json").write_text(json.dumps(told))
+
+
+def fail(arguments: list[str], environment: Mapping[str, str]) -> None:
+    """End as told for this rank: an exit code, minus a signal, or never."""
+    os.environ.update(environment)
+    ending = arguments[int(os.environ["RANK"])]
+    if ending == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if ending in ("never", "stubborn"):
+        time.sleep(600)
+    if int(ending) < 0:
+        os.kill(os.getpid(), -int(ending))
+        time.sleep(60)
+    sys.exit(int(ending))
+
+
+@pytest.fixture(autouse=True)
+def server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server reads the launcher's environment, which this process then has too."""
+    for name, value in fork_server.environment_of(PLAN).items():
+        monkeypatch.setenv(name, value)
+    fork_server.begin(PLAN)
+
+
+def run(enter: fork_server.Enter, *arguments: str, ranks: int = 2) -> dict[int, int]:
+    return fork_server.run_forked(
+        enter,
+        list(arguments),
+        fork_server.environment_of(PLAN),
+        ranks=range(ranks),
+        world_size=ranks,
+        host="127.0.0.1",
+    )
+
+
+def test_ranks_have_torch_and_nothing_else_in_common(tmp_path: Path) -> None:
+    for launch in ("first", "second"):
+        assert run(tell, str(tmp_path), launch) == {}
+    told = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("*.json"))]
+    assert [(t["rank"], t["world_size"]) for t in told] == [(0, 2), (1, 2)] * 2
+    assert all(t["torch"] and not t["family"] and t["threads"] == 1 for t in told)
+    assert {t["said"] for t in told} == {"by the runner"}
+    for generator in ("numpy", "python"):
+        assert len({t[generator] for t in told}) == 4
+    assert len({t["parent"] for t in told} - {os.getpid()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("endings", "codes"),
+    [
+        (("0", "0", "0"), {}),
+        (("0", "13", "never"), {1: 13}),
+        (("never", "-9", "never"), {1: -9}),
+        (("-11", "-9", "0"), {0: -11, 1: -9}),
+    ],
+)
+def test_who_failed_by_itself_is_told_from_who_was_ended(
+    endings: tuple[str, ...], codes: Mapping[int, int]
+) -> None:
+    assert run(fail, *endings, ranks=3) == codes
+
+
+def test_a_rank_that_ignores_being_asked_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_server, "ASKED_S", 0.3)
+    monkeypatch.setattr(fork_server, "TOGETHER_S", 1.0)  # it has heard of its signal by then
+    began = time.monotonic()
+    assert run(fail, "stubborn", "1") == {1: 1}
+    assert time.monotonic() - began < 60
+
+
+def test_a_store_that_is_not_there_is_named() -> None:
+    with pytest.raises(InfrastructureError, match=r"no rendezvous at 127\.0\.0\.1"):
+        fork_server.run_forked(
+            fail,
+            ["0"],
+            {},
+            ranks=[1],
+            world_size=2,
+            host="127.0.0.1",
+            port=9,
+            is_head=False,
+            limit_s=1,
+        )
+
+
+def test_a_process_has_the_name_that_it_was_given() -> None:
+    name = Path("/proc/self/comm")
+    before = name.read_text().strip()
+    try:
+        process.set_name("paceline:12")
+        assert name.read_text().strip() == "paceline:12"
+    finally:
+        process.set_name(before)
