@@ -175,9 +175,14 @@ def test_nights_measure_every_block_of_every_suite_in_as_many_nights_as_the_work
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Suites that are longer than any night were skipped for ever; so was whatever came behind a suite that fails."""
-    generator = random.Random(4)
-    pace = {name: generator.choice((0.3, 0.6, 1.0, 1.5)) for name in sorted(content.suite_files())}
-    pace |= {"training/pipelines": 0.05, "kernels/lm-head": 1.5}
+    # each by its own name, so that another suite changes nobody else's
+    pace = {name: random.Random(f"4/{name}").choice((0.3, 0.6, 1.0, 1.5)) for name in content.suite_files()}
+    pace |= {
+        "training/pipelines": 0.05,
+        "kernels/lm-head": 1.5,
+        "training/experts": 0.6,
+        "training/precision": 0.3,
+    }
     tried = world(tmp_path, monkeypatch, FULL, pace=pace, broken={"collectives/compressed": 2 * HOUR})
     longer = {
         place[0]
@@ -185,7 +190,8 @@ def test_nights_measure_every_block_of_every_suite_in_as_many_nights_as_the_work
         if sum(s for key, s in tried.seconds.items() if key[0] == place) > 8 * HOUR
     }
     assert len(longer) >= 3, "there are suites longer than a night"
-    predicted = math.ceil(tried.needed_s / (8 * HOUR)) + 1
+    unused = max(*tried.seconds.values(), 0.8 * HOUR)  # docs/nightly.md
+    predicted = math.ceil(tried.needed_s / (8 * HOUR - unused)) + 1
     for _ in range(predicted):
         tried.run()
     missing = {key[0][0] for key in tried.keys - set(tried.measured)}

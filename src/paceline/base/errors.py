@@ -108,6 +108,10 @@ class IncomparableError(PacelineError):
     exit_code = EXIT_INCOMPARABLE
 
 
+MOST_SHOWN = 16
+"""More valid values than this are not all listed: who reads the error looks for one of them."""
+
+
 def nearest(name: str, choices: Iterable[str]) -> str | None:
     """Return the choice that looks most like ``name``, or None when nothing comes close."""
     matches = difflib.get_close_matches(name, sorted(choices), n=1, cutoff=0.55)
@@ -115,8 +119,15 @@ def nearest(name: str, choices: Iterable[str]) -> str | None:
 
 
 def expected_one_of(name: str, choices: Iterable[str]) -> str:
-    """Describe the valid values and, when one is close to ``name``, suggest it."""
+    """Describe the valid values and, when one is close to ``name``, suggest it.
+
+    Of many values those are shown that look most like it.
+    """
     options = sorted(set(choices))
     shown = ", ".join(options) if options else "nothing (there is none)"
+    many = len(options) > MOST_SHOWN
+    if many:
+        alike = difflib.get_close_matches(name, options, n=MOST_SHOWN // 2, cutoff=0.0)
+        shown = f"{', '.join(alike)} and {len(options) - len(alike)} others"
     match = nearest(name, options)
     return f"one of: {shown}" + (f" — did you mean '{match}'?" if match else "")
