@@ -17,6 +17,7 @@ from paceline.families.training.api.absence import Absence
 from paceline.families.training.api.replica import Cost
 from paceline.families.training.core import oracle
 from paceline.families.training.core.carried import tells_techniques_apart
+from paceline.families.training.core.promises import Training
 from paceline.families.training.core.seat import Seat
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.traffic import CLAIMED
@@ -96,7 +97,7 @@ def losses(
     if changed is not None:
         raise CaseError("refused", changed)
     equal = oracle.digests(session, trained.weights)
-    if info.properties.get("replicas") == "identical" and not all(equal):
+    if info.promised(Training).replicas == "identical" and not all(equal):
         first = trained.evaluated[equal.index(False)]
         raise CaseError("incorrect", f"ranks hold different weights after step {first}")
     curve = oracle.losses(session, initial, trained.weights, held_out, shared=all(equal))
