@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import importlib
 import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from paceline.base.declarations import accepts, field_types, filled
 from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.base.operation import Operation
+from paceline.base.options import taken_by
 from paceline.base.requirements import Requirements
+from paceline.base.technique import REGISTRY
 from paceline.cli import application
 from paceline.families.training.core.promises import EqualsDdp, Training
 from paceline.spec import content
+from paceline.spec.suite import load_suite
 from paceline.spec.user_techniques import declared
 
 OPERATIONS = {
@@ -40,7 +45,7 @@ def written(folder: Path, family: str, *operations: str, **arguments: dict[str, 
     path = folder / "probe.py"
     path.write_text(
         '"""A probe."""\n'
-        "from paceline.base.technique import technique\n"
+        "from paceline import technique\n"
         "@technique(\n"
         '    name="lab/probe",\n'
         f'    family="{family}",\n'
@@ -179,6 +184,128 @@ def test_planning_and_validating_refuse_it_too(tmp_path: Path) -> None:
         assert where in result.output + str(result.exception), result.output
     with pytest.raises(UserError, match="did you mean 'equals_ddp'"):
         content.techniques("training", extra=[path])
+
+
+SUITE_OF = {
+    of: next(
+        (
+            path
+            for name, path in content.suite_files().items()
+            if name.startswith(f"{family}/") and f"op: {operation.name}" in path.read_text(encoding="utf-8")
+        ),
+        None,
+    )
+    for of, (family, operation) in OPERATIONS.items()
+}
+
+
+@pytest.mark.parametrize("of", OPERATIONS)
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [("rate_limt", 0.5, "did you mean 'rate_limit'"), ("rate_limit", "x", "a number")],
+)
+def test_a_suites_option_that_is_misspelt_or_of_another_type_is_refused_with_its_line(
+    of: str, name: str, value: object, expected: str, tmp_path: Path
+) -> None:
+    family, operation = OPERATIONS[of]
+    probe = written(tmp_path, family, operation.name)
+    text = probe.read_text(encoding="utf-8")
+    probe.write_text(
+        f"{text}\n    def __init__(self, *, rate_limit: float = 1.5) -> None: ...\n", encoding="utf-8"
+    )
+    given = SUITE_OF[of] or next(
+        p for n, p in content.suite_files().items() if n.startswith(f"{family}/")
+    )  # of an operation that shares its suite with others
+    suite = yaml.safe_load(given.read_text(encoding="utf-8"))
+    suite["techniques"].append({"technique": "lab/probe", "options": {name: value}})
+    path = tmp_path / "suite.yaml"
+    path.write_text(yaml.safe_dump(suite, sort_keys=False), encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        load_suite(path, extra=[probe])
+    (error,) = (e for e in getattr(caught.value, "errors", [caught.value]) if "lab/probe" in e.what)
+    line = 1 + next(
+        i for i, row in enumerate(path.read_text(encoding="utf-8").splitlines()) if f"{name}:" in row
+    )
+    assert error.where == f"{path}:{line}:techniques.{len(suite['techniques']) - 1}.options.{name}"
+    assert expected in str(error.expected)
+    suite["techniques"][-1]["options"] = {"rate_limit": 2}
+    path.write_text(yaml.safe_dump(suite, sort_keys=False), encoding="utf-8")
+    try:
+        load_suite(path, extra=[probe])
+    except UserError as other:  # what a suite says of its tuning counts techniques
+        assert "rate_limit" not in str(other)
+
+
+CONSTRUCTOR = "    def __init__(self, problem, comm, {}) -> None: ...\n"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "options", "found"),
+    [
+        (
+            "*, k: int = 4, by: Literal['row', 'all'] = 'row', to: int | None = None",
+            None,
+            {"k": 4, "by": "row", "to": None},
+        ),
+        ("bits: int = 2, *, k: int = 4", None, {"k": 4}),
+        ("k: int = 4", {"k": 4}, {"k": 4}),
+        ("bits: int = 2, k: int = 4", {"k": 4}, {"k": 4}),
+        ("**others", {"k": 4}, {"k": 4}),
+        ("*, k: int = 4", {"k": 5}, "the option 'k' is 4 in the constructor and 5 in options="),
+        ("*, k: int = 4", {"q": 4}, "options= has 'q', which the constructor lacks"),
+        ("*, k: int", None, "the option 'k' has no default that can be read"),
+        ("*, k: int = 2 + K", None, "the option 'k' has no default that can be read"),
+        ("*, k=4", None, "the option 'k' has no annotation"),
+        ("*, k: int = 'four'", None, "the option 'k' is 'four' by default"),
+    ],
+)
+def test_the_constructors_keyword_only_parameters_are_the_options(
+    parameters: str, options: dict[str, Any] | None, found: object, tmp_path: Path
+) -> None:
+    path = written(tmp_path, "kernels", "gemm")
+    text = path.read_text(encoding="utf-8")
+    if options is not None:
+        text = text.replace('    summary="A probe.",\n', f'    summary="A probe.", options={options!r},\n')
+    path.write_text(text + CONSTRUCTOR.format(parameters), encoding="utf-8")
+    if isinstance(found, dict):
+        (source,) = declared(path)
+        assert source.info.options == found
+        assert ("options" in source.lines) == (options is not None)
+        return
+    error = mistake(path)
+    line = len(path.read_text(encoding="utf-8").splitlines())
+    assert error.what == found
+    assert str(error.where).startswith(f"{path}:{line}:")
+
+
+def test_an_inherited_constructor_declares_no_option_and_an_old_file_is_told(tmp_path: Path) -> None:
+    path = written(tmp_path, "kernels", "gemm")
+    assert declared(path)[0].info.options == {}
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"A probe.",\n', '"A probe.", options={"k": 4},\n'), encoding="utf-8")
+    assert declared(path)[0].info.options == {"k": 4}
+    told = CliRunner().invoke(application, ["validate", str(path)]).output
+    assert f"note: {path}:7:options: the constructor's keyword-only parameters declare options" in told
+
+
+def test_source_and_signature_declare_the_same_options() -> None:
+    """The control plane reads the source, the worker the signature."""
+    pytest.importorskip("torch")
+    for family in ("collectives", "kernels", "training", "serving", "reasoning"):
+        for name, source in content.techniques(family).items():
+            try:
+                importlib.import_module(source.module)
+            except ImportError:
+                continue
+            assert REGISTRY[family, name][0].options == source.info.options, name
+            assert list(source.info.options) == list(source.options)
+
+
+def test_a_formula_is_given_the_options_that_it_names() -> None:
+    options = {"k": 4, "decay": 0.5}
+    assert taken_by(lambda task, *, k: k, options) == {"k": 4}
+    assert taken_by(lambda task, **others: others, options) == options
+    assert taken_by(lambda task: task, options) == {}
 
 
 def test_a_misspelt_requirement_says_its_line_before_anybody_knows_the_operation(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from paceline.base.declarations import Place, filled, mistakes
 from paceline.base.errors import UserError, UserErrors, expected_one_of
+from paceline.base.options import Option, options_in_source, options_of
 from paceline.base.requirements import Requirements
 
 NAME_RULE = "lower-case letters, digits and '-', with at most one 'vendor/' in front"
@@ -41,6 +42,7 @@ class Technique:
     paper: str | None = None
     requires: Requirements = field(default_factory=Requirements)
     options: Mapping[str, Any] = field(default_factory=dict)
+    """What a suite may set, with defaults: see ``paceline.base.options``."""
     properties: Mapping[str, Any] = field(default_factory=dict)
     """What it promises, as it was written; ``promised`` reads it."""
 
@@ -65,10 +67,16 @@ class TechniqueSource:
     card: str
     lines: Mapping[str, int] = field(default_factory=dict)
     """Line of each argument of the decorator, and of each key in it, such as ``properties.exact``."""
+    options: Mapping[str, Option] = field(default_factory=dict)
 
     def where(self, key: str) -> str:
         """Return ``file:line:key`` of an argument of the decorator or of a key in it."""
         return _where(str(self.path), self.line, self.lines, key)
+
+    @property
+    def repeated_options(self) -> str:
+        """What to tell the author of a file that says ``options=``."""
+        return f"{self.where('options')}: the constructor's keyword-only parameters declare options; leave options= out"
 
     def keys(self, argument: str) -> list[str]:
         """Return the keys that an argument of the decorator, which is a dict, was given."""
@@ -100,24 +108,22 @@ def technique(
         summary: One line for tables.
         paper: Slug in ``papers.yaml``, or None when the method is common property.
         requires: Keys of the ``requirements`` of its operations.
-        options: Names and defaults of options that a suite may set.
+        options: Of files of earlier versions: what the constructor's keyword-only parameters say.
         properties: What it promises, and so has to prove: keys of the ``properties`` of its operations.
     """
-    info = build(
-        {
-            "name": name,
-            "family": family,
-            "implements": tuple(implements),
-            "summary": summary,
-            "paper": paper,
-            "requires": requires,
-            "options": options,
-            "properties": properties,
-        },
-        at=lambda key: f"{name}:{key}" if key else name,
-    )
+    fields = {
+        "name": name,
+        "family": family,
+        "implements": tuple(implements),
+        "summary": summary,
+        "paper": paper,
+        "requires": requires,
+        "properties": properties,
+    }
 
     def register(factory: Factory) -> Factory:
+        found = options_of(factory) if options is None else options
+        info = build(fields | {"options": found}, at=lambda key: f"{name}:{key}" if key else name)
         REGISTRY[(info.family, info.name)] = (info, factory)
         return factory
 
@@ -146,9 +152,7 @@ def build(fields: Mapping[str, Any], *, at: Place) -> Technique:
     name = str(fields["name"])
     if not valid_name(name):
         raise UserError(f"'{name}' is not a technique name", where=at("name"), expected=NAME_RULE)
-    for key in ("requires", "options", "properties"):
-        if not isinstance(fields.get(key) or {}, Mapping):
-            raise UserError(f"'{key}' of @technique is no dict", where=at(key), expected="a dict by name")
+    _refuse_no_dict(fields, at)
     requires = dict(fields.get("requires") or {})
     wrong = list(
         mistakes(
@@ -171,6 +175,12 @@ def build(fields: Mapping[str, Any], *, at: Place) -> Technique:
         options=dict(fields.get("options") or {}),
         properties=dict(fields.get("properties") or {}),
     )
+
+
+def _refuse_no_dict(fields: Mapping[str, Any], at: Place) -> None:
+    for key in ("requires", "options", "properties"):
+        if not isinstance(fields.get(key) or {}, Mapping):
+            raise UserError(f"'{key}' of @technique is no dict", where=at(key), expected="a dict by name")
 
 
 def valid_name(name: str) -> bool:
@@ -215,7 +225,10 @@ def _declared(text: bytes, path: Path, module: str) -> tuple[TechniqueSource, ..
                 assert isinstance(decorator, ast.Call)
                 lines = _lines(decorator)
                 at = partial(_where, str(path), decorator.lineno, lines)
-                info = build(_literal_arguments(decorator, at), at=at)
+                fields = _literal_arguments(decorator, at)
+                _refuse_no_dict(fields, at)
+                options = options_in_source(node, lambda key: f"{path}:{key}", fields.get("options"))
+                info = build(fields | {"options": {n: o.default for n, o in options.items()}}, at=at)
                 found.append(
                     TechniqueSource(
                         info=info,
@@ -225,6 +238,7 @@ def _declared(text: bytes, path: Path, module: str) -> tuple[TechniqueSource, ..
                         module=module,
                         card=card,
                         lines=lines,
+                        options=options,
                     )
                 )
     return tuple(found)

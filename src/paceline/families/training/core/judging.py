@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from paceline.base.family import off_formula
+from paceline.base.options import taken_by
 from paceline.families.training.api.absence import Absence
 from paceline.families.training.api.replica import Cost
 from paceline.families.training.core import oracle
@@ -222,7 +223,7 @@ def predicted(seat: Seat, case: Case, setting: Setting, metrics: dict[str, Any])
     if function is None:
         raise CaseError("refused", "the technique's module defines no cost(task, **options)")
     with seat.watch():
-        found = function(setting.priced(seat.replica.task), **case.options)
+        found = function(setting.priced(seat.replica.task), **taken_by(function, case.options))
     if found is None:
         return None
     if not isinstance(found, Cost):
