@@ -15,7 +15,6 @@ from paceline.families.calibration.api.work import FakeDevice
     family="calibration",
     implements=("work",),
     summary="work of a known duration",
-    options={"factor": 1.0},
 )
 class Steady:
     """Performs the same work in every call."""

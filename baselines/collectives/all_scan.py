@@ -34,7 +34,6 @@ from paceline.families.collectives.api.scans import BlockScan
     implements=("linear_attention",),
     summary="the state passes from rank to rank in blocks, pipelined",
     paper="zeco",
-    options={"blocks": 4},
     properties={"exact": True},
 )
 class AllScan:
@@ -61,7 +60,7 @@ class AllScan:
         scan.finish()
 
 
-def cost(problem: Problem, *, blocks: int = 4) -> Cost:
+def cost(problem: Problem, *, blocks: int) -> Cost:
     """Return the closed forms of the header."""
     n, width = problem.world_size, problem.integer("head_dim")
     state = problem.integer("heads") * width * width * problem.item_bytes

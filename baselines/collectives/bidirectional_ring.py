@@ -37,13 +37,12 @@ from paceline.families.collectives.api.sequence_attention import attend, merge
     implements=("sequence_attention",),
     summary="queries go one way, partial results the other",
     paper="token-ring",
-    options={"direct_last": False},
     properties={"exact": True},
 )
 class BidirectionalRing:
     """Rotates queries and returns partial outputs to their owners."""
 
-    def __init__(self, problem: Problem, comm: Comm, direct_last: bool = False) -> None:
+    def __init__(self, problem: Problem, comm: Comm, *, direct_last: bool = False) -> None:
         self.problem = problem
         self.comm = comm
         self.direct_last = direct_last
@@ -88,7 +87,7 @@ class BidirectionalRing:
         return part[:size].view_as(like_TGD), part[size:].view(like_TGD.shape[:2])
 
 
-def cost(problem: Problem, direct_last: bool = False) -> Cost:
+def cost(problem: Problem, *, direct_last: bool) -> Cost:
     """Return the header's formula; the longest chain is the way of the queries and one answer."""
     hops = problem.world_size - 1
     rows = problem.integer("tokens") * problem.integer("heads")

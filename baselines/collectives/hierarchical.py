@@ -33,7 +33,6 @@ from paceline.families.collectives.api.rings import all_gather, finish, reduce_s
     implements=("all_reduce", "all_gather", "reduce_scatter"),
     summary="rings inside groups, and rings of equals across groups",
     paper="frontier-low-bandwidth",
-    options={"inner": 2, "middle": 0},
     properties={"exact": True},
 )
 class Hierarchical:
@@ -111,7 +110,7 @@ def _ring(rank: int, levels: Sequence[int], level: int) -> tuple[list[int], int]
     return [rank + (i - place) * stride for i in range(levels[level])], place
 
 
-def cost(problem: Problem, *, inner: int = 2, middle: int = 0) -> Cost:
+def cost(problem: Problem, *, inner: int, middle: int) -> Cost:
     """Return the closed forms of the header, summed over levels with the true chunk sizes of every rank."""
     n, item = problem.world_size, problem.item_bytes
     levels = _levels(problem, inner, middle)

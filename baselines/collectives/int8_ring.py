@@ -37,7 +37,6 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk
     summary="ring all-reduce with 8-bit codes and a codebook, sums in fp32",
     paper="intellect-1",
     requires={"dtypes": ("float32", "bfloat16", "float16", "float64")},
-    options={"clip_sigmas": 6.0},
     properties={
         "exact": False,
         "error": "bounded",
@@ -48,7 +47,7 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk
 class Int8Ring:
     """A ring whose messages are 8-bit codes."""
 
-    def __init__(self, problem: Problem, comm: Comm, clip_sigmas: float = 6.0) -> None:
+    def __init__(self, problem: Problem, comm: Comm, *, clip_sigmas: float = 6.0) -> None:
         self.problem = problem
         self.comm = comm
         self.clip_sigmas = clip_sigmas
@@ -108,7 +107,7 @@ class Int8Ring:
         return memory[: bucket_bytes(stop - start)]
 
 
-def cost(problem: Problem, clip_sigmas: float = 6.0) -> Cost:
+def cost(problem: Problem) -> Cost:
     """Return the header's formula with the exact sizes of chunks; empty chunks are not sent."""
     n = problem.world_size
     if n == 1:

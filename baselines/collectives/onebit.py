@@ -36,13 +36,12 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk
     summary="sign bits and scales through chunk servers, error feedback on both sides",
     paper="one-bit-adam",
     requires={"dtypes": ("float32", "bfloat16", "float16", "float64")},
-    options={"feedback": True},
     properties={"exact": False, "error": "feedback", "lossless_on": ("shared-sign",)},
 )
 class OneBit:
     """Compressed all-to-all to the chunk servers, compressed all-gather back."""
 
-    def __init__(self, problem: Problem, comm: Comm, feedback: bool = True) -> None:
+    def __init__(self, problem: Problem, comm: Comm, *, feedback: bool = True) -> None:
         self.problem = problem
         self.comm = comm
         self.feedback = feedback
@@ -112,7 +111,7 @@ class OneBit:
         ).wait()
 
 
-def cost(problem: Problem, feedback: bool = True) -> Cost:
+def cost(problem: Problem) -> Cost:
     """Return the header's formula with exact padding; chunks without elements are not sent."""
     n = problem.world_size
     if n == 1:

@@ -38,7 +38,6 @@ Span = tuple[int, int]
     family="collectives",
     implements=("all_reduce", "all_gather", "reduce_scatter"),
     summary="partners at doubling distances exchange; logarithmically many steps",
-    options={"halving": False},
     properties={"exact": True},
 )
 class RecursiveDoubling:
@@ -167,7 +166,7 @@ def _doublings(speaker: int, num_speakers: int) -> Iterator[tuple[int, Span, Spa
         distance *= 2
 
 
-def cost(problem: Problem, *, halving: bool = False) -> Cost:
+def cost(problem: Problem, *, halving: bool) -> Cost:
     """Return the closed forms of the header, summed over the ranges that each rank really sends."""
     n, speakers = problem.world_size, _speakers(problem.world_size)
     if n == 1:

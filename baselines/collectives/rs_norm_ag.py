@@ -34,7 +34,6 @@ from paceline.families.collectives.api.rings import all_gather, reduce_scatter, 
     implements=("norm_layer",),
     summary="reduce-scatter, norm of the own tokens, all-gather",
     paper="tokenweave",
-    options={"split": 1},
     properties={"exact": True},
 )
 class ReduceScatterNormAllGather:
@@ -74,7 +73,7 @@ class ReduceScatterNormAllGather:
         out_TH.copy_(x_TH)
 
 
-def cost(problem: Problem, *, split: int = 1) -> Cost:
+def cost(problem: Problem, *, split: int) -> Cost:
     """Return the closed forms of the header over all layers and parts, with the true chunk sizes of every rank."""
     n, layers, hidden = problem.world_size, problem.integer("layers"), problem.integer("hidden")
     elements, messages = [0] * n, [0] * n

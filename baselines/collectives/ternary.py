@@ -37,13 +37,12 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
     summary="unbiased ternary codes of two bits, gathered and summed",
     paper="terngrad",
     requires={"dtypes": ("float32", "bfloat16", "float16", "float64")},
-    options={"layer": 16384, "clip_sigmas": 0.0},
     properties={"exact": False, "error": "unbiased", "lossless_on": ("shared-sign",)},
 )
 class Ternary:
     """All-gather of ternary messages, then a local sum."""
 
-    def __init__(self, problem: Problem, comm: Comm, layer: int = 16384, clip_sigmas: float = 0.0) -> None:
+    def __init__(self, problem: Problem, comm: Comm, *, layer: int = 16384, clip_sigmas: float = 0.0) -> None:
         self.problem = problem
         self.comm = comm
         self.layer = layer
@@ -76,7 +75,7 @@ class Ternary:
             buffer.copy_(self.total)
 
 
-def cost(problem: Problem, layer: int = 16384, clip_sigmas: float = 0.0) -> Cost:
+def cost(problem: Problem, *, layer: int) -> Cost:
     """Return the header's formula, with the last byte of codes filled up."""
     n = problem.world_size
     sent = (n - 1) * ternary_bytes(problem.count, layer)

@@ -21,7 +21,6 @@ from paceline.families.collectives.api.traces import Alarm, TraceFeed
     family="collectives",
     implements=("fault_localisation",),
     summary="an alarm when nothing has moved for a fixed time; names nobody",
-    options={"timeout_s": 5.0},
     properties={"names_ranks": False},
 )
 class TimeoutWatchdog:

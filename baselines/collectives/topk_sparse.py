@@ -38,7 +38,6 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
     summary="chunk-wise top-k with 12-bit indices and 2-bit values, error feedback",
     paper="sparseloco",
     requires={"dtypes": ("float32", "bfloat16", "float16", "float64")},
-    options={"k": 64, "decay": 1.0},
     properties={
         "exact": False,
         "error": "feedback",
@@ -49,7 +48,9 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
 class TopKSparse:
     """All-gather of sparse messages, then a local sum."""
 
-    def __init__(self, problem: Problem, comm: Comm, k: int = 64, decay: float = 1.0, bits: int = 2) -> None:
+    def __init__(
+        self, problem: Problem, comm: Comm, bits: int = 2, *, k: int = 64, decay: float = 1.0
+    ) -> None:
         self.problem = problem
         self.comm = comm
         self.k = k
@@ -90,7 +91,7 @@ class TopKSparse:
             buffer.copy_(self.total)
 
 
-def cost(problem: Problem, k: int = 64, decay: float = 1.0) -> Cost:
+def cost(problem: Problem, *, k: int) -> Cost:
     """Return the header's formula with an incomplete last chunk and the padding of the codes."""
     n = problem.world_size
     sent = (n - 1) * top_k_bytes(problem.count, k)

@@ -32,7 +32,6 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk
     family="collectives",
     implements=("all_reduce", "broadcast", "reduce"),
     summary="binomial trees, up for sums and down for copies",
-    options={"chunks": 1},
     properties={"exact": True},
 )
 class Tree:
@@ -96,7 +95,7 @@ def _children(position: int, size: int) -> list[int]:
     return found
 
 
-def cost(problem: Problem, *, chunks: int = 1) -> Cost:
+def cost(problem: Problem, *, chunks: int) -> Cost:
     """Return the closed forms of the header, counted over the tree's positions."""
     n, size = problem.world_size, problem.count * problem.item_bytes
     if n == 1:

@@ -28,7 +28,6 @@ from paceline.families.kernels.api.schedules import each_split
     family="kernels",
     implements=("attention_decode",),
     summary="decode attention, every cache cut into the same number of parts",
-    options={"splits": 4, "tile": 64, "backend": "auto"},
     properties={"compiles": "accelerator"},
 )
 class FlashDecoding:

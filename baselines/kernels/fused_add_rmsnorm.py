@@ -25,7 +25,6 @@ BLOCK_BYTES = 256 << 10
     family="kernels",
     implements=("add_rmsnorm",),
     summary="residual addition and RMSNorm in one pass over memory",
-    options={"backend": "auto"},
     properties={"compiles": "accelerator"},
 )
 class FusedAddRmsNorm:

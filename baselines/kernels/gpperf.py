@@ -46,7 +46,6 @@ class _Node:
     implements=("tile_choice",),
     summary="a random forest predicts times and chooses tiles",
     paper="gpperf",
-    options={"trees": 30, "min_leaf": 2},
 )
 class Forest:
     """N products, F features."""

@@ -34,7 +34,6 @@ from paceline.families.kernels.api.schedules import stream_k
     implements=("attention_decode",),
     summary="decode attention, all cached tiles dealt out equally (stream-K)",
     paper="lean-attention",
-    options={"tile": 128, "workers": 0, "backend": "auto"},
     properties={"compiles": "accelerator"},
 )
 class LeanAttention:

@@ -22,7 +22,6 @@ from paceline.families.kernels.api.problem import Problem
     family="kernels",
     implements=("cross_entropy",),
     summary="maximum and sum of exponentials updated chunk by chunk",
-    options={"chunk": 8192},
 )
 class OnlineCrossEntropy:
     """T tokens, V vocabulary."""

@@ -27,7 +27,6 @@ TRITON_TILE = (128, 128, 64)
     family="kernels",
     implements=("gemm",),
     summary="a fixed number of workers takes one output tile after another",
-    options={"tile_m": 0, "tile_n": 0, "tile_k": 0, "workers": 0, "backend": "auto"},
     properties={"compiles": "accelerator"},
 )
 class Persistent:

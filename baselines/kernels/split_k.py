@@ -22,7 +22,6 @@ from paceline.families.kernels.api.schedules import each_split
     family="kernels",
     implements=("gemm",),
     summary="the reduction cut into equal parts",
-    options={"splits": 4, "tile_m": 128, "tile_n": 128, "tile_k": 64, "backend": "auto"},
     properties={"compiles": "accelerator"},
 )
 class SplitK:

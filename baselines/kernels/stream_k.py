@@ -32,7 +32,6 @@ TRITON_TILE = (128, 128, 64)
     family="kernels",
     implements=("gemm",),
     summary="the steps of all output tiles dealt out equally",
-    options={"tile_m": 0, "tile_n": 0, "tile_k": 0, "workers": 0, "backend": "auto"},
     properties={"compiles": "accelerator"},
 )
 class StreamK:

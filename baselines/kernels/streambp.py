@@ -27,7 +27,6 @@ from paceline.families.kernels.api.problem import Problem
     implements=("lm_head_loss",),
     summary="the head's loss and gradients in chunks of tokens",
     paper="streambp",
-    options={"chunk": 128},
 )
 class StreamBP:
     """T tokens, C tokens of a chunk, H hidden, V vocabulary."""

@@ -58,7 +58,6 @@ def unpack_codes(packed_NB: Tensor, bits: int, k: int) -> Tensor:
     implements=("dequant_gemm",),
     summary="weights packed at any width from 1 to 8 bits, expanded inside the product",
     paper="tilus",
-    options={"backend": "auto"},
     properties={"compiles": "accelerator"},
 )
 class Tilus:

@@ -24,7 +24,6 @@ from paceline.families.kernels.api.schedules import one_each
     family="kernels",
     implements=("attention_decode",),
     summary="decode attention, one worker for each head's whole cache",
-    options={"tile": 64, "backend": "auto"},
     properties={"compiles": "accelerator"},
 )
 class Unsplit:

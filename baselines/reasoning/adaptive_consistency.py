@@ -22,7 +22,6 @@ from paceline.families.reasoning.api.votes import leader_is_safe, majority, top_
     family="reasoning",
     implements=("solve",),
     summary="one trace after another until the leader is safe",
-    options={"threshold": 0.95},
 )
 def adaptive_consistency(task: Task, *, threshold: float = 0.95) -> Method:
     """Return the method.

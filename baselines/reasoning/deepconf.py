@@ -62,7 +62,6 @@ class _Thought:
     family="reasoning",
     implements=("solve",),
     summary="unsure traces are given up, the others vote by how sure they were",
-    options={"warmup": 4, "keep": 0.9, "window": 8, "chunk": 8, "consensus": 0.95},
 )
 def deepconf(
     task: Task,

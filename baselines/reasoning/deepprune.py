@@ -49,7 +49,6 @@ class Cluster:
     implements=("solve",),
     summary="a judge groups unfinished traces by the answer they will come to; few of each group go on",
     paper="deepprune",
-    options={"glimpse": 24, "threshold": 0.5, "members": 2, "kept": 1, "by_size": True},
 )
 def deepprune(
     task: Task,

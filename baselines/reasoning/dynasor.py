@@ -57,7 +57,6 @@ class _Thought:
     implements=("solve",),
     summary="traces stop when their probed answers settle, questions when the votes agree",
     paper="dynasor",
-    options={"chunk": 16, "agreeing": 2, "least_votes": 3, "threshold": 0.7},
 )
 def dynasor(
     task: Task, *, chunk: int = 16, agreeing: int = 2, least_votes: int = 3, threshold: float = 0.7

@@ -22,7 +22,6 @@ from paceline.families.reasoning.api.votes import majority
     family="reasoning",
     implements=("solve",),
     summary="windows of traces until one agrees with itself",
-    options={"window": 4},
 )
 def esc(task: Task, *, window: int = 4) -> Method:
     """Return the method.

@@ -126,7 +126,6 @@ def chosen(
     implements=("solve",),
     summary="REBASE on the leaves that an integer programme keeps, for reward, shared cache and variety",
     paper="ets",
-    options={"width": None, "temperature": 0.2, "cache": 1.0, "coverage": 1.0},
 )
 def ets(
     task: Task,

@@ -37,7 +37,6 @@ NUM_STEPS = 500
     implements=("solve",),
     summary="steps whose first token the model is unsure of are written by its partner",
     paper="glimprouter",
-    options={"threshold": 0.5},
 )
 def glimp_router(task: Task, *, threshold: float = 0.5) -> Method:
     """Return the method.

@@ -24,7 +24,6 @@ from paceline.families.reasoning.api.votes import majority
     implements=("solve",),
     summary="workers that see each other's words as they are written",
     paper="hogwild-inference",
-    options={"workers": 2},
 )
 def hogwild(task: Task, *, workers: int = 2) -> Method:
     """Return the method.

@@ -38,7 +38,6 @@ from paceline.families.reasoning.api.votes import majority
     implements=("solve",),
     summary="independent parts are written at the same time, and merged without being read again",
     paper="multiverse",
-    options={"traces": 1},
 )
 def multiverse(task: Task, *, traces: int = 1) -> Method:
     """Return the method.

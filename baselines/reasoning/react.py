@@ -28,7 +28,6 @@ from paceline.families.reasoning.api.tool_calls import (
     family="reasoning",
     implements=("call_tools",),
     summary="one thought, one call, and again",
-    options={"together": False},
 )
 def react(task: ToolTask, *, together: bool = False) -> ToolMethod:
     """Return the method.

@@ -76,7 +76,6 @@ def reviewed(replies: Sequence[Reply]) -> Rounds:
     family="reasoning",
     implements=("solve",),
     summary="a tree of steps, the budget shared by a reviewer's rewards",
-    options={"width": None, "temperature": 0.2},
 )
 def rebase(task: Task, *, width: int | None = None, temperature: float = 0.2) -> Method:
     """Return the method.

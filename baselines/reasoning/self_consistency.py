@@ -21,7 +21,6 @@ from paceline.families.reasoning.api.votes import majority
     family="reasoning",
     implements=("solve",),
     summary="the most frequent answer of all traces",
-    options={"traces": None},
 )
 def self_consistency(task: Task, *, traces: int | None = None) -> Method:
     """Return the method.

@@ -40,7 +40,6 @@ from paceline.families.reasoning.api.votes import majority
     implements=("solve",),
     summary="independent parts are written at the same time, then joined",
     paper="threadweaver",
-    options={"traces": 1},
 )
 def thread_weaver(task: Task, *, traces: int = 1) -> Method:
     """Return the method.

@@ -31,7 +31,6 @@ from paceline.families.serving.api.denoising import Comm, Setting, Tensor, Unsup
     implements=("denoise",),
     paper="asyncdiff",
     summary="ranks compute their layers at the same time, on what the layers before said a step ago",
-    options={"warm_up": 1, "stride": 1},
 )
 class AsyncDiff:
     """Components side by side.

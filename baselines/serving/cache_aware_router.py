@@ -28,7 +28,6 @@ from paceline.families.serving.api.scheduling import Request
     family="serving",
     implements=("simulate",),
     summary="the server with most of a request's beginning, while loads are even",
-    options={"cache_threshold": 0.3, "balance_absolute": 64, "balance_relative": 1.5},
 )
 class CacheAwareRouter:
     """Routes by what servers will hold.

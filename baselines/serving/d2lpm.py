@@ -32,7 +32,6 @@ from paceline.families.serving.api.scheduling import Request, Scheduler, Step, V
     family="serving",
     implements=("simulate",),
     summary="a router with a credit for each tenant and server, before queues with credits",
-    options={"quantum": 512.0, "server_quantum": 2048.0, "prompt_weight": 1.0, "output_weight": 2.0},
 )
 class DoubleDeficitLongestPrefixMatch:
     """Routes by locality among servers where a tenant has credit.

@@ -37,7 +37,6 @@ def least_lookahead(given: Given) -> int:
     name="distributed-speculative-inference",
     family="serving",
     implements=("decode",),
-    options={"lookahead": 0},
     paper="distributed-speculative-inference",
     summary="drafting never waits: copies of the target check side by side",
 )
@@ -48,7 +47,7 @@ class DistributedSpeculation:
         lookahead: Drafts of a check; the least that keeps the copies from running out where it is 0.
     """
 
-    def __init__(self, lookahead: int = 0) -> None:
+    def __init__(self, *, lookahead: int = 0) -> None:
         self.lookahead = lookahead
 
     def decode(self, desk: Desk) -> None:

@@ -23,7 +23,6 @@ from paceline.families.serving.api.scheduling import Step, View, admit, begin_ch
     family="serving",
     implements=("serve", "simulate"),
     summary="the longest cached beginning first, of tenants that have credit left",
-    options={"quantum": 512.0, "prompt_weight": 1.0, "output_weight": 2.0},
 )
 class DeficitLongestPrefixMatch:
     """Admits those with the longest cached beginning first, if their tenant has credit.

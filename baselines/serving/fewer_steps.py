@@ -20,7 +20,6 @@ from paceline.families.serving.api.denoising import Comm, Setting, Tensor
     family="serving",
     implements=("denoise",),
     summary="one rank computes every so many of the denoising steps",
-    options={"every": 2},
 )
 class FewerSteps:
     """Steps that are longer.

@@ -25,7 +25,6 @@ from paceline.families.serving.api.quantised import quantised, restored
     name="kv-quant",
     family="serving",
     implements=("cache",),
-    options={"group": 0},
     summary="keys and values of a few bits, scales for each token",
 )
 class QuantisedKeysValues:
@@ -35,7 +34,7 @@ class QuantisedKeysValues:
         group: Numbers that share a scale; all of a token's where it is 0.
     """
 
-    def __init__(self, group: int = 0) -> None:
+    def __init__(self, *, group: int = 0) -> None:
         self.group = group
 
     def keep(

@@ -22,7 +22,6 @@ from paceline.families.serving.api.overlapping import Given, NanoBatch
     name="nano-batched",
     family="serving",
     implements=("overlap",),
-    options={"parts": 2},
     summary="cuts the batch as overlapping needs it, and overlaps nothing",
 )
 class NanoBatched:
@@ -32,7 +31,7 @@ class NanoBatched:
         parts: Nano-batches of each operator.
     """
 
-    def __init__(self, parts: int = 2) -> None:
+    def __init__(self, *, parts: int = 2) -> None:
         self.parts = parts
 
     def order(self, given: Given) -> Sequence[NanoBatch]:

@@ -38,7 +38,6 @@ from paceline.families.serving.api.scheduling import Request
     family="serving",
     implements=("simulate",),
     summary="prompts on some devices, answers on others; keys and values move over a link",
-    options={"prefill_devices": 1, "prefill_share": 0.5},
 )
 class Disaggregated:
     """Divides devices into those for prompts and those for answers.

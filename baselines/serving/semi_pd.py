@@ -39,7 +39,6 @@ from paceline.families.serving.api.scheduling import Request
     implements=("simulate",),
     paper="semi-pd",
     summary="a worker for prompts and one for answers over one memory, on moving shares of one device",
-    options={"prefill_share": 0.5, "step": 0.1, "patience": 2, "most": 0.9},
 )
 class SemiDisaggregated:
     """Two workers a device, one for prompts and one for answers.

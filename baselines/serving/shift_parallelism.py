@@ -34,7 +34,6 @@ MOST = 1 << 14
     implements=("distribute",),
     paper="shift-parallelism",
     summary="sequence parallelism for steps of many tokens and tensor parallelism for those of few, over one cache",
-    options={"tensor": 1, "threshold": 0, "context": 64},
 )
 class ShiftParallelism:
     """Two modes over one cache.

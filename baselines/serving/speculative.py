@@ -23,7 +23,6 @@ from paceline.families.serving.api.speculating import Desk
     name="speculative",
     family="serving",
     implements=("decode",),
-    options={"lookahead": 0},
     summary="drafts, then checks all drafts at once, one after the other",
 )
 class Speculative:
@@ -33,7 +32,7 @@ class Speculative:
         lookahead: Drafts of a check; the point's where it is 0.
     """
 
-    def __init__(self, lookahead: int = 0) -> None:
+    def __init__(self, *, lookahead: int = 0) -> None:
         self.lookahead = lookahead
 
     def decode(self, desk: Desk) -> None:

@@ -43,7 +43,6 @@ from paceline.families.serving.api.distributing import (
     family="serving",
     implements=("distribute",),
     summary="ranks share a step's tokens for products and the heads for attention; two all-to-alls a layer",
-    options={"tensor": 1},
 )
 class UlyssesInference:
     """Tokens are shared, and heads between two all-to-alls.

@@ -34,7 +34,6 @@ from paceline.families.serving.api.scheduling import Request
     family="serving",
     implements=("simulate",),
     summary="every device serves whole requests",
-    options={"token_budget": None},
 )
 class Unified:
     """One memory and one worker a device.

@@ -23,7 +23,6 @@ from paceline.families.serving.api.scheduling import Request, Step, View, admit,
     family="serving",
     implements=("serve", "simulate"),
     summary="the tenant that has got least is next",
-    options={"prompt_weight": 1.0, "output_weight": 2.0},
 )
 class VirtualTokenCounter:
     """Admits the first request of the tenant with the lowest counter.

@@ -33,7 +33,6 @@ from paceline.families.serving.api.quantised import quantised, restored
     family="serving",
     implements=("cache",),
     paper="xquant",
-    options={"across": False, "base_bits": 8, "group": 0},
     summary="keeps each layer's input in a few bits, and makes keys and values of it again",
 )
 class XQuant:

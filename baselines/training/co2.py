@@ -38,14 +38,6 @@ from paceline.families.training.api.rounds import ends_round, num_rounds
     implements=("data_parallel",),
     summary="rounds of local steps whose exchange hides behind the next round",
     paper="co2",
-    options={
-        "sync_every": 20,
-        "outer_rate": 1.0,
-        "outer_momentum": 0.2,
-        "penalty": True,
-        "clip": 10.0,
-        "by_element": True,
-    },
     properties={"exact": False, "replicas": "identical", "agree": "rounds"},
 )
 class CO2(FlatReplica):
@@ -55,6 +47,7 @@ class CO2(FlatReplica):
         self,
         task: Task,
         comm: Comm,
+        *,
         sync_every: int = 20,
         outer_rate: float = 1.0,
         outer_momentum: float = 0.2,
@@ -123,13 +116,12 @@ class CO2(FlatReplica):
         return self.momentum.abs().mul_(self.outer_rate * count / total).add_(1.0)
 
 
-def cost(task: Task, sync_every: int = 20, **others: float) -> Cost:
+def cost(task: Task, *, sync_every: int) -> Cost:
     """Return the header's formula for all rounds; the last step sends a whole round's, and what the round before left.
 
     Args:
         task: The task.
         sync_every: H.
-        others: Options that change no bytes.
     """
     n, steps = task.world_size, task.steps
     sent, messages = ring_cost(task.num_parameters, n)

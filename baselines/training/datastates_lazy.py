@@ -38,13 +38,12 @@ from paceline.families.training.api.checkpointing.replica import (
     implements=("checkpoint",),
     summary="copies state to held buffers during forward and backward, then flushes in the background",
     paper="datastates-llm",
-    options={"buffers": 2},
     properties={"exact": True, "replicas": "identical"},
 )
 class DatastatesLazy(CheckpointingReplica):
     """Copy late, write later."""
 
-    def __init__(self, task: Task, comm: Comm, buffers: int = 2) -> None:
+    def __init__(self, task: Task, comm: Comm, *, buffers: int = 2) -> None:
         super().__init__(task, comm)
         state = self.live_state()
         pinned = task.device.type == "cuda"
@@ -104,6 +103,6 @@ def _copy(state: dict[str, Tensor], buffer: dict[str, Tensor]) -> None:
             buffer[name].copy_(tensor)
 
 
-def cost(task: Task, buffers: int = 2) -> Cost:
+def cost(task: Task) -> Cost:
     """Return what training sends."""
     return training_cost(task)

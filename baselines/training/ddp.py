@@ -32,7 +32,6 @@ from paceline.families.training.api.torch_parallel import distributed_data_paral
     implements=("data_parallel", "fine_tune"),
     summary="PyTorch's own: bucketed gradients, averaged during backward",
     paper="pytorch-ddp",
-    options={"bucket_bytes": 1048576},
     properties={"exact": True, "replicas": "identical", "bitwise": False},
 )
 class Ddp(Replica):
@@ -40,7 +39,7 @@ class Ddp(Replica):
 
     own_gradients = False
 
-    def __init__(self, task: Task, comm: Comm, bucket_bytes: int = 1048576) -> None:
+    def __init__(self, task: Task, comm: Comm, *, bucket_bytes: int = 1048576) -> None:
         self.wrapped = distributed_data_parallel(task.model, comm, bucket_bytes=bucket_bytes)
         super().__init__(task, comm)
 
@@ -50,6 +49,6 @@ class Ddp(Replica):
         return loss_and_gradients(self.wrapped, sequences_BS)
 
 
-def cost(task: Task, bucket_bytes: int = 1048576) -> Cost:
+def cost(task: Task) -> Cost:
     """Return what a rank holds, the whole state, and hands over; what is sent, the backend decides."""
     return Cost(state_bytes=task.whole_state_bytes, backend_bytes=4 * task.num_parameters * task.steps)

@@ -31,18 +31,17 @@ from paceline.families.training.api.replica import Comm, Cost, Task
     implements=("data_parallel",),
     summary="own momenta, of which only the largest cosine coefficients travel",
     paper="detonation",
-    options={"k": 64, "decay": 0.999, "rate_factor": 1.0},
     properties={"exact": False, "replicas": "identical"},
 )
 class DeMo(DecoupledMomentum):
     """Every rank is a group of its own."""
 
     def __init__(
-        self, task: Task, comm: Comm, k: int = 64, decay: float = 0.999, rate_factor: float = 1.0
+        self, task: Task, comm: Comm, *, k: int = 64, decay: float = 0.999, rate_factor: float = 1.0
     ) -> None:
         super().__init__(task, comm, group=1, k=k, scheme="dct", decay=decay, rate_factor=rate_factor)
 
 
-def cost(task: Task, k: int = 64, decay: float = 0.999, rate_factor: float = 1.0) -> Cost:
+def cost(task: Task, *, k: int) -> Cost:
     """Return the header's formula for all steps."""
     return decoupled_cost(task, group=1, k=k, scheme="dct")

@@ -34,7 +34,6 @@ from paceline.families.training.api.rounds import ends_round, nesterov_, round_e
     implements=("data_parallel",),
     summary="H local steps, then Nesterov momentum on the mean displacement",
     paper="diloco",
-    options={"sync_every": 20, "outer_rate": 0.7, "outer_momentum": 0.9},
     properties={
         "exact": False,
         "replicas": "identical",
@@ -53,6 +52,7 @@ class DiLoCo(FlatReplica):
         self,
         task: Task,
         comm: Comm,
+        *,
         sync_every: int = 20,
         outer_rate: float = 0.7,
         outer_momentum: float = 0.9,
@@ -91,7 +91,7 @@ class DiLoCo(FlatReplica):
         return self.flat.pieces(self.slow)
 
 
-def cost(task: Task, sync_every: int = 20, outer_rate: float = 0.7, outer_momentum: float = 0.9) -> Cost:
+def cost(task: Task, *, sync_every: int) -> Cost:
     """Return the header's formula for all rounds."""
     sent, peak, messages = ring_bytes(
         world_size=task.world_size,

@@ -49,17 +49,6 @@ NUMBER_BYTES = 4
     implements=("data_parallel",),
     summary="local steps, layers synchronised in the next forward, odd replicas penalised",
     paper="edit",
-    options={
-        "sync_every": 20,
-        "outer_rate": 0.7,
-        "outer_momentum": 0.9,
-        "deviations": 3.0,
-        "average_share": 0.1,
-        "fill_rounds": 4,
-        "temperature": 1.0,
-        "longest": 10.0,
-        "by_time": False,
-    },
     properties={
         "exact": False,
         "replicas": "identical",
@@ -85,6 +74,7 @@ class Edit(Replica):
         self,
         task: Task,
         comm: Comm,
+        *,
         sync_every: int = 20,
         outer_rate: float = 0.7,
         outer_momentum: float = 0.9,
@@ -240,14 +230,13 @@ def penalty_weights(norms: Sequence[float], temperature: float) -> list[float]:
     return [share / sum(shares) for share in shares]
 
 
-def cost(task: Task, sync_every: int = 20, by_time: bool = False, **others: float) -> Cost:
+def cost(task: Task, *, sync_every: int, by_time: bool) -> Cost:
     """Return the header's formula for all rounds; two rounds' exchanges may meet in the last step.
 
     Args:
         task: The task.
         sync_every: H.
         by_time: Whether a round's end is timed, with a number to each other rank.
-        others: Options that change no bytes.
     """
     n, sizes = task.world_size, unit_sizes(task.model)
     if n == 1:

@@ -36,13 +36,12 @@ from paceline.families.training.api.rounds import nesterov_
     summary="DiLoCo among whoever is alive, who comes fetches the global weights from a peer",
     paper="intellect-1",
     requires={"min_ranks": 3, "devices": ("cpu",)},
-    options={"sync_every": 20, "outer_rate": 0.7, "outer_momentum": 0.9},
 )
 class ElasticDiLoCo:
     """One peer's rounds on an elastic ring."""
 
     def __init__(
-        self, place: Place, sync_every: int = 20, outer_rate: float = 0.7, outer_momentum: float = 0.9
+        self, place: Place, *, sync_every: int = 20, outer_rate: float = 0.7, outer_momentum: float = 0.9
     ) -> None:
         self.outer_rate, self.outer_momentum = outer_rate, outer_momentum
         self.weights = place.weights

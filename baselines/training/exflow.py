@@ -47,13 +47,12 @@ from paceline.families.training.api.replica import Comm, Cost, Task, Unsupported
     implements=("expert_inference",),
     summary="one all-to-all a layer; experts placed by what follows what",
     paper="exflow",
-    options={"placement": "affinity"},
     properties={"exact": True, "replicas": "identical"},
 )
 class ExFlow(ExpertDecoder):
     """Lets tokens stay; ``placement`` is ``affinity`` or ``contiguous``."""
 
-    def __init__(self, task: Task, comm: Comm, placement: str = "affinity") -> None:
+    def __init__(self, task: Task, comm: Comm, *, placement: str = "affinity") -> None:
         super().__init__(task, comm, placed(task, placement), range(task.tokens // task.context))
 
     def decode(self, position: int, symbols_B: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +102,7 @@ def placed(task: Task, placement: str) -> Placement:
     return solve(transitions(task.router.profile_NL, experts), size)
 
 
-def cost(task: Task, placement: str = "affinity") -> Cost:
+def cost(task: Task, *, placement: str) -> Cost:
     """Return the header's formula on the routes of the run."""
     n, width = task.world_size, task.model.get_parameter("embedding.weight").shape[1]
     ranks_PBTL = ranks_of(task, placed(task, placement))

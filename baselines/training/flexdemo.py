@@ -35,7 +35,6 @@ from paceline.families.training.api.replica import Comm, Cost, Task
     implements=("data_parallel",),
     summary="full exchange inside groups, chosen components of the momentum between them",
     paper="detonation",
-    options={"group": 2, "k": 64, "scheme": "dct", "decay": 0.999, "rate_factor": 1.0},
     properties={"exact": False, "replicas": "identical"},
 )
 class FlexDeMo(DecoupledMomentum):
@@ -45,6 +44,7 @@ class FlexDeMo(DecoupledMomentum):
         self,
         task: Task,
         comm: Comm,
+        *,
         group: int = 2,
         k: int = 64,
         scheme: Scheme = "dct",
@@ -56,11 +56,10 @@ class FlexDeMo(DecoupledMomentum):
 
 def cost(
     task: Task,
-    group: int = 2,
-    k: int = 64,
-    scheme: Scheme = "dct",
-    decay: float = 0.999,
-    rate_factor: float = 1.0,
+    *,
+    group: int,
+    k: int,
+    scheme: Scheme,
 ) -> Cost:
     """Return the header's formula for all steps."""
     return decoupled_cost(task, group=group, k=k, scheme=scheme)

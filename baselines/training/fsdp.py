@@ -36,7 +36,6 @@ from paceline.families.training.api.torch_parallel import fully_sharded, local_p
     implements=("data_parallel",),
     summary="PyTorch's own: parameters, gradients and state in shares, gathered unit by unit",
     paper="pytorch-fsdp",
-    options={"reshard": True},
     properties={"exact": True, "replicas": "identical"},
 )
 class Fsdp(Replica):
@@ -44,7 +43,7 @@ class Fsdp(Replica):
 
     own_gradients = False
 
-    def __init__(self, task: Task, comm: Comm, reshard: bool = True) -> None:
+    def __init__(self, task: Task, comm: Comm, *, reshard: bool = True) -> None:
         fully_sharded(task.model, comm, reshard=reshard)
         super().__init__(task, comm)
 
@@ -78,7 +77,7 @@ class Fsdp(Replica):
                     local_part(self.optimizer.state[parameter][name]).copy_(value)
 
 
-def cost(task: Task, reshard: bool = True) -> Cost:
+def cost(task: Task, *, reshard: bool) -> Cost:
     """Return what a rank holds, shares of whole rows, and hands over; what is sent, the backend decides."""
     owned = sum(-(-p.shape[0] // task.world_size) * p.shape[1:].numel() for p in task.model.parameters())
     handed = 4 * owned * ((1 + reshard) + task.world_size) * task.steps

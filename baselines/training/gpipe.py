@@ -29,13 +29,12 @@ from paceline.families.training.api.replica import Comm, Cost, Task
     implements=("pipeline_parallel",),
     summary="all microbatches forward, then all of them back",
     paper="gpipe",
-    options={"recompute": False},
     properties={"exact": True, "replicas": "identical"},
 )
 class GPipe(PipelineReplica):
     """All forwards before all backwards."""
 
-    def __init__(self, task: Task, comm: Comm, recompute: bool = False) -> None:
+    def __init__(self, task: Task, comm: Comm, *, recompute: bool = False) -> None:
         super().__init__(task, comm, recompute=recompute)
 
     def schedule(self, ranks: int, microbatches: int) -> Table:
@@ -52,6 +51,6 @@ def table(ranks: int, microbatches: int) -> Table:
     ]
 
 
-def cost(task: Task, recompute: bool = False) -> Cost:
+def cost(task: Task) -> Cost:
     """Return the header's formula: what is computed again is not sent again."""
     return pipeline_cost(task)

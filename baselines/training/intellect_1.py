@@ -35,7 +35,6 @@ from paceline.families.training.api.rounds import ends_round, nesterov_, num_rou
     implements=("data_parallel",),
     summary="DiLoCo with outer gradients as 8-bit codes",
     paper="intellect-1",
-    options={"sync_every": 20, "outer_rate": 0.7, "outer_momentum": 0.9},
     properties={
         "exact": False,
         "replicas": "identical",
@@ -53,10 +52,11 @@ class Intellect1(FlatReplica):
         self,
         task: Task,
         comm: Comm,
+        bits: int = 8,
+        *,
         sync_every: int = 20,
         outer_rate: float = 0.7,
         outer_momentum: float = 0.9,
-        bits: int = 8,
     ) -> None:
         super().__init__(task, comm)
         self.sync_every, self.outer_rate, self.outer_momentum = sync_every, outer_rate, outer_momentum
@@ -87,7 +87,7 @@ class Intellect1(FlatReplica):
         return self.flat.pieces(self.slow)
 
 
-def cost(task: Task, sync_every: int = 20, outer_rate: float = 0.7, outer_momentum: float = 0.9) -> Cost:
+def cost(task: Task, *, sync_every: int) -> Cost:
     """Return the header's formula for all rounds."""
     one = int8_ring.cost(task.problem("all_reduce", task.num_parameters))
     rounds = num_rounds(sync_every, task.steps)

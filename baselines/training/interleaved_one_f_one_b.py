@@ -29,13 +29,12 @@ from paceline.families.training.api.replica import Comm, Cost, Task, Unsupported
     implements=("pipeline_parallel",),
     summary="1F1B over several thin stages a rank",
     paper="megatron-lm",
-    options={"chunks": 2},
     properties={"exact": True, "replicas": "identical"},
 )
 class InterleavedOneFOneB(PipelineReplica):
     """One forward, one backward, of thin stages."""
 
-    def __init__(self, task: Task, comm: Comm, chunks: int = 2) -> None:
+    def __init__(self, task: Task, comm: Comm, *, chunks: int = 2) -> None:
         self.chunks = chunks
         super().__init__(task, comm, chunks)
 
@@ -67,6 +66,6 @@ def table(ranks: int, microbatches: int, chunks: int) -> Table:
     return rows
 
 
-def cost(task: Task, chunks: int = 2) -> Cost:
+def cost(task: Task, *, chunks: int) -> Cost:
     """Return the header's formula."""
     return pipeline_cost(task, chunks)

@@ -27,7 +27,6 @@ from paceline.families.training.api.rounds import ends_round, round_ends
     family="training",
     implements=("data_parallel",),
     summary="H local steps, then the mean of all parameters",
-    options={"sync_every": 20},
     properties={
         "exact": False,
         "replicas": "apart",
@@ -39,7 +38,7 @@ from paceline.families.training.api.rounds import ends_round, round_ends
 class LocalSgd(FlatReplica):
     """Average parameters at the end of each round."""
 
-    def __init__(self, task: Task, comm: Comm, sync_every: int = 20) -> None:
+    def __init__(self, task: Task, comm: Comm, *, sync_every: int = 20) -> None:
         super().__init__(task, comm)
         self.sync_every = sync_every
         self.ring = self._ring(self.members)
@@ -61,7 +60,7 @@ class LocalSgd(FlatReplica):
             self.ring = self._ring(members)
 
 
-def cost(task: Task, sync_every: int = 20) -> Cost:
+def cost(task: Task, *, sync_every: int) -> Cost:
     """Return the header's formula for all rounds."""
     sent, peak, messages = ring_bytes(
         world_size=task.world_size,

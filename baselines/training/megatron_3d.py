@@ -25,7 +25,7 @@ from paceline.baselines.training import one_f_one_b
 from paceline import technique
 from paceline.families.training.api.hybrid.replica import HybridReplica, hybrid_cost
 from paceline.families.training.api.pipeline.schedule import Table
-from paceline.families.training.api.replica import Cost, Task
+from paceline.families.training.api.replica import Comm, Cost, Task
 
 
 @technique(
@@ -34,11 +34,13 @@ from paceline.families.training.api.replica import Cost, Task
     implements=("pipeline_parallel",),
     summary="matrices, layers and sequences dealt out in a mesh: tensor × data × pipeline",
     paper="megatron-lm",
-    options={"tensor": 2, "pipeline": 2},
     properties={"exact": True, "replicas": "identical"},
 )
 class Megatron3d(HybridReplica):
     """1F1B in a mesh."""
+
+    def __init__(self, task: Task, comm: Comm, *, tensor: int = 2, pipeline: int = 2) -> None:
+        super().__init__(task, comm, tensor=tensor, pipeline=pipeline)
 
     def schedule(self, ranks: int, microbatches: int) -> Table:
         """Return the table of 1F1B."""
@@ -46,6 +48,6 @@ class Megatron3d(HybridReplica):
         return found
 
 
-def cost(task: Task, tensor: int = 2, pipeline: int = 2) -> Cost:
+def cost(task: Task, *, tensor: int, pipeline: int) -> Cost:
     """Return the header's formula."""
     return hybrid_cost(task, tensor=tensor, pipeline=pipeline)

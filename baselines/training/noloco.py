@@ -37,7 +37,6 @@ from paceline.families.training.api.rounds import ends_round, round_ends
     implements=("data_parallel",),
     summary="H local steps, then an outer step with one random partner",
     paper="noloco",
-    options={"sync_every": 20, "alpha": 0.5, "beta": 0.7, "gamma": 1.0},
     properties={
         "exact": False,
         "replicas": "apart",
@@ -57,6 +56,7 @@ class NoLoCo(FlatReplica):
         self,
         task: Task,
         comm: Comm,
+        *,
         sync_every: int = 20,
         alpha: float = 0.5,
         beta: float = 0.7,
@@ -111,7 +111,7 @@ def _partners(seed: int, number: int, members: Sequence[int]) -> dict[int, int]:
     return dict(pairs) | {b: a for a, b in pairs}
 
 
-def cost(task: Task, sync_every: int = 20, alpha: float = 0.5, beta: float = 0.7, gamma: float = 1.0) -> Cost:
+def cost(task: Task, *, sync_every: int) -> Cost:
     """Return the header's formula for all rounds; with an odd number of ranks the busiest may never sit out."""
     sent, everyone = 2 * 4 * task.num_parameters, range(task.world_size)
     rounds = dict.fromkeys(everyone, 0)

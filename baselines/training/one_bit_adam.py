@@ -35,7 +35,6 @@ EPSILON = 1e-8
     implements=("data_parallel",),
     summary="Adam, then frozen variance and the momentum's signs with error feedback",
     paper="one-bit-adam",
-    options={"warmup_share": 0.14, "feedback": True},
     properties={
         "exact": False,
         "replicas": "identical",
@@ -45,7 +44,7 @@ EPSILON = 1e-8
 class OneBitAdam(FlatReplica):
     """Own Adam over the flat vector, in two phases."""
 
-    def __init__(self, task: Task, comm: Comm, warmup_share: float = 0.14, feedback: bool = True) -> None:
+    def __init__(self, task: Task, comm: Comm, *, warmup_share: float = 0.14, feedback: bool = True) -> None:
         if task.optimizer_name != "adamw":
             raise UnsupportedError(f"it is Adam; the point asks for {task.optimizer_name}")
         super().__init__(task, comm)
@@ -85,10 +84,10 @@ def warmup_steps(steps: int, share: float) -> int:
     return max(round(steps * share), 1)
 
 
-def cost(task: Task, warmup_share: float = 0.14, feedback: bool = True) -> Cost:
+def cost(task: Task, *, warmup_share: float) -> Cost:
     """Return the header's formula: rings while warming up, then compressed all-reduces."""
     full, messages = ring_cost(task.num_parameters, task.world_size)
-    small = onebit.cost(task.problem("all_reduce", task.num_parameters), feedback=feedback)
+    small = onebit.cost(task.problem("all_reduce", task.num_parameters))
     warmup = min(warmup_steps(task.steps, warmup_share), task.steps)
     rest = task.steps - warmup
     return Cost(

@@ -32,7 +32,6 @@ from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
     family="training",
     implements=("data_parallel",),
     summary="gradients of matrices as products of two thin factors, with error feedback",
-    options={"rank": 2},
     properties={
         "exact": False,
         "replicas": "identical",
@@ -42,7 +41,7 @@ from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 class PowerSgd(FlatReplica):
     """Average left factors and vectors, then right factors."""
 
-    def __init__(self, task: Task, comm: Comm, rank: int = 2) -> None:
+    def __init__(self, task: Task, comm: Comm, *, rank: int = 2) -> None:
         super().__init__(task, comm)
         shapes = [tuple(p.shape) for p in task.model.parameters()]
         self.left = torch.zeros(left_size(shapes, rank), device=task.device)
@@ -110,7 +109,7 @@ def right_size(shapes: list[tuple[int, ...]], rank: int) -> int:
     return sum(s[1] * min(rank, s[0]) for s in shapes if len(s) == 2)
 
 
-def cost(task: Task, rank: int = 2) -> Cost:
+def cost(task: Task, *, rank: int) -> Cost:
     """Return the header's formula for all steps."""
     shapes = [tuple(p.shape) for p in task.model.parameters()]
     sides = [ring_cost(size(shapes, rank), task.world_size) for size in (left_size, right_size)]

@@ -38,7 +38,6 @@ from paceline.families.training.api.sharded import ShardedReplica, Unit, largest
     implements=("data_parallel",),
     summary="ZeRO 3 with weights and gradients in eight bits or fewer on the wire",
     paper="qsdp",
-    options={"weight_bits": 8, "gradient_bits": 8, "unbiased": True},
     properties={
         "exact": False,
         "replicas": "identical",
@@ -53,6 +52,7 @@ class Qsdp(ShardedReplica):
         self,
         task: Task,
         comm: Comm,
+        *,
         weight_bits: int = 8,
         gradient_bits: int = 8,
         unbiased: bool = True,
@@ -103,7 +103,7 @@ class Qsdp(ShardedReplica):
         ).wait()
 
 
-def cost(task: Task, weight_bits: int = 8, gradient_bits: int = 8, unbiased: bool = True) -> Cost:
+def cost(task: Task, *, weight_bits: int, gradient_bits: int) -> Cost:
     """Return the header's formula, with the exact sizes of shares and blocks."""
     n = task.world_size
     busiest, sizes = 0, unit_sizes(task.model)

@@ -34,7 +34,6 @@ from paceline.families.training.api.rounds import ends_round, num_rounds
     implements=("data_parallel",),
     summary="H local steps, then the largest elements of a decayed accumulator in 14 bits each",
     paper="sparseloco",
-    options={"sync_every": 20, "outer_rate": 1.0, "decay": 0.95, "k": 64},
     properties={
         "exact": False,
         "replicas": "identical",
@@ -49,11 +48,12 @@ class SparseLoCo(FlatReplica):
         self,
         task: Task,
         comm: Comm,
+        bits: int = 2,
+        *,
         sync_every: int = 20,
         outer_rate: float = 1.0,
         decay: float = 0.95,
         k: int = 64,
-        bits: int = 2,
     ) -> None:
         super().__init__(task, comm)
         self.sync_every, self.outer_rate = sync_every, outer_rate
@@ -76,7 +76,7 @@ class SparseLoCo(FlatReplica):
         return self.flat.pieces(self.slow)
 
 
-def cost(task: Task, sync_every: int = 20, outer_rate: float = 1.0, decay: float = 0.95, k: int = 64) -> Cost:
+def cost(task: Task, *, sync_every: int, k: int) -> Cost:
     """Return the header's formula for all rounds."""
     one = topk_sparse.cost(task.problem("all_reduce", task.num_parameters), k=k)
     rounds = num_rounds(sync_every, task.steps)

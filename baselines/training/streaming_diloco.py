@@ -37,14 +37,6 @@ from paceline.families.training.api.rounds import nesterov_
     implements=("data_parallel",),
     summary="DiLoCo fragment by fragment, in the background, in four bits",
     paper="streaming-diloco",
-    options={
-        "sync_every": 20,
-        "fragments": 4,
-        "delay": 4,
-        "mixing": 0.5,
-        "outer_rate": 0.7,
-        "outer_momentum": 0.9,
-    },
     properties={
         "exact": False,
         "replicas": "identical",
@@ -70,13 +62,14 @@ class StreamingDiLoCo(FlatReplica):
         self,
         task: Task,
         comm: Comm,
+        bits: int = 4,
+        *,
         sync_every: int = 20,
         fragments: int = 4,
         delay: int = 4,
         mixing: float = 0.5,
         outer_rate: float = 0.7,
         outer_momentum: float = 0.9,
-        bits: int = 4,
     ) -> None:
         super().__init__(task, comm)
         self.sync_every, self.fragments, self.delay = sync_every, fragments, min(delay, sync_every - 1)
@@ -163,12 +156,10 @@ def due(step: int, sync_every: int, fragments: int, delay: int) -> Iterator[tupl
 
 def cost(
     task: Task,
-    sync_every: int = 20,
-    fragments: int = 4,
-    delay: int = 4,
-    mixing: float = 0.5,
-    outer_rate: float = 0.7,
-    outer_momentum: float = 0.9,
+    *,
+    sync_every: int,
+    fragments: int,
+    delay: int,
 ) -> Cost:
     """Play the schedule with the exact sizes of fragments, chunks and messages."""
     size, late = task.world_size, min(delay, sync_every - 1)

@@ -32,13 +32,12 @@ from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
     implements=("data_parallel",),
     summary="clipped gradients as ternary codes of two bits",
     paper="terngrad",
-    options={"clip_sigmas": 2.5, "layer": 16384},
     properties={"exact": False, "replicas": "identical", "unbiased_with": {"clip_sigmas": 0.0}},
 )
 class TernGrad(FlatReplica):
     """Average ternary gradients."""
 
-    def __init__(self, task: Task, comm: Comm, clip_sigmas: float = 2.5, layer: int = 16384) -> None:
+    def __init__(self, task: Task, comm: Comm, *, clip_sigmas: float = 2.5, layer: int = 16384) -> None:
         super().__init__(task, comm)
         problem = task.problem("all_reduce", self.flat.values.numel())
         self.ternary = ternary.Ternary(problem, comm, layer=layer, clip_sigmas=clip_sigmas)
@@ -50,7 +49,7 @@ class TernGrad(FlatReplica):
         self.flat.gradients.div_(self.comm.world_size)
 
 
-def cost(task: Task, clip_sigmas: float = 2.5, layer: int = 16384) -> Cost:
+def cost(task: Task, *, layer: int) -> Cost:
     """Return the header's formula for all steps."""
     one = ternary.cost(task.problem("all_reduce", task.num_parameters), layer=layer)
     return Cost(

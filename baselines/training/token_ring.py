@@ -47,7 +47,6 @@ from paceline.families.training.api.sequence.replica import SequenceReplica, cou
     implements=("sequence_parallel",),
     summary="queries go one way around a ring, partial results the other",
     paper="token-ring",
-    options={"direct_last": False},
     properties={"exact": True, "replicas": "identical"},
 )
 class TokenRing(SequenceReplica):
@@ -138,7 +137,7 @@ class _Visit(torch.autograd.Function):
         return None, d_q_tMK, d_k_tNK, d_v_tNK
 
 
-def cost(task: Task, *, direct_last: bool = False) -> Cost:
+def cost(task: Task, *, direct_last: bool) -> Cost:
     """Return the header's formula with the exact positions of each rank."""
     counts, row = counts_of(task, zigzag), row_of(task)
     n, total = len(counts), sum(counts)

@@ -29,7 +29,6 @@ from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
     family="training",
     implements=("data_parallel",),
     summary="the largest elements of each step's gradient, the rest kept for later",
-    options={"k": 64},
     properties={
         "exact": False,
         "replicas": "identical",
@@ -39,7 +38,7 @@ from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 class TopKErrorFeedback(FlatReplica):
     """Average sparse gradients."""
 
-    def __init__(self, task: Task, comm: Comm, k: int = 64, bits: int = 2) -> None:
+    def __init__(self, task: Task, comm: Comm, bits: int = 2, *, k: int = 64) -> None:
         super().__init__(task, comm)
         problem = task.problem("all_reduce", self.flat.values.numel())
         self.sparse = topk_sparse.TopKSparse(problem, comm, k=k, bits=bits)
@@ -51,7 +50,7 @@ class TopKErrorFeedback(FlatReplica):
         self.flat.gradients.div_(self.comm.world_size)
 
 
-def cost(task: Task, k: int = 64) -> Cost:
+def cost(task: Task, *, k: int) -> Cost:
     """Return the header's formula for all steps."""
     one = topk_sparse.cost(task.problem("all_reduce", task.num_parameters), k=k)
     return Cost(

@@ -56,7 +56,6 @@ TRIALS = 2
     implements=("expert_parallel",),
     summary="one layout for expert, data and model parallelism, chosen in every step; sparse encode and decode",
     paper="tutel",
-    options={"strategy": "adaptive", "slices": 0},
     properties={"exact": True, "replicas": "identical"},
 )
 class Tutel(ExpertReplica):
@@ -69,7 +68,7 @@ class Tutel(ExpertReplica):
         slices: Ranks among which an expert is divided; 0: as few as it needs.
     """
 
-    def __init__(self, task: Task, comm: Comm, strategy: str = "adaptive", slices: int = 0) -> None:
+    def __init__(self, task: Task, comm: Comm, *, strategy: str = "adaptive", slices: int = 0) -> None:
         if strategy not in ("adaptive", "measured", "cycle", *STRATEGIES):
             raise UnsupportedError(f"there is no strategy '{strategy}'")
         super().__init__(task, comm, slices or num_slices(shape_of(task)))
@@ -197,7 +196,7 @@ def choice(asked: str, step: int, shape: Shape, slices: int) -> str:
     return asked
 
 
-def cost(task: Task, strategy: str = "adaptive", slices: int = 0) -> Cost | None:
+def cost(task: Task, *, strategy: str, slices: int) -> Cost | None:
     """Return the header's formula, for the strategies of all steps; None where times decide on them."""
     if strategy == "measured":
         return None

@@ -38,7 +38,6 @@ from paceline.families.training.api.sequence.states import StateReplica, state_c
     implements=("sequence_parallel",),
     summary="one state of linear attention passes through the ranks, in blocks",
     paper="zeco",
-    options={"blocks": 4},
     properties={"exact": True, "replicas": "identical"},
 )
 class ZeCO(StateReplica):
@@ -65,6 +64,6 @@ def bounds(task: Task, blocks: int) -> list[tuple[int, int]]:
     return chunk_bounds(width, min(blocks, width))
 
 
-def cost(task: Task, *, blocks: int = 4) -> Cost:
+def cost(task: Task, *, blocks: int) -> Cost:
     """Return the closed forms of the header."""
     return state_cost(task, len(bounds(task, blocks)))

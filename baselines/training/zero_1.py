@@ -26,7 +26,7 @@ from paceline import technique
 from paceline.families.collectives.api import rings
 from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.exchange import ring_cost
-from paceline.families.training.api.masters import SINGLE, Masters, narrow_parameters, widths
+from paceline.families.training.api.masters import Masters, narrow_parameters, widths
 from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 from paceline.families.training.api.sharded import largest_share
 
@@ -37,13 +37,12 @@ from paceline.families.training.api.sharded import largest_share
     implements=("data_parallel",),
     summary="optimiser state in shares: reduce-scatter, own update, all-gather",
     paper="zero",
-    options={"state": "single"},
     properties={"exact": True, "inexact_with": {"state": "mixed"}, "replicas": "identical"},
 )
 class Zero1(FlatReplica):
     """Update one share and gather the others."""
 
-    def __init__(self, task: Task, comm: Comm, state: str = SINGLE) -> None:
+    def __init__(self, task: Task, comm: Comm, *, state: str = "single") -> None:
         narrow_parameters(task, state)
         self.bounds = chunk_bounds(task.num_parameters, task.world_size)
         super().__init__(task, comm)
@@ -78,7 +77,7 @@ class Zero1(FlatReplica):
         rings.finish(rings.all_gather(self.comm, self.values, self.members, self.comm.rank))
 
 
-def cost(task: Task, state: str = SINGLE) -> Cost:
+def cost(task: Task, *, state: str) -> Cost:
     """Return the header's formula."""
     count, n, (width, master) = task.num_parameters, task.world_size, widths(state)
     sent, messages = ring_cost(count, n, width)

@@ -29,7 +29,7 @@ from paceline import technique
 from paceline.families.collectives.api import rings
 from paceline.families.training.api.buckets import bucket_groups, buckets
 from paceline.families.training.api.exchange import ring_cost
-from paceline.families.training.api.masters import SINGLE, Masters, narrow_parameters, widths
+from paceline.families.training.api.masters import Masters, narrow_parameters, widths
 from paceline.families.training.api.model import loss_and_gradients
 from paceline.families.training.api.replica import Comm, Cost, Replica, Task
 from paceline.families.training.api.sharded import largest_share
@@ -41,7 +41,6 @@ from paceline.families.training.api.sharded import largest_share
     implements=("data_parallel",),
     summary="optimiser state and gradients in shares, scattered bucket by bucket during backward",
     paper="zero",
-    options={"bucket_bytes": 262144, "state": "single"},
     properties={"exact": True, "inexact_with": {"state": "mixed"}, "replicas": "identical"},
 )
 class Zero2(Replica):
@@ -49,7 +48,7 @@ class Zero2(Replica):
 
     own_gradients = False
 
-    def __init__(self, task: Task, comm: Comm, bucket_bytes: int = 262144, state: str = SINGLE) -> None:
+    def __init__(self, task: Task, comm: Comm, *, bucket_bytes: int = 262144, state: str = "single") -> None:
         narrow_parameters(task, state)
         self.buckets = buckets(task.model, bucket_bytes, task.world_size)
         self.members = range(task.world_size)
@@ -106,7 +105,7 @@ def _completed(replica: Zero2, number: int, parameter: Tensor) -> None:
     replica._ready(number)
 
 
-def cost(task: Task, bucket_bytes: int = 262144, state: str = SINGLE) -> Cost:
+def cost(task: Task, *, bucket_bytes: int, state: str) -> Cost:
     """Return the header's formula, with the exact sizes of buckets and shares."""
     sizes = [sum(p.numel() for p in group) for group in bucket_groups(task.model, bucket_bytes)]
     width, master = widths(state)

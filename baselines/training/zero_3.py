@@ -27,7 +27,7 @@ from torch import Tensor
 from paceline import technique
 from paceline.families.collectives.api import rings
 from paceline.families.collectives.api.problem import chunk_bounds
-from paceline.families.training.api.masters import SINGLE, widths
+from paceline.families.training.api.masters import widths
 from paceline.families.training.api.replica import Comm, Cost, Task
 from paceline.families.training.api.sharded import ShardedReplica, Unit, largest_share, unit_sizes
 
@@ -38,13 +38,12 @@ from paceline.families.training.api.sharded import ShardedReplica, Unit, largest
     implements=("data_parallel",),
     summary="parameters, gradients and state in shares, gathered layer by layer through true rings",
     paper="zero",
-    options={"state": "single", "reshard": True},
     properties={"exact": True, "inexact_with": {"state": "mixed"}, "replicas": "identical"},
 )
 class Zero3(ShardedReplica):
     """Gather and scatter through rings."""
 
-    def __init__(self, task: Task, comm: Comm, state: str = SINGLE, reshard: bool = True) -> None:
+    def __init__(self, task: Task, comm: Comm, *, state: str = "single", reshard: bool = True) -> None:
         super().__init__(task, comm, state, reshard=reshard)
 
     def gather(self, unit: Unit) -> None:
@@ -61,7 +60,7 @@ class Zero3(ShardedReplica):
         return chunks[self.comm.rank]
 
 
-def cost(task: Task, state: str = SINGLE, reshard: bool = True) -> Cost:
+def cost(task: Task, *, state: str, reshard: bool) -> Cost:
     """Return the header's formula, with the exact sizes of units and shares."""
     n, sizes, (width, master) = task.world_size, unit_sizes(task.model), widths(state)
     busiest = 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.families.training.core.agreement import SHARED, breach, mismatch, schedule_of
+from paceline.families.training.core.agreement import SHARED, breach, mismatch
+from paceline.families.training.core.promises import Training
 
 ROUND = 3
 STEPS = 8
@@ -76,9 +77,9 @@ def test_who_shares_a_model_has_nothing_to_agree_on() -> None:
 
 
 def test_by_default_models_are_as_alike_as_what_is_shipped() -> None:
-    assert schedule_of({"replicas": "identical"}) == "always"
-    assert schedule_of({"replicas": "apart"}) == "never"
-    assert schedule_of({"replicas": "identical", "agree": "rounds"}) == "rounds"
+    assert Training(replicas="identical").schedule == "always"
+    assert Training(replicas="apart").schedule == "never"
+    assert Training(replicas="identical", agree="rounds").schedule == "rounds"
 
 
 def test_a_schedule_that_cannot_be_checked_is_a_breach() -> None:

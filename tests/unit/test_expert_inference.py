@@ -18,6 +18,7 @@ from paceline.baselines.training import ep_decode, exflow
 from scipy.optimize import Bounds, LinearConstraint, milp
 from training_task import make_comm, make_task, on_ranks
 
+from paceline.base.options import options_of, taken_by
 from paceline.families.training.api.expert.layer import ExpertLayer, expert_layers
 from paceline.families.training.api.expert.placement import (
     CALL_COMPARISONS,
@@ -217,7 +218,7 @@ def test_logits_and_bytes_are_those_of_one_process_and_of_the_formula(
         assert bool((times == 1).all())
         assert float((whole - expected).norm() / expected.norm()) <= 1e-6
     task = of_experts(make_task(world_size=size, **(TASK | {"steps": 2})), kv_heads=kv_heads)
-    promised = module.cost(task, **options)
+    promised = module.cost(task, **taken_by(module.cost, options_of(kind) | options))
     counters = [replica.comm.counters for replica, _ in done]
     assert max(sum(c.sent_bytes) for c in counters) == promised.sent_bytes
     assert max(sum(c.sent_messages) for c in counters) == promised.messages

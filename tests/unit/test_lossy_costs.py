@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from paceline.base.options import options_of, taken_by
 from paceline.families.collectives.api.problem import Cost, Problem
 
 Message = tuple[Tensor, int]
@@ -75,15 +76,17 @@ def all_reduce(module: str, count: int, ranks: int) -> tuple[list[Tensor], list[
         for rank in range(ranks)
     ]
 
+    technique = getattr(loaded, TECHNIQUES[module])
+
     def work(rank: int) -> None:
-        getattr(loaded, TECHNIQUES[module])(problems[rank], comms[rank]).run(buffers[rank])
+        technique(problems[rank], comms[rank]).run(buffers[rank])
 
     threads = [threading.Thread(target=work, args=(rank,)) for rank in range(ranks)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return buffers, comms, loaded.cost(problems[0])
+    return buffers, comms, loaded.cost(problems[0], **taken_by(loaded.cost, options_of(technique)))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 8])

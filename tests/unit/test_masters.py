@@ -14,6 +14,7 @@ from paceline.families.training.api.masters import MIXED, SINGLE, Masters, narro
 from paceline.families.training.api.replica import Replica
 from paceline.families.training.core import memory
 from paceline.families.training.core.gate import is_exact
+from paceline.families.training.core.promises import Training
 from paceline.worker.session import Case, UnsupportedError
 
 RANKS = 3
@@ -79,12 +80,12 @@ def test_options_that_round_end_exactness(options: dict[str, str], exact: bool) 
     case = Case(
         case_id="1", label="it", technique="it", module="it", sha256="", role="technique", options=options
     )
-    properties = {"exact": True, "inexact_with": {"state": "mixed"}}
-    assert is_exact(properties, {"state": "single"}, case) is exact
-    assert not is_exact({"exact": False}, {"state": "single"}, case)
+    promised = Training(exact=True, inexact_with={"state": "mixed"})
+    assert is_exact(promised, {"state": "single"}, case) is exact
+    assert not is_exact(Training(exact=False), {"state": "single"}, case)
 
 
 def test_an_option_at_its_default_ends_no_exactness() -> None:
     """Or a technique that rounds could say that it is exact and never be held to it."""
     case = Case(case_id="1", label="it", technique="it", module="it", sha256="", role="technique", options={})
-    assert is_exact({"exact": True, "inexact_with": {"state": "mixed"}}, {"state": "mixed"}, case)
+    assert is_exact(Training(exact=True, inexact_with={"state": "mixed"}), {"state": "mixed"}, case)

@@ -80,7 +80,7 @@ def test_whole_batches_take_the_sum_of_all_times_alone() -> None:
 @pytest.mark.parametrize("parts", [2, 3, 5])
 def test_cutting_alone_never_helps_and_costs_what_is_read_and_started_again(parts: int) -> None:
     given = few(point())
-    order = NanoBatched(parts).order(given)
+    order = NanoBatched(parts=parts).order(given)
     assert broken_laws(order, given) == []
     starts = given.layers * len(given.operators) * (parts - 1) * given.start_s
     assert time_of(order, given) == pytest.approx(
@@ -140,7 +140,7 @@ def test_a_nano_batch_that_is_none_is_found_out(changed: dict[str, Any], problem
 
 def test_a_prompts_attention_waits_for_all_rows_before_it() -> None:
     given = few(point(), 1)
-    order = sorted(NanoBatched(2).order(given), key=lambda b: b.begin_s)
+    order = sorted(NanoBatched(parts=2).order(given), key=lambda b: b.begin_s)
     early = [b for b in order if b.operator == "prefill-attention" and b.end == 2048]
     late = [b for b in order if b.operator == "kqv" and b.begin == 1024]
     # the attention of the prompt's second half before the keys of its first half: they come last now
@@ -162,7 +162,7 @@ def test_cut_batches_compute_what_whole_ones_do(seed: int) -> None:
             served="llama-3-8b",
         )
     )
-    for technique in (NanoBatched(rng.randrange(2, 7)), NanoFlow()):
+    for technique in (NanoBatched(parts=rng.randrange(2, 7)), NanoFlow()):
         order = technique.order(given)
         assert broken_laws(order, given) == []
         assert split.deviation(order, given, seed) <= MAX_DEVIATION
@@ -172,7 +172,7 @@ def test_cut_batches_compute_what_whole_ones_do(seed: int) -> None:
 def test_rows_that_are_missing_show_in_the_numbers(name: str) -> None:
     """The executed batch is a judge of its own, that knows nothing of shares and times."""
     given = few(point(batch_rows=64))
-    order = list(NanoBatched(2).order(given))
+    order = list(NanoBatched(parts=2).order(given))
     if name == "swapped":
         order = [replace(b, begin_s=-b.begin_s) for b in order]
     elif name == "begins-early":
@@ -184,7 +184,7 @@ def test_rows_that_are_missing_show_in_the_numbers(name: str) -> None:
 
 def test_rows_computed_wrongly_show_in_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     given = few(point(batch_rows=64))
-    order = NanoBatched(2).order(given)
+    order = NanoBatched(parts=2).order(given)
     honest = split._Layer.prefill_attention
 
     def forgets_the_first_half(layer: Any, begin: int, end: int) -> None:

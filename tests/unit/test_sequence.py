@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from paceline.baselines.training import all_gather_sp, lasp, ring_attention, token_ring, ulysses, zeco
 from training_task import make_comm, make_model, make_task, on_ranks
 
+from paceline.base.options import options_of, taken_by
 from paceline.families.collectives.api.linear_attention import local_pass, recurrence
 from paceline.families.training.api.model import causal_attention, next_symbol_loss
 from paceline.families.training.api.sequence.blocks import attend_to
@@ -98,7 +99,9 @@ def test_gradients_and_bytes_are_those_of_one_process_and_of_the_formula(
     for replica in replicas:
         for gradient, true in zip(replica.flat.pieces(replica.flat.gradients), expected, strict=True):
             assert float((gradient - true).norm()) <= 1e-6 * float(true.norm())
-    promised = module.cost(make_task(world_size=size, **task), **options)
+    promised = module.cost(
+        make_task(world_size=size, **task), **taken_by(module.cost, options_of(kind) | options)
+    )
     assert max(sent for sent, _ in counts) == promised.sent_bytes == promised.peak_bytes
     assert max(messages for _, messages in counts) == promised.messages
 
@@ -173,14 +176,17 @@ def test_ulysses_sends_four_shares_of_the_rows_each_way(size: int) -> None:
 
 @pytest.mark.parametrize("name", LINEAR)
 def test_linear_attention_sends_one_state_each_way_whatever_the_length(name: str) -> None:
-    module, _ = TECHNIQUES[name]
+    module, kind = TECHNIQUES[name]
+    options = taken_by(module.cost, options_of(kind))
     state = 4 * BATCH * 4 * 4 * 20 * 20
     for size, states in ((1, 0), (2, 1), (3, 2), (8, 2)):
         for context in (24, 48, 480):
             model = replace(SIZES["tiny"], attention=GATED_LINEAR)
             task = make_task(world_size=size, **TASK | {"context": context, "size": model})
             gradients = 2 * 4 * task.num_parameters * (size - 1) / size
-            assert module.cost(task).sent_bytes == pytest.approx(states * state + gradients, abs=64)
+            assert module.cost(task, **options).sent_bytes == pytest.approx(
+                states * state + gradients, abs=64
+            )
 
 
 def flops_of(kind: Any, size: int) -> list[float]:

@@ -630,7 +630,9 @@ def test_operations_of_a_rank_follow_from_the_time_of_a_token() -> None:
 
 def test_two_rounds_may_meet_in_the_last_step() -> None:
     def peak(steps: int, sync_every: int) -> float:
-        return edit.cost(make_task(world_size=2, steps=steps), sync_every=sync_every).peak_bytes
+        return edit.cost(
+            make_task(world_size=2, steps=steps), sync_every=sync_every, by_time=False
+        ).peak_bytes
 
     once = peak(20, 20)
     assert peak(21, 20) == peak(5, 1) == 2 * once

@@ -15,10 +15,16 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, Protocol, TypeVar
 
 from paceline.base.family import DerivedMetric, Family, Metric, Parameter, Params, Scalar
+from paceline.base.requirements import Requirements
 from paceline.base.technique import Technique
 
 OPERATION_KEY = "op"
 """The workload key that names an operation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promises:
+    """What a technique may promise where its operation proves nothing that could be said beforehand: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +45,10 @@ class Operation:
     """Rough seconds of one technique in one launch, for the plan."""
     unsupported: Callable[[Params, Technique], str | None] = lambda params, technique: None
     """Why a technique cannot run a point beyond ``Requirements``, or None."""
+    properties: type = Promises
+    """A frozen dataclass: what its techniques may promise, each with what holds where they are silent."""
+    requirements: type = Requirements
+    """A dataclass of parts of ``Requirements``: what its techniques may require."""
     derived: tuple[DerivedMetric, ...] = ()
     """Figures that reports compute from its metrics."""
     fixed: Mapping[str, Scalar] = field(default_factory=dict)

@@ -12,50 +12,23 @@ import ast
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from paceline.base.errors import UserError
+from paceline.base.declarations import Place, filled, mistakes
+from paceline.base.errors import UserError, UserErrors, expected_one_of
+from paceline.base.options import Option, options_in_source, options_of
+from paceline.base.requirements import Requirements
 
 NAME_RULE = "lower-case letters, digits and '-', with at most one 'vendor/' in front"
-_REQUIREMENTS = ("min_ranks", "max_ranks", "power_of_two_ranks", "dtypes", "devices", "packages")
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
+Kind = TypeVar("Kind")
 
 
 class UnsupportedError(Exception):
     """Raised by a technique that cannot run a point; its text is the reason in the record."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirements:
-    """What a case must offer before a technique can run; checked at planning time."""
-
-    min_ranks: int = 1
-    max_ranks: int | None = None
-    power_of_two_ranks: bool = False
-    dtypes: tuple[str, ...] = ()
-    """Accepted dtypes; empty means every dtype of the family."""
-    devices: tuple[str, ...] = ()
-    """Accepted device types (cpu, cuda, npu); empty means every device."""
-    packages: tuple[str, ...] = ()
-    """Importable packages beyond torch and numpy."""
-
-    def unmet(self, *, ranks: int | None, dtype: str | None, device: str | None) -> str | None:
-        """Say why a case cannot run, or None when every requirement holds; unknown facts are not judged."""
-        if ranks is not None:
-            if ranks < self.min_ranks:
-                return f"needs at least {self.min_ranks} ranks"
-            if self.max_ranks is not None and ranks > self.max_ranks:
-                return f"needs at most {self.max_ranks} ranks"
-            if self.power_of_two_ranks and ranks & (ranks - 1):
-                return f"needs a power of two of ranks, not {ranks}"
-        if dtype is not None and self.dtypes and dtype not in self.dtypes:
-            return f"supports {', '.join(self.dtypes)}, not {dtype}"
-        if device is not None and self.devices and device not in self.devices:
-            return f"needs {' or '.join(self.devices)}, not {device}"
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +42,17 @@ class Technique:
     paper: str | None = None
     requires: Requirements = field(default_factory=Requirements)
     options: Mapping[str, Any] = field(default_factory=dict)
+    """What a suite may set, with defaults: see ``paceline.base.options``."""
     properties: Mapping[str, Any] = field(default_factory=dict)
+    """What it promises, as it was written; ``promised`` reads it."""
+
+    def promised(self, kind: type[Kind]) -> Kind:
+        """Return what it promises of one kind; what it is silent about is as the kind has it by default.
+
+        Args:
+            kind: A frozen dataclass among the ``properties`` of an operation.
+        """
+        return filled(kind, self.properties)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +65,23 @@ class TechniqueSource:
     sha256: str
     module: str
     card: str
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Line of each argument of the decorator, and of each key in it, such as ``properties.exact``."""
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+    def where(self, key: str) -> str:
+        """Return ``file:line:key`` of an argument of the decorator or of a key in it."""
+        return _where(str(self.path), self.line, self.lines, key)
+
+    @property
+    def repeated_options(self) -> str:
+        """What to tell the author of a file that says ``options=``."""
+        return f"{self.where('options')}: the constructor's keyword-only parameters declare options; leave options= out"
+
+    def keys(self, argument: str) -> list[str]:
+        """Return the keys that an argument of the decorator, which is a dict, was given."""
+        names = (name.split(".") for name in self.lines)
+        return [parts[1] for parts in names if parts[0] == argument and len(parts) == 2]
 
 
 REGISTRY: dict[tuple[str, str], tuple[Technique, Callable[..., Any]]] = {}
@@ -107,72 +107,80 @@ def technique(
         implements: The family's operations or workloads that it can run.
         summary: One line for tables.
         paper: Slug in ``papers.yaml``, or None when the method is common property.
-        requires: Keys of ``Requirements``.
-        options: Names and defaults of options that a suite may set.
-        properties: Facts that the family's oracle needs (each family documents its own).
+        requires: Keys of the ``requirements`` of its operations.
+        options: Of files of earlier versions: what the constructor's keyword-only parameters say.
+        properties: What it promises, and so has to prove: keys of the ``properties`` of its operations.
     """
-    info = build(
-        {
-            "name": name,
-            "family": family,
-            "implements": tuple(implements),
-            "summary": summary,
-            "paper": paper,
-            "requires": requires,
-            "options": options,
-            "properties": properties,
-        },
-        where=name,
-    )
+    fields = {
+        "name": name,
+        "family": family,
+        "implements": tuple(implements),
+        "summary": summary,
+        "paper": paper,
+        "requires": requires,
+        "properties": properties,
+    }
 
     def register(factory: Factory) -> Factory:
+        found = options_of(factory) if options is None else options
+        info = build(fields | {"options": found}, at=lambda key: f"{name}:{key}" if key else name)
         REGISTRY[(info.family, info.name)] = (info, factory)
         return factory
 
     return register
 
 
-def build(fields: Mapping[str, Any], *, where: str) -> Technique:
+def build(fields: Mapping[str, Any], *, at: Place) -> Technique:
     """Make checked metadata from decorator arguments.
 
+    Args:
+        fields: The arguments by name.
+        at: The place of an argument or of a key in one; of the decorator for an empty key.
+
     Raises:
-        UserError: A missing or unknown argument, a bad name, or an unknown requirement.
+        UserError: A missing or unknown argument, a bad name, or a requirement that is unknown or ill-typed.
     """
     known = set(Technique.__dataclass_fields__)
     for key in fields:
         if key not in known:
             raise UserError(
-                f"unknown argument '{key}' of @technique",
-                where=where,
-                expected=f"one of: {', '.join(sorted(known))}",
+                f"unknown argument '{key}' of @technique", where=at(key), expected=expected_one_of(key, known)
             )
     for key in ("name", "family", "implements", "summary"):
         if not fields.get(key):
-            raise UserError(f"@technique lacks '{key}'", where=where, expected=f"a literal {key}")
+            raise UserError(f"@technique lacks '{key}'", where=at(""), expected=f"a literal {key}")
     name = str(fields["name"])
     if not valid_name(name):
-        raise UserError(f"'{name}' is not a technique name", where=where, expected=NAME_RULE)
+        raise UserError(f"'{name}' is not a technique name", where=at("name"), expected=NAME_RULE)
+    _refuse_no_dict(fields, at)
     requires = dict(fields.get("requires") or {})
-    for key in requires:
-        if key not in _REQUIREMENTS:
-            raise UserError(
-                f"unknown requirement '{key}'",
-                where=where,
-                expected=f"one of: {', '.join(_REQUIREMENTS)}",
-            )
-    for key in ("dtypes", "devices", "packages"):
-        if key in requires:
-            requires[key] = tuple(requires[key])
+    wrong = list(
+        mistakes(
+            requires,
+            [Requirements],
+            noun="requirement",
+            whose="techniques have",
+            at=lambda key: at(f"requires.{key}"),
+        )
+    )
+    if wrong:
+        raise wrong[0] if len(wrong) == 1 else UserErrors(wrong)
     return Technique(
         name=name,
         family=str(fields["family"]),
         implements=tuple(fields["implements"]),
         summary=str(fields["summary"]),
         paper=fields.get("paper"),
-        requires=Requirements(**requires),
+        requires=filled(Requirements, requires),
         options=dict(fields.get("options") or {}),
         properties=dict(fields.get("properties") or {}),
     )
+
+
+def _refuse_no_dict(fields: Mapping[str, Any], at: Place) -> None:
+    for key in ("requires", "options", "properties"):
+        if not isinstance(fields.get(key) or {}, Mapping):
+            raise UserError(f"'{key}' of @technique is no dict", where=at(key), expected="a dict by name")
 
 
 def valid_name(name: str) -> bool:
@@ -215,8 +223,12 @@ def _declared(text: bytes, path: Path, module: str) -> tuple[TechniqueSource, ..
         for decorator in node.decorator_list:
             if _is_technique_call(decorator):
                 assert isinstance(decorator, ast.Call)
-                where = f"{path}:{decorator.lineno}"
-                info = build(_literal_arguments(decorator, where), where=where)
+                lines = _lines(decorator)
+                at = partial(_where, str(path), decorator.lineno, lines)
+                fields = _literal_arguments(decorator, at)
+                _refuse_no_dict(fields, at)
+                options = options_in_source(node, lambda key: f"{path}:{key}", fields.get("options"))
+                info = build(fields | {"options": {n: o.default for n, o in options.items()}}, at=at)
                 found.append(
                     TechniqueSource(
                         info=info,
@@ -225,6 +237,8 @@ def _declared(text: bytes, path: Path, module: str) -> tuple[TechniqueSource, ..
                         sha256=digest,
                         module=module,
                         card=card,
+                        lines=lines,
+                        options=options,
                     )
                 )
     return tuple(found)
@@ -238,19 +252,44 @@ def _is_technique_call(node: ast.expr) -> bool:
     return name == "technique"
 
 
-def _literal_arguments(call: ast.Call, where: str) -> dict[str, Any]:
+def _where(path: str, line: int, lines: Mapping[str, int], key: str) -> str:
+    """Return ``file:line:key``, on the line of the nearest key around it that has one."""
+    parts = key.split(".") if key else []
+    around = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    found = next((lines[name] for name in around if name in lines), line)
+    return f"{path}:{found}:{key}" if key else f"{path}:{found}"
+
+
+def _lines(call: ast.Call) -> dict[str, int]:
+    """Return the line of each argument of a call, and of each key of a dict in it."""
+    found: dict[str, int] = {}
+
+    def note(name: str, line: int, value: ast.expr) -> None:
+        found[name] = line
+        if isinstance(value, ast.Dict):
+            for key, inner in zip(value.keys, value.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    note(f"{name}.{key.value}", key.lineno, inner)
+
+    for keyword in call.keywords:
+        if keyword.arg is not None:
+            note(keyword.arg, keyword.lineno, keyword.value)
+    return found
+
+
+def _literal_arguments(call: ast.Call, at: Place) -> dict[str, Any]:
     if call.args:
-        raise UserError("@technique takes keyword arguments only", where=where)
+        raise UserError("@technique takes keyword arguments only", where=at(""))
     fields: dict[str, Any] = {}
     for keyword in call.keywords:
         if keyword.arg is None:
-            raise UserError("@technique does not take **arguments", where=where)
+            raise UserError("@technique does not take **arguments", where=at(""))
         try:
             fields[keyword.arg] = ast.literal_eval(keyword.value)
         except ValueError as error:
             raise UserError(
                 f"argument '{keyword.arg}' of @technique is not a literal",
-                where=f"{where}:{keyword.arg}",
+                where=at(keyword.arg),
                 expected="a plain string, number, tuple, list or dict: it is read without running the file",
             ) from error
     return fields

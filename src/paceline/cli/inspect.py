@@ -13,7 +13,14 @@ from paceline.base.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, exp
 from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
 from paceline.cli.loadlogs import show_definitions
-from paceline.cli.options import default_results, json_option, print_json, published_results, results_option
+from paceline.cli.options import (
+    default_results,
+    json_option,
+    print_json,
+    published_results,
+    results_option,
+    warn,
+)
 from paceline.spec import content
 from paceline.spec.fence import fence_errors
 from paceline.spec.file_kinds import recognise
@@ -277,6 +284,8 @@ def _check_technique(path: Path) -> None:
     if errors:
         raise UserErrors(errors)
     for source in sources:
+        if "options" in source.lines:
+            warn(source.repeated_options)
         if source.info.paper is not None and source.info.paper not in papers:
             raise UserError(
                 f"no paper '{source.info.paper}' in the ledger",

@@ -130,6 +130,9 @@ def expand_suites(names: Sequence[str], extra: Sequence[Path] = ()) -> list[Suit
     for suite in loaded:
         for note in suite.located.notes:
             warn(note)
+    sources = {s.path: s for suite in loaded for s in suite.sources.values() if "options" in s.lines}
+    for source in sources.values():
+        warn(source.repeated_options)
     return loaded
 
 

@@ -16,8 +16,9 @@ from importlib import metadata, util
 from pathlib import Path
 
 from paceline.base.aliases import SUITES
-from paceline.base.errors import UserError, expected_one_of
+from paceline.base.errors import UserError, UserErrors, expected_one_of
 from paceline.base.technique import TechniqueSource, read_source
+from paceline.spec.technique_rules import technique_errors
 
 ENVIRONMENT_VARIABLE = "PACELINE_CONTENT"
 ENTRY_POINT_GROUP = "paceline.techniques"
@@ -117,8 +118,10 @@ def techniques(family: str, *, extra: Iterable[Path] = ()) -> dict[str, Techniqu
 
     Raises:
         UserError: Two files declare the same technique, or a file cannot be read.
+        UserErrors: Techniques promise or require what their operations do not know.
     """
     found: dict[str, TechniqueSource] = {}
+    wrong: list[UserError] = []
     for path, module in [
         *_technique_files(family),
         *((p.resolve(), f"user:{p.stem}") for p in extra),
@@ -134,6 +137,9 @@ def techniques(family: str, *, extra: Iterable[Path] = ()) -> dict[str, Techniqu
                     expected=f"another name: {earlier.path}:{earlier.line} already has it",
                 )
             found[source.info.name] = source
+            wrong += technique_errors(source)
+    if wrong:
+        raise UserErrors(wrong)
     return dict(sorted(found.items()))
 
 

@@ -81,7 +81,9 @@ class TechniqueEntry(FileModel):
 
     technique: str = Field(description="Name of the technique.")
     label: str | None = Field(None, alias="as", description="Name in tables; default: the technique's own.")
-    options: dict[str, RawScalar] = Field(default_factory=dict, description="Its settings.")
+    options: dict[str, RawScalar] = Field(
+        default_factory=dict, description="Its settings: keyword-only parameters of its constructor."
+    )
 
 
 class Versus(FileModel):

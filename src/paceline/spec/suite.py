@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from paceline.base.declarations import Place, accepts, described
 from paceline.base.errors import UserError, UserErrors, expected_one_of
 from paceline.base.family import Family, Parameter, Scalar, load_family
 from paceline.base.technique import TechniqueSource, valid_name
@@ -63,17 +64,29 @@ class Suite:
         """``family/name``."""
         return self.model.suite
 
-    def entries(self, given: Iterable[str | TechniqueEntry], where: str) -> list[Entry]:
+    def entries(
+        self, given: Iterable[str | TechniqueEntry], where: str, at: KeyPath | None = None
+    ) -> list[Entry]:
         """Resolve technique entries to sources and complete options.
 
+        Args:
+            given: The entries.
+            where: Their place.
+            at: Key of the one entry, so that an option's own line is named.
+
         Raises:
-            UserErrors: Unknown techniques, labels used twice, unknown options.
+            UserErrors: Unknown techniques, labels used twice, options that are unknown or of another type.
         """
         errors: list[UserError] = []
         entries: list[Entry] = []
         for item in given:
             try:
-                entry = _entry(item, self.sources, where)
+                entry = _entry(
+                    item,
+                    self.sources,
+                    where,
+                    lambda key: self.located.where((*at, "options", key)) if at else where,
+                )
                 if any(e.label == entry.label for e in entries):
                     raise UserError(
                         f"the technique '{entry.label}' is listed twice",
@@ -125,7 +138,9 @@ def load_suite(path: Path, *, extra: Iterable[Path] = ()) -> Suite:
     return suite
 
 
-def _entry(item: str | TechniqueEntry, sources: Mapping[str, TechniqueSource], where: str) -> Entry:
+def _entry(
+    item: str | TechniqueEntry, sources: Mapping[str, TechniqueSource], where: str, option_at: Place
+) -> Entry:
     entry = TechniqueEntry(technique=item) if isinstance(item, str) else item
     source = sources.get(entry.technique)
     if source is None:
@@ -140,8 +155,15 @@ def _entry(item: str | TechniqueEntry, sources: Mapping[str, TechniqueSource], w
         if key not in options:
             raise UserError(
                 f"the technique '{entry.technique}' has no option '{key}'",
-                where=where,
+                where=option_at(key),
                 expected=expected_one_of(key, options),
+            )
+        annotation = source.options[key].annotation
+        if not accepts(value, annotation):
+            raise UserError(
+                f"the option '{key}' of '{entry.technique}' cannot be {value!r}",
+                where=option_at(key),
+                expected=described(annotation, value),
             )
         options[key] = value
     label = entry.label or entry.technique
@@ -223,7 +245,11 @@ def _choices(suite: Suite) -> dict[KeyPath, Choice]:
     ]
     found: dict[KeyPath, Choice] = {}
     for at, items in lists:
-        for place, entry in enumerate(suite.entries(items, suite.located.where(at))):
+        for place, item in enumerate(items):
+            try:
+                (entry,) = suite.entries([item], suite.located.where((*at, place)))
+            except UserErrors:
+                continue  # told where techniques are checked
             info = entry.source.info
             found[*at, place] = Choice(
                 technique=info.name, label=entry.label, options=entry.options, defaults=info.options
@@ -273,7 +299,7 @@ def _technique_errors(
     labels: list[str] = []
     for i, item in enumerate(items):
         try:
-            labels.append(suite.entries([item], suite.located.where((*at, i)))[0].label)
+            labels.append(suite.entries([item], suite.located.where((*at, i)), (*at, i))[0].label)
         except UserErrors as error:
             yield from error.errors
     for label in {x for x in labels if labels.count(x) > 1}:

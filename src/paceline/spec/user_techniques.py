@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from paceline.base.errors import UserError, UserErrors, expected_one_of
-from paceline.base.family import family_names, load_family
+from paceline.base.errors import UserError, UserErrors
+from paceline.base.family import load_family
 from paceline.base.technique import TechniqueSource, read_source
 from paceline.spec import content
 from paceline.spec.grammar import SuiteModel, Tuning
 from paceline.spec.models import validate
 from paceline.spec.suite import Suite
+from paceline.spec.technique_rules import technique_errors
 from paceline.spec.yamlfile import load
 
 MAX_SHOWN = 12
@@ -41,7 +42,8 @@ def declared(path: Path) -> list[TechniqueSource]:
     """Return the techniques of a file.
 
     Raises:
-        UserError: It declares none, or one of a family or for an operation that does not exist.
+        UserError: It declares none, or one of a family or for an operation that does not exist, or one that promises or
+            requires what its operations do not know.
     """
     sources = read_source(path.resolve(), module=f"user:{path.stem}")
     if not sources:
@@ -51,38 +53,10 @@ def declared(path: Path) -> list[TechniqueSource]:
             expected="a class or function under @technique(...), at the top level of the file",
             fix="paceline new technique NAME writes one",
         )
-    errors = [error for source in sources for error in misfits(source, path)]
+    errors = [error for source in sources for error in technique_errors(source, path)]
     if errors:
         raise UserErrors(errors) if len(errors) > 1 else errors[0]
     return sources
-
-
-def misfits(source: TechniqueSource, path: Path) -> Iterator[UserError]:
-    """Yield what is wrong with a technique's family and operations."""
-    info, where = source.info, f"{path}:{source.line}"
-    families = [name for name in family_names() if not load_family(name).internal]
-    if info.family not in family_names():
-        yield UserError(
-            f"'{info.name}' is of the family '{info.family}', which does not exist",
-            where=f"{where}:family",
-            expected=expected_one_of(info.family, families),
-        )
-        return
-    known = operations(info.family)
-    for operation in info.implements:
-        if known and operation not in known:
-            yield UserError(
-                f"'{info.name}' implements '{operation}', which the {info.family} family does not have",
-                where=f"{where}:implements",
-                expected=expected_one_of(operation, known),
-            )
-
-
-def operations(family: str) -> tuple[str, ...]:
-    """Return the operations that a family's techniques may implement; none where any will do."""
-    loaded = load_family(family)
-    parameter = loaded.parameter(loaded.operation_key)
-    return parameter.choices if parameter is not None else ()
 
 
 def fits(source: TechniqueSource, suite: Suite) -> bool:

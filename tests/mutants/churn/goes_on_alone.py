@@ -6,7 +6,7 @@ from paceline.baselines.training import elastic_diloco
 from paceline.baselines.training.elastic_diloco import ElasticDiLoCo
 
 from paceline import technique
-from paceline.families.training.api.place import Wire
+from paceline.families.training.api.place import Place, Wire
 from paceline.families.training.api.rounds import nesterov_
 
 
@@ -15,10 +15,14 @@ from paceline.families.training.api.rounds import nesterov_
     family="training",
     implements=("churn",),
     summary="averages while all are there, and not afterwards",
-    options={"sync_every": 5, "outer_rate": 0.7, "outer_momentum": 0.6},
 )
 class GoesOnAlone(ElasticDiLoCo):
     """Ask the others, and take no notice of them when they are fewer."""
+
+    def __init__(
+        self, place: Place, *, sync_every: int = 5, outer_rate: float = 0.7, outer_momentum: float = 0.6
+    ) -> None:
+        super().__init__(place, sync_every=sync_every, outer_rate=outer_rate, outer_momentum=outer_momentum)
 
     def exchange(self) -> tuple[int, ...]:
         """Use the sum only where nobody is missing."""

@@ -6,7 +6,7 @@ from paceline.baselines.training import elastic_diloco
 from paceline.baselines.training.elastic_diloco import ElasticDiLoCo
 
 from paceline import technique
-from paceline.families.training.api.place import Wire
+from paceline.families.training.api.place import Place, Wire
 
 
 @technique(
@@ -14,10 +14,14 @@ from paceline.families.training.api.place import Wire
     family="training",
     implements=("churn",),
     summary="a newcomer trains what it brought",
-    options={"sync_every": 5, "outer_rate": 0.7, "outer_momentum": 0.6},
 )
 class JoinsFresh(ElasticDiLoCo):
     """Fetch the state for the outer step alone."""
+
+    def __init__(
+        self, place: Place, *, sync_every: int = 5, outer_rate: float = 0.7, outer_momentum: float = 0.6
+    ) -> None:
+        super().__init__(place, sync_every=sync_every, outer_rate=outer_rate, outer_momentum=outer_momentum)
 
     def begin_round(self, step: int) -> int:
         """Keep the weights when the group is ahead."""

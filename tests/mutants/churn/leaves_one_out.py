@@ -14,15 +14,14 @@ from paceline.families.training.api.place import Place, Wire
     family="training",
     implements=("churn",),
     summary="peer 1 contributes nothing",
-    options={"sync_every": 5, "outer_rate": 0.7, "outer_momentum": 0.6},
 )
 class LeavesOneOut(ElasticDiLoCo):
     """Put the global weights in place of what peer 1 trained."""
 
     def __init__(
-        self, place: Place, sync_every: int = 5, outer_rate: float = 0.7, outer_momentum: float = 0.6
+        self, place: Place, *, sync_every: int = 5, outer_rate: float = 0.7, outer_momentum: float = 0.6
     ) -> None:
-        super().__init__(place, sync_every, outer_rate, outer_momentum)
+        super().__init__(place, sync_every=sync_every, outer_rate=outer_rate, outer_momentum=outer_momentum)
         self.peer = place.peer
 
     def exchange(self) -> tuple[int, ...]:

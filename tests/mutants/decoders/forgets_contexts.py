@@ -29,4 +29,4 @@ class ForgetsContexts(ExFlow):
 
 def cost(task: Task) -> Cost:
     """Return what the honest technique sends."""
-    return exflow.cost(task)
+    return exflow.cost(task, placement="affinity")

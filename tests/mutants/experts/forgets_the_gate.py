@@ -32,4 +32,4 @@ class ForgetsTheGate(Tutel):
 
 def cost(task: Task) -> Cost:
     """Return what the honest technique sends."""
-    return tutel.cost(task)
+    return tutel.cost(task, strategy="adaptive", slices=0)

@@ -31,4 +31,4 @@ class TeachesNoGate(Tutel):
 
 def cost(task: Task) -> Cost:
     """Return what the honest technique sends."""
-    return tutel.cost(task)
+    return tutel.cost(task, strategy="adaptive", slices=0)

@@ -21,4 +21,4 @@ class LeavesRowsOut:
 
     def order(self, given: Given) -> Sequence[NanoBatch]:
         """Return an order without the second half of one operator."""
-        return [b for b in NanoBatched(2).order(given) if b.operator != "down" or b.begin == 0]
+        return [b for b in NanoBatched(parts=2).order(given) if b.operator != "down" or b.begin == 0]

@@ -22,5 +22,5 @@ class Overbooks:
 
     def order(self, given: Given) -> Sequence[NanoBatch]:
         """Return both halves of every layer's first operator at once."""
-        order = list(NanoBatched(2).order(given))
+        order = list(NanoBatched(parts=2).order(given))
         return [replace(order[1], begin_s=0.0) if n == 1 else b for n, b in enumerate(order)]

@@ -34,4 +34,4 @@ class ForgetsTheOtherHalf(Megatron3d):
 
 def cost(task: Task) -> Cost:
     """Return what the honest technique sends."""
-    return megatron_3d.cost(task)
+    return megatron_3d.cost(task, tensor=2, pipeline=2)

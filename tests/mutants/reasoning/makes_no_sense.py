@@ -7,7 +7,10 @@ from paceline.families.reasoning.api.requests import Method, Plan, Question, Sam
 
 
 @technique(
-    name="makes-no-sense", family="reasoning", implements=("solve",), summary="mutant", options={"window": 0}
+    name="makes-no-sense",
+    family="reasoning",
+    implements=("solve",),
+    summary="mutant",
 )
 def senseless(task: Task, *, window: int = 0) -> Method:
     require("window", window, least=1)

@@ -34,4 +34,4 @@ class MergesAlike(TokenRing):
 
 def cost(task: Task) -> Cost:
     """Return what the honest technique sends."""
-    return token_ring.cost(task)
+    return token_ring.cost(task, direct_last=False)

@@ -15,13 +15,12 @@ from paceline.families.training.api.rounds import ends_round
     family="training",
     implements=("data_parallel",),
     summary="says that replicas agree at the end of each round, and averages the first half of them",
-    options={"sync_every": 20},
     properties={"exact": False, "replicas": "apart", "agree": "rounds"},
 )
 class AgreesByHalf(LocalSgd):
     """Local SGD that leaves out a part of the parameters."""
 
-    def __init__(self, task: Task, comm: Comm, sync_every: int = 20) -> None:
+    def __init__(self, task: Task, comm: Comm, *, sync_every: int = 20) -> None:
         super().__init__(task, comm, sync_every=sync_every)
         self.half = self.flat.values[: self.flat.values.numel() // 2]
         self.ring = RingAverage(comm, len(self.half), dtype=self.half.dtype, device=task.device)
@@ -32,6 +31,6 @@ class AgreesByHalf(LocalSgd):
             self.ring.run(self.half)
 
 
-def cost(task: Task, sync_every: int = 20) -> Cost | None:
+def cost(task: Task) -> Cost | None:
     """State what the file is about."""
     return None

@@ -14,7 +14,6 @@ from paceline.families.training.api.replica import Comm, Cost, Task
     family="training",
     implements=("data_parallel",),
     summary="scatters coded gradients, and takes its own in the place of one peer's",
-    options={"weight_bits": 8, "gradient_bits": 8},
     properties={
         "exact": False,
         "replicas": "identical",
@@ -24,7 +23,7 @@ from paceline.families.training.api.replica import Comm, Cost, Task
 class DropsAPeer(Qsdp):
     """QSDP that counts one rank's gradients twice and another's never."""
 
-    def __init__(self, task: Task, comm: Comm, weight_bits: int = 8, gradient_bits: int = 8) -> None:
+    def __init__(self, task: Task, comm: Comm, *, weight_bits: int = 8, gradient_bits: int = 8) -> None:
         super().__init__(task, comm, weight_bits=weight_bits, gradient_bits=gradient_bits)
 
     def _exchange(self, outgoing: list[Tensor], incoming: list[Tensor]) -> None:
@@ -34,6 +33,6 @@ class DropsAPeer(Qsdp):
             incoming[self.comm.rank - 1].copy_(incoming[self.comm.rank])
 
 
-def cost(task: Task, weight_bits: int = 8, gradient_bits: int = 8) -> Cost | None:
+def cost(task: Task) -> Cost | None:
     """State what the file is about."""
     return None

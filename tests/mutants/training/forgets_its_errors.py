@@ -14,17 +14,16 @@ from paceline.families.training.api.replica import Comm, Cost, Task
     family="training",
     implements=("data_parallel",),
     summary="compresses with errors that a checkpoint does not hold",
-    options={"warmup_share": 0.14},
     properties={"exact": False, "replicas": "identical"},
 )
 class ForgetsItsErrors(OneBitAdam):
     """1-bit Adam that saves the errors of a compressor which it does not use."""
 
-    def __init__(self, task: Task, comm: Comm, warmup_share: float = 0.14) -> None:
+    def __init__(self, task: Task, comm: Comm, *, warmup_share: float = 0.14) -> None:
         super().__init__(task, comm, warmup_share=warmup_share)
         self.compressed = OneBit(task.problem("all_reduce", self.flat.values.numel()), comm)
 
 
-def cost(task: Task, warmup_share: float = 0.14) -> Cost | None:
+def cost(task: Task) -> Cost | None:
     """State what the file is about."""
     return None

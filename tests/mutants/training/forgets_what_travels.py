@@ -13,18 +13,17 @@ from paceline.families.training.api.replica import Comm, Cost, Task
     family="training",
     implements=("data_parallel",),
     summary="exchanges in the background what a checkpoint does not hold",
-    options={"sync_every": 20},
     properties={"exact": False, "replicas": "identical", "agree": "rounds"},
 )
 class ForgetsWhatTravels(CO2):
     """CO2 that loses the round under way when it is saved."""
 
-    def __init__(self, task: Task, comm: Comm, sync_every: int = 20) -> None:
+    def __init__(self, task: Task, comm: Comm, *, sync_every: int = 20) -> None:
         super().__init__(task, comm, sync_every=sync_every)
         for name in ("outer", "late"):
             del self.kept[name]
 
 
-def cost(task: Task, sync_every: int = 20) -> Cost | None:
+def cost(task: Task) -> Cost | None:
     """State what the file is about."""
     return None

@@ -13,17 +13,16 @@ from paceline.families.training.api.replica import Comm, Cost, Task
     family="training",
     implements=("data_parallel",),
     summary="lets layers wait for an exchange of which a checkpoint knows nothing",
-    options={"sync_every": 20},
     properties={"exact": False, "replicas": "identical", "agree": "rounds"},
 )
 class ForgetsWhatWaits(Edit):
     """EDiT that loses a round when it is saved at its end."""
 
-    def __init__(self, task: Task, comm: Comm, sync_every: int = 20) -> None:
+    def __init__(self, task: Task, comm: Comm, *, sync_every: int = 20) -> None:
         super().__init__(task, comm, sync_every=sync_every)
         del self.kept["waiting"]
 
 
-def cost(task: Task, sync_every: int = 20) -> Cost | None:
+def cost(task: Task) -> Cost | None:
     """State what the file is about."""
     return None

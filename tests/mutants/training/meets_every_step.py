@@ -13,13 +13,12 @@ from paceline.families.training.api.replica import Comm, Cost, Task
     family="training",
     implements=("data_parallel",),
     summary="says that replicas agree at the end of each round alone, and averages them in every step",
-    options={"sync_every": 20},
     properties={"exact": False, "replicas": "apart", "agree": "rounds"},
 )
 class MeetsEveryStep(LocalSgd):
     """Local SGD without local steps."""
 
-    def __init__(self, task: Task, comm: Comm, sync_every: int = 20) -> None:
+    def __init__(self, task: Task, comm: Comm, *, sync_every: int = 20) -> None:
         super().__init__(task, comm, sync_every=sync_every)
 
     def exchange_parameters(self, step: int) -> None:
@@ -27,6 +26,6 @@ class MeetsEveryStep(LocalSgd):
         self.ring.run(self.flat.values)
 
 
-def cost(task: Task, sync_every: int = 20) -> Cost | None:
+def cost(task: Task) -> Cost | None:
     """State what the file is about."""
     return None

@@ -15,13 +15,12 @@ from paceline.families.training.api.replica import Comm, Cost, Task
     family="training",
     implements=("data_parallel",),
     summary="saves what it would ship, and not where its replicas are",
-    options={"sync_every": 20},
     properties={"exact": False, "replicas": "identical", "agree": "rounds"},
 )
 class SavesGlobalWeights(DiLoCo):
     """DiLoCo whose replicas go back to the last round's end when they are taken up."""
 
-    def __init__(self, task: Task, comm: Comm, sync_every: int = 20) -> None:
+    def __init__(self, task: Task, comm: Comm, *, sync_every: int = 20) -> None:
         super().__init__(task, comm, sync_every=sync_every)
 
     def state_dict(self) -> dict[str, Any]:
@@ -34,6 +33,6 @@ class SavesGlobalWeights(DiLoCo):
         super().load_state_dict(state | {"weights": self.flat.pieces(slow)})
 
 
-def cost(task: Task, sync_every: int = 20) -> Cost | None:
+def cost(task: Task) -> Cost | None:
     """State what the file is about."""
     return None

@@ -15,13 +15,12 @@ from paceline.families.training.api.replica import Comm, Cost, Task
     family="training",
     implements=("data_parallel",),
     summary="saves one rank's weights for all of them",
-    options={"sync_every": 20},
     properties={"exact": False, "replicas": "apart", "agree": "rounds"},
 )
 class SavesRank0(LocalSgd):
     """Local SGD with one checkpoint, as if ranks always agreed."""
 
-    def __init__(self, task: Task, comm: Comm, sync_every: int = 20) -> None:
+    def __init__(self, task: Task, comm: Comm, *, sync_every: int = 20) -> None:
         super().__init__(task, comm, sync_every=sync_every)
 
     def state_dict(self) -> dict[str, Any]:
@@ -35,6 +34,6 @@ class SavesRank0(LocalSgd):
         return super().state_dict() | {"weights": self.flat.pieces(given)}
 
 
-def cost(task: Task, sync_every: int = 20) -> Cost | None:
+def cost(task: Task) -> Cost | None:
     """State what the file is about."""
     return None

@@ -13,13 +13,12 @@ from paceline.families.training.api.replica import Comm, Cost, Task
     family="training",
     implements=("data_parallel",),
     summary="adds ternary codes up and forgets to divide",
-    options={"clip_sigmas": 2.5},
     properties={"exact": False, "replicas": "identical", "unbiased_with": {"clip_sigmas": 0.0}},
 )
 class SumsTernary(TernGrad):
     """TernGrad with gradients as many times too large as there are ranks."""
 
-    def __init__(self, task: Task, comm: Comm, clip_sigmas: float = 2.5) -> None:
+    def __init__(self, task: Task, comm: Comm, *, clip_sigmas: float = 2.5) -> None:
         super().__init__(task, comm, clip_sigmas=clip_sigmas)
 
     def exchange_gradients(self, step: int) -> None:
@@ -27,6 +26,6 @@ class SumsTernary(TernGrad):
         self.ternary.run(self.flat.gradients)
 
 
-def cost(task: Task, clip_sigmas: float = 2.5) -> Cost | None:
+def cost(task: Task) -> Cost | None:
     """State what the file is about."""
     return None

@@ -2,7 +2,8 @@
 
 Every technique of this family is a class or factory ``T(problem, comm, **options)`` whose instances have
 ``run(*buffers) -> None``; ``ops/<operation>/run.py`` lists the buffers of each operation. Its module also defines
-``cost(problem, **options) -> Cost | None``, the closed form that measured bytes and messages are checked against.
+``cost(problem, *, …) -> Cost | None`` of the options that it names: the closed form that measured bytes and messages
+are checked against.
 """
 
 from __future__ import annotations

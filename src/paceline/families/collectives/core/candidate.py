@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from paceline.base.options import taken_by
 from paceline.families.collectives.api.problem import Collective, Cost, Problem
 from paceline.families.collectives.core.gate import OwnJudgement, Passed
 from paceline.families.collectives.core.oracle import SCALES, Check, Workspace
@@ -147,7 +148,7 @@ class Candidate:
         function = getattr(module, "cost", None)
         if function is None:
             raise CaseError("refused", "the technique's module defines no cost(problem, **options)")
-        result = function(self.problem, **self.case.options)
+        result = function(self.problem, **taken_by(function, self.case.options))
         assert result is None or isinstance(result, Cost)
         return result
 

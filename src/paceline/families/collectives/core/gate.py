@@ -7,9 +7,9 @@ technique was imported.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import get_args
 
 import torch
 
@@ -17,6 +17,7 @@ from paceline.base.technique import Technique
 from paceline.families.collectives.api.problem import Collective, Problem
 from paceline.families.collectives.core.operation import same_everywhere
 from paceline.families.collectives.core.oracle import Check, LossyRule, Workspace
+from paceline.families.collectives.core.promises import ErrorKind, Exactness, Losses
 from paceline.families.collectives.core.timed_operation import TimedOperation
 from paceline.worker.comm import Comm
 from paceline.worker.session import CaseError, Session
@@ -27,7 +28,6 @@ ODD_COUNTS = (1, 2, 3, 7, 17, 64, 257, 1000, 4099)
 """Elements per rank's share (sharded operations) or per buffer."""
 LOSSY_COUNT = 6 * 4096 + 37
 NUM_SEGMENTS = 8
-CONVERGENCE_CALLS = (8, 64)
 SINGLE_CALL_DRAWS = 4
 MIN_LOSSY_COUNT = 512
 """Fewer elements scatter too much for one lossy call to be told from a wrong one."""
@@ -38,7 +38,7 @@ Heavy tails scatter so much that a few draws cannot set a closer limit; the cosi
 """
 MOST_DECLARED_ERROR = 0.25
 """A technique may not declare more relative L2 error than this as its bound; sending nothing would have 1."""
-ERROR_KINDS = ("bounded", "unbiased", "feedback")
+ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 
 Make = Callable[[Problem, Comm], Collective]
 
@@ -134,10 +134,10 @@ def gate(
     mean = 0.0
     if own is not None:
         own.prove(runner, seeds)
-    elif info.properties.get("exact", True):
+    elif info.promised(Exactness).exact:
         _gate_exact(runner, seeds, payload)
     else:
-        mean = _gate_lossy(runner, seeds, info.properties)
+        mean = _gate_lossy(runner, seeds, info.promised(Losses))
     mistake = session.control.first_problem(runner.mistake)
     if mistake is not None:
         raise CaseError("incorrect", mistake)
@@ -218,23 +218,22 @@ def _one(runner: GateRunner, problem: Problem, payload: str, seed: int, magnitud
         runner.note(where, check.reason)
 
 
-def _gate_lossy(runner: GateRunner, seeds: tuple[int, ...], properties: Mapping[str, Any]) -> float:
+def _gate_lossy(runner: GateRunner, seeds: tuple[int, ...], promised: Losses) -> float:
     """Prove a codec on lossless payloads and on repeated calls; return the error of the mean over those calls."""
     if not runner.operation.spec.same_everywhere:
         raise CaseError("unsupported", f"lossy techniques are proved on {', '.join(same_everywhere())} only")
-    kind = properties.get("error")
-    if kind not in ERROR_KINDS:
+    if promised.error is None:
         raise CaseError("refused", f"a lossy technique declares error: one of {', '.join(ERROR_KINDS)}")
-    for lossless in properties.get("lossless_on", ()):
+    for lossless in promised.lossless_on:
         _gate_lossless(runner, lossless, seeds[0])
-    if not properties.get("lossless_on"):
+    if not promised.lossless_on:
         raise CaseError("refused", "a lossy technique names at least one payload that it must carry exactly")
-    calls = int(properties.get("convergence_calls", CONVERGENCE_CALLS[-1]))
+    calls = promised.convergence_calls
     errors, early, late = _converge(
         runner, sized(runner.operation, runner.problem, LOSSY_COUNT), seeds[1], calls
     )
-    if kind == "bounded":
-        limit = float(properties.get("max_relative_l2", math.inf))
+    if promised.error == "bounded":
+        limit = math.inf if promised.max_relative_l2 is None else promised.max_relative_l2
         if not 0 < limit <= MOST_DECLARED_ERROR:
             raise CaseError(
                 "refused", f"error: bounded needs max_relative_l2 of at most {MOST_DECLARED_ERROR}"

@@ -27,6 +27,7 @@ from paceline.families.collectives.core.gate import (
     with_rule,
 )
 from paceline.families.collectives.core.oracle import LossyRule, Workspace, blind_spots
+from paceline.families.collectives.core.promises import Exactness
 from paceline.families.collectives.core.sizes import element_count
 from paceline.families.collectives.core.timed_operation import Instance, TimedOperation
 from paceline.worker.session import Block, Case, CaseError, Session
@@ -174,7 +175,7 @@ def _gated(session: Session, block: Block, case: Case, how: Measurement, problem
     session.begin(block, case.label, "gate")
     loaded = session.loaded(case)
     assert loaded.info is not None
-    lossy = not loaded.info.properties.get("exact", True) and how.judgement is None
+    lossy = not loaded.info.promised(Exactness).exact and how.judgement is None
     if lossy and problem.count < MIN_LOSSY_COUNT:
         reason = f"a lossy call on {problem.count} elements cannot be told from a wrong one"
         raise CaseError("unsupported", f"{reason}; it takes {MIN_LOSSY_COUNT}")

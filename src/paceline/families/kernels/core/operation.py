@@ -10,6 +10,7 @@ from paceline.base.operation import Operation
 from paceline.families.kernels.core.arithmetic import Arithmetic
 from paceline.families.kernels.core.metrics import METRICS
 from paceline.families.kernels.core.parameters import COMMON
+from paceline.families.kernels.core.promises import Compilation, KernelRequirements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,8 @@ def timed(
         summary=summary,
         parameters=(*COMMON, *parameters),
         metrics=(*METRICS, *metrics),
+        properties=Compilation,
+        requirements=KernelRequirements,
         check=check,
         estimate_s=arithmetic.estimate_s,
         arithmetic=arithmetic,

@@ -9,7 +9,8 @@ order, times them, copies weights for evaluation, and counts bytes. A technique 
 
     forward_backward → exchange_gradients → update → exchange_parameters
 
-Its module may define ``cost(task, **options) -> Cost | None``: the closed form of what a run sends and a rank holds.
+Its module may define ``cost(task, *, …) -> Cost | None`` of the options that it names: the closed form of what
+a run sends and a rank holds.
 
 Properties in ``@technique``: ``exact`` (every step equals one process that trains on the whole batch), ``inexact_with``
 (options under which it does not, since they round), ``replicas`` (``identical``: equal shipped weights on all ranks;

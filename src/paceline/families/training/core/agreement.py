@@ -16,20 +16,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
-SCHEDULES = ("always", "rounds", "pairs", "never")
+from paceline.families.training.core.promises import Schedule
+
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 ROUNDS = ("rounds", "pairs")
 """Those of techniques with rounds, whose option says how many steps they have."""
 PERIOD = "sync_every"
 SHARED = "-"
 """In the place of a digest: the rank does not hold a whole model."""
-
-
-def schedule_of(properties: Mapping[str, Any]) -> str:
-    """Return what a technique says; by default models are as alike as the weights that it ships."""
-    by_default = "always" if properties.get("replicas") == "identical" else "never"
-    return str(properties.get("agree", by_default))
 
 
 def breach(schedule: str, options: Mapping[str, Any]) -> str | None:

@@ -23,6 +23,7 @@ from paceline.families.training.api.model import Transformer
 from paceline.families.training.api.replica import Replica
 from paceline.families.training.core import agreement, bias, oracle
 from paceline.families.training.core.dispersions import prove_diagnosis
+from paceline.families.training.core.promises import Training
 from paceline.families.training.core.seat import LIBRARIES, Seat, make_seat
 from paceline.families.training.core.serial import flat, leave_gradients, make_serial, take_up
 from paceline.families.training.core.setting import Setting
@@ -90,8 +91,9 @@ def prove(
     session.begin(block, case.label, "gate")
     info = session.loaded(case).info
     assert info is not None
+    promised = info.promised(Training)
     counted = Transients() if counts_transients(case, setting) else None
-    if is_exact(info.properties, info.options, case):
+    if is_exact(promised, info.options, case):
         compared = _equals_serial(session, block, case, setting, "", counted=counted)
         compared += _equals_serial(session, block, case, _plain(setting), " with plain SGD")
     else:
@@ -105,14 +107,14 @@ def prove(
     return Proved(compared=compared, transient_bytes=transient, uncounted=reason)
 
 
-def is_exact(properties: Mapping[str, Any], defaults: Mapping[str, Any], case: Case) -> bool:
+def is_exact(promised: Training, defaults: Mapping[str, Any], case: Case) -> bool:
     """Tell whether every step must equal one process on the whole batch, with the options that the case has.
 
     An option ends that only where it is not what it is by default: a technique that says it is exact is held to it.
     """
-    rounding: Mapping[str, Any] = properties.get("inexact_with") or {}
-    ended = any(case.options.get(n, defaults[n]) == v != defaults[n] for n, v in rounding.items())
-    return bool(properties.get("exact")) and not ended
+    rounding = promised.inexact_with.items()
+    ended = any(case.options.get(name, defaults[name]) == value != defaults[name] for name, value in rounding)
+    return promised.exact and not ended
 
 
 def counts_transients(case: Case, setting: Setting) -> bool:
@@ -128,40 +130,39 @@ def _prove_more(session: Session, block: Block, case: Case, setting: Setting) ->
     """Prove what a technique adds, and with ``proof: all`` everything; return the number compared."""
     info = session.loaded(case).info
     assert info is not None
-    compared = 0
-    if info.properties.get("diagnoses"):
+    promised, compared = info.promised(Training), 0
+    if promised.diagnoses:
         compared += prove_diagnosis(session, block, case, setting, steps=STEPS)
     if block.params["proof"] == "brief":
         return compared
     steps, saved_after = PROOF_STEPS, SAVED_AFTER
-    if is_exact(info.properties, info.options, case):
+    if is_exact(promised, info.options, case):
         steps, saved_after = EXACT_PROOF_STEPS, EXACT_SAVED_AFTER
     short = replace(setting, steps=steps)
     quick = _with_options(case, PROOF_OPTIONS, known=info.options)
     run = partial(_run, session, block, quick, short, kept_from=min(saved_after))
     whole = run()
     again = run()
-    bitwise = bool(info.properties.get("bitwise", True))
     _same(session, whole, again, "two runs from one seed have")
     resumed = run(saved_after=saved_after)
-    _same(session, whole, resumed, "a run that was saved and taken up again has", bitwise=bitwise)
-    _agrees(session, info.properties, quick, whole)
-    equal: Mapping[str, Any] = info.properties.get("equals_ddp") or {}
-    if equal and session.world_size <= equal.get("max_ranks", session.world_size):
-        under = _plain(short) if equal["optimizer"] == "sgd" else replace(short, optimizer=equal["optimizer"])
-        special = replace(case, options={**case.options, **equal["arguments"]})
-        text, late = f" with {equal['arguments']}", bool(equal.get("late"))
-        compared += _equals_serial(session, block, special, under, text, late=late)
-    if "unbiased_with" in info.properties:
-        compared += _unbiased(session, block, case, setting, info.properties["unbiased_with"])
+    _same(session, whole, resumed, "a run that was saved and taken up again has", bitwise=promised.bitwise)
+    _agrees(session, promised, quick, whole)
+    equal = promised.equals_ddp
+    if equal is not None and (equal.max_ranks is None or session.world_size <= equal.max_ranks):
+        under = _plain(short) if equal.optimizer == "sgd" else replace(short, optimizer=equal.optimizer)
+        special = replace(case, options={**case.options, **equal.arguments})
+        text = f" with {dict(equal.arguments)}"
+        compared += _equals_serial(session, block, special, under, text, late=equal.late)
+    if promised.unbiased_with is not None:
+        compared += _unbiased(session, block, case, setting, promised.unbiased_with)
     return compared
 
 
-def _agrees(session: Session, properties: Mapping[str, Any], case: Case, course: Course) -> None:
+def _agrees(session: Session, promised: Training, case: Case, course: Course) -> None:
     """Hold the steps at which ranks' models were the same against what a technique says of them."""
     if session.world_size == 1:
         return
-    schedule = agreement.schedule_of(properties)
+    schedule = promised.schedule
     wrong = agreement.breach(schedule, case.options)
     if wrong is not None:
         raise CaseError("refused", wrong)

@@ -13,10 +13,12 @@ from typing import Any
 import torch
 
 from paceline.base.family import off_formula
+from paceline.base.options import taken_by
 from paceline.families.training.api.absence import Absence
 from paceline.families.training.api.replica import Cost
 from paceline.families.training.core import oracle
 from paceline.families.training.core.carried import tells_techniques_apart
+from paceline.families.training.core.promises import Training
 from paceline.families.training.core.seat import Seat
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.traffic import CLAIMED
@@ -96,7 +98,7 @@ def losses(
     if changed is not None:
         raise CaseError("refused", changed)
     equal = oracle.digests(session, trained.weights)
-    if info.properties.get("replicas") == "identical" and not all(equal):
+    if info.promised(Training).replicas == "identical" and not all(equal):
         first = trained.evaluated[equal.index(False)]
         raise CaseError("incorrect", f"ranks hold different weights after step {first}")
     curve = oracle.losses(session, initial, trained.weights, held_out, shared=all(equal))
@@ -221,7 +223,7 @@ def predicted(seat: Seat, case: Case, setting: Setting, metrics: dict[str, Any])
     if function is None:
         raise CaseError("refused", "the technique's module defines no cost(task, **options)")
     with seat.watch():
-        found = function(setting.priced(seat.replica.task), **case.options)
+        found = function(setting.priced(seat.replica.task), **taken_by(function, case.options))
     if found is None:
         return None
     if not isinstance(found, Cost):

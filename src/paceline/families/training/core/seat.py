@@ -15,6 +15,7 @@ from paceline.families.training.api.replica import Replica, Share
 from paceline.families.training.api.torch_parallel import local_part
 from paceline.families.training.core import oracle
 from paceline.families.training.core.agreement import SHARED
+from paceline.families.training.core.promises import Training
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.transients import Transients
 from paceline.worker.session import Block, Case, ContractBreachError, Session
@@ -219,7 +220,7 @@ def make_seat(session: Session, block: Block, case: Case, setting: Setting) -> S
             raise ContractBreachError("it is no Replica (paceline.families.training.api.replica)")
         setting.unlock(replica)
         assert loaded.info is not None
-        diagnoses = bool(loaded.info.properties.get("diagnoses"))
+        diagnoses = loaded.info.promised(Training).diagnoses
         return Seat(
             session=session,
             replica=replica,

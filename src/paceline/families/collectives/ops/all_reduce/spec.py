@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.promises import Losses
 from paceline.families.collectives.core.sizes import BANDWIDTHS
 from paceline.families.collectives.ops.all_reduce.metrics import METRICS
 from paceline.families.collectives.ops.all_reduce.parameters import PARAMETERS
@@ -14,6 +15,7 @@ OPERATION = CollectiveOperation(
     place=0,
     parameters=PARAMETERS,
     metrics=METRICS,
+    properties=Losses,
     check=problems,
     estimate_s=estimate_s,
     derived=BANDWIDTHS,

@@ -6,6 +6,7 @@ from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.metrics import LOSSY_CALL
 from paceline.families.collectives.core.operation import CollectiveOperation
 from paceline.families.collectives.core.parameters import ROOT_RANK, SIZED
+from paceline.families.collectives.core.promises import Losses
 from paceline.families.collectives.core.sizes import BANDWIDTHS
 
 OPERATION = CollectiveOperation(
@@ -14,6 +15,7 @@ OPERATION = CollectiveOperation(
     place=4,
     parameters=(*SIZED, ROOT_RANK),
     metrics=LOSSY_CALL,
+    properties=Losses,
     check=problems,
     estimate_s=estimate_s,
     derived=BANDWIDTHS,

@@ -22,6 +22,7 @@ from paceline.families.collectives.api.problem import Problem
 from paceline.families.collectives.api.traces import Alarm, TraceFeed
 from paceline.families.collectives.core.scenarios.peers import PeerProcess, fork_server_of, interface_address
 from paceline.families.collectives.core.sizes import element_count
+from paceline.families.collectives.ops.fault_localisation.promises import Detection
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.timing import median
 
@@ -155,7 +156,7 @@ class _Watcher:
         self._feed = TraceFeed(paths)
         info = session.loaded(case).info
         assert info is not None
-        self.names_ranks = bool(info.properties.get("names_ranks", True))
+        self.names_ranks = info.promised(Detection).names_ranks
         problem = Problem(
             operation=str(block.params["op"]),
             rank=0,

@@ -6,6 +6,7 @@ from paceline.families.collectives.core.legality import problems, scenario_s
 from paceline.families.collectives.core.operation import CollectiveOperation
 from paceline.families.collectives.ops.fault_localisation.metrics import METRICS
 from paceline.families.collectives.ops.fault_localisation.parameters import PARAMETERS
+from paceline.families.collectives.ops.fault_localisation.promises import Detection
 
 OPERATION = CollectiveOperation(
     name="fault_localisation",
@@ -13,6 +14,7 @@ OPERATION = CollectiveOperation(
     place=14,
     parameters=PARAMETERS,
     metrics=METRICS,
+    properties=Detection,
     check=problems,
     estimate_s=scenario_s,
     min_ranks=2,

@@ -6,6 +6,7 @@ from paceline.families.collectives.core import metrics
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.operation import CollectiveOperation
 from paceline.families.collectives.core.parameters import CALL, HEAD_DIM, HEADS, TOKENS
+from paceline.families.collectives.core.promises import Exactness
 
 OPERATION = CollectiveOperation(
     name="linear_attention",
@@ -13,6 +14,7 @@ OPERATION = CollectiveOperation(
     place=9,
     parameters=(*CALL, TOKENS, HEADS, HEAD_DIM),
     metrics=(*metrics.CALL, metrics.EXPOSED_S),
+    properties=Exactness,
     check=problems,
     estimate_s=estimate_s,
     computes=True,

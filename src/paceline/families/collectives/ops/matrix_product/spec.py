@@ -7,6 +7,7 @@ import math
 from paceline.base.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.promises import Exactness
 from paceline.families.collectives.core.sizes import number
 from paceline.families.collectives.ops.matrix_product.metrics import METRICS
 from paceline.families.collectives.ops.matrix_product.parameters import PARAMETERS
@@ -30,6 +31,7 @@ OPERATION = CollectiveOperation(
     place=12,
     parameters=PARAMETERS,
     metrics=METRICS,
+    properties=Exactness,
     check=check,
     estimate_s=estimate_s,
 )

@@ -6,6 +6,7 @@ from paceline.base.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.operation import CollectiveOperation
 from paceline.families.collectives.core.parameters import SIZED
+from paceline.families.collectives.core.promises import Exactness
 from paceline.families.collectives.core.sizes import BANDWIDTHS, element_count, number
 from paceline.families.collectives.ops.mix.metrics import METRICS
 
@@ -29,6 +30,7 @@ OPERATION = CollectiveOperation(
     place=7,
     parameters=SIZED,
     metrics=METRICS,
+    properties=Exactness,
     check=check,
     estimate_s=estimate_s,
     derived=BANDWIDTHS,

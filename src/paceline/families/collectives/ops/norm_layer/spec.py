@@ -5,6 +5,7 @@ from __future__ import annotations
 from paceline.base.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.promises import Exactness
 from paceline.families.collectives.core.sizes import number
 from paceline.families.collectives.ops.norm_layer.metrics import METRICS
 from paceline.families.collectives.ops.norm_layer.parameters import PARAMETERS
@@ -23,6 +24,7 @@ OPERATION = CollectiveOperation(
     place=8,
     parameters=PARAMETERS,
     metrics=METRICS,
+    properties=Exactness,
     check=check,
     estimate_s=estimate_s,
     computes=True,

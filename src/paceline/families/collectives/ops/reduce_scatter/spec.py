@@ -6,6 +6,7 @@ from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.metrics import GROUPED_CALL
 from paceline.families.collectives.core.operation import CollectiveOperation
 from paceline.families.collectives.core.parameters import GROUP_RANKS, SIZED
+from paceline.families.collectives.core.promises import Exactness
 from paceline.families.collectives.core.sizes import BANDWIDTHS
 
 OPERATION = CollectiveOperation(
@@ -14,6 +15,7 @@ OPERATION = CollectiveOperation(
     place=2,
     parameters=(*SIZED, GROUP_RANKS),
     metrics=GROUPED_CALL,
+    properties=Exactness,
     check=problems,
     estimate_s=estimate_s,
     derived=BANDWIDTHS,

@@ -6,6 +6,7 @@ from paceline.base.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.metrics import CALL, EXPOSED_S
 from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.promises import Exactness
 from paceline.families.collectives.core.sizes import number
 from paceline.families.collectives.ops.sequence_attention.parameters import PARAMETERS
 
@@ -23,6 +24,7 @@ OPERATION = CollectiveOperation(
     place=10,
     parameters=PARAMETERS,
     metrics=(*CALL, EXPOSED_S),
+    properties=Exactness,
     check=check,
     estimate_s=estimate_s,
     computes=True,

@@ -6,6 +6,7 @@ from paceline.base.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.metrics import CALL
 from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.promises import Exactness
 from paceline.families.collectives.core.sizes import ITEM_BYTES, number
 from paceline.families.collectives.ops.strided_exchange.parameters import PARAMETERS
 
@@ -29,6 +30,7 @@ OPERATION = CollectiveOperation(
     place=11,
     parameters=PARAMETERS,
     metrics=CALL,
+    properties=Exactness,
     check=check,
     estimate_s=estimate_s,
 )

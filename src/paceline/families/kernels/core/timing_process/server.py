@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from paceline.families.kernels.api.problem import TORCH_DTYPES, Problem
+from paceline.families.kernels.core.promises import Compilation
 from paceline.families.kernels.core.sealed import all_loaded
 from paceline.families.kernels.core.timing_process import (
     graph_replay,
@@ -146,7 +147,7 @@ class TimedTechnique:
             raise loaded.refusal
         assert loaded.info is not None
         self.factory = loaded.factory
-        declared = loaded.info.properties.get("compiles", False)
+        declared = loaded.info.promised(Compilation).compiles
         self.compiles = declared is True or (declared == "accelerator" and self.device.type != "cpu")
         if self.compiles:
             _, most = resource.getrlimit(resource.RLIMIT_FSIZE)

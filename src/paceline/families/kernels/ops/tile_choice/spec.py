@@ -6,6 +6,7 @@ from paceline.base.family import Params
 from paceline.base.operation import Operation
 from paceline.families.kernels.core.arithmetic import integer
 from paceline.families.kernels.core.parameters import COMMON, number
+from paceline.families.kernels.core.promises import Compilation, KernelRequirements
 from paceline.families.kernels.ops.tile_choice.metrics import METRICS
 
 PARAMETERS = (
@@ -30,6 +31,8 @@ OPERATION = Operation(
     summary="Times of a tiled matrix product at held-out shapes are predicted, and the tile chosen by them.",
     parameters=(*COMMON, *PARAMETERS),
     metrics=METRICS,
+    properties=Compilation,
+    requirements=KernelRequirements,
     check=check,
     estimate_s=estimate_s,
     isolated=True,

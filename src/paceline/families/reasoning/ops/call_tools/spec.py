@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.base.family import Params
 from paceline.base.operation import Operation
+from paceline.base.requirements import DeviceRequirements
 from paceline.families.reasoning.ops.call_tools.metrics import METRICS
 from paceline.families.reasoning.ops.call_tools.parameters import PARAMETERS
 
@@ -26,6 +27,7 @@ OPERATION = Operation(
     summary="questions take calls of tools that depend on each other, planned by a scripted language model.",
     parameters=PARAMETERS,
     metrics=METRICS,
+    requirements=DeviceRequirements,
     check=check,
     estimate_s=estimate_s,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.base.family import Params
 from paceline.base.operation import Operation
+from paceline.base.requirements import DeviceRequirements
 from paceline.families.reasoning.core.naming import is_embedded
 from paceline.families.reasoning.core.points import check_questions
 from paceline.families.reasoning.ops.solve.metrics import METRICS
@@ -27,6 +28,7 @@ OPERATION = Operation(
     summary="questions are answered by traces of one model, of which a technique may draw several.",
     parameters=PARAMETERS,
     metrics=METRICS,
+    requirements=DeviceRequirements,
     check=check_questions,
     estimate_s=estimate_s,
 )

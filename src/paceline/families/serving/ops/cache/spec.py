@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.base.family import Params
 from paceline.base.operation import Operation
+from paceline.base.requirements import DeviceRequirements
 from paceline.families.serving.ops.cache.metrics import METRICS
 from paceline.families.serving.ops.cache.parameters import PARAMETERS
 
@@ -24,6 +25,7 @@ OPERATION = Operation(
     summary="it says what a trained model keeps of the tokens before, and makes keys and values of it.",
     parameters=PARAMETERS,
     metrics=METRICS,
+    requirements=DeviceRequirements,
     check=check,
     estimate_s=estimate_s,
     isolated=True,

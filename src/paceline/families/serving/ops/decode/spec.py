@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.base.family import Params
 from paceline.base.operation import Operation
+from paceline.base.requirements import DeviceRequirements
 from paceline.families.serving.core.workloads import count_of
 from paceline.families.serving.ops.decode.metrics import METRICS
 from paceline.families.serving.ops.decode.parameters import PARAMETERS
@@ -35,6 +36,7 @@ OPERATION = Operation(
     summary="it decodes answers with a draft model beside copies of the target, in virtual time.",
     parameters=PARAMETERS,
     metrics=METRICS,
+    requirements=DeviceRequirements,
     check=check,
     estimate_s=estimate_s,
     isolated=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.base.family import Params
 from paceline.base.operation import Operation
+from paceline.families.serving.core.promises import GroupRequirements
 from paceline.families.serving.core.workloads import count_of
 from paceline.families.serving.ops.denoise.metrics import METRICS
 from paceline.families.serving.ops.denoise.parameters import PARAMETERS
@@ -28,6 +29,7 @@ OPERATION = Operation(
     summary="it takes the noise out of images on several ranks.",
     parameters=PARAMETERS,
     metrics=METRICS,
+    requirements=GroupRequirements,
     check=check,
     estimate_s=estimate_s,
 )

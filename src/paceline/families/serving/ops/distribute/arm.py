@@ -19,6 +19,7 @@ from paceline.families.serving.api.distributing import Cache, Distributed, Left,
 from paceline.families.serving.api.layers import DTYPES, Shape, Turns, Weights
 from paceline.families.serving.core.simulation.costs import Costs, Measured, fit
 from paceline.families.serving.core.simulation.profiling import clock_of, kv_bytes_per_token
+from paceline.families.serving.ops.distribute.promises import Replication
 from paceline.families.serving.ops.distribute.script import Script, Scripted
 from paceline.worker.comm import Comm
 from paceline.worker.session import Case, CaseError, Session
@@ -70,7 +71,7 @@ class Arm:
         self.session, self.case, self.ground = session, case, ground
         loaded = session.loaded(case)
         assert loaded.info is not None
-        self.replicated = bool(loaded.info.properties.get("replicated"))
+        self.replicated = loaded.info.promised(Replication).replicated
         self.comm: Comm = session.comm(traced=False)
         shape, device = ground.shape, ground.device
         self.cache = Cache(shape, ground.num_slots, DTYPES[shape.dtype], device)

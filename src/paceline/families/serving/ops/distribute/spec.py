@@ -8,6 +8,7 @@ from paceline.families.serving.core.model_sizes import REAL_SIZES
 from paceline.families.serving.core.points import check_arrivals_in_virtual_time, check_sizes, check_trace
 from paceline.families.serving.ops.distribute.metrics import METRICS
 from paceline.families.serving.ops.distribute.parameters import PARAMETERS
+from paceline.families.serving.ops.distribute.promises import Replication
 
 
 def check(params: Params) -> list[str]:
@@ -28,6 +29,7 @@ OPERATION = Operation(
     summary="it computes the engine's steps on several ranks; their load is played in virtual time.",
     parameters=PARAMETERS,
     metrics=METRICS,
+    properties=Replication,
     check=check,
     estimate_s=estimate_s,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.base.family import Params
 from paceline.base.operation import Operation
+from paceline.base.requirements import DeviceRequirements
 from paceline.families.serving.core.workloads import count_of
 from paceline.families.serving.ops.overlap.metrics import METRICS
 from paceline.families.serving.ops.overlap.operators import SERVED
@@ -37,6 +38,7 @@ OPERATION = Operation(
     summary="it orders a batch's operators on one device, in virtual time from datasheets' rates.",
     parameters=PARAMETERS,
     metrics=METRICS,
+    requirements=DeviceRequirements,
     check=check,
     estimate_s=estimate_s,
     isolated=True,

@@ -11,6 +11,7 @@ from paceline.families.serving.core.points import (
     check_trace,
     longest_context,
 )
+from paceline.families.serving.core.promises import EngineRequirements
 from paceline.families.serving.core.workloads import SESSIONS, TRACED, WORKFLOWS, count_of
 from paceline.families.serving.ops.predict.metrics import METRICS
 from paceline.families.serving.ops.predict.parameters import PARAMETERS
@@ -50,6 +51,7 @@ OPERATION = Operation(
     summary="it says what configurations of the engine would take, which then are executed.",
     parameters=PARAMETERS,
     metrics=METRICS,
+    requirements=EngineRequirements,
     check=check,
     estimate_s=estimate_s,
     isolated=True,

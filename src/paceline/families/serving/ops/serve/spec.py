@@ -6,6 +6,7 @@ from paceline.base.family import Params
 from paceline.base.operation import Operation
 from paceline.families.serving.core.model_sizes import REAL_SIZES
 from paceline.families.serving.core.points import check_sizes, check_trace
+from paceline.families.serving.core.promises import EngineRequirements
 from paceline.families.serving.core.workloads import AT_ONCE, CLOSED, SHARED, count_of
 from paceline.families.serving.ops.serve.metrics import METRICS
 from paceline.families.serving.ops.serve.parameters import PARAMETERS
@@ -39,6 +40,7 @@ OPERATION = Operation(
     summary="calls go to the reference engine over HTTP, and the technique schedules it.",
     parameters=PARAMETERS,
     metrics=METRICS,
+    requirements=EngineRequirements,
     check=check,
     estimate_s=estimate_s,
     isolated=True,

@@ -6,6 +6,7 @@ from paceline.base.family import Params
 from paceline.base.operation import Operation
 from paceline.families.serving.core.model_sizes import REAL_SIZES
 from paceline.families.serving.core.points import check_arrivals_in_virtual_time, check_sizes, check_trace
+from paceline.families.serving.core.promises import EngineRequirements
 from paceline.families.serving.ops.simulate.metrics import METRICS
 from paceline.families.serving.ops.simulate.parameters import PARAMETERS
 
@@ -28,6 +29,7 @@ OPERATION = Operation(
     summary="the technique deploys workers on devices, in virtual time from measured costs.",
     parameters=PARAMETERS,
     metrics=METRICS,
+    requirements=EngineRequirements,
     check=check,
     estimate_s=estimate_s,
     isolated=True,

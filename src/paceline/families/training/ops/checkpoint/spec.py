@@ -7,6 +7,7 @@ from paceline.base.operation import Operation
 from paceline.families.training.core.legality import estimate_s, problems
 from paceline.families.training.core.metrics import DERIVED
 from paceline.families.training.core.parameters import ALIKE_RANKS, ONE_PART
+from paceline.families.training.core.promises import Training
 from paceline.families.training.ops.checkpoint.metrics import METRICS
 from paceline.families.training.ops.checkpoint.parameters import PARAMETERS
 
@@ -25,6 +26,7 @@ OPERATION = Operation(
     place=6,
     parameters=PARAMETERS,
     metrics=METRICS,
+    properties=Training,
     check=check,
     estimate_s=estimate_s,
     derived=DERIVED,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.families.training.core import gate as core
 from paceline.families.training.core.gate import STEPS, Proved, is_exact
+from paceline.families.training.core.promises import Elastic, Training
 from paceline.families.training.core.seat import make_seat
 from paceline.families.training.core.serial import gradient_of, make_serial, take_up
 from paceline.families.training.core.setting import Setting
@@ -24,7 +25,7 @@ def prove_caught(session: Session, block: Block, case: Case, setting: Setting) -
     """
     info = session.loaded(case).info
     assert info is not None
-    if block.params["proof"] == "brief" or not is_exact(info.properties, info.options, case):
+    if block.params["proof"] == "brief" or not is_exact(info.promised(Training), info.options, case):
         return 0
     seat = make_seat(session, block, case, setting)
     rider = make_rider(session, block, case, seat)
@@ -59,6 +60,6 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> Prove
         CaseError: ``unsupported``: they cannot; or see ``core.gate``.
     """
     info = session.loaded(case).info
-    if setting.absence is not None and info is not None and not info.properties.get("elastic"):
+    if setting.absence is not None and info is not None and not info.promised(Elastic).elastic:
         raise CaseError("unsupported", "its ranks cannot leave or join")
     return core.prove(session, block, case, setting, more=(prove_caught,))

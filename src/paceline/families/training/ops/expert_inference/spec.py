@@ -7,6 +7,7 @@ from paceline.base.operation import Operation
 from paceline.families.training.core.legality import estimate_s, number, problems
 from paceline.families.training.core.metrics import DERIVED
 from paceline.families.training.core.parameters import ALIKE_RANKS, ONE_PART
+from paceline.families.training.core.promises import Training
 from paceline.families.training.ops.expert_inference.metrics import METRICS
 from paceline.families.training.ops.expert_inference.parameters import PARAMETERS
 
@@ -29,6 +30,7 @@ OPERATION = Operation(
     place=4,
     parameters=PARAMETERS,
     metrics=METRICS,
+    properties=Training,
     check=check,
     estimate_s=estimate_s,
     derived=DERIVED,

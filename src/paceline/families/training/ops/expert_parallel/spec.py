@@ -7,6 +7,7 @@ from paceline.base.operation import Operation
 from paceline.families.training.core.legality import estimate_s, number, problems
 from paceline.families.training.core.metrics import DERIVED
 from paceline.families.training.core.parameters import ALIKE_RANKS, ONE_PART
+from paceline.families.training.core.promises import Training
 from paceline.families.training.ops.expert_parallel.metrics import METRICS
 from paceline.families.training.ops.expert_parallel.parameters import PARAMETERS
 
@@ -24,6 +25,7 @@ OPERATION = Operation(
     place=3,
     parameters=PARAMETERS,
     metrics=METRICS,
+    properties=Training,
     check=check,
     estimate_s=estimate_s,
     derived=DERIVED,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from paceline.families.training.api.fine_tuning.probing import Entry, ProbingReplica
 from paceline.families.training.core.callback import Callback, Outcome, Trial
+from paceline.families.training.core.promises import Slopes
 from paceline.families.training.core.seat import Seat, make_seat
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.trained import Trained
@@ -233,7 +234,7 @@ def allowed_error(session: Session, case: Case) -> float:
     """Return the relative error of a slope that a technique declares; 1 at most, which leaves the sign."""
     info = session.loaded(case).info
     assert info is not None
-    return min(float(info.properties.get("slope_error", 0.0)), 1.0)
+    return min(info.promised(Slopes).slope_error, 1.0)
 
 
 def wrong_slope(

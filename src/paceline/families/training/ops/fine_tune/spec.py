@@ -7,6 +7,7 @@ from paceline.base.operation import Operation
 from paceline.families.training.core.legality import estimate_s, number, problems
 from paceline.families.training.core.metrics import DERIVED
 from paceline.families.training.core.parameters import ALIKE_RANKS, ONE_PART
+from paceline.families.training.core.promises import Slopes
 from paceline.families.training.ops.fine_tune.metrics import METRICS
 from paceline.families.training.ops.fine_tune.parameters import PARAMETERS
 
@@ -28,6 +29,7 @@ OPERATION = Operation(
     place=5,
     parameters=PARAMETERS,
     metrics=METRICS,
+    properties=Slopes,
     check=check,
     estimate_s=estimate_s,
     derived=DERIVED,

@@ -7,6 +7,7 @@ from paceline.base.operation import Operation
 from paceline.families.training.core.legality import estimate_s, number, problems
 from paceline.families.training.core.metrics import DERIVED
 from paceline.families.training.core.parameters import ALIKE_RANKS
+from paceline.families.training.core.promises import Training
 from paceline.families.training.ops.pipeline_parallel.metrics import METRICS
 from paceline.families.training.ops.pipeline_parallel.parameters import PARAMETERS
 
@@ -24,6 +25,7 @@ OPERATION = Operation(
     place=1,
     parameters=PARAMETERS,
     metrics=METRICS,
+    properties=Training,
     check=check,
     estimate_s=estimate_s,
     derived=DERIVED,
