@@ -5,21 +5,32 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from paceline.base import aliases
-from paceline.base.aliases import METRICS, PARAMETERS, SUITES, TECHNIQUES, VALUES, Renamed
+from paceline.base.aliases import METRICS, OPTIONS, PARAMETERS, SUITES, TECHNIQUES, VALUES, Renamed
 from paceline.base.errors import UserErrors
 from paceline.base.family import family_names, load_family
 from paceline.cli import application
+from paceline.cli.earlier_code import concurrent_option
+from paceline.cli.options import renamed_option
 from paceline.records.names import named_today
 from paceline.records.record import record_id, series_key
 from paceline.spec import content
 from paceline.spec.grammar import Versus
 from paceline.spec.suite import load_suite
 
-TABLES = [SUITES, METRICS, aliases.SUITE_KEYS, *TECHNIQUES.values(), *PARAMETERS.values(), *VALUES.values()]
+TABLES = [
+    SUITES,
+    METRICS,
+    aliases.SUITE_KEYS,
+    OPTIONS,
+    *TECHNIQUES.values(),
+    *PARAMETERS.values(),
+    *VALUES.values(),
+]
 
 
 @pytest.mark.parametrize("names", TABLES)
@@ -149,6 +160,56 @@ def test_a_mistake_in_an_old_suite_is_named_by_the_line_that_it_is_on(tmp_path: 
     with pytest.raises(UserErrors) as found:
         load_suite(path)
     assert f"{path}:5:description" in str(found.value) or f"{path}:14:claims.0.id" in str(found.value)
+
+
+OPTION_CALLS = [
+    ("--share", ["run", "collectives/all-reduce", "--dry-run", "--runner", "fake"]),
+    ("--partly", ["job", "collect", "no-such-folder"]),
+    ("--lift", ["doctor"]),
+]
+
+
+@pytest.mark.parametrize(("old", "call"), OPTION_CALLS)
+def test_an_old_option_means_the_new_one_and_warns(
+    old: str, call: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PACELINE_STATE", str(tmp_path))
+    value = ["some-runner"] if old == "--lift" else []
+    new = OPTIONS.today(old)
+    before = CliRunner().invoke(application, [*call, old, *value])
+    after = CliRunner().invoke(application, [*call, new, *value])
+    assert f"the option '{old}' is called '{new}' now" in before.stderr
+    assert new not in after.stderr
+    assert (before.exit_code, before.stdout) == (after.exit_code, after.stdout)
+    shown = CliRunner().invoke(application, [*call[: 2 if call[0] == "job" else 1], "--help"]).stdout
+    assert new in shown
+    assert f"{old} " not in shown
+
+
+def test_an_old_option_reaches_the_command() -> None:
+    @click.command()
+    @renamed_option("--allow-partial", is_flag=True)
+    @renamed_option("--unquarantine", default=None)
+    def command(allow_partial: bool, unquarantine: str | None) -> None:
+        click.echo(f"{allow_partial} {unquarantine}")
+
+    for given, found in (
+        ([], "False None"),
+        (["--partly"], "True None"),
+        (["--lift", "a"], "False a"),
+        (["--allow-partial", "--unquarantine", "b"], "True b"),
+        (["--lift", "a", "--unquarantine", "b"], "False b"),
+    ):
+        assert CliRunner().invoke(command, given).stdout == f"{found}\n"
+
+
+def test_earlier_code_is_called_by_the_option_that_it_knows(tmp_path: Path) -> None:
+    options = tmp_path / "src" / "paceline" / "cli" / "options.py"
+    options.parent.mkdir(parents=True)
+    options.write_text('"--share"')
+    assert concurrent_option(tmp_path) == "--share"
+    options.write_text('"--allow-concurrent"')
+    assert concurrent_option(tmp_path) == "--allow-concurrent"
 
 
 def test_old_names_of_suites_and_techniques_are_known_on_the_command_line() -> None:

@@ -72,6 +72,11 @@ VALUES: Mapping[tuple[str, str], Renamed] = {}
 SUITE_KEYS = Renamed({"why": "description"})
 """Keys of suite files and of files of nights."""
 
+OPTIONS = Renamed(
+    {"--share": "--allow-concurrent", "--partly": "--allow-partial", "--lift": "--unquarantine"}
+)
+"""Options of commands."""
+
 
 def technique_today(family: str, name: str) -> str:
     """Return a technique's, or a label's, name of today."""

@@ -191,7 +191,7 @@ def run(
     dry_run: bool,
     quiet: bool,
     wait_s: float,
-    share: bool,
+    allow_concurrent: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -219,7 +219,7 @@ def run(
         warn(standing.text())
     runner = plan.data["runner"]
     with (
-        occupied(runner, wait_s=wait_s, share=share, say=warn) as place,
+        occupied(runner, wait_s=wait_s, allow_concurrent=allow_concurrent, say=warn) as place,
         RunProgress(plan, earlier, quiet=quiet or as_json) as progress,
     ):
         if resume is not None:
