@@ -29,5 +29,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
 @pytest.mark.parametrize("technique", TECHNIQUES)
 def test_both_have_a_time_of_every_window(technique: str, record: RunRecord) -> None:
     found = {m.metric.name: m.samples for m in record.measurements if m.technique == technique}
-    assert len(found["bare_token_s"]) == len(found["token_s"]) == 8
-    assert all(0.1 < a / b < 10 for a, b in zip(found["token_s"], found["bare_token_s"], strict=True))
+    assert len(found["bare_time_per_token"]) == len(found["time_per_token"]) == 8
+    assert all(
+        0.1 < a / b < 10 for a, b in zip(found["time_per_token"], found["bare_time_per_token"], strict=True)
+    )

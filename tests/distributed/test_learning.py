@@ -45,7 +45,7 @@ def test_a_run_that_learns_nothing_has_losses_and_bytes(found: dict[str, Conform
 
 
 def test_and_nothing_that_tells_of_time(found: dict[str, ConformanceResult]) -> None:
-    timed = {"token_s", "compute_s", "communicate_s", "idle_share"}
+    timed = {"time_per_token", "compute_s", "communicate_s", "comm_time_fraction"}
     assert timed <= set(found["ddp-ring"].measured)
     assert not timed & set(found["learns-nothing"].measured)
 

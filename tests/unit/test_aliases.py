@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
+import record_factory
 from click.testing import CliRunner
 
 from paceline.base import aliases
@@ -18,6 +20,8 @@ from paceline.cli.earlier_code import concurrent_option
 from paceline.cli.options import renamed_option
 from paceline.records.names import named_today
 from paceline.records.record import record_id, series_key
+from paceline.records.record_file import content_of
+from paceline.records.store import read_record, record_paths
 from paceline.spec import content
 from paceline.spec.grammar import Versus
 from paceline.spec.suite import load_suite
@@ -106,6 +110,81 @@ def test_what_is_no_record_is_left_to_the_check_of_records() -> None:
         {"line": "event"},
     ):
         assert named_today(line) == line
+
+
+def test_metrics_of_an_older_record_are_those_of_today() -> None:
+    measurement = {
+        "line": "measurement",
+        "family": "training",
+        "metric": {"name": "token_s", "unit": "s"},
+        "absent": {"idle_share": "one rank", "loss": "no"},
+        "accounting": {"votes": {"critical_tokens": [1]}},
+    }
+    found = named_today(measurement)
+    assert found["metric"] == {"name": "time_per_token", "unit": "s"}
+    assert found["absent"] == {"comm_time_fraction": "one rank", "loss": "no"}
+    assert found["accounting"] == {"votes": {"critical_path_tokens": [1]}}
+    side = {"metric": "token_s", "technique": "ddp", "versus": {"metric": "token_s"}}
+    suite = {
+        "suite": "training/x",
+        "family": "training",
+        "metrics": {"token_s": 0.02},
+        "claims": [{"measure": side}],
+    }
+    (facts,) = named_today({"line": "run", "suites": [suite]})["suites"]
+    assert facts["metrics"] == {"time_per_token": 0.02}
+    measured = facts["claims"][0]["measure"]
+    assert measured["metric"] == measured["versus"]["metric"] == "time_per_token"
+
+
+def test_a_waiver_of_an_older_version_is_about_what_is_called_otherwise_now() -> None:
+    data = {"suite": "training/bad-shards", "technique": "alone", "metric": "token_s", "reason": "known"}
+    found = named_today({"line": "event", "kind": "waiver", "data": data})["data"]
+    assert found == data | {
+        "suite": "training/corrupted-data",
+        "technique": "no-communication",
+        "metric": "time_per_token",
+    }
+    chosen = {"line": "event", "kind": "baseline_set", "data": {"suites": ["training/drift", "training/own"]}}
+    assert named_today(chosen)["data"]["suites"] == ["training/gradient-consistency", "training/own"]
+
+
+def test_published_records_with_old_names_are_read_and_their_identities_still_fit() -> None:
+    root = content.shipped_root() / "results" / "published"
+    texts = {path: content_of(path) for path in record_paths(root)}
+    read: set[str] = set()
+    for old, new in METRICS.table.items():
+        holding = [path for path, text in texts.items() if f'"name":"{old}"'.encode() in text]
+        if not holding:
+            continue
+        record = read_record(min(holding, key=lambda path: len(texts[path])))
+        found = [m for m in record.measurements if m.metric.name == new]
+        assert found
+        for m in found:
+            contract_id = load_family(m.family).metric(new).contract_id
+            key = series_key(m.family, m.case_id, m.technique, record.run.host_class, contract_id)
+            assert m.metric.contract_id != contract_id or m.series_key == key
+            assert m.record_id == record_id(m.family, m.run_id, m.block, m.label, m.launch, new)
+        read.add(old)
+    assert len(read) >= 10
+
+
+def test_a_contract_is_a_digest_over_first_names() -> None:
+    """The digests are those that published records have."""
+    metric = load_family("training").metric
+    assert metric("time_per_token").contract_id == "77bf770db335"
+    assert metric("bare_time_per_token").contract_id == "d79a6c4e7575"
+    other = replace(
+        metric("bare_time_per_token"), contract={"timer": "as another", "sample": "as time_per_token"}
+    )
+    assert other.contract_id != "d79a6c4e7575"
+
+
+@pytest.mark.parametrize("command", [["compare", "--metrics"], ["trend", "--metric"], ["show"]])
+def test_an_old_name_of_a_metric_is_known_on_the_command_line(command: list[str], tmp_path: Path) -> None:
+    results = ["--results", str(record_factory.simple(tmp_path).parents[1])]
+    told = CliRunner().invoke(application, [*command, "hops", *results])
+    assert "the metric 'hops' is called 'cross_rank_moves_per_token' now" in told.stderr
 
 
 def test_identities_are_digests_over_first_names() -> None:

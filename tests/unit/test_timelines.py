@@ -257,7 +257,7 @@ def test_the_table_tells_messages_and_idleness_apart() -> None:
         }
     ]
     measurement = SimpleNamespace(launch=0, accounting={"timeline": rows})
-    cells = {("a", "token_s"): SimpleNamespace(measurements=[measurement])}
+    cells = {("a", "time_per_token"): SimpleNamespace(measurements=[measurement])}
     grid = timeline_grid(SimpleNamespace(labels=["a"], cells=cells))  # type: ignore[arg-type]  # what it needs of one
     headers = [cell.text for cell in grid.headers]
     first, second = (dict(zip(headers, [cell.text for cell in row], strict=True)) for row in grid.groups[0])

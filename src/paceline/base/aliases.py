@@ -7,6 +7,7 @@ name joins no series and splits none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -31,6 +32,10 @@ class Renamed:
     def first(self, name: str) -> str:
         """Return the first name of what has ``name`` today; other names stay."""
         return self._first.get(name, name)
+
+    def words_first(self, text: str) -> str:
+        """Return a text in which every word that is a name of today is the first one."""
+        return re.sub(r"\w+", lambda word: self.first(word[0]), text)
 
     def keys_today(self, items: Mapping[str, Value]) -> dict[str, Value]:
         """Return a table with the keys of today."""
@@ -60,7 +65,22 @@ TECHNIQUES: Mapping[str, Renamed] = {
 }
 """Techniques by family; labels in suites that are a technique's name follow it."""
 
-METRICS = Renamed({})
+METRICS = Renamed(
+    {
+        "token_s": "time_per_token",
+        "bare_token_s": "bare_time_per_token",
+        "idle_share": "comm_time_fraction",
+        "seen_gradient_cosine": "gradient_cosine_similarity",
+        "seen_norm_dispersion": "gradient_norm_cv",
+        "hops": "cross_rank_moves_per_token",
+        "gain_score": "bias_z",
+        "spread_ratio": "consensus_distance_ratio",
+        "attainment": "slo_attainment",
+        "virtual_attainment": "virtual_slo_attainment",
+        "prefix_hits": "prefix_cache_hit_rate",
+        "critical_tokens": "critical_path_tokens",
+    }
+)
 """Metrics; one name stands for one thing in all families."""
 
 PARAMETERS: Mapping[str, Renamed] = {}

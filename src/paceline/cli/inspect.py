@@ -13,7 +13,14 @@ from paceline.base.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, exp
 from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
 from paceline.cli.loadlogs import show_definitions
-from paceline.cli.options import default_results, json_option, print_json, published_results, results_option
+from paceline.cli.options import (
+    default_results,
+    json_option,
+    metrics_today,
+    print_json,
+    published_results,
+    results_option,
+)
 from paceline.spec import content
 from paceline.spec.fence import fence_errors
 from paceline.spec.file_kinds import recognise
@@ -125,6 +132,8 @@ def _find(name: str, results: Path | None) -> dict[str, Any]:
     matches = [k for k in techniques if name in (k, k.split("/", 1)[1])]
     if matches:
         return _technique_card(techniques[matches[0]])
+    place, slash, metric = name.rpartition("/")
+    name = f"{place}{slash}{metrics_today([metric])[0]}"
     metrics = {k: v for k, v in _metrics_by_name().items() if name in (k, k.split("/", 1)[1])}
     if len(metrics) > 1 and name not in metrics:
         metrics = {k: v for k, v in metrics.items() if not load_family(k.split("/", 1)[0]).internal}

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from paceline.base.aliases import OPTIONS, SUITES
+from paceline.base.aliases import METRICS, OPTIONS, SUITES
 from paceline.base.errors import UserError
 from paceline.base.units import parse_duration
 from paceline.spec import content
@@ -171,6 +171,14 @@ def parse_filters(items: Sequence[str]) -> tuple[tuple[str, str], ...]:
             )
         pairs += [(key, each) for each in values]
     return tuple(pairs)
+
+
+def metrics_today(names: Sequence[str]) -> tuple[str, ...]:
+    """Return metrics that somebody named as they are called today; each old name leaves a note."""
+    for name in names:
+        if name in METRICS.table:
+            warn(f"the metric '{name}' is called '{METRICS.today(name)}' now")
+    return tuple(METRICS.today(name) for name in names)
 
 
 def split_names(items: Sequence[str]) -> tuple[str, ...]:

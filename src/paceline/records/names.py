@@ -27,6 +27,8 @@ def named_today(line: dict[str, Any]) -> dict[str, Any]:
     kind = line.get("line")
     if kind == "measurement":
         return _measurement(line)
+    if kind == "event":
+        return _event(line)
     return _run(line) if kind == "run" else line
 
 
@@ -57,6 +59,22 @@ def _metrics(line: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(accounting, dict) and isinstance(accounting.get("votes"), dict):
         changed["accounting"] = accounting | {"votes": METRICS.keys_today(accounting["votes"])}
     return changed
+
+
+def _event(line: dict[str, Any]) -> dict[str, Any]:
+    """Return an event by today's names: waivers and baseline runs are about suites, techniques and metrics."""
+    data = line.get("data")
+    if not isinstance(data, dict):
+        return line
+    changed = dict(data)
+    family = str(data.get("suite", "")).partition("/")[0]
+    _apply(changed, "suite", SUITES.today)
+    _apply(changed, "metric", METRICS.today)
+    if line.get("kind") == "waiver":
+        _apply(changed, "technique", lambda name: technique_today(family, name))
+    if isinstance(data.get("suites"), list):
+        changed["suites"] = [SUITES.today(s) if isinstance(s, str) else s for s in data["suites"]]
+    return line | {"data": changed}
 
 
 def _run(line: dict[str, Any]) -> dict[str, Any]:
