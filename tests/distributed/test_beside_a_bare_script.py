@@ -13,7 +13,7 @@ suite: training/beside
 version: 1
 family: training
 description: The loop and a script take turns.
-workload: {op: data_parallel, size: nano, batch: 12, context: 16, learning_rate: 0.01, beside: bare-script}
+workload: {op: data_parallel, size: nano, batch: 12, context: 16, learning_rate: 0.01, reference_timer: bare-script}
 baseline: ddp
 techniques: [ddp, fsdp]
 matrix: {ranks: [2], steps: [80], warmup_steps: [4], window: [10], evaluations: [2], eval_batch: [64]}

@@ -23,8 +23,8 @@ READ = [
     *(ROOT / "src" / "paceline" / "report").glob("*.py"),
     *(ROOT / "src" / "paceline" / "cli" / "examples").iterdir(),
 ]
-KEPT = {"exflow-fewer-hops"}
-"""Identities of claims, under which verdicts go on."""
+KEPT = {"exflow-fewer-hops", 'className: "beside"'}
+"""A claim's identity, under which its verdicts go on, and a style of the site."""
 
 
 def old_names() -> Iterator[str]:
@@ -94,6 +94,9 @@ def test_a_shipped_suite_is_written_in_the_names_of_today(name: str) -> None:
         ("see training/bad-shards", ["training/bad-shards"]),
         ("see `bad-shards`", ["bad-shards"]),
         ("run with --share", ["--share"]),
+        ("`away: last-rank` and `learning: measured`", ["away", "learning"]),
+        ("--filter `heavy=4`, by `ways` devices", ["ways", "heavy"]),
+        ("what is learning: nothing, the shift away from heavy use; two ways", []),
         ("three hops from rank to rank; SLO attainment; bare_time_per_token; --share-nothing", []),
     ],
 )

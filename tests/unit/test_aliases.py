@@ -12,7 +12,16 @@ import record_factory
 from click.testing import CliRunner
 
 from paceline.base import aliases
-from paceline.base.aliases import METRICS, OPTIONS, PARAMETERS, SUITES, TECHNIQUES, VALUES, Renamed
+from paceline.base.aliases import (
+    METRICS,
+    OPTIONS,
+    PARAMETERS,
+    SUITES,
+    TECHNIQUES,
+    VALUES,
+    Renamed,
+    RenamedValues,
+)
 from paceline.base.errors import UserErrors
 from paceline.base.family import family_names, load_family
 from paceline.cli import application
@@ -24,6 +33,8 @@ from paceline.records.record_file import content_of
 from paceline.records.store import read_record, record_paths
 from paceline.spec import content
 from paceline.spec.grammar import Versus
+from paceline.spec.plan import Selection, make_plan
+from paceline.spec.profile import load_runner
 from paceline.spec.suite import load_suite
 
 TABLES = [
@@ -38,7 +49,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize("names", TABLES)
-def test_a_name_is_changed_once_and_two_never_become_one(names: Renamed) -> None:
+def test_a_name_is_changed_once_and_two_never_become_one(names: Renamed | RenamedValues) -> None:
     assert not set(names.table) & set(names.table.values())
     assert len(set(names.table.values())) == len(names.table)
 
@@ -51,6 +62,11 @@ def test_no_old_name_stands_for_something_today() -> None:
     metrics = {m.name for f in family_names() for m in load_family(f).metrics}
     assert not set(METRICS.table) & metrics
     assert set(METRICS.table.values()) <= metrics
+    for (family, parameter), values in VALUES.items():
+        found = load_family(family).parameter(parameter)
+        assert found is not None
+        assert all(found.parse(new) == new for new in values.table.values())
+        assert not set(values.table) & set(found.choices)
     for family, names in PARAMETERS.items():
         known = {p.name for p in load_family(family).parameters}
         assert not set(names.table) & known
@@ -135,6 +151,105 @@ def test_metrics_of_an_older_record_are_those_of_today() -> None:
     assert facts["metrics"] == {"time_per_token": 0.02}
     measured = facts["claims"][0]["measure"]
     assert measured["metric"] == measured["versus"]["metric"] == "time_per_token"
+
+
+def test_parameters_of_an_older_record_are_those_of_today() -> None:
+    params = {"ranks": 2, "away": "nothing", "learning": "measured", "beside": "bare-script", "steps": 40}
+    today = {
+        "ranks": 2,
+        "absent_rank": "none",
+        "require_convergence": False,
+        "reference_timer": "bare-script",
+        "steps": 40,
+    }
+    found = named_today({"line": "measurement", "family": "training", "params": params})
+    assert found["params"] == today
+    assert aliases.params_first("training", today) == params
+    assert aliases.params_first("training", today | {"require_convergence": True})["learning"] == "required"
+    assert aliases.params_first("training", {"ranks": 1, "evaluations": 0}) == {"ranks": 1, "evaluations": 0}
+    # a suite of calibration lies in another folder than its family's
+    run = {
+        "line": "run",
+        "suites": [{"suite": "calibration/bare-script", "family": "training"}],
+        "plan": {"skipped": [{"suite": "calibration/bare-script", "params": params}]},
+    }
+    assert named_today(run)["plan"]["skipped"][0]["params"] == today
+
+
+@pytest.mark.parametrize(
+    ("suite", "given", "note"),
+    [
+        (
+            "training/stragglers-and-dropout",
+            "away=nothing",
+            "'away=nothing' is called 'absent_rank=none' now",
+        ),
+        ("training/churn", "fault=nothing", "'fault=nothing' is called 'fault=none' now"),
+        (
+            "training/ablations",
+            "learning=measured",
+            "'learning=measured' is called 'require_convergence=false' now",
+        ),
+        ("serving/fairness", "heavy=4", "'heavy=4' is called 'heavy_tenant_factor=4' now"),
+    ],
+)
+def test_old_filters_are_known_on_the_command_line(suite: str, given: str, note: str) -> None:
+    told = CliRunner().invoke(application, ["plan", suite, "--filter", given, "--json"])
+    assert told.exit_code == 0, told.output
+    assert f"the filter {note}" in told.stderr
+    assert "is called" not in CliRunner().invoke(application, ["plan", "training/churn", "--json"]).stderr
+
+
+OLD_PARAMETERS = """
+suite: training/old
+version: 1
+family: training
+description: It was written long ago.
+workload: {op: data_parallel, size: nano, learning: measured, beside: nothing}
+baseline: ddp
+techniques: [ddp, ddp-ring]
+matrix:
+  ranks: [2]
+  away: [nothing, last-rank]
+exclude: [{technique: ddp-ring, away: last-rank}]
+tuning: {in_words: nothing}
+metrics: {eval_loss: {}}
+claims:
+  - id: one
+    quote: Nothing is faster.
+    description: So it is.
+    measure: {metric: eval_loss, technique: ddp-ring, versus: {where: {away: nothing}}, where: {away: last-rank}}
+    expect: {difference_at_most: 1.0}
+"""
+
+
+def test_parameters_and_values_of_a_suite_that_was_written_long_ago_are_those_of_today(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(OLD_PARAMETERS)
+    suite = load_suite(path)
+    assert suite.model.workload["require_convergence"] is False
+    assert suite.model.workload["reference_timer"] == "none"
+    assert suite.model.matrix["absent_rank"] == ["none", "last-rank"]
+    assert suite.model.exclude == [{"technique": "ddp-ring", "absent_rank": "last-rank"}]
+    (claim,) = suite.model.claims
+    assert isinstance(claim.measure.versus, Versus)
+    assert claim.measure.where == {"absent_rank": "last-rank"}
+    assert claim.measure.versus.where == {"absent_rank": "none"}
+    assert f"{path}:6: 'measured' is called 'false' now" in suite.located.notes
+    assert f"{path}:11: 'away' is called 'absent_rank' now" in suite.located.notes
+    today = tmp_path / "today.yaml"
+    today.write_text(
+        OLD_PARAMETERS.replace("learning: measured", "require_convergence: false")
+        .replace("beside", "reference_timer")
+        .replace("away", "absent_rank")
+        .replace(": nothing", ": none")
+        .replace("[nothing,", "[none,")
+    )
+    runner = load_runner(content.find_runner("local-cpu"))
+    plans = [make_plan([load_suite(p)], runner, Selection(tier="full")).data for p in (path, today)]
+    assert plans[0]["blocks"] == plans[1]["blocks"]
 
 
 def test_a_waiver_of_an_older_version_is_about_what_is_called_otherwise_now() -> None:

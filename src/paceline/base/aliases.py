@@ -65,11 +65,35 @@ TECHNIQUES: Mapping[str, Renamed] = {
 }
 """Techniques by family; labels in suites that are a technique's name follow it."""
 
+
+class RenamedValues:
+    """Values of one parameter. An old one is a text; the one of today may be of another type, such as a flag.
+
+    Args:
+        table: Old value → the value of today.
+    """
+
+    def __init__(self, table: Mapping[str, str | bool]) -> None:
+        self.table = dict(table)
+
+    def today(self, value: Any) -> Any:
+        """Return the value of today for an old one; other values stay."""
+        return self.table.get(value, value) if isinstance(value, str) else value
+
+    def first(self, value: Any) -> Any:
+        """Return the first form of a value of today; other values stay."""
+        for old, new in self.table.items():
+            if type(new) is type(value) and new == value:
+                return old
+        return value
+
+
 METRICS = Renamed(
     {
         "token_s": "time_per_token",
         "bare_token_s": "bare_time_per_token",
         "idle_share": "comm_time_fraction",
+        "virtual_idle_share": "virtual_bubble_fraction",
         "seen_gradient_cosine": "gradient_cosine_similarity",
         "seen_norm_dispersion": "gradient_norm_cv",
         "hops": "cross_rank_moves_per_token",
@@ -83,10 +107,36 @@ METRICS = Renamed(
 )
 """Metrics; one name stands for one thing in all families."""
 
-PARAMETERS: Mapping[str, Renamed] = {}
+PARAMETERS: Mapping[str, Renamed] = {
+    "collectives": Renamed({"beside": "reference_timer"}),
+    "kernels": Renamed({"beside": "reference_timer"}),
+    "training": Renamed(
+        {
+            "beside": "reference_timer",
+            "away": "absent_rank",
+            "corrupt": "corrupted_rank",
+            "alike": "data_overlap",
+            "learning": "require_convergence",
+            "tuned": "trainable",
+            "shift": "domain_shift",
+            "probes": "num_perturbations",
+            "probe_distance": "epsilon",
+        }
+    ),
+    "serving": Renamed({"ways": "tp_size", "heavy": "heavy_tenant_factor"}),
+}
 """Parameters of workloads, by family."""
 
-VALUES: Mapping[tuple[str, str], Renamed] = {}
+_NONE = RenamedValues({"nothing": "none"})
+VALUES: Mapping[tuple[str, str], RenamedValues] = {
+    ("collectives", "reference_timer"): _NONE,
+    ("kernels", "reference_timer"): _NONE,
+    ("training", "reference_timer"): _NONE,
+    ("training", "absent_rank"): _NONE,
+    ("training", "corrupted_rank"): _NONE,
+    ("training", "fault"): _NONE,
+    ("training", "require_convergence"): RenamedValues({"required": True, "measured": False}),
+}
 """Values of parameters, by family and the parameter's name of today."""
 
 SUITE_KEYS = Renamed({"why": "description"})
@@ -122,6 +172,6 @@ def params_first(family: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(family: str, key: str, value: Any, *, today: bool) -> Any:
     names = VALUES.get((family, key))
-    if names is None or not isinstance(value, str):
+    if names is None:
         return value
     return names.today(value) if today else names.first(value)

@@ -37,7 +37,7 @@ OVERHEAD_S = 0.05
 """What the harness promises; docs/protocol.md gives the reasons."""
 
 
-HIDDEN = ("op", "threads", "beside", "dtype")
+HIDDEN = ("op", "threads", "reference_timer", "dtype")
 """Parameters that a figure's name leaves out."""
 
 
