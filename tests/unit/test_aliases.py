@@ -27,6 +27,7 @@ from paceline.base.family import family_names, load_family
 from paceline.cli import application
 from paceline.cli.earlier_code import concurrent_option
 from paceline.cli.options import renamed_option
+from paceline.records.earlier_runs import scan
 from paceline.records.names import named_today
 from paceline.records.record import record_id, series_key
 from paceline.records.record_file import content_of
@@ -36,6 +37,7 @@ from paceline.spec.grammar import Versus
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite import load_suite
+from paceline.workflows.nightly.attempts import note_attempt, read_attempts
 
 TABLES = [
     SUITES,
@@ -250,6 +252,27 @@ def test_parameters_and_values_of_a_suite_that_was_written_long_ago_are_those_of
     runner = load_runner(content.find_runner("local-cpu"))
     plans = [make_plan([load_suite(p)], runner, Selection(tier="full")).data for p in (path, today)]
     assert plans[0]["blocks"] == plans[1]["blocks"]
+
+
+def test_what_earlier_runs_took_counts_for_a_suite_that_is_called_otherwise_now() -> None:
+    head = (
+        b'{"line":"measurement","record_id":"r","run_id":"u","suite":"training/drift","suite_version":1,'
+        b'"family":"training","block":"b","case_id":"c"}'
+    )
+    run = record_factory.make_run().model_dump_json().encode()
+    found = scan([run, head])
+    assert found is not None
+    assert found.suites == ["training/gradient-consistency"]
+    assert found.blocks["b"].suite == "training/gradient-consistency"
+
+
+def test_an_attempt_of_a_night_is_one_at_the_suite_by_its_name_of_today(tmp_path: Path) -> None:
+    note_attempt(tmp_path, ("training/drift", "local-cpu", "quick"), ["b"], "2026-11-01")
+    note_attempt(tmp_path, ("training/precision", "local-cpu", "quick"), ["b"], "2026-11-02")
+    assert read_attempts(tmp_path) == {
+        (("training/gradient-consistency", "local-cpu", "quick"), "b"): "2026-11-01",
+        (("training/precision", "local-cpu", "quick"), "b"): "2026-11-02",
+    }
 
 
 def test_a_waiver_of_an_older_version_is_about_what_is_called_otherwise_now() -> None:
