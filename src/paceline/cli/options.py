@@ -124,7 +124,12 @@ def renamed_option(name: str, **settings: Any) -> Callable[[Command], Command]:
 
     # what stands on the command line is read first, so that `either` finds what `keep` has kept
     earlier = click.option(
-        old, hidden=True, expose_value=False, callback=keep, is_flag=bool(settings.get("is_flag"))
+        old,
+        hidden=True,
+        expose_value=False,
+        callback=keep,
+        is_flag=bool(settings.get("is_flag")),
+        help=f"The earlier name of {name}.",
     )
     today = click.option(name, callback=either, **settings)
     return lambda command: today(earlier(command))
