@@ -10,8 +10,9 @@ Algorithm (for each step; every rank has the same weights w and the same seed):
 3. Every rank draws all directions anew and takes the step w ← w − rate · mean of decode(byte)·z.
 
 Code: 0 is nothing; m = 1 … 127 stand for 2^(−14 + (m − 1)/6), that is 6·10⁻⁵ to 128 with at most 6 % of error.
-A byte stands for a probe: for one sequence where Q (``probes``) is as many as a rank has, else for the mean of several;
-with the family's default, Q = 1, for all that a rank reads in a step. The paper's byte is one sample's.
+A byte stands for a probe: for one sequence where Q (``num_perturbations``) is as many as a rank has, else for the
+mean of several; with the family's default, Q = 1, for all that a rank reads in a step.
+The paper's byte is one sample's.
 Cost of a step: Q·(n − 1) bytes in n − 1 messages. With Q = 1 that is 1/(4P) of a ring all-reduce of gradients at two
 ranks, at n ranks n/(8P): a byte goes to each other rank by itself. Memory: w, a copy of it, z and their sum, 4P each
 for P trained parameters; neither gradients nor an optimiser's state, nor activations for backward.

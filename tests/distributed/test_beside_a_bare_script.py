@@ -13,7 +13,7 @@ suite: training/beside
 version: 1
 family: training
 description: The loop and a script take turns.
-workload: {op: data_parallel, size: nano, batch: 12, context: 16, learning_rate: 0.01, beside: bare-script}
+workload: {op: data_parallel, size: nano, batch: 12, context: 16, learning_rate: 0.01, reference_timer: bare-script}
 baseline: ddp
 techniques: [ddp, fsdp]
 matrix: {ranks: [2], steps: [80], warmup_steps: [4], window: [10], evaluations: [2], eval_batch: [64]}
@@ -29,5 +29,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
 @pytest.mark.parametrize("technique", TECHNIQUES)
 def test_both_have_a_time_of_every_window(technique: str, record: RunRecord) -> None:
     found = {m.metric.name: m.samples for m in record.measurements if m.technique == technique}
-    assert len(found["bare_token_s"]) == len(found["token_s"]) == 8
-    assert all(0.1 < a / b < 10 for a, b in zip(found["token_s"], found["bare_token_s"], strict=True))
+    assert len(found["bare_time_per_token"]) == len(found["time_per_token"]) == 8
+    assert all(
+        0.1 < a / b < 10 for a, b in zip(found["time_per_token"], found["bare_time_per_token"], strict=True)
+    )

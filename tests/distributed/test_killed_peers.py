@@ -57,7 +57,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     texts = {
         "computing": TRAINING.format(fault="kill-computing", others="\n".join(OTHERS)),
         "sending": TRAINING.format(fault="kill-sending", others=""),
-        "nothing": TRAINING.format(fault="nothing", others=OTHERS[0]),
+        "none": TRAINING.format(fault="none", others=OTHERS[0]),
         "collectives": COLLECTIVES,
     }
     suites = []
@@ -93,13 +93,13 @@ def test_survivors_of_an_elastic_group_go_on_and_a_newcomer_becomes_one_of_them(
 
 
 def test_while_nobody_dies_an_elastic_group_trains_as_a_fixed_one(found: Found) -> None:
-    losses = [value(found, "nothing", name, "eval_loss") for name in ("elastic-diloco", "static-diloco")]
+    losses = [value(found, "none", name, "eval_loss") for name in ("elastic-diloco", "static-diloco")]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5), "sums in another order"
-    assert value(found, "nothing", "static-diloco", "survived") == 1
+    assert value(found, "none", "static-diloco", "survived") == 1
 
 
 def test_a_killed_peer_costs_little_of_the_loss(found: Found) -> None:
-    undisturbed = value(found, "nothing", "elastic-diloco", "eval_loss")
+    undisturbed = value(found, "none", "elastic-diloco", "eval_loss")
     assert value(found, "computing", "elastic-diloco", "eval_loss") == pytest.approx(undisturbed, rel=0.03)
 
 

@@ -42,7 +42,7 @@ techniques:
   - edit
   - comes-back-stale
   - welcomes-for-free
-matrix: {{ranks: [3], steps: [{STEPS}], window: [10], evaluations: [6], eval_batch: [64], away: [last-rank]}}
+matrix: {{ranks: [3], steps: [{STEPS}], window: [10], evaluations: [6], eval_batch: [64], absent_rank: [last-rank]}}
 protocol: {{launches: 1}}
 """
 

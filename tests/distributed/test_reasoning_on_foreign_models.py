@@ -59,7 +59,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 def answers(record: RunRecord) -> dict[tuple[str, str], list[float]]:
     """Return what techniques answered and spent."""
-    names = ("accuracy", "tokens", "critical_tokens", "accuracy_reordered", "tokens_reordered")
+    names = ("accuracy", "tokens", "critical_path_tokens", "accuracy_reordered", "tokens_reordered")
     return {(m.technique, m.metric.name): m.samples for m in record.measurements if m.metric.name in names}
 
 
@@ -71,7 +71,7 @@ def check_recorded(folder: Path, record: RunRecord, problems: Path) -> None:
     assert [m.reason for m in again.measurements if m.status != "ok"] == []
     assert answers(again) == answers(record)
     absent = {name for one in again.measurements for name in one.absent or {}}
-    assert {"question_s", "token_s"} <= absent
+    assert {"question_s", "time_per_token"} <= absent
     assert not any(m.artifacts for m in again.measurements)
 
 
@@ -88,7 +88,7 @@ def test_a_network_from_a_folder_answers(tmp_path: Path) -> None:
             assert len(str(one.correctness["problems"])) == 64
     # float32: other batches may give other tokens, so techniques answer on what was recorded
     absent = {name for one in record.measurements for name in one.absent or {}}
-    assert {"question_s", "token_s"} <= absent
+    assert {"question_s", "time_per_token"} <= absent
     for weights in network.glob("*.safetensors"):
         weights.unlink()
     check_recorded(tmp_path, record, tmp_path / "gsm8k.jsonl")

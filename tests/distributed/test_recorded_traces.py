@@ -52,7 +52,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
 
 
 def figures(record: RunRecord) -> dict[tuple[str, str, int], list[float]]:
-    timed = ("question_s", "token_s")
+    timed = ("question_s", "time_per_token")
     return {
         (m.technique, m.metric.name, m.launch): m.samples
         for m in record.measurements

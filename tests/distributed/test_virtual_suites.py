@@ -97,7 +97,7 @@ def test_a_wrong_technique_gets_no_number(name: str, record: RunRecord) -> None:
     [
         ("unified", "virtual_e2e_mean"),
         ("d2lpm", "virtual_e2e_mean"),
-        ("dlpm", "prefix_hits"),
+        ("dlpm", "prefix_cache_hit_rate"),
         ("apex-sim", "makespan_error"),
         ("distributed-speculative-inference", "decode_time"),
         ("xquant", "cache_compression"),

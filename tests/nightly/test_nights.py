@@ -240,7 +240,7 @@ def test_a_machine_that_fails_alarms_nothing_and_its_runner_is_left_alone(tmp_pa
     assert standing is not None
     assert "the launcher was killed by signal 9 (SIGKILL)" in standing.reason
     skipped = place.night()
-    assert "paceline doctor --lift frail" in skipped.stderr
+    assert "paceline doctor --unquarantine frail" in skipped.stderr
     assert skipped.returncode == EXIT_OK
 
 

@@ -43,7 +43,7 @@ def test_the_slow_ranks_own_computation_is_longer(windows: Windows) -> None:
 
 @pytest.mark.parametrize("label", ["local-sgd", "diloco", "noloco"])
 def test_the_others_wait_for_it(label: str, windows: Windows) -> None:
-    even, slow = (median(windows[label, "token_s", factor]) for factor in (EVEN, SLOW))
+    even, slow = (median(windows[label, "time_per_token", factor]) for factor in (EVEN, SLOW))
     assert slow > 2 * even
-    even, slow = (fmean(windows[label, "idle_share", factor]) for factor in (EVEN, SLOW))
+    even, slow = (fmean(windows[label, "comm_time_fraction", factor]) for factor in (EVEN, SLOW))
     assert slow > even + 0.1, "half of the ranks wait"

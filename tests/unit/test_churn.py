@@ -13,8 +13,9 @@ import torch
 from training_task import make_model
 
 from paceline.families.training.api.model import loss_and_gradients
+from paceline.families.training.core.parameters import NONE
 from paceline.families.training.ops.churn.judge import Course, Rules, of_kind
-from paceline.families.training.ops.churn.parameters import COMPUTING, FAULT, NOTHING, SENDING, problems
+from paceline.families.training.ops.churn.parameters import COMPUTING, FAULT, SENDING, problems
 from paceline.families.training.ops.churn.part import Sketch, kill_in_layer
 from paceline.families.training.ops.churn.script import Script, draw
 from paceline.worker.session import CaseError
@@ -235,7 +236,7 @@ def test_kills_fall_into_the_second_quarter_and_never_on_the_peer_that_is_evalua
         for seed in range(200)
     ]
     assert seen[0] == draw(fault, random.Random(0), num_peers=4, steps=120, sync_every=10, layers=2)
-    if fault == NOTHING:
+    if fault == NONE:
         assert {(s.victim, s.kill_step) for s in seen} == {(-1, -1)}
         return
     assert {s.victim for s in seen} == {1, 2, 3}

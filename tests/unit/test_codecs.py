@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from paceline.families.collectives.api import codecs
-from paceline.families.collectives.core.passes import gain_score
+from paceline.families.collectives.core.passes import bias_z
 
 COUNTS = st.one_of(st.integers(1, 70), st.sampled_from([255, 256, 257, 4095, 4096, 4097, 8193, 12_325]))
 SEEDS = st.integers(0, 2**31 - 1)
@@ -222,15 +222,15 @@ def test_the_gain_of_repeated_calls_tells_a_clipped_codec_from_a_fair_one(
     values = gaussian(8192, 17)
     norm = float(values @ values)
     gains = [float(ternary(values, generator, clip_sigmas) @ values) / norm for _ in range(40)]
-    score = gain_score(gains)
+    score = bias_z(gains)
     assert score is not None
     assert (abs(score) <= 3) == unbiased, score
 
 
 def test_calls_that_are_too_few_or_all_alike_have_no_gain_score() -> None:
-    assert gain_score([1.01, 0.99, 1.0, 1.02]) is None
-    assert gain_score([0.9] * 8) is None
-    assert gain_score([1.0, 1.1, 0.9, 1.1, 0.9]) == pytest.approx(0.0, abs=1e-12)
+    assert bias_z([1.01, 0.99, 1.0, 1.02]) is None
+    assert bias_z([0.9] * 8) is None
+    assert bias_z([1.0, 1.1, 0.9, 1.1, 0.9]) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_clipping_lowers_the_variance_of_ternary_values() -> None:

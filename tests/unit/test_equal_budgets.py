@@ -12,7 +12,7 @@ from paceline.base.family import load_family
 from paceline.report.equalbudgets import Shared, at_equal, between, effect, equal_grids, read_course
 
 LOSS = load_family("training").metric("excess_loss")
-TIME = load_family("training").metric("token_s")
+TIME = load_family("training").metric("time_per_token")
 """Compared by ratio."""
 Columns = dict[str, list[float]]
 

@@ -21,7 +21,7 @@ from paceline.families.training.api.fine_tuning.probing import Entry
 from paceline.families.training.api.model import next_symbol_loss
 from paceline.families.training.core import corpus
 from paceline.families.training.ops.fine_tune.ledger import Ledger, difference
-from paceline.families.training.ops.fine_tune.setting import TUNED
+from paceline.families.training.ops.fine_tune.setting import TRAINABLE
 
 LEAST, LARGEST = 2.0**-14, 2.0**7
 HALF_A_STEP = 2 ** (1 / 12) - 1
@@ -30,8 +30,8 @@ TASK: dict[str, Any] = {
     "peak_rate": 0.5,
     "warmup_steps": 0,
     "steps": 6,
-    "probes": 2,
-    "probe_distance": 0.01,
+    "num_perturbations": 2,
+    "epsilon": 0.01,
 }
 CODES = torch.arange(256, dtype=torch.uint8)[:, None]
 
@@ -96,7 +96,7 @@ def tuned_task(**changes: Any) -> Any:
     """Return a task in which only the gains of norms are trained."""
     task = make_task(**(TASK | changes))
     for name, parameter in task.model.named_parameters():
-        parameter.requires_grad_(TUNED["gains"] in name)
+        parameter.requires_grad_(TRAINABLE["gains"] in name)
     return task
 
 
@@ -156,7 +156,7 @@ def test_a_rank_joins_late_from_the_log_alone() -> None:
     (first, _), (late, _) = on_ranks(JustOneByte, 2, step, **TASK)
     assert [(entry.members, entry.codes.numel()) for entry in log] == [((0,), 2)] * 3
     assert difference(first.weights(), late.weights()) == 0
-    assert sum(first.comm.counters.sent_bytes) == 3 * TASK["probes"]
+    assert sum(first.comm.counters.sent_bytes) == 3 * TASK["num_perturbations"]
 
 
 def test_frozen_weights_stay_and_nothing_is_held_for_backward() -> None:
@@ -171,7 +171,7 @@ def test_frozen_weights_stay_and_nothing_is_held_for_backward() -> None:
 
 
 def test_a_slope_is_that_of_the_loss() -> None:
-    task = tuned_task(probes=1)
+    task = tuned_task(num_perturbations=1)
     replica = Mezo(task, make_comm())
     sequences = torch.randint(64, (4, 17), generator=torch.Generator().manual_seed(0))
     replica.forward_backward(sequences)

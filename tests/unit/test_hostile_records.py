@@ -73,7 +73,7 @@ SHOWN = {"reasoning": "1 + 1 = 2", "training": "One step of ring"}
 POINTS = {
     "reasoning": ("accuracy", SOLVE),
     "training": (
-        "token_s",
+        "time_per_token",
         {
             "op": "data_parallel",
             "size": "nano",

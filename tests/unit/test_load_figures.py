@@ -198,8 +198,8 @@ def workload(**changed: object) -> Workload:
 @pytest.mark.parametrize("kind", ["independent", "sessions", "workflows", "shared-prefixes"])
 @pytest.mark.parametrize("arrivals", ["poisson", "gamma", "closed", "at-once"])
 def test_the_same_seed_gives_the_same_calls_and_processes_share_them(kind: str, arrivals: str) -> None:
-    once = workload(workload=kind, arrivals=arrivals, requests=30, tenants=3, heavy=4.0)
-    assert once == workload(workload=kind, arrivals=arrivals, requests=30, tenants=3, heavy=4.0)
+    once = workload(workload=kind, arrivals=arrivals, requests=30, tenants=3, heavy_tenant_factor=4.0)
+    assert once == workload(workload=kind, arrivals=arrivals, requests=30, tenants=3, heavy_tenant_factor=4.0)
     assert len(once.calls) == 30
     for parts in (1, 2, 3):
         shares = [once.share(part, parts) for part in range(parts)]
@@ -239,7 +239,7 @@ def test_branches_of_a_workflow_carry_on_from_one_call_and_the_next_waits_for_al
 
 
 def test_the_heavy_tenant_calls_as_much_more_as_was_asked() -> None:
-    calls = workload(requests=4000, tenants=2, heavy=3.0).calls
+    calls = workload(requests=4000, tenants=2, heavy_tenant_factor=3.0).calls
     assert sum(c.tenant == "tenant-0" for c in calls) / 4000 == pytest.approx(0.75, abs=0.03)
 
 

@@ -121,7 +121,7 @@ def test_a_state_folder_that_cannot_be_made_names_the_variable(
 
 
 def test_sharing_goes_on_and_is_recorded(other: subprocess.Popen[str]) -> None:
-    with occupied(LOCAL, share=True) as place:
+    with occupied(LOCAL, allow_concurrent=True) as place:
         assert "shared with 'other run'" in place.facts["lease"]
 
 
@@ -208,11 +208,11 @@ def test_failures_in_a_row_put_a_runner_into_quarantine_until_it_is_lifted(state
     quarantine.succeeded("a")
     standing = quarantine.quarantined("a")
     assert standing is not None
-    assert "paceline doctor --lift a" in standing.text()
-    quarantine.lift("a")
+    assert "paceline doctor --unquarantine a" in standing.text()
+    quarantine.end_quarantine("a")
     assert quarantine.quarantined("a") is None
     with pytest.raises(UserError, match="not in quarantine"):
-        quarantine.lift("a")
+        quarantine.end_quarantine("a")
 
 
 def test_a_torn_quarantine_file_counts_as_none(state: Path) -> None:
@@ -267,8 +267,8 @@ def test_doctor_lifts_and_cleans(state: Path) -> None:
     (state / leftovers.WORKTREES / "c0ffee-999999999").mkdir(parents=True)
     assert "would remove worktree" in doctor("--clean", "--dry-run").stdout
     assert "removed worktree" in doctor("--clean").stdout
-    assert "is used again" in doctor("--lift", "local-cpu").stdout
-    assert doctor("--lift", "local-cpu").returncode == 2
+    assert "is used again" in doctor("--unquarantine", "local-cpu").stdout
+    assert doctor("--unquarantine", "local-cpu").returncode == 2
 
 
 def test_checkpoints_of_a_killed_rank_are_left_over_and_those_of_a_living_one_are_not(

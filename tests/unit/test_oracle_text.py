@@ -16,7 +16,7 @@ CURVE = [4.0, 3.0]
 def said(
     *, learning: bool = True, compared: int = 0, proof: str = "brief", curve: list[float] = CURVE
 ) -> str:
-    setting: Any = SimpleNamespace(must_learn=learning)
+    setting: Any = SimpleNamespace(require_convergence=learning)
     return held_to({"proof": proof}, cast(Setting, setting), curve, compared)
 
 

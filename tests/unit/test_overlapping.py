@@ -35,7 +35,7 @@ WRONG = {
 POINT: dict[str, Any] = {
     "served": "llama-2-70b",
     "device": "a100-80gb-sxm",
-    "ways": 8,
+    "tp_size": 8,
     "batch_rows": 2048,
     "prompt_tokens": 512,
     "output_tokens": 512,
@@ -88,9 +88,9 @@ def test_cutting_alone_never_helps_and_costs_what_is_read_and_started_again(part
     )
 
 
-@pytest.mark.parametrize(("exchange", "served", "ways"), [(0.8, "llama-2-70b", 8), (1.0, "llama-3-8b", 1)])
-def test_nanoflow_gains_and_stays_within_what_shares_cost(exchange: float, served: str, ways: int) -> None:
-    given = few(point(exchange=exchange, served=served, ways=ways), 6)
+@pytest.mark.parametrize(("exchange", "served", "tp_size"), [(0.8, "llama-2-70b", 8), (1.0, "llama-3-8b", 1)])
+def test_nanoflow_gains_and_stays_within_what_shares_cost(exchange: float, served: str, tp_size: int) -> None:
+    given = few(point(exchange=exchange, served=served, tp_size=tp_size), 6)
     order = NanoFlow().order(given)
     assert broken_laws(order, given) == []
     whole_s = time_of(SequentialOperators().order(given), given)
@@ -158,7 +158,7 @@ def test_cut_batches_compute_what_whole_ones_do(seed: int) -> None:
             batch_rows=rows,
             prompt_tokens=rng.choice([20, 100]),
             output_tokens=50,
-            ways=1,
+            tp_size=1,
             served="llama-3-8b",
         )
     )

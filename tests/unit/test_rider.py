@@ -54,10 +54,10 @@ def test_cosines_and_dispersions_are_those_of_the_gradients() -> None:
     flat = [torch.cat([g.reshape(-1) for g in grads]).double() for grads in (one, mixed)]
     true = float(torch.dot(*flat) / (flat[0].norm() * flat[1].norm()))
     metrics, absent = found([one], [mixed])
-    assert metrics["seen_gradient_cosine"]["samples"][0] == pytest.approx(true, abs=TOLERANCE)
+    assert metrics["gradient_cosine_similarity"]["samples"][0] == pytest.approx(true, abs=TOLERANCE)
     norms = [float(f.norm()) for f in flat]
     spread = abs(norms[0] - norms[1]) / sum(norms)
-    assert metrics["seen_norm_dispersion"]["samples"][0] == pytest.approx(spread, rel=1e-4)
+    assert metrics["gradient_norm_cv"]["samples"][0] == pytest.approx(spread, rel=1e-4)
     assert not absent
 
 
@@ -65,11 +65,11 @@ def test_equal_opposed_and_unrelated_gradients_are_told_apart() -> None:
     same, negative = gradients(1), [-g for g in gradients(1)]
     longer = [3 * g for g in same]
     metrics, _ = found([same, same, same], [longer, negative, gradients(2)])
-    equal, opposed, unrelated = metrics["seen_gradient_cosine"]["samples"]
+    equal, opposed, unrelated = metrics["gradient_cosine_similarity"]["samples"]
     assert equal == pytest.approx(1.0, abs=1e-6)
     assert opposed == pytest.approx(-1.0, abs=1e-6)
     assert abs(unrelated) < TOLERANCE
-    assert metrics["seen_norm_dispersion"]["samples"] == pytest.approx([0.5, 0.0, spread_of(same)], abs=1e-2)
+    assert metrics["gradient_norm_cv"]["samples"] == pytest.approx([0.5, 0.0, spread_of(same)], abs=1e-2)
 
 
 def spread_of(same: list[Tensor]) -> float:
@@ -80,7 +80,7 @@ def spread_of(same: list[Tensor]) -> float:
 def test_a_rank_that_was_away_is_left_out_and_steps_of_one_rank_are_none() -> None:
     same = gradients(1)
     metrics, _ = found([same, same], [same, None], [None, None])
-    assert len(metrics["seen_gradient_cosine"]["samples"]) == 1
+    assert len(metrics["gradient_cosine_similarity"]["samples"]) == 1
     nothing, absent = found([same], [None])
     assert nothing == {} and set(absent) == set(APART)
 

@@ -58,7 +58,7 @@ from paceline.base.family import load_family
 family = load_family("kernels")
 assert family.parameter("op").choices[-1] == "toy"
 assert "toy: a toy." in family.parameter("op").doc
-assert [p.name for p in family.parameters_for("toy")] == ["op", "dtype", "threads", "beside", "size_bytes"]
+assert [p.name for p in family.parameters_for("toy")] == ["op", "dtype", "threads", "reference_timer", "size_bytes"]
 assert family.check({"op": "toy"}) == ["a toy is checked"]
 assert family.runner_module("toy") == "paceline.families.kernels.ops.toy.run"
 assert family.is_isolated("toy")

@@ -41,13 +41,13 @@ print(len(paths))
 TOY = """
 from paceline.base.operation import Operation
 from paceline.families.serving.core.parameters import REQUESTS
-from paceline.families.serving.core.metrics import PREFIX_HITS
+from paceline.families.serving.core.metrics import PREFIX_CACHE_HIT_RATE
 
 OPERATION = Operation(
     name="toy",
     summary="a toy.",
     parameters=(REQUESTS,),
-    metrics=(PREFIX_HITS,),
+    metrics=(PREFIX_CACHE_HIT_RATE,),
     check=lambda params: ["a toy is checked"],
     estimate_s=lambda params: 1.0,
 )

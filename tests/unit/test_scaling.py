@@ -21,7 +21,7 @@ SUITE = {
     "version": 1,
     "family": "training",
     "baseline": "native",
-    "metrics": {"token_s": 0.02},
+    "metrics": {"time_per_token": 0.02},
     "claims": [],
 }
 TIMES: dict[tuple[str, int], tuple[float, ...]] = {
@@ -43,7 +43,7 @@ def board_of(times: dict[tuple[str, int], tuple[float, ...]], **params: Any) -> 
             label,
             launch,
             [value],
-            metric="token_s",
+            metric="time_per_token",
             params={"ranks": ranks} | params,
             suite="training/example",
             family="training",
@@ -67,7 +67,7 @@ def test_every_technique_is_set_against_itself_at_its_own_fewest_ranks() -> None
     assert ring.fewest == 2
     assert ring.efficiency.value == pytest.approx(middle["ring", 2] / middle["ring", 4] / 2)
     cells = (board.points[i].cells for i in range(len(board.points)))
-    by_ranks = {p.params["ranks"]: next(cells)["native", "token_s"].launches for p in board.points}
+    by_ranks = {p.params["ranks"]: next(cells)["native", "time_per_token"].launches for p in board.points}
     expected = compare_unpaired(by_ranks[1], by_ranks[4])
     assert (native.speedup.low, native.speedup.high) == (expected.low, expected.high)
     assert native.efficiency.low == pytest.approx((expected.low or 0) / 4)
@@ -97,7 +97,7 @@ def test_points_that_differ_in_something_else_are_not_one_course() -> None:
             "native",
             launch,
             [1.0],
-            metric="token_s",
+            metric="time_per_token",
             params=params,
             suite="training/example",
             family="training",
@@ -112,5 +112,5 @@ def test_points_that_differ_in_something_else_are_not_one_course() -> None:
 
 
 def test_only_a_work_of_one_size_is_said_to_scale() -> None:
-    assert load_family("training").scaled == ("token_s",)
+    assert load_family("training").scaled == ("time_per_token",)
     assert load_family("collectives").scaled == ()

@@ -240,7 +240,7 @@ def test_schedulers_and_routers_keep_all_laws_over_sessions(make: Callable[[], A
     hits = sum(counted["prefix_hit_tokens"] for counted in log.counters)
     preempted = sum(counted["preemptions"] for counted in log.counters)
     if not preempted:
-        assert figures["prefix_hits"] == pytest.approx(hits / sum(len(c.prompt) for c in calls))
+        assert figures["prefix_cache_hit_rate"] == pytest.approx(hits / sum(len(c.prompt) for c in calls))
 
 
 def test_a_turn_comes_a_pause_after_the_one_before_and_begins_with_it() -> None:
@@ -323,7 +323,7 @@ def test_service_is_what_is_computed_for_the_first_time() -> None:
     figures, _ = virtual_figures(log, calls, {"slo_ttft": 9.0, "slo_tpot": 9.0})
     assert figures["virtual_service_gap"] == 10.0  # until a's second begins; at its end only b waits
     assert figures["virtual_tenant_e2e"] == pytest.approx(((1.5 + 3.0) / 2 + 4.0) / 2)
-    assert figures["prefix_hits"] == 0.0
+    assert figures["prefix_cache_hit_rate"] == 0.0
 
 
 def test_a_log_survives_the_way_between_processes() -> None:

@@ -78,7 +78,7 @@ def test_processor_seconds_are_played_and_host_seconds_are_shown() -> None:
     second = passes(("F", 1, 0, 112, 122, 10), ("B", 1, 0, 122, 148, 20))
     found = played(first, second)
     assert found.virtual_s == pytest.approx(0.060)
-    assert found.virtual_idle_share == pytest.approx(1 - 60 / (2 * 60))
+    assert found.virtual_bubble_fraction == pytest.approx(1 - 60 / (2 * 60))
     simulated, measured = found.rows
     assert simulated["ranks"][0] == [["F", 0, 0, 0.0, 0.01], ["B", 0, 0, 0.04, 0.06]]
     assert passes_alone(measured)[0] == [["F", 0, 0, 0.0, 0.01], ["B", 0, 0, 0.05, 0.07]]
@@ -257,7 +257,7 @@ def test_the_table_tells_messages_and_idleness_apart() -> None:
         }
     ]
     measurement = SimpleNamespace(launch=0, accounting={"timeline": rows})
-    cells = {("a", "token_s"): SimpleNamespace(measurements=[measurement])}
+    cells = {("a", "time_per_token"): SimpleNamespace(measurements=[measurement])}
     grid = timeline_grid(SimpleNamespace(labels=["a"], cells=cells))  # type: ignore[arg-type]  # what it needs of one
     headers = [cell.text for cell in grid.headers]
     first, second = (dict(zip(headers, [cell.text for cell in row], strict=True)) for row in grid.groups[0])

@@ -348,15 +348,18 @@ GOOD = {p.name: p.default for p in FAMILY.parameters} | {"op": "data_parallel"}
         ({}, None),
         ({"batch": 15}, "cannot be split between 2 ranks"),
         ({"steps": 30}, "fewer than two windows"),
-        ({"alike": 1.5}, "at most 1"),
-        ({"alike": 0.3}, "no whole number"),
+        ({"data_overlap": 1.5}, "at most 1"),
+        ({"data_overlap": 0.3}, "no whole number"),
         ({"evaluations": 300}, "do not fit"),
         ({"data": "poems"}, "not one of: markov"),
         ({"data": "bytes", "target_excess": 0.5}, "known entropy rate"),
         ({"microbatches": 2}, "microbatches 2 is for pipeline_parallel"),
         ({"op": "pipeline_parallel", "microbatches": 4, "batch": 16, "ranks": 3}, None),
         ({"op": "pipeline_parallel", "microbatches": 5}, "cannot be split into 5 microbatches"),
-        ({"op": "pipeline_parallel", "corrupt": "last-rank"}, "corrupt last-rank is for data_parallel"),
+        (
+            {"op": "pipeline_parallel", "corrupted_rank": "last-rank"},
+            "corrupted_rank last-rank is for data_parallel",
+        ),
         ({"op": "sequence_parallel", "dtype": "bfloat16"}, "dtype bfloat16 is for data_parallel"),
         ({"dtype": "bfloat16", "mode": "compiled"}, None),
     ],
@@ -584,7 +587,7 @@ def test_ranks_read_alike_as_much_as_they_are_told() -> None:
     setting = make_setting()
     sessions: list[Any] = [OfRanks(0, 2), OfRanks(1, 2)]
     for alike, rows in ((0.0, 0), (0.5, 2), (1.0, 4)):
-        first, second = (local_batches(setting, session, alike=alike) for session in sessions)
+        first, second = (local_batches(setting, session, data_overlap=alike) for session in sessions)
         same = (first == second).all(dim=2).all(dim=0)
         assert same.tolist() == [True] * rows + [False] * (4 - rows)
 
@@ -603,7 +606,7 @@ def test_gradients_of_ranks_are_compared() -> None:
 def test_bad_data_begins_half_way_and_on_one_rank_alone() -> None:
     setting = make_setting()
     session: Any = OfRanks(1, 2)
-    clean, bad = local_batches(setting, session), local_batches(setting, session, corrupt=True)
+    clean, bad = local_batches(setting, session), local_batches(setting, session, corrupted=True)
     assert torch.equal(clean[:4], bad[:4])
     assert not torch.equal(clean[4:], bad[4:])
     assert int(bad.min()) >= 0

@@ -113,7 +113,7 @@ def test_a_front_of_the_loss_itself_stands_in_where_the_excess_is_unknown(text: 
     drawn = drawing(other, "eval_loss against wire_bytes, by technique, with the frontier")
     assert drawn.count('class="frontier"') == 1
     rows = rows_below(other, ("technique", "trade-off", "across", "up", "on the frontier"))
-    assert {row[1] for row in rows} == {"eval_loss against wire_bytes", "eval_loss against token_s"}
+    assert {row[1] for row in rows} == {"eval_loss against wire_bytes", "eval_loss against time_per_token"}
     assert "eval_loss against" not in text, "not both where the excess is known"
     for axis in AXES:
         assert named(drawing(other, f"eval_loss over {axis}, by technique"))

@@ -60,7 +60,7 @@ def training_record(
         counted_by: Technique → what its bytes were counted by, where it is not the communicator.
     """
     suite = {"suite": SUITE, "version": 1, "family": "training", "baseline": BASELINE, "claims": []}
-    run = record_factory.make_run(suites=[suite | {"metrics": {"token_s": 0.02, "eval_loss": 0.01}}])
+    run = record_factory.make_run(suites=[suite | {"metrics": {"time_per_token": 0.02, "eval_loss": 0.01}}])
     lines: list[Measurement] = []
     for label, course in courses.items():
         for launch in range(launches):
@@ -71,7 +71,7 @@ def training_record(
             if "bytes" in curve:
                 curve["bytes_from"] = (counted_by or {}).get(label, "communicator")
             drawn: dict[str, Sequence[float]] = {
-                "token_s": [course["seconds"][-1] / course["tokens"][-1]] * 2,
+                "time_per_token": [course["seconds"][-1] / course["tokens"][-1]] * 2,
                 "eval_loss": losses,
                 **{name: [share * course["seconds"][-1]] for name, share in PARTS.items()},
             }

@@ -7,6 +7,7 @@ name joins no series and splits none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -31,6 +32,10 @@ class Renamed:
     def first(self, name: str) -> str:
         """Return the first name of what has ``name`` today; other names stay."""
         return self._first.get(name, name)
+
+    def words_first(self, text: str) -> str:
+        """Return a text in which every word that is a name of today is the first one."""
+        return re.sub(r"\w+", lambda word: self.first(word[0]), text)
 
     def keys_today(self, items: Mapping[str, Value]) -> dict[str, Value]:
         """Return a table with the keys of today."""
@@ -60,17 +65,87 @@ TECHNIQUES: Mapping[str, Renamed] = {
 }
 """Techniques by family; labels in suites that are a technique's name follow it."""
 
-METRICS = Renamed({})
+
+class RenamedValues:
+    """Values of one parameter. An old one is a text; the one of today may be of another type, such as a flag.
+
+    Args:
+        table: Old value → the value of today.
+    """
+
+    def __init__(self, table: Mapping[str, str | bool]) -> None:
+        self.table = dict(table)
+
+    def today(self, value: Any) -> Any:
+        """Return the value of today for an old one; other values stay."""
+        return self.table.get(value, value) if isinstance(value, str) else value
+
+    def first(self, value: Any) -> Any:
+        """Return the first form of a value of today; other values stay."""
+        for old, new in self.table.items():
+            if type(new) is type(value) and new == value:
+                return old
+        return value
+
+
+METRICS = Renamed(
+    {
+        "token_s": "time_per_token",
+        "bare_token_s": "bare_time_per_token",
+        "idle_share": "comm_time_fraction",
+        "virtual_idle_share": "virtual_bubble_fraction",
+        "seen_gradient_cosine": "gradient_cosine_similarity",
+        "seen_norm_dispersion": "gradient_norm_cv",
+        "hops": "cross_rank_moves_per_token",
+        "gain_score": "bias_z",
+        "spread_ratio": "consensus_distance_ratio",
+        "attainment": "slo_attainment",
+        "virtual_attainment": "virtual_slo_attainment",
+        "prefix_hits": "prefix_cache_hit_rate",
+        "critical_tokens": "critical_path_tokens",
+    }
+)
 """Metrics; one name stands for one thing in all families."""
 
-PARAMETERS: Mapping[str, Renamed] = {}
+PARAMETERS: Mapping[str, Renamed] = {
+    "collectives": Renamed({"beside": "reference_timer"}),
+    "kernels": Renamed({"beside": "reference_timer"}),
+    "training": Renamed(
+        {
+            "beside": "reference_timer",
+            "away": "absent_rank",
+            "corrupt": "corrupted_rank",
+            "alike": "data_overlap",
+            "learning": "require_convergence",
+            "tuned": "trainable",
+            "shift": "domain_shift",
+            "probes": "num_perturbations",
+            "probe_distance": "epsilon",
+        }
+    ),
+    "serving": Renamed({"ways": "tp_size", "heavy": "heavy_tenant_factor"}),
+}
 """Parameters of workloads, by family."""
 
-VALUES: Mapping[tuple[str, str], Renamed] = {}
+_NONE = RenamedValues({"nothing": "none"})
+VALUES: Mapping[tuple[str, str], RenamedValues] = {
+    ("collectives", "reference_timer"): _NONE,
+    ("kernels", "reference_timer"): _NONE,
+    ("training", "reference_timer"): _NONE,
+    ("training", "absent_rank"): _NONE,
+    ("training", "corrupted_rank"): _NONE,
+    ("training", "fault"): _NONE,
+    ("training", "require_convergence"): RenamedValues({"required": True, "measured": False}),
+}
 """Values of parameters, by family and the parameter's name of today."""
 
 SUITE_KEYS = Renamed({"why": "description"})
 """Keys of suite files and of files of nights."""
+
+OPTIONS = Renamed(
+    {"--share": "--allow-concurrent", "--partly": "--allow-partial", "--lift": "--unquarantine"}
+)
+"""Options of commands."""
 
 
 def technique_today(family: str, name: str) -> str:
@@ -97,6 +172,6 @@ def params_first(family: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(family: str, key: str, value: Any, *, today: bool) -> Any:
     names = VALUES.get((family, key))
-    if names is None or not isinstance(value, str):
+    if names is None:
         return value
     return names.today(value) if today else names.first(value)

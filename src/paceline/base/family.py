@@ -133,9 +133,10 @@ class Metric:
 
     @property
     def contract_id(self) -> str:
-        """Digest over first name, unit, statistic and contract."""
+        """Digest over first name, unit, statistic and contract, which names other metrics by their first names."""
         first = METRICS.first(self.name)
-        text = json.dumps([first, self.unit, self.statistic, dict(self.contract)], sort_keys=True)
+        rules = {key: METRICS.words_first(rule) for key, rule in self.contract.items()}
+        text = json.dumps([first, self.unit, self.statistic, rules], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -37,7 +37,7 @@ OVERHEAD_S = 0.05
 """What the harness promises; docs/protocol.md gives the reasons."""
 
 
-HIDDEN = ("op", "threads", "beside", "dtype")
+HIDDEN = ("op", "threads", "reference_timer", "dtype")
 """Parameters that a figure's name leaves out."""
 
 
@@ -201,7 +201,10 @@ def bare_script_figures(
     figures: list[Figure] = []
     for point in points_of(record):
         for label in point.labels:
-            timed, bare = point.cells[(label, "token_s")], point.cells.get((label, "bare_token_s"))
+            timed, bare = (
+                point.cells[(label, "time_per_token")],
+                point.cells.get((label, "bare_time_per_token")),
+            )
             if bare is None:
                 continue
             effect = compare_ratio(timed.launches, bare.launches)

@@ -100,7 +100,7 @@ def calibrate(
     family: str | None,
     quiet: bool,
     wait_s: float,
-    share: bool,
+    allow_concurrent: bool,
     results: Path | None,
     as_json: bool,
 ) -> None:
@@ -124,7 +124,7 @@ def calibrate(
     if not fake and trials is not None:
         raise UserError("on real ranks the suite names the trials", fix="--launches N, or --runner fake")
     profile = load_runner(content.find_runner(runner)).resolved()
-    with occupied(profile, wait_s=wait_s, share=share, say=warn):
+    with occupied(profile, wait_s=wait_s, allow_concurrent=allow_concurrent, say=warn):
         if family is not None:
             name, figures = family, load_figures(lambda part: None if silent else click.echo(part, err=True))
         elif fake:

@@ -29,6 +29,7 @@ from paceline.cli.options import (
     default_results,
     json_option,
     margin_option,
+    metrics_today,
     print_json,
     published_results,
     results_option,
@@ -101,7 +102,7 @@ def compare(
     _refuse_idle_options(b, by, force=force)
     roots = stores(results)
     style = "json" if as_json else style
-    names = split_names(metrics)
+    names = metrics_today(split_names(metrics))
     if b is None:
         record = find_run(roots, a)
         points = points_of(record)

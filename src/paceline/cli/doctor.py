@@ -7,21 +7,21 @@ import sys
 import click
 
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK
-from paceline.cli.options import json_option, print_json
+from paceline.cli.options import json_option, print_json, renamed_option
 
 
 @click.command("doctor")
 @click.option("--clean", is_flag=True, help="Remove what runs that died left behind on this host.")
 @click.option("--dry-run", is_flag=True, help="With --clean: only say what would be removed.")
-@click.option("--lift", metavar="RUNNER", default=None, help="Take a runner out of quarantine.")
+@renamed_option("--unquarantine", metavar="RUNNER", default=None, help="Take a runner out of quarantine.")
 @json_option
-def doctor(clean: bool, dry_run: bool, lift: str | None, as_json: bool) -> None:
+def doctor(clean: bool, dry_run: bool, unquarantine: str | None, as_json: bool) -> None:
     """Say what this machine can run, one line a capability, with the command that enables it."""
-    if lift is not None:
-        from paceline.drivers.machine.quarantine import lift as lift_quarantine  # noqa: PLC0415 - only what is asked for
+    if unquarantine is not None:
+        from paceline.drivers.machine.quarantine import end_quarantine  # noqa: PLC0415 - only what is asked for
 
-        lift_quarantine(lift)
-        click.echo(f"runner {lift} is used again")
+        end_quarantine(unquarantine)
+        click.echo(f"runner {unquarantine} is used again")
     elif clean:
         _clean(dry_run=dry_run, as_json=as_json)
     else:

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from paceline.analysis.reproduction import Reproduction, cannot, judge_reproduction
+from paceline.base.aliases import OPTIONS
 from paceline.base.errors import PrerequisiteError
 from paceline.cli.options import warn
 from paceline.drivers.machine.occupation import occupied
@@ -31,7 +32,7 @@ class Request:
     launches: int | None
     quiet: bool
     wait_s: float
-    share: bool
+    allow_concurrent: bool
     force: bool
 
 
@@ -65,6 +66,13 @@ def measure_as_it_was(
         return None, cannot(str(error))
 
 
+def concurrent_option(tree: Path) -> str:
+    """Return the option that measures although another run does, as a checkout's command calls it."""
+    known = (tree / "src" / "paceline" / "cli" / "options.py").read_text(encoding="utf-8")
+    today = "--allow-concurrent"
+    return today if today in known else OPTIONS.first(today)
+
+
 def _measure_in(
     tree: Path, record: RunRecord, name: str, folder: Path, request: Request
 ) -> tuple[RunRecord | None, str]:
@@ -80,13 +88,15 @@ def _measure_in(
     knows_lease = "machine_options" in known
     if knows_lease:
         options += ["--code", "here", "--wait", f"{request.wait_s}s"]
-        options += ["--share"] if request.share else []
+        options += [concurrent_option(tree)] if request.allow_concurrent else []
     command = [sys.executable, "-m", "paceline.cli", "reproduce", name, *options]
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
     hold = (
         nullcontext()
         if knows_lease
-        else occupied(record.run.runner, wait_s=request.wait_s, share=request.share, say=warn)
+        else occupied(
+            record.run.runner, wait_s=request.wait_s, allow_concurrent=request.allow_concurrent, say=warn
+        )
     )
     with hold:
         ended = subprocess.run(

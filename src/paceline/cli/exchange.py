@@ -11,7 +11,15 @@ from paceline.base.errors import UserError, UserErrors
 from paceline.base.family import Scalar
 from paceline.base.redaction import redact_arguments
 from paceline.cli.compare import stores
-from paceline.cli.options import default_results, json_option, print_json, results_option, split_names, warn
+from paceline.cli.options import (
+    default_results,
+    json_option,
+    metrics_today,
+    print_json,
+    results_option,
+    split_names,
+    warn,
+)
 from paceline.records.imports import FORMATS as IMPORT_FORMATS
 from paceline.records.imports import import_file
 from paceline.records.lookup import find_run
@@ -53,7 +61,7 @@ def export(
     for name in runs or ("latest",):
         record = find_run(roots, name)
         records[record.run_id] = record
-    choice = Choice(metrics=split_names(metrics), techniques=split_names(techniques))
+    choice = Choice(metrics=metrics_today(split_names(metrics)), techniques=split_names(techniques))
     if style != "traces":
         _name_empty(list(records.values()), choice)
     data = render(style, list(records.values()), choice)

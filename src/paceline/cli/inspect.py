@@ -16,6 +16,7 @@ from paceline.cli.loadlogs import show_definitions
 from paceline.cli.options import (
     default_results,
     json_option,
+    metrics_today,
     print_json,
     published_results,
     results_option,
@@ -132,6 +133,8 @@ def _find(name: str, results: Path | None) -> dict[str, Any]:
     matches = [k for k in techniques if name in (k, k.split("/", 1)[1])]
     if matches:
         return _technique_card(techniques[matches[0]])
+    place, slash, metric = name.rpartition("/")
+    name = f"{place}{slash}{metrics_today([metric])[0]}"
     metrics = {k: v for k, v in _metrics_by_name().items() if name in (k, k.split("/", 1)[1])}
     if len(metrics) > 1 and name not in metrics:
         metrics = {k: v for k, v in metrics.items() if not load_family(k.split("/", 1)[0]).internal}

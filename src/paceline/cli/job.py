@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from paceline.cli.options import default_results, results_option
+from paceline.cli.options import default_results, renamed_option, results_option
 from paceline.cli.run import _selection_options, describe_plan, exit_code, resolve, say_failures
 from paceline.drivers.execute import collect_job
 from paceline.drivers.job import build_job, read_job
@@ -39,14 +39,14 @@ def export(suites: tuple[str, ...], output: Path, **options: Any) -> None:
 
 @job.command("collect")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--partly", is_flag=True, help="Seal the record although results are missing.")
+@renamed_option("--allow-partial", is_flag=True, help="Seal the record although results are missing.")
 @results_option
-def collect(folder: Path, partly: bool, results: Path | None) -> None:
+def collect(folder: Path, allow_partial: bool, results: Path | None) -> None:
     """Turn the events in a job FOLDER that was run elsewhere into a record."""
     store = results or default_results()
     check_writable(store)
     plan, facts = read_job(folder)
-    outcome = collect_job(folder, plan, facts, store, partly=partly)
+    outcome = collect_job(folder, plan, facts, store, allow_partial=allow_partial)
     if outcome.path is not None:
         say_failures(read_record(outcome.path))
     counts = ", ".join(f"{n} {status}" for status, n in sorted(outcome.statuses.items()))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from paceline.base.aliases import SUITES
+from paceline.base.aliases import METRICS, OPTIONS, SUITES
 from paceline.base.errors import UserError
 from paceline.base.units import parse_duration
 from paceline.spec import content
@@ -81,7 +81,7 @@ def margin_option(text: str) -> Callable[[Command], Command]:
 
 
 def machine_options(command: Command) -> Command:
-    """Add ``--wait DURATION`` and ``--share``: what a run does when another one has the machine."""
+    """Add ``--wait DURATION`` and ``--allow-concurrent``: what a run does when another one has the machine."""
 
     def check(context: click.Context, parameter: click.Parameter, value: str) -> float:
         try:
@@ -98,10 +98,41 @@ def machine_options(command: Command) -> Command:
         callback=check,
         help="How long to wait while another run measures on this machine; then exit code 3.",
     )
-    share = click.option(
-        "--share", is_flag=True, help="Measure although another run does; the record says so."
+    concurrent = renamed_option(
+        "--allow-concurrent", is_flag=True, help="Measure although another run does; the record says so."
     )
-    return wait(share(command))
+    return wait(concurrent(command))
+
+
+def renamed_option(name: str, **settings: Any) -> Callable[[Command], Command]:
+    """Add an option whose name was changed: the old one means the same, is not shown, and warns.
+
+    Args:
+        name: The option by its name of today, one of ``paceline.base.aliases.OPTIONS``.
+        settings: Of ``click.option``, without a callback.
+    """
+    old = OPTIONS.first(name)
+    assert old != name, f"{name} was never renamed"
+
+    def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value:
+            warn(f"the option '{old}' is called '{name}' now")
+            context.meta[old] = value
+
+    def either(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        return value or context.meta.get(old, value)
+
+    # what stands on the command line is read first, so that `either` finds what `keep` has kept
+    earlier = click.option(
+        old,
+        hidden=True,
+        expose_value=False,
+        callback=keep,
+        is_flag=bool(settings.get("is_flag")),
+        help=f"The earlier name of {name}.",
+    )
+    today = click.option(name, callback=either, **settings)
+    return lambda command: today(earlier(command))
 
 
 def warn(text: str) -> None:
@@ -148,6 +179,14 @@ def parse_filters(items: Sequence[str]) -> tuple[tuple[str, str], ...]:
             )
         pairs += [(key, each) for each in values]
     return tuple(pairs)
+
+
+def metrics_today(names: Sequence[str]) -> tuple[str, ...]:
+    """Return metrics that somebody named as they are called today; each old name leaves a note."""
+    for name in names:
+        if name in METRICS.table:
+            warn(f"the metric '{name}' is called '{METRICS.today(name)}' now")
+    return tuple(METRICS.today(name) for name in names)
 
 
 def split_names(items: Sequence[str]) -> tuple[str, ...]:

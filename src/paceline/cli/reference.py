@@ -43,7 +43,7 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
     arguments = [p.make_metavar(context) for p in command.params if isinstance(p, click.Argument)]
     yield f"## `{' '.join(['paceline', name, *arguments])}`"
     yield re.sub(r"\n[ ]+", "\n", (command.help or "").strip()) + "\n"
-    options = [p for p in command.params if isinstance(p, click.Option)]
+    options = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
     if options:
         yield "| option | |\n|---|---|"
         for option in options:

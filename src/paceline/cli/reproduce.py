@@ -86,7 +86,7 @@ def reproduce(
     dry_run: bool,
     quiet: bool,
     wait_s: float,
-    share: bool,
+    allow_concurrent: bool,
     results: Path | None,
 ) -> None:
     """Measure a record or a run again, with its code and seed, and say whether it comes out the same.
@@ -105,7 +105,9 @@ def reproduce(
     if refused and not dry_run:
         _conclude(None, target, cannot(*refused), store)
     if elsewhere and not dry_run and target.record.run.code.get("commit"):
-        request = Request(launches=launches, quiet=quiet, wait_s=wait_s, share=share, force=force)
+        request = Request(
+            launches=launches, quiet=quiet, wait_s=wait_s, allow_concurrent=allow_concurrent, force=force
+        )
         again, answer = measure_as_it_was(target.record, name, store, request)
         _conclude(again, target, answer, store)
     try:
@@ -127,7 +129,7 @@ def reproduce(
         if refused:
             _conclude(None, target, cannot(*refused), store)
         return
-    with occupied(plan.data["runner"], wait_s=wait_s, share=share, say=warn) as place:
+    with occupied(plan.data["runner"], wait_s=wait_s, allow_concurrent=allow_concurrent, say=warn) as place:
         outcome = _measure_here(plan, suites, target, store, place, earlier, quiet=quiet)
     if outcome.path is None:
         click.echo(f"interrupted; go on with: {resume_command(outcome.run_id, store)}")

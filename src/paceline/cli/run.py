@@ -42,7 +42,7 @@ from paceline.records.store import RunRecord, read_record, record_paths, sealed_
 from paceline.report.tables import board_table
 from paceline.spec import content
 from paceline.spec.grammar import TIERS, TierName
-from paceline.spec.names import techniques_today
+from paceline.spec.names import filters_today, techniques_today
 from paceline.spec.plan import Plan, Selection, canonical, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite import Suite
@@ -105,10 +105,15 @@ def resolve(
         UserError: Nothing of the suites, techniques or files that were asked for is left.
     """
     loaded, strangers = join_user_techniques(expand_suites(suites, extra=user_files), user_files)
+    chosen, renamed = filters_today(
+        parse_filters(filters), {s.family.name: {p.name for p in s.family.parameters} for s in loaded}
+    )
+    for text in renamed:
+        warn(text)
     selection = Selection(
         tier=tier,
         techniques=techniques_today(split_names(techniques), (s.family.name for s in loaded)),
-        filters=parse_filters(filters),
+        filters=chosen,
         launches=launches,
         seed=seed,
     )
@@ -191,7 +196,7 @@ def run(
     dry_run: bool,
     quiet: bool,
     wait_s: float,
-    share: bool,
+    allow_concurrent: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -219,7 +224,7 @@ def run(
         warn(standing.text())
     runner = plan.data["runner"]
     with (
-        occupied(runner, wait_s=wait_s, share=share, say=warn) as place,
+        occupied(runner, wait_s=wait_s, allow_concurrent=allow_concurrent, say=warn) as place,
         RunProgress(plan, earlier, quiet=quiet or as_json) as progress,
     ):
         if resume is not None:

@@ -11,7 +11,7 @@ import click
 
 from paceline.base.errors import UserError, expected_one_of
 from paceline.cli.compare import load_stores
-from paceline.cli.options import json_option, print_json, results_option, warn
+from paceline.cli.options import json_option, metrics_today, print_json, results_option, warn
 
 
 @click.command("trend")
@@ -31,6 +31,7 @@ def trend(
     from paceline.report import trendpages  # noqa: PLC0415 - jinja and scipy only when needed
     from paceline.report.boards import select  # noqa: PLC0415
 
+    metric = metric and metrics_today([metric])[0]
     boards = select(load_stores(results).records).boards
     if suite is not None and suite not in {b.suite for b in boards}:
         raise UserError(

@@ -207,15 +207,15 @@ def _machine() -> Iterator[Capability]:
         name="lease",
         ok=other is None,
         detail=f"held by {other.text()}" if other else "free: nobody measures on this machine",
-        fix="wait for it, or paceline run … --share" if other else None,
+        fix="wait for it, or paceline run … --allow-concurrent" if other else None,
     )
     for standing in standings().values():
         if standing.quarantined:
             yield Capability(
                 name=f"runner {standing.runner}",
                 ok=False,
-                detail=standing.text().partition(" (lift:")[0],
-                fix=f"paceline doctor --lift {standing.runner}",
+                detail=standing.text().partition(" (to use it again:")[0],
+                fix=f"paceline doctor --unquarantine {standing.runner}",
             )
     leftovers = find_leftovers()
     if leftovers:

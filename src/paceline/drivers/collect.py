@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from paceline import __version__
+from paceline.base.aliases import METRICS
 from paceline.base.family import Family, load_family
 from paceline.records.record import (
     Event,
@@ -112,6 +113,7 @@ class Collector:
         if key in self.done:
             return
         family = self._family(block["family"])
+        event = _named_today(event)
         status = event["status"]
         if status == "ok":
             lines = list(self._measured(event, block, case, family))
@@ -218,6 +220,14 @@ class Collector:
         if name not in self._families:
             self._families[name] = load_family(name)
         return self._families[name]
+
+
+def _named_today(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result by today's names of metrics: the job folder may be of an older version."""
+    tables = {
+        key: event[key] for key in ("metrics", "predicted", "absent") if isinstance(event.get(key), dict)
+    }
+    return {**event, **{key: METRICS.keys_today(table) for key, table in tables.items()}}
 
 
 def _accounting(event: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -244,7 +244,7 @@ def tidy(job: Path) -> None:
 
 
 def collect_job(
-    job: Path, plan: Plan, facts: Mapping[str, Any], results: Path, *, partly: bool = False
+    job: Path, plan: Plan, facts: Mapping[str, Any], results: Path, *, allow_partial: bool = False
 ) -> Outcome:
     """Make a record of a job folder that was executed elsewhere.
 
@@ -253,10 +253,10 @@ def collect_job(
         plan: Its plan.
         facts: What was known when it was exported.
         results: The store.
-        partly: Seal the record although results are missing.
+        allow_partial: Seal the record although results are missing.
 
     Raises:
-        UserError: It holds no results, or not all and ``partly`` was not asked for.
+        UserError: It holds no results, or not all and ``allow_partial`` was not asked for.
     """
     if is_recorded(results, facts["run_id"]):
         raise UserError(f"run {facts['run_id']} was already recorded", where=str(results))
@@ -271,12 +271,12 @@ def collect_job(
     for event in events:
         recorder.take(event)
     missing = recorder.num_missing
-    if missing and not partly:
+    if missing and not allow_partial:
         recorder.abandon()
         raise UserError(
             f"{missing} of {plan.num_results} results are missing: the job has not ended",
             where=str(job),
-            fix=f"sh {job}/run.sh does the rest; or collect with --partly, after which nothing can be added",
+            fix=f"sh {job}/run.sh does the rest; or collect with --allow-partial, after which nothing can be added",
         )
     return Outcome(
         run_id=facts["run_id"],

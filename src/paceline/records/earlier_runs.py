@@ -21,6 +21,7 @@ from statistics import fmean, median
 from typing import Any
 
 from paceline.base.account import home_folder
+from paceline.base.aliases import SUITES
 from paceline.base.errors import UserError
 from paceline.records.record import host_class
 from paceline.records.record_file import lines_of
@@ -29,7 +30,7 @@ from paceline.spec.duration import RUN_SPREAD, Known, Span, block_times, estimat
 from paceline.spec.plan import Plan, observations
 from paceline.worker.host import host_facts
 
-CACHE_FORMAT = 1
+CACHE_FORMAT = 2
 NEWEST = 5
 """So many runs of a block are looked at: older ones say what other code took."""
 EVENT, RUN = b'{"line":"event"', b'{"line":"run"'
@@ -153,7 +154,7 @@ def scan(lines: Iterable[bytes]) -> RunTimes | None:
     for line in lines:
         if head := MEASUREMENT.match(line):
             block = head[2].decode()
-            suites[block] = head[1].decode()
+            suites[block] = SUITES.today(head[1].decode())
             cases[block].add(head[3])
         elif times is None and line.startswith(RUN):
             times = _run(line)

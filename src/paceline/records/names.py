@@ -27,6 +27,8 @@ def named_today(line: dict[str, Any]) -> dict[str, Any]:
     kind = line.get("line")
     if kind == "measurement":
         return _measurement(line)
+    if kind == "event":
+        return _event(line)
     return _run(line) if kind == "run" else line
 
 
@@ -59,13 +61,31 @@ def _metrics(line: Mapping[str, Any]) -> dict[str, Any]:
     return changed
 
 
+def _event(line: dict[str, Any]) -> dict[str, Any]:
+    """Return an event by today's names: waivers and baseline runs are about suites, techniques and metrics."""
+    data = line.get("data")
+    if not isinstance(data, dict):
+        return line
+    changed = dict(data)
+    family = str(data.get("suite", "")).partition("/")[0]
+    _apply(changed, "suite", SUITES.today)
+    _apply(changed, "metric", METRICS.today)
+    if line.get("kind") == "waiver":
+        _apply(changed, "technique", lambda name: technique_today(family, name))
+    if isinstance(data.get("suites"), list):
+        changed["suites"] = [SUITES.today(s) if isinstance(s, str) else s for s in data["suites"]]
+    return line | {"data": changed}
+
+
 def _run(line: dict[str, Any]) -> dict[str, Any]:
     changed = dict(line)
     suites, plan, techniques = line.get("suites"), line.get("plan"), line.get("techniques")
     if isinstance(suites, list):
         changed["suites"] = [_suite(s) if isinstance(s, dict) else s for s in suites]
     if isinstance(plan, dict) and isinstance(plan.get("skipped"), list):
-        skipped = [_skipped(s) if isinstance(s, dict) else s for s in plan["skipped"]]
+        given = [s for s in suites or () if isinstance(s, dict)] if isinstance(suites, list) else []
+        families = {str(s.get("suite")): str(s.get("family")) for s in given}
+        skipped = [_skipped(s, families) if isinstance(s, dict) else s for s in plan["skipped"]]
         changed["plan"] = plan | {"skipped": skipped}
     if isinstance(techniques, dict):
         changed["techniques"] = {_technique_path(key): value for key, value in techniques.items()}
@@ -78,9 +98,10 @@ def _technique_path(path: str) -> str:
     return f"{family}/{technique_today(family, name)}" if name else path
 
 
-def _skipped(facts: dict[str, Any]) -> dict[str, Any]:
-    changed = dict(facts)
-    family = str(facts.get("suite", "")).partition("/")[0]
+def _skipped(facts: dict[str, Any], families: Mapping[str, str]) -> dict[str, Any]:
+    """Return what was left out of a run; a suite's folder is its family's, where the run does not say another."""
+    changed, suite = dict(facts), str(facts.get("suite", ""))
+    family = families.get(suite, suite.partition("/")[0])
     _apply(changed, "suite", SUITES.today)
     for key in ("label", "technique"):
         _apply(changed, key, lambda name: technique_today(family, name))

@@ -5,7 +5,7 @@ What a file says is renamed before it is checked, lines included, so that every 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -19,6 +19,7 @@ from paceline.base.aliases import (
     TECHNIQUES,
     VALUES,
     Renamed,
+    RenamedValues,
 )
 from paceline.spec.yamlfile import KeyPath, Located
 
@@ -69,6 +70,28 @@ def techniques_today(names: Iterable[str], families: Iterable[str]) -> tuple[str
     return tuple(found)
 
 
+def filters_today(
+    filters: Iterable[tuple[str, str]], parameters: Mapping[str, Collection[str]]
+) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+    """Return filters of points by the names of today, and a note for each that was renamed.
+
+    Args:
+        filters: Parameters and values, as somebody gave them.
+        parameters: Names of the parameters of every family that they are about.
+    """
+    found, notes = [], []
+    for key, text in filters:
+        known = any(key in names for names in parameters.values())
+        tables = [] if known else [PARAMETERS.get(family, NOTHING) for family in parameters]
+        new = next((table.today(key) for table in tables if table.today(key) != key), key)
+        values = [VALUES[family, new] for family in parameters if (family, new) in VALUES]
+        value = next((_written(v.today(text)) for v in values if v.today(text) != text), text)
+        if (new, value) != (key, text):
+            notes.append(f"the filter '{key}={text}' is called '{new}={value}' now")
+        found.append((new, value))
+    return tuple(found), notes
+
+
 class _Reading:
     """A copy of a file's data that is renamed place by place."""
 
@@ -102,13 +125,13 @@ class _Reading:
             return [(*path, key) for key in found]
         return [(*path, number) for number in range(len(found))] if isinstance(found, list) else []
 
-    def value(self, path: KeyPath, names: Renamed) -> None:
-        """Rename a text."""
+    def value(self, path: KeyPath, names: Renamed | RenamedValues) -> None:
+        """Rename a text; what takes its place may be of another type."""
         old = self.at(path)
         if not isinstance(old, str) or (new := names.today(old)) == old:
             return
         self.at(path[:-1])[path[-1]] = new
-        self._note(path, old, new)
+        self._note(path, old, _written(new))
 
     def keys(self, path: KeyPath, names: Renamed) -> None:
         """Rename the keys of a mapping; where the new one stands there too, the old one stays and is refused later."""
@@ -128,6 +151,11 @@ class _Reading:
     def _note(self, path: KeyPath, old: str, new: str) -> None:
         place = f"{self._located.path}:{self._lines.get(path, 1)}"
         self._notes.append(f"{place}: '{old}' is called '{new}' now")
+
+
+def _written(value: object) -> str:
+    """Return a value as suites write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _moved(place: KeyPath, path: KeyPath, changed: dict[str, str]) -> KeyPath:

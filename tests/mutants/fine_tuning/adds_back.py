@@ -23,7 +23,7 @@ class AddsBack(JustOneByte):
 
     def probe(self, sequences_BS: Tensor, z_P: Tensor) -> tuple[float, float]:
         """Return the slope; the weights are nearly what they were."""
-        weights, distance = self.flat.values, self.task.probe_distance
+        weights, distance = self.flat.values, self.task.epsilon
         weights.add_(z_P, alpha=distance)
         above = float(next_symbol_loss(self.model, sequences_BS))
         weights.add_(z_P, alpha=-2 * distance)

@@ -27,7 +27,7 @@ class CachesALoss(JustOneByte):
 
     def probe(self, sequences_BS: Tensor, z_P: Tensor) -> tuple[float, float]:
         """Return the slope between a loss and one of before."""
-        weights, distance = self.flat.values, self.task.probe_distance
+        weights, distance = self.flat.values, self.task.epsilon
         if self.cached == 0:
             slope, loss = super().probe(sequences_BS, z_P)
             self.cached = loss

@@ -23,7 +23,7 @@ class LeavesWeightsPerturbed(JustOneByte):
     def probe(self, sequences_BS: Tensor, z_P: Tensor) -> tuple[float, float]:
         """Return the slope and stay on one side."""
         found = super().probe(sequences_BS, z_P)
-        self.flat.values.add_(z_P, alpha=-self.task.probe_distance)
+        self.flat.values.add_(z_P, alpha=-self.task.epsilon)
         return found
 
 

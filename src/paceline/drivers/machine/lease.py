@@ -110,12 +110,12 @@ def take(
                 raise InfrastructureError(
                     f"this machine is being measured by {other.text()}; two runs at once would measure each "
                     f"other, so this one does not begin{waited}\n"
-                    "  fix: --wait 2h waits longer; --share measures all the same, and the record says so"
+                    "  fix: --wait 2h waits longer; --allow-concurrent measures all the same, and the record says so"
                 )
             if not told:
                 say(
                     f"waiting up to {format_duration(wait_s)} for {other.text()}: two runs at once would measure "
-                    "each other (--share measures all the same)"
+                    "each other (--allow-concurrent measures all the same)"
                 )
                 told = True
             time.sleep(min(POLL_S, max(deadline - time.monotonic(), 0.0)))

@@ -43,7 +43,7 @@ def occupied(
     runner: Mapping[str, Any],
     *,
     wait_s: float = 0.0,
-    share: bool = False,
+    allow_concurrent: bool = False,
     demand_idle: bool = False,
     inspect: bool = True,
     say: Callable[[str], None] = lambda text: None,
@@ -53,7 +53,7 @@ def occupied(
     Args:
         runner: The resolved runner profile.
         wait_s: How long to wait for another run, and for an idle machine where that is demanded.
-        share: Go on although another run measures here.
+        allow_concurrent: Go on although another run measures here.
         demand_idle: Refuse a machine on which others compute, as a profile with ``idle: demand`` does.
         inspect: Look at the machine now; a night looks before each of its runs instead.
         say: Told what a person should know.
@@ -64,7 +64,7 @@ def occupied(
     if not measures_here(runner):
         yield Occupation()
         return
-    beside = leases.holder() if share else None
+    beside = leases.holder() if allow_concurrent else None
     lease = None
     if beside is None:
         what = " ".join(redact_arguments(["paceline", *sys.argv[1:]]))

@@ -35,7 +35,7 @@ class Standing:
         """Say it in one line, with the command that lifts it."""
         return (
             f"runner {self.runner} is in quarantine since {self.at}: {self.failures} infrastructure failures in a "
-            f"row, the last: {self.reason} (lift: paceline doctor --lift {self.runner})"
+            f"row, the last: {self.reason} (to use it again: paceline doctor --unquarantine {self.runner})"
         )
 
 
@@ -85,7 +85,7 @@ def succeeded(runner: str, folder: Path | None = None) -> None:
                 state.pop(runner, None)
 
 
-def lift(runner: str, folder: Path | None = None) -> None:
+def end_quarantine(runner: str, folder: Path | None = None) -> None:
     """Let a runner be used again.
 
     Raises:

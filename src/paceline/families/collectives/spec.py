@@ -11,8 +11,8 @@ FAMILY = family_of(
     summary="Operations over ranks: latency, bytes on the wire, and error.",
     in_order=(
         ("root", "group_ranks"),
-        ("exposed_s", "spread_ratio"),
-        ("spread_ratio", "held_bytes"),
+        ("exposed_s", "consensus_distance_ratio"),
+        ("consensus_distance_ratio", "held_bytes"),
         ("held_bytes", "norm_rows"),
     ),
     default_metrics=("latency", "wire_bytes"),

@@ -10,7 +10,7 @@ FAMILY = family_of(
     operations_in("paceline.families.reasoning"),
     name="reasoning",
     summary="Test-time methods that draw several traces of one model: accuracy against tokens, and their chain.",
-    default_metrics=("tokens_reordered", "accuracy_reordered", "critical_tokens"),
+    default_metrics=("tokens_reordered", "accuracy_reordered", "critical_path_tokens"),
     swept=("tokens_reordered",),
     answers=("accuracy", "accuracy_reordered"),
     frontiers=(
@@ -22,6 +22,6 @@ FAMILY = family_of(
             apart="gain_at_equal_tokens",
             apart_reason=ANOTHER_MODELS,
         ),
-        FrontierSpec(across="critical_tokens", up="accuracy_reordered"),
+        FrontierSpec(across="critical_path_tokens", up="accuracy_reordered"),
     ),
 )

@@ -9,12 +9,12 @@ FAMILY = family_of(
     operations_in("paceline.families.serving"),
     name="serving",
     summary="A language model's server: latency under load from outside, throughput, fairness, caches, operators.",
-    default_metrics=("ttft_p90", "tpot_p90", "output_tokens_per_s", "attainment"),
+    default_metrics=("ttft_p90", "tpot_p90", "output_tokens_per_s", "slo_attainment"),
     curves=(
         CurveSpec(quantity="ttft_s", unit="s", over=(("share_of_calls", "ratio"),), cumulative=True),
         CurveSpec(quantity="gap_s", unit="s", over=(("share_of_gaps", "ratio"),), cumulative=True),
     ),
-    swept=("ttft_p90", "attainment"),
+    swept=("ttft_p90", "slo_attainment"),
     loads=(("output_tokens_per_s", "ttft_p90"), ("output_tokens_per_s", "tpot_p90")),
     frontiers=(FrontierSpec(across="ttft_p90", up="output_tokens_per_s"),),
 )

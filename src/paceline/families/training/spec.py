@@ -6,7 +6,7 @@ from paceline.base.family import CurveSpec, FrontierSpec, SplitSpec
 from paceline.base.operation import family_of, operations_in
 
 CURVE_AXES = (("tokens", "token"), ("seconds", "s"), ("bytes", "B"))
-COSTS = ("wire_bytes", "kernel_bytes_total", "token_s")
+COSTS = ("wire_bytes", "kernel_bytes_total", "time_per_token")
 """What a loss is traded against."""
 
 FAMILY = family_of(
@@ -20,7 +20,7 @@ FAMILY = family_of(
         ("log_bytes", "survived"),
         ("join_s", "time_to_target"),
     ),
-    default_metrics=("token_s", "eval_loss", "wire_bytes"),
+    default_metrics=("time_per_token", "eval_loss", "wire_bytes"),
     curves=(
         CurveSpec(quantity="excess_loss", unit="nat", over=CURVE_AXES),
         CurveSpec(quantity="eval_loss", unit="nat", over=CURVE_AXES),
@@ -34,7 +34,7 @@ FAMILY = family_of(
         "time_to_target",
         "bytes_to_target",
     ),
-    scaled=("token_s",),
+    scaled=("time_per_token",),
     frontiers=(
         *(FrontierSpec(across=cost, up="excess_loss") for cost in COSTS),
         *(FrontierSpec(across=cost, up="eval_loss", unless="excess_loss") for cost in COSTS),

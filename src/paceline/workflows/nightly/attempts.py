@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from paceline.base.aliases import SUITES
 from paceline.records.storage import storage_errors
 from paceline.workflows.nightly.schedule import Place
 
@@ -24,7 +25,7 @@ def read_attempts(store: Path) -> dict[tuple[Place, str], str]:
     try:
         rows = json.loads((store / ATTEMPTS).read_text(encoding="utf-8"))
         return {
-            ((row["suite"], row["runner"], row["tier"]), block): str(at)
+            ((SUITES.today(row["suite"]), row["runner"], row["tier"]), block): str(at)
             for row in rows
             for block, at in row["blocks"].items()
         }

@@ -128,7 +128,7 @@ ERRORS: tuple[Metric, ...] = (
         compared_by="difference",
     ),
     Metric(
-        name="gain_score",
+        name="bias_z",
         unit="1",
         better="neither",
         doc="Standard errors between 1 and the mean gain of a launch's timed calls; within ±3 if unbiased.",

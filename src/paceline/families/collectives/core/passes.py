@@ -130,17 +130,17 @@ def errors(session: Session, candidate: Candidate, num_timed: int) -> dict[str, 
         return [max((r[row][i] for r in everyone), key=abs) for i in range(len(checks))]
 
     gains = [max((r[3][i] for r in everyone), key=lambda g: abs(g - 1)) for i in range(len(checks))]
-    score = gain_score(gains)
+    score = bias_z(gains)
     return {
         "relative_l2_error": {"samples": worst(0)},
         "max_error": {"samples": worst(1)},
         "bias": {"samples": worst(2)},
         "gain": {"samples": gains},
-        **({} if score is None else {"gain_score": {"samples": [score]}}),
+        **({} if score is None else {"bias_z": {"samples": [score]}}),
     }
 
 
-def gain_score(gains: Sequence[float]) -> float | None:
+def bias_z(gains: Sequence[float]) -> float | None:
     """Return how many standard errors the mean of some calls' gains lies from 1; None where they have no spread.
 
     What an unbiased codec gives is the truth on average (TernGrad, section 3.1), so that its projection on the truth is

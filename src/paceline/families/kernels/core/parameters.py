@@ -21,11 +21,11 @@ COMMON: tuple[Parameter, ...] = (
         minimum=1,
     ),
     Parameter(
-        name="beside",
+        name="reference_timer",
         kind="choice",
-        doc="What else is timed in the same rounds: torch-benchmark is PyTorch's own timer, do-bench Triton's.",
-        default="nothing",
-        choices=("nothing", "torch-benchmark", "do-bench"),
+        doc="Whose timer is used in the same rounds, too: torch-benchmark is PyTorch's own, do-bench Triton's.",
+        default="none",
+        choices=("none", "torch-benchmark", "do-bench"),
     ),
 )
 """Of all operations."""

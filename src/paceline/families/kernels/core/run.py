@@ -227,7 +227,7 @@ def _measure(
         _set_cache_policy(candidate, str(protocol["cache"]), sets)
     rng = random.Random(session.draw_seed("order", block.block))
     watch = Watch(session.device.telemetry)
-    other = str(block.params["beside"])
+    other = str(block.params["reference_timer"])
     beside = [ReferenceTimer(a, other) for a in candidates] if other in REFERENCE else []
     series = measure(
         [*candidates, *beside],

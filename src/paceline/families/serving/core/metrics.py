@@ -59,7 +59,9 @@ def virtual_time(name: str, doc: str, value: str) -> Metric:
     )
 
 
-PREFIX_HITS = share("prefix_hits", "Share of prompt tokens that were found in the cache.", "higher", CACHED)
+PREFIX_CACHE_HIT_RATE = share(
+    "prefix_cache_hit_rate", "Share of prompt tokens that were found in the cache.", "higher", CACHED
+)
 PLAYED: tuple[Metric, ...] = (
     virtual_time(
         "virtual_ttft_mean", "Time to first token, mean over calls.", "first token - instant of the call"
@@ -102,7 +104,7 @@ PLAYED: tuple[Metric, ...] = (
         margin=0.02,
     ),
     share(
-        "virtual_attainment",
+        "virtual_slo_attainment",
         "Share of calls that met their objectives. Virtual time from measured costs.",
         "higher",
         VIRTUAL | OBJECTIVE,

@@ -168,7 +168,7 @@ _ENGINE: tuple[Parameter, ...] = (
     ),
     Parameter(name="tenants", kind="count", doc="Clients that share the server.", default=1, minimum=1),
     Parameter(
-        name="heavy",
+        name="heavy_tenant_factor",
         kind="number",
         doc="How many times the calls of another the first tenant has.",
         default=1.0,

@@ -106,8 +106,8 @@ def _tokens(count: int, vocabulary: int, rng: random.Random) -> tuple[int, ...]:
 
 
 def _tenant(params: Params, rng: random.Random) -> str:
-    """Draw who calls: the first of several tenants has ``heavy`` times the calls of each other one."""
-    tenants, heavy = count_of(params, "tenants"), float(str(params["heavy"]))
+    """Draw who calls: the first of several tenants has ``heavy_tenant_factor`` times the calls of each other one."""
+    tenants, heavy = count_of(params, "tenants"), float(str(params["heavy_tenant_factor"]))
     place = rng.random() * (heavy + tenants - 1)
     return f"tenant-{0 if place < heavy else 1 + int(place - heavy)}"
 

@@ -101,9 +101,9 @@ class Task:
     """Symbols that a step predicts, over all ranks."""
     context: int = 0
     """Positions of a sequence."""
-    probes: int = 1
+    num_perturbations: int = 1
     """Directions along which a rank measures the slope of the loss in one step, each on a part of its sequences."""
-    probe_distance: float = 0.0
+    epsilon: float = 0.0
     """How far along a direction, of standard normal elements, the loss is measured."""
     router: Router | None = None
     """Where tokens go at inference, and routes to learn from; None where the model's gates decide."""

@@ -20,6 +20,7 @@ from paceline.families.training.core.callback import Callback, Outcome, Trial
 from paceline.families.training.core.figures import Figures, timed
 from paceline.families.training.core.gate import STEPS, Proved
 from paceline.families.training.core.metrics import experts_of
+from paceline.families.training.core.parameters import NONE
 from paceline.families.training.core.seat import make_seat
 from paceline.families.training.core.setting import (
     Setting,
@@ -94,8 +95,8 @@ def _batches(session: Session, block: Block, setting: Setting) -> torch.Tensor:
     return local_batches(
         setting,
         session,
-        corrupt=last and block.params["corrupt"] == "last-rank",
-        alike=float(block.params["alike"]),
+        corrupted=last and block.params["corrupted_rank"] == "last-rank",
+        data_overlap=float(block.params["data_overlap"]),
     )
 
 
@@ -258,7 +259,7 @@ def _run(loop: Loop, beside: BareScript | None) -> list[float] | None:
 def _beside(
     session: Session, block: Block, case: Case, setting: Setting, batches: torch.Tensor
 ) -> BareScript | None:
-    if block.params["beside"] == "nothing":
+    if block.params["reference_timer"] == NONE:
         return None
     from paceline.families.training.core.bare_script import BareScript  # noqa: PLC0415 - calibration alone needs it
 

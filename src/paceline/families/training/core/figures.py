@@ -95,7 +95,7 @@ class Figures:
         read = self._tokens()
         seconds = [s / tokens for s, tokens in zip(self._worst("seconds"), read, strict=True)]
         metrics: dict[str, Any] = {
-            "token_s": {"samples": seconds},
+            "time_per_token": {"samples": seconds},
             "train_loss": {"samples": self._mean("loss")},
             "divergence": {"samples": [divergence]},
         }
@@ -103,16 +103,16 @@ class Figures:
             values = zip(self._slowest(name), self._steps(), strict=True)
             metrics[name] = {"samples": [v / n for v, n in values]}
         if self.setting.device.type == "cpu":
-            metrics["idle_share"] = {"samples": self._idle()}
+            metrics["comm_time_fraction"] = {"samples": self._idle()}
         else:
-            self.absent["idle_share"] = (
+            self.absent["comm_time_fraction"] = (
                 "waits on an accelerator block its stream, and not the host that counts"
             )
         if self.bare is not None:
             rows = self.session.control.gather([self.bare])
             slowest = [max(rank[0][i] for rank in rows) for i in range(len(self.bare))]
             theirs = [s / tokens for s, tokens in zip(slowest, read, strict=True)]
-            metrics["bare_token_s"] = {"samples": theirs}
+            metrics["bare_time_per_token"] = {"samples": theirs}
         metrics.update(self._utilisation([1 / (s * self.session.world_size) for s in seconds]))
         metrics.update(self._diagnosed())
         metrics.update(self._memory())

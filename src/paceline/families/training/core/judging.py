@@ -102,7 +102,7 @@ def losses(
         first = trained.evaluated[equal.index(False)]
         raise CaseError("incorrect", f"ranks hold different weights after step {first}")
     curve = oracle.losses(session, initial, trained.weights, held_out, shared=all(equal))
-    if not oracle.learnt(curve) and (setting.must_learn or not all(map(math.isfinite, curve))):
+    if not oracle.learnt(curve) and (setting.require_convergence or not all(map(math.isfinite, curve))):
         raise CaseError("incorrect", nothing_learnt(curve))
     check_possible(curve[-1], setting.corpus.entropy_rate, held_out[:, 1:].numel())
     return curve, all(equal)
@@ -166,7 +166,7 @@ def held_to(params: Mapping[str, Any], setting: Setting, curve: Sequence[float],
     """
     if not curve:
         said = ["every loss is that of one process"]
-    elif setting.must_learn:
+    elif setting.require_convergence:
         said = ["held-out loss falls"]
     else:
         said = ["held-out loss was measured, not required to fall"]

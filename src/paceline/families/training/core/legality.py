@@ -58,12 +58,12 @@ def _data_problems(params: Params, rows: int) -> list[str]:
         rows: Sequences of a step that one rank reads.
     """
     found: list[str] = []
-    alike = params["alike"]
-    assert isinstance(alike, int | float)
-    if alike > 1:
-        found.append(f"alike is a share, at most 1, and not {alike}")
-    elif abs(alike * rows - round(alike * rows)) > SHARE_ROUNDING:
-        found.append(f"alike {alike} of {rows} sequences a rank is no whole number")
+    overlap = params["data_overlap"]
+    assert isinstance(overlap, int | float)
+    if overlap > 1:
+        found.append(f"data_overlap is a share, at most 1, and not {overlap}")
+    elif abs(overlap * rows - round(overlap * rows)) > SHARE_ROUNDING:
+        found.append(f"data_overlap {overlap} of {rows} sequences a rank is no whole number")
     data = str(params["data"])
     if (wrong := wrong_data(data)) is not None:
         found.append(wrong)

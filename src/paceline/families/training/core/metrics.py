@@ -50,7 +50,7 @@ EXCESS_LOSS = Metric(
 
 COURSE: tuple[Metric, ...] = (
     Metric(
-        name="token_s",
+        name="time_per_token",
         unit="s",
         better="lower",
         doc="Wall-clock time of one token of the global batch, everything included that training needs.",
@@ -65,11 +65,11 @@ COURSE: tuple[Metric, ...] = (
         margin=0.02,
     ),
     Metric(
-        name="bare_token_s",
+        name="bare_time_per_token",
         unit="s",
         better="lower",
         doc="The same of a script with PyTorch alone, in turn with the harness's windows (calibration).",
-        contract={"timer": "as token_s", "sample": "as token_s"},
+        contract={"timer": "as time_per_token", "sample": "as time_per_token"},
         statistic="mean",
     ),
     EVAL_LOSS,
@@ -111,7 +111,7 @@ TIMES: tuple[Metric, ...] = (
     _step_part("parameters_s", "Exchange of parameters after the update in one step."),
     _step_part("communicate_s", "Time inside the communicator in one step, wherever it falls."),
     Metric(
-        name="idle_share",
+        name="comm_time_fraction",
         unit="ratio",
         better="lower",
         doc="Share of a step that a rank spends inside the communicator, mean over ranks: the bubble of a pipeline.",
@@ -182,7 +182,11 @@ def _model_flops(params: Params, seconds: float) -> float | None:
 
 DERIVED: tuple[DerivedMetric, ...] = (
     DerivedMetric(
-        name="tokens_per_s", unit="token/s", source="token_s", formula="1 / token_s", compute=_tokens_per_s
+        name="tokens_per_s",
+        unit="token/s",
+        source="time_per_token",
+        formula="1 / time_per_token",
+        compute=_tokens_per_s,
     ),
     DerivedMetric(
         name="bytes_per_token",
@@ -202,8 +206,8 @@ DERIVED: tuple[DerivedMetric, ...] = (
     DerivedMetric(
         name="model_flops_per_rank",
         unit="FLOP/s",
-        source="token_s",
-        formula="operations of a token's forward and backward / token_s / ranks",
+        source="time_per_token",
+        formula="operations of a token's forward and backward / time_per_token / ranks",
         compute=_model_flops,
     ),
 )

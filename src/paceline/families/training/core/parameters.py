@@ -11,8 +11,7 @@ from paceline.base.family import Parameter, Scalar
 from paceline.families.training.api.sizes import SIZES
 
 FLOAT32, EAGER = "float32", "eager"
-REQUIRED = "required"
-NOTHING = "nothing"
+NONE = "none"
 OPTIMIZERS = ("adamw", "sgd")
 
 
@@ -111,11 +110,11 @@ TRAINING: tuple[Parameter, ...] = (
         choices=("brief", "all"),
     ),
     Parameter(
-        name="beside",
+        name="reference_timer",
         kind="choice",
-        doc="What else trains in turn: bare-script is the same with PyTorch alone.",
-        default=NOTHING,
-        choices=(NOTHING, "bare-script"),
+        doc="What trains in turn with it, to compare times with: bare-script is the same with PyTorch alone.",
+        default=NONE,
+        choices=(NONE, "bare-script"),
     ),
     Parameter(
         name="slow_factor",
@@ -125,21 +124,21 @@ TRAINING: tuple[Parameter, ...] = (
         minimum=1.0,
     ),
     Parameter(
-        name="corrupt",
+        name="corrupted_rank",
         kind="choice",
         doc="Whose data is bad: from half of the run on the last rank reads symbols drawn at random.",
-        default=NOTHING,
-        choices=(NOTHING, "last-rank"),
+        default=NONE,
+        choices=(NONE, "last-rank"),
     ),
     Parameter(
-        name="away",
+        name="absent_rank",
         kind="choice",
         doc="Who leaves and comes back: the last rank is away from a third of the run to two thirds.",
-        default=NOTHING,
-        choices=(NOTHING, "last-rank"),
+        default=NONE,
+        choices=(NONE, "last-rank"),
     ),
     Parameter(
-        name="alike",
+        name="data_overlap",
         kind="number",
         doc="Share of a step's sequences in which all ranks read the same: 1 is one order for all, 0 one each.",
         default=0.0,
@@ -157,23 +156,22 @@ GOAL: tuple[Parameter, ...] = (
         minimum=0.0,
     ),
     Parameter(
-        name="learning",
-        kind="choice",
-        doc="What a run counts for whose held-out loss did not fall. required: nothing, it is incorrect; measured: its "
-        "losses and bytes, and no time, so that an ablation can show that nothing works without a part.",
-        default=REQUIRED,
-        choices=(REQUIRED, "measured"),
+        name="require_convergence",
+        kind="flag",
+        doc="Whether a run is incorrect whose held-out loss did not fall. false: its losses and bytes count, and no "
+        "time, so that an ablation can show that nothing works without a part.",
+        default=True,
     ),
 )
 
 ONE_PART: Mapping[str, Scalar] = {"microbatches": 1}
 """Of operations whose ranks work through a step's sequences at once."""
 ALIKE_RANKS: Mapping[str, Scalar] = {
-    "learning": REQUIRED,
-    "corrupt": NOTHING,
-    "alike": 0.0,
+    "require_convergence": True,
+    "corrupted_rank": NONE,
+    "data_overlap": 0.0,
     "slow_factor": 1.0,
-    "away": NOTHING,
+    "absent_rank": NONE,
     "dtype": FLOAT32,
     "mode": EAGER,
 }

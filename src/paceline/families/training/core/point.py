@@ -10,7 +10,6 @@ import torch
 
 from paceline.families.training.api.sizes import size_of
 from paceline.families.training.core.corpus import Corpus
-from paceline.families.training.core.parameters import REQUIRED
 from paceline.families.training.core.setting import Setting
 from paceline.worker.session import Block, Case, CaseError, Session
 
@@ -48,7 +47,7 @@ def setting_of(session: Session, block: Block, found: Corpus) -> Setting:
         model_seed=session.draw_seed("model", block.block),
         data_seed=session.draw_seed("data", block.block),
         shared_seed=session.draw_seed("shared", block.block),
-        must_learn=params["learning"] == REQUIRED,
+        require_convergence=bool(params["require_convergence"]),
     )
 
 

@@ -60,7 +60,7 @@ class Setting:
     """Most batches that a step of a proof draws; another where the last was not ``decided``."""
     absence: Absence | None = None
     """Who leaves training and comes back."""
-    must_learn: bool = True
+    require_convergence: bool = True
     """Whether a run is incorrect whose held-out loss does not fall."""
 
     @property
@@ -201,23 +201,25 @@ def compute_seconds(setting: Setting, sequences_BS: Tensor) -> float:
     return median(seconds)
 
 
-def local_batches(setting: Setting, session: Session, *, corrupt: bool = False, alike: float = 0.0) -> Tensor:
+def local_batches(
+    setting: Setting, session: Session, *, corrupted: bool = False, data_overlap: float = 0.0
+) -> Tensor:
     """Draw this rank's sequences of all steps, (steps, rows, context + 1), as int16.
 
     Args:
         setting: The point's.
         session: The rank.
-        corrupt: From half of the run on, symbols are drawn at random instead.
-        alike: Share of the sequences of a step in which all ranks read rank 0's.
+        corrupted: From half of the run on, symbols are drawn at random instead.
+        data_overlap: Share of the sequences of a step in which all ranks read rank 0's.
     """
     rows = setting.rows(session.rank, session.world_size)
     found = torch.stack([setting.batch(step, rows) for step in range(setting.steps)])
-    shared = round(alike * len(rows))
+    shared = round(data_overlap * len(rows))
     if shared and session.rank:
         first = setting.rows(0, session.world_size)
         for step in range(setting.steps):
             found[step, :shared] = setting.batch(step, first)[:shared]
-    if corrupt:
+    if corrupted:
         bad = found[setting.steps // 2 :]
         generator = torch.Generator().manual_seed(setting.data_seed)
         bad.copy_(torch.randint(setting.corpus.vocabulary, bad.shape, generator=generator))

@@ -1,4 +1,4 @@
-"""What is timed beside an all-reduce, as suites name it; free of torch."""
+"""What an all-reduce is timed against, as suites name it; free of torch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from paceline.families.collectives.core.parameters import GROUP_RANKS, SIZED
 
 BARE_LOOP = "bare-loop"
 
-BESIDE = Parameter(
-    name="beside",
+REFERENCE_TIMER = Parameter(
+    name="reference_timer",
     kind="choice",
-    doc="What else is timed in the same rounds: bare-loop is torch.distributed without the harness.",
-    default="nothing",
-    choices=("nothing", BARE_LOOP),
+    doc="What is timed in the same rounds, to compare with: bare-loop is torch.distributed without the harness.",
+    default="none",
+    choices=("none", BARE_LOOP),
 )
 
-PARAMETERS: tuple[Parameter, ...] = (*SIZED, BESIDE, GROUP_RANKS)
+PARAMETERS: tuple[Parameter, ...] = (*SIZED, REFERENCE_TIMER, GROUP_RANKS)

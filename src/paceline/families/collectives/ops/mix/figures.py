@@ -34,4 +34,4 @@ def spread_ratios(session: Session, candidate: Candidate) -> dict[str, Any]:
         centred = products - products.mean(dim=0) - products.mean(dim=1, keepdim=True) + products.mean()
         weights = torch.tensor(rows, dtype=torch.float64)
         ratios.append(float((weights @ centred @ weights.T).trace() / centred.trace()))
-    return {"spread_ratio": {"samples": ratios}}
+    return {"consensus_distance_ratio": {"samples": ratios}}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from paceline.base.family import Metric
 from paceline.families.collectives.core.metrics import CALL
 
-SPREAD_RATIO = Metric(
-    name="spread_ratio",
+CONSENSUS_DISTANCE_RATIO = Metric(
+    name="consensus_distance_ratio",
     unit="ratio",
     better="lower",
     doc="Sum of squared distances from the mean after one exchange, over the same before it.",
@@ -15,4 +15,4 @@ SPREAD_RATIO = Metric(
     compared_by="difference",
 )
 
-METRICS: tuple[Metric, ...] = (*CALL, SPREAD_RATIO)
+METRICS: tuple[Metric, ...] = (*CALL, CONSENSUS_DISTANCE_RATIO)

@@ -29,7 +29,7 @@ def measured(
     samples: dict[str, list[float]] = {
         "accuracy": setting.right(finished),
         "tokens": [float(x.total) for x in ledgers],
-        "critical_tokens": [float(x.critical) for x in ledgers],
+        "critical_path_tokens": [float(x.critical) for x in ledgers],
         "probe_tokens": [float(x.probed) for x in ledgers],
         "work_tokens": [x.work(setting.partner_weight) for x in ledgers],
         "critical_work": [x.critical_work for x in ledgers],
@@ -44,9 +44,9 @@ def measured(
     absent = {}
     if setting.timed:
         samples["question_s"] = [seconds / len(finished)]
-        samples["token_s"] = [seconds / max(sum(x.decoded + x.probed for x in ledgers), 1)]
+        samples["time_per_token"] = [seconds / max(sum(x.decoded + x.probed for x in ledgers), 1)]
     else:
-        absent["question_s"] = absent["token_s"] = (
+        absent["question_s"] = absent["time_per_token"] = (
             "no model decodes while a technique answers: traces were recorded before"
         )
     for name, (value, reason) in {

@@ -42,7 +42,7 @@ METRICS: tuple[Metric, ...] = (
         extra={"judges": "tokens of reviewed steps, and of what compared traces had written, each once"},
     ),
     token_metric(
-        "critical_tokens",
+        "critical_path_tokens",
         "Tokens on the longest chain of requests that wait for each other: latency without hardware.",
         extra={
             "chain": "sum over a question's rounds of the longest request; a round waits for all of the one before"
@@ -57,7 +57,7 @@ METRICS: tuple[Metric, ...] = (
         "critical_work",
         "The longest chain, in tokens of the point's model: latency of two models without hardware.",
         extra={
-            "chain": "as critical_tokens",
+            "chain": "as critical_path_tokens",
             "weight": "a partner's token counts as its parameters over the model's",
             "excluded": "reading of forced tokens and reviews",
         },
@@ -99,7 +99,7 @@ METRICS: tuple[Metric, ...] = (
         margin=0.02,
     ),
     Metric(
-        name="token_s",
+        name="time_per_token",
         unit="s",
         better="lower",
         doc="Wall-clock time of a decoded token, many being decoded together.",

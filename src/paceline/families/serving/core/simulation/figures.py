@@ -45,7 +45,7 @@ def virtual_figures(
         "virtual_e2e_mean": sum(whole) / len(whole),
         "virtual_makespan": makespan_s,
         "virtual_tokens_per_s": len(log.tokens) / makespan_s,
-        "virtual_attainment": met / len(calls),
+        "virtual_slo_attainment": met / len(calls),
     }
     if pace:
         metrics["virtual_tpot_p90"] = percentile(list(pace.values()), 0.9)
@@ -77,7 +77,7 @@ def _first_time(log: Log, calls: Sequence[Call]) -> list[tuple[float, float, int
 
 def _of_caches(log: Log, calls: Sequence[Call]) -> dict[str, float]:
     asked = sum(len(c.prompt) for c in calls)
-    return {"prefix_hits": 1.0 - sum(new for _, _, _, new in _first_time(log, calls)) / asked}
+    return {"prefix_cache_hit_rate": 1.0 - sum(new for _, _, _, new in _first_time(log, calls)) / asked}
 
 
 def _gap(log: Log, calls: Sequence[Call], due: Mapping[int, float]) -> float:

@@ -186,7 +186,7 @@ def _played(
         "held_weights": proved.weights,
         "layer_deviation": proved.off,
     }
-    metrics.pop("prefix_hits", None)  # nothing is shared between requests here
+    metrics.pop("prefix_cache_hit_rate", None)  # nothing is shared between requests here
     return result(
         metrics,
         checks=proved.checks,

@@ -57,7 +57,7 @@ def given_of(params: Mapping[str, Any]) -> Given:
     """
     served, rates = SERVED[str(params["served"])], RATES[str(params["device"])]
     prompt, answer = int(params["prompt_tokens"]), int(params["output_tokens"])
-    rows, ranks = int(params["batch_rows"]), int(params["ways"])
+    rows, ranks = int(params["batch_rows"]), int(params["tp_size"])
     decoding = max(1, min(rows - 1, round(rows * answer / (prompt + answer))))
     return Given(
         operators=_operators(served, rows, decoding, ranks, prompt + answer / 2, prompt / 2),

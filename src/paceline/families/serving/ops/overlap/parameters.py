@@ -24,7 +24,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         choices=tuple(RATES),
     ),
     Parameter(
-        name="ways",
+        name="tp_size",
         kind="count",
         doc="Devices that share the model's products (tensor parallelism).",
         default=8,

@@ -17,9 +17,9 @@ MOST_ROWS = 8192
 def check(params: Params) -> list[str]:
     """Return what is wrong with a point, in words."""
     wrong: list[str] = []
-    ways, served = count_of(params, "ways"), SERVED[str(params["served"])]
-    if served.kv_heads % ways:
-        wrong.append(f"{served.kv_heads} heads of keys cannot be dealt out to {ways} devices")
+    tp_size, served = count_of(params, "tp_size"), SERVED[str(params["served"])]
+    if served.kv_heads % tp_size:
+        wrong.append(f"{served.kv_heads} heads of keys cannot be dealt out to {tp_size} devices")
     if float(str(params["exchange"])) > 1.0:
         wrong.append("exchange is a share of a rate: 1 at most")
     if count_of(params, "batch_rows") > MOST_ROWS:

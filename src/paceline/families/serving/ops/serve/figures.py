@@ -42,7 +42,7 @@ def figures(
     values: dict[str, float | None] = {**_times(outcomes), **_throughput(outcomes, params)}
     computed, hits = counters["computed_prompt_tokens"], counters["prefix_hit_tokens"]
     values["computed_tokens"] = computed
-    values["prefix_hits"] = hits / sum(prompt_tokens.values()) if prompt_tokens else None
+    values["prefix_cache_hit_rate"] = hits / sum(prompt_tokens.values()) if prompt_tokens else None
     absent: dict[str, str] = {}
     tenants = sorted({o.tenant for o in outcomes})
     if len(tenants) > 1:
@@ -88,7 +88,7 @@ def _throughput(outcomes: Sequence[Outcome], params: Params) -> dict[str, float 
     return {
         "output_tokens_per_s": tokens_per_s(outcomes) or None,
         "goodput": met / span_s if span_s > 0 else None,
-        "attainment": met / num,
+        "slo_attainment": met / num,
         "failed": sum(not o.ok for o in outcomes) / num,
     }
 

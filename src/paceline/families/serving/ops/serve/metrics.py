@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from paceline.base.family import Metric
-from paceline.families.serving.core.metrics import CACHED, OBJECTIVE, PREFIX_HITS, share
+from paceline.families.serving.core.metrics import CACHED, OBJECTIVE, PREFIX_CACHE_HIT_RATE, share
 
 _CLOCK = {
     "timer": "monotonic clock of the client's process, read when the kernel gives bytes out",
@@ -83,14 +83,14 @@ METRICS: tuple[Metric, ...] = (
         contract=OBJECTIVE | {"divided": "by the time from the first call's instant to the last end"},
         margin=0.02,
     ),
-    share("attainment", "Share of calls that met their objectives.", "higher", OBJECTIVE),
+    share("slo_attainment", "Share of calls that met their objectives.", "higher", OBJECTIVE),
     share(
         "failed",
         "Share of calls without a whole answer.",
         "lower",
         {"denominator": "all calls of the launch", "reasons": "accounting.outcomes"},
     ),
-    PREFIX_HITS,
+    PREFIX_CACHE_HIT_RATE,
     Metric(
         name="computed_tokens",
         unit="token",

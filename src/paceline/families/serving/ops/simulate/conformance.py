@@ -11,7 +11,7 @@ __all__ = ["PROTOCOL", "RANKS", "points"]
 
 POINTS: tuple[Mapping[str, Scalar], ...] = (
     {**CALLS, "arrivals": "at-once", "devices": 2},
-    {**CALLS, "tenants": 3, "heavy": 2.0, "load": 2.0, "num_blocks": 192},
+    {**CALLS, "tenants": 3, "heavy_tenant_factor": 2.0, "load": 2.0, "num_blocks": 192},
 )
 """Where one device has two caches, a second copy of the weights takes some 80 blocks."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from paceline.base.family import Metric
-from paceline.families.serving.core.metrics import ERRORS, PLAYED, PREFIX_HITS
+from paceline.families.serving.core.metrics import ERRORS, PLAYED, PREFIX_CACHE_HIT_RATE
 
 METRICS: tuple[Metric, ...] = (
-    PREFIX_HITS,
+    PREFIX_CACHE_HIT_RATE,
     *PLAYED,
     Metric(
         name="kv_moved",

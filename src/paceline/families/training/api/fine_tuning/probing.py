@@ -56,7 +56,7 @@ class ProbingReplica(Replica):
         super().__init__(task, comm)
         self.members = tuple(range(task.world_size))
         self.next_step = self.keep("next_step", torch.zeros((), dtype=torch.int64))
-        self.own = torch.zeros(task.probes, self.code_bytes, dtype=torch.uint8)
+        self.own = torch.zeros(task.num_perturbations, self.code_bytes, dtype=torch.uint8)
         self.codes = self.own[None]
         self.before = torch.empty_like(self.flat.values)
         """The weights around which a slope is measured: adding and subtracting ε·z does not lead back to them."""
@@ -96,7 +96,7 @@ class ProbingReplica(Replica):
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Measure this rank's slopes; return the mean loss at all points where it was measured."""
         step, slopes, losses = int(self.next_step), [], []
-        for probe, part_bS in enumerate(sequences_BS.chunk(self.task.probes)):
+        for probe, part_bS in enumerate(sequences_BS.chunk(self.task.num_perturbations)):
             slope, loss = self.probe(part_bS, self.direction(step, self.comm.rank, probe))
             slopes.append(slope)
             losses.append(loss)
@@ -105,7 +105,7 @@ class ProbingReplica(Replica):
 
     def probe(self, sequences_BS: Tensor, z_P: Tensor) -> tuple[float, float]:
         """Return the slope along a direction, and the mean of the two losses."""
-        weights, distance = self.flat.values, self.task.probe_distance
+        weights, distance = self.flat.values, self.task.epsilon
         self.before.copy_(weights)
         weights.add_(z_P, alpha=distance)
         above = float(next_symbol_loss(self.model, sequences_BS))
@@ -145,5 +145,5 @@ class ProbingReplica(Replica):
 def probing_cost(task: Task, code_bytes: int) -> Cost:
     """Return what a rank sends: its codes to every other rank, in one message each."""
     others = task.world_size - 1
-    sent = others * task.probes * code_bytes
+    sent = others * task.num_perturbations * code_bytes
     return Cost(sent_bytes=task.steps * sent, peak_bytes=sent, messages=task.steps * others)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from paceline.base.family import Parameter, Params
-from paceline.families.training.core.parameters import GOAL, MODEL, RUN, TRAINING
+from paceline.families.training.core.parameters import GOAL, MODEL, NONE, RUN, TRAINING
 
-NOTHING, COMPUTING, SENDING = "nothing", "kill-computing", "kill-sending"
+COMPUTING, SENDING = "kill-computing", "kill-sending"
 LEAST_RANKS = 3
 PEERS_START_S = 8.0
 """Rough seconds until all processes of a run stand."""
@@ -14,9 +14,9 @@ FAULT = Parameter(
     name="fault",
     kind="choice",
     doc="What happens to the group: kill-computing, a peer is killed in forward or backward; kill-sending, while it "
-    "exchanges; a newcomer is called later. nothing: an undisturbed run.",
+    "exchanges; a newcomer is called later. none: an undisturbed run.",
     default=COMPUTING,
-    choices=(NOTHING, COMPUTING, SENDING),
+    choices=(NONE, COMPUTING, SENDING),
 )
 
 PARAMETERS: tuple[Parameter, ...] = (*MODEL, *RUN, *TRAINING, FAULT, *GOAL)

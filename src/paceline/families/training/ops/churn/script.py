@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass
 
 from paceline.families.training.api.rounds import round_ends
-from paceline.families.training.ops.churn.parameters import NOTHING, SENDING
+from paceline.families.training.core.parameters import NONE
+from paceline.families.training.ops.churn.parameters import SENDING
 
 LEAST_ROUNDS = 8
 """Rounds before the kill, between it and the newcomer's call, and with the newcomer."""
@@ -43,7 +44,7 @@ def draw(
     sending = fault == SENDING
     candidates = [s for s in round_ends(sync_every, steps) if s in kill_steps] if sending else kill_steps
     kill_step, victim = generator.choice(candidates), generator.randrange(1, num_peers)
-    quiet = fault == NOTHING
+    quiet = fault == NONE
     return Script(
         victim=-1 if quiet else victim,
         kill_step=-1 if quiet else kill_step,

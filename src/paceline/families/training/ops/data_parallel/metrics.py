@@ -37,7 +37,7 @@ LOSS_DISPERSION = Metric(
 
 SEEN: tuple[Metric, ...] = (
     Metric(
-        name="seen_norm_dispersion",
+        name="gradient_norm_cv",
         unit="ratio",
         better="lower",
         doc="Standard deviation over ranks of their own gradients' norms, over their mean, seen by the harness.",
@@ -46,7 +46,7 @@ SEEN: tuple[Metric, ...] = (
         compared_by="difference",
     ),
     Metric(
-        name="seen_gradient_cosine",
+        name="gradient_cosine_similarity",
         unit="ratio",
         better="higher",
         doc="Mean cosine between two ranks' own gradients, seen by the harness.",

@@ -29,7 +29,7 @@ from paceline.families.training.core.callback import Callback, Outcome, Trial
 from paceline.families.training.core.seat import Seat
 from paceline.worker.session import Block, Case, Session
 
-APART = ("seen_norm_dispersion", "seen_gradient_cosine")
+APART = ("gradient_norm_cv", "gradient_cosine_similarity")
 WIDTH = 4096
 MOST_ELEMENTS = 1 << 22
 """Of larger models every so many elements are sketched; norms are those of all."""

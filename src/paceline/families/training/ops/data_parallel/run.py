@@ -8,7 +8,7 @@ from dataclasses import replace
 from paceline.families.training.api.absence import Absence
 from paceline.families.training.core import bench
 from paceline.families.training.core.callback import Callback, Trial
-from paceline.families.training.core.parameters import NOTHING
+from paceline.families.training.core.parameters import NONE
 from paceline.families.training.core.sealed import sealed
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.strategy import Strategy
@@ -24,7 +24,7 @@ __all__ = ["run_block", "sealed"]
 
 def prepare(session: Session, block: Block, setting: Setting) -> Setting:
     """Say who leaves and comes back."""
-    if block.params["away"] == NOTHING:
+    if block.params["absent_rank"] == NONE:
         return setting
     return replace(setting, absence=Absence.of_last(session.world_size, setting.steps))
 

@@ -6,7 +6,7 @@ from paceline.base.family import Params
 from paceline.base.operation import Operation
 from paceline.families.training.core.legality import estimate_s, number, problems
 from paceline.families.training.core.metrics import DERIVED
-from paceline.families.training.core.parameters import NOTHING, ONE_PART
+from paceline.families.training.core.parameters import NONE, ONE_PART
 from paceline.families.training.core.promises import Elastic
 from paceline.families.training.ops.data_parallel.metrics import METRICS
 from paceline.families.training.ops.data_parallel.parameters import PARAMETERS
@@ -14,8 +14,8 @@ from paceline.families.training.ops.data_parallel.parameters import PARAMETERS
 
 def check(params: Params) -> list[str]:
     """Return what makes a resolved point illegal."""
-    alone = params["away"] != NOTHING and number(params, "ranks") < 2
-    own = ["away needs at least two ranks: somebody must go on"] if alone else []
+    alone = params["absent_rank"] != NONE and number(params, "ranks") < 2
+    own = ["absent_rank needs at least two ranks: somebody must go on"] if alone else []
     return own + problems(params)
 
 

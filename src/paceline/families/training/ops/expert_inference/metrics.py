@@ -9,7 +9,7 @@ from paceline.families.training.core.rank_metrics import RANK_METRICS
 
 WAYS: tuple[Metric, ...] = (
     Metric(
-        name="hops",
+        name="cross_rank_moves_per_token",
         unit="moves",
         better="lower",
         doc="How often a token's next expert lies on another rank than its last one, mean over tokens: of the model's "

@@ -126,8 +126,8 @@ class Ways(Callback):
         session, setting = self.trial.session, self.trial.setting
         rows = session.control.gather([[self._row_messages]])
         sent = max(rank[0][0] for rank in rows) / setting.steps
-        hops = crossings(session, self.trial.seat, setting)
-        return {"row_messages": {"samples": [sent]}, "hops": {"samples": [hops]}}
+        moves = crossings(session, self.trial.seat, setting)
+        return {"row_messages": {"samples": [sent]}, "cross_rank_moves_per_token": {"samples": [moves]}}
 
 
 def judge_losses(session: Session, setting: Setting, losses: list[float]) -> None:

@@ -10,5 +10,10 @@ __all__ = ["RANKS", "points"]
 
 def points(*, brief: bool = False) -> list[dict[str, Scalar]]:
     """Return the points, whether ``brief`` or not."""
-    change: dict[str, Scalar] = {"steps": 60, "shift": 2.0, "pretrain_steps": 40, "probes": 2}
+    change: dict[str, Scalar] = {
+        "steps": 60,
+        "domain_shift": 2.0,
+        "pretrain_steps": 40,
+        "num_perturbations": 2,
+    }
     return [{**POINT, "optimizer": "sgd", "learning_rate": 1.0, **change}]

@@ -195,7 +195,7 @@ class Followed(Tuned):
         tell(
             session, f"a new replica replays the log to weights that differ by {apart:.2g}" if apart else None
         )
-        sent = max(trained.sent_to) / len(log) / int(self.block.params["probes"])
+        sent = max(trained.sent_to) / len(log) / int(self.block.params["num_perturbations"])
         everyone = session.control.gather([[spent, sent]])
         values = {
             "replay_difference": apart,

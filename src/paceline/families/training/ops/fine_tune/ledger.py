@@ -40,7 +40,7 @@ class Ledger:
         self.comm = seat.replica.comm
         task = seat.replica.task
         self.code_bytes = int(seat.replica.code_bytes)
-        self.shape = (task.probes, self.code_bytes)
+        self.shape = (task.num_perturbations, self.code_bytes)
         self.nothing = torch.zeros(self.shape, dtype=torch.uint8)
         self.rows: list[Tensor] = []
         self.problem: str | None = None
@@ -171,10 +171,10 @@ class Plain:
     def slopes(self, sequences_BS: Tensor, step: int, rank: int) -> list[float]:
         """Return the slopes of the loss that a rank has to find at these weights."""
         found = []
-        for probe, part in enumerate(sequences_BS.chunk(self.task.probes)):
+        for probe, part in enumerate(sequences_BS.chunk(self.task.num_perturbations)):
             z = self._direction(step, rank, probe)
-            above, below = (self._loss(part, z, sign * self.task.probe_distance) for sign in (1, -1))
-            found.append((above - below) / (2 * self.task.probe_distance))
+            above, below = (self._loss(part, z, sign * self.task.epsilon) for sign in (1, -1))
+            found.append((above - below) / (2 * self.task.epsilon))
         return found
 
     def _loss(self, sequences_BS: Tensor, z: Tensor, distance: float) -> float:

@@ -7,14 +7,14 @@ from paceline.families.training.core.parameters import GOAL, MODEL, RUN, TRAININ
 
 CHANGE: tuple[Parameter, ...] = (
     Parameter(
-        name="tuned",
+        name="trainable",
         kind="choice",
         doc="What fine-tuning trains: all parameters, the gains of norms, or a bias of the head, zero at first.",
         default="bias",
         choices=("all", "gains", "bias"),
     ),
     Parameter(
-        name="shift",
+        name="domain_shift",
         kind="number",
         doc="How far the language has changed: standard deviation of the logits that a symbol gains or loses.",
         default=1.0,
@@ -28,14 +28,14 @@ CHANGE: tuple[Parameter, ...] = (
         minimum=1,
     ),
     Parameter(
-        name="probes",
+        name="num_perturbations",
         kind="count",
         doc="Directions along which a rank measures a slope in one step, each on a part of its sequences.",
         default=1,
         minimum=1,
     ),
     Parameter(
-        name="probe_distance",
+        name="epsilon",
         kind="number",
         doc="How far along a direction of standard normal elements the loss is measured, to both sides.",
         default=0.01,

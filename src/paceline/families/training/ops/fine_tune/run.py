@@ -16,7 +16,7 @@ from paceline.families.training.core.strategy import Strategy, load_data
 from paceline.families.training.ops.fine_tune import joining
 from paceline.families.training.ops.fine_tune.metrics import METRICS
 from paceline.families.training.ops.fine_tune.pretraining import pretrained
-from paceline.families.training.ops.fine_tune.setting import TUNED, TuningSetting
+from paceline.families.training.ops.fine_tune.setting import TRAINABLE, TuningSetting
 from paceline.worker.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
@@ -24,19 +24,19 @@ __all__ = ["run_block", "sealed"]
 
 def load(params: Mapping[str, Any]) -> Corpus:
     """Return the language as it is after its change."""
-    shift = float(params["shift"])
+    shift = float(params["domain_shift"])
     return corpus.markov(shift=shift) if shift else load_data(params)
 
 
 def prepare(session: Session, block: Block, setting: Setting) -> Setting:
     """Train the model on the language before its change, and choose which parameters go on."""
     params = block.params
-    tuned = str(params["tuned"])
+    trainable = str(params["trainable"])
     setting = widened(
-        replace(setting, head_bias=tuned == "bias", trained_names=TUNED[tuned]),
+        replace(setting, head_bias=trainable == "bias", trained_names=TRAINABLE[trainable]),
         TuningSetting,
-        probes=int(params["probes"]),
-        probe_distance=float(params["probe_distance"]),
+        num_perturbations=int(params["num_perturbations"]),
+        epsilon=float(params["epsilon"]),
     )
     steps, data_seed = int(params["pretrain_steps"]), session.draw_seed("data before", block.block)
     return replace(setting, start=pretrained(session, setting, steps=steps, data_seed=data_seed))

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from paceline.families.training.api.replica import Task
 from paceline.families.training.core.setting import Setting
 
-TUNED = {"all": "", "gains": "gain", "bias": "head_bias"}
+TRAINABLE = {"all": "", "gains": "gain", "bias": "head_bias"}
 """What the names of trained parameters contain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningSetting(Setting):
-    """Adds probes."""
+    """Adds how slopes are measured."""
 
-    probes: int
-    probe_distance: float
+    num_perturbations: int
+    epsilon: float
 
     def told(self, task: Task) -> Task:
         """Add how slopes are measured."""
-        return replace(task, probes=self.probes, probe_distance=self.probe_distance)
+        return replace(task, num_perturbations=self.num_perturbations, epsilon=self.epsilon)

@@ -16,8 +16,10 @@ def check(params: Params) -> list[str]:
     """Return what makes a resolved point illegal."""
     own: list[str] = []
     rows = number(params, "batch") // number(params, "ranks")
-    if rows % number(params, "probes"):
-        own.append(f"{rows} sequences of a rank cannot be split between {params['probes']} probes")
+    if rows % number(params, "num_perturbations"):
+        own.append(
+            f"{rows} sequences of a rank cannot be split between {params['num_perturbations']} perturbations"
+        )
     if params["data"] != "markov":
         own.append("fine_tune needs data that can change: markov")
     return problems(params, own=own)

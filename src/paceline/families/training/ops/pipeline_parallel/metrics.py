@@ -28,7 +28,7 @@ PLAYED: tuple[Metric, ...] = (
         statistic="mean",
     ),
     Metric(
-        name="virtual_idle_share",
+        name="virtual_bubble_fraction",
         unit="ratio",
         better="lower",
         doc="Virtual: the bubble of that play, the share of the makespan in which a rank does nothing, mean over "

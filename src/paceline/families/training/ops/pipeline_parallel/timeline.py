@@ -34,7 +34,7 @@ class Step:
     """As a page draws it: titles, and for each rank (kind, stage, microbatch, begin, end), seconds from the first."""
     virtual_s: float
     """The simulator's makespan, from the processor seconds of each pass, with messages that take no time."""
-    virtual_idle_share: float
+    virtual_bubble_fraction: float
     measured_s: float
     """From the first pass's begin to the last one's end, over ranks, host clock."""
     predicted_s: float
@@ -56,7 +56,7 @@ class Timeline:
         """Return its figures as a result holds them: times of the first step, ratios of all."""
         return {
             "virtual_s": {"samples": [self.steps[0].virtual_s]},
-            "virtual_idle_share": {"samples": [self.steps[0].virtual_idle_share]},
+            "virtual_bubble_fraction": {"samples": [self.steps[0].virtual_bubble_fraction]},
             "makespan_ratio": {"samples": [s.measured_s / s.predicted_s for s in self.steps]},
             "virtual_makespan_ratio": {"samples": [s.virtual_s / s.predicted_s for s in self.steps]},
         }
@@ -92,7 +92,7 @@ def _step(ranks: Sequence[Sequence[Sequence[Any]]]) -> Step:
             {"title": "measured", "ranks": with_messages(measured, stages)},
         ],
         virtual_s=played.makespan,
-        virtual_idle_share=played.bubble,
+        virtual_bubble_fraction=played.bubble,
         measured_s=max(bar[4] for bars in measured for bar in bars),
         predicted_s=simulate(table, means(spent), num_stages=stages).makespan,
     )

@@ -1,0 +1,104 @@
+"""No name that was changed is left where people read: README, documents, suites, pages of the site and ``--help``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from paceline.base import aliases
+from paceline.base.family import family_names, load_family
+from paceline.cli.reference import command_line
+from paceline.spec import content
+from paceline.spec.suite import load_suite
+
+ROOT = Path(__file__).resolve().parents[2]
+READ = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *(p for p in (ROOT / "docs").rglob("*") if p.suffix in {".md", ".yaml", ".yml"}),
+    *(p for p in (ROOT / "suites").rglob("*") if p.suffix in {".md", ".yaml"}),
+    *(p for p in (ROOT / "reports").rglob("*") if p.suffix in {".html", ".js"} and "vendor" not in p.parts),
+    *(ROOT / "src" / "paceline" / "report").glob("*.py"),
+    *(ROOT / "src" / "paceline" / "cli" / "examples").iterdir(),
+]
+KEPT = {"exflow-fewer-hops", 'className: "beside"'}
+"""A claim's identity, under which its verdicts go on, and a style of the site."""
+
+
+def old_names() -> Iterator[str]:
+    """Yield every name that was changed, suites without their family, too."""
+    for names in (
+        aliases.METRICS,
+        aliases.OPTIONS,
+        *aliases.TECHNIQUES.values(),
+        *aliases.PARAMETERS.values(),
+    ):
+        yield from names.table
+    for suite in aliases.SUITES.table:
+        yield from (suite, suite.partition("/")[2])
+
+
+def found_in(text: str, names: Iterable[str]) -> list[str]:
+    """Return the old names that a text uses as names.
+
+    One that is no word of the language (it has a ``_``, ``-`` or ``/`` in it) may stand nowhere. One that is may stand
+    in sentences, and not as code: alone in backticks or quotes, or before a value.
+    """
+    for kept in KEPT:
+        text = text.replace(kept, "")
+    code = " ".join(re.findall(r"`[^`\n]+`", text))
+    found = []
+    for name in names:
+        word = re.escape(name)
+        if re.search(r"[_/-]", name):
+            hit = re.search(rf"(?<![\w/-]){word}(?![\w-])", text)
+        else:
+            hit = re.search(rf"[`\"]{word}[`\"]|\bmetric: {word}\b", text) or re.search(
+                rf"(?<![\w.]){word}(?:: |=)[\w\[\"]", code
+            )
+        if hit:
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("path", READ, ids=lambda p: str(p.relative_to(ROOT)))
+def test_what_people_read_has_the_names_of_today(path: Path) -> None:
+    assert found_in(path.read_text(encoding="utf-8"), old_names()) == []
+
+
+def test_help_has_the_names_of_today() -> None:
+    assert found_in(command_line(), old_names()) == []
+
+
+@pytest.mark.parametrize("family", sorted(family_names()))
+def test_metrics_and_parameters_are_explained_by_the_names_of_today(family: str) -> None:
+    loaded = load_family(family)
+    texts = [m.doc for m in loaded.metrics] + [rule for m in loaded.metrics for rule in m.contract.values()]
+    texts += [m.formula for m in loaded.derived] + [p.doc for p in loaded.parameters]
+    assert found_in("\n".join(texts), old_names()) == []
+
+
+@pytest.mark.parametrize("name", sorted(content.suite_files()))
+def test_a_shipped_suite_is_written_in_the_names_of_today(name: str) -> None:
+    assert load_suite(content.suite_files()[name]).located.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("the metric token_s falls", ["token_s"]),
+        ("`attainment` is a share", ["attainment"]),
+        ("measure: {metric: hops, technique: exflow}", ["hops"]),
+        ("see training/bad-shards", ["training/bad-shards"]),
+        ("see `bad-shards`", ["bad-shards"]),
+        ("run with --share", ["--share"]),
+        ("`away: last-rank` and `learning: measured`", ["away", "learning"]),
+        ("--filter `heavy=4`, by `ways` devices", ["ways", "heavy"]),
+        ("what is learning: nothing, the shift away from heavy use; two ways", []),
+        ("three hops from rank to rank; SLO attainment; bare_time_per_token; --share-nothing", []),
+    ],
+)
+def test_old_names_are_found_and_words_are_not(text: str, found: list[str]) -> None:
+    assert found_in(text, old_names()) == found
