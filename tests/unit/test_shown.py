@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from paceline.analysis.compare import compare_points, points_of
 from paceline.base.family import ANY, NOT_NEGATIVE, SHARE, bounds_of_unit, family_names, load_family
-from paceline.report.shown import band, format_effect, format_estimate, verdict_text
+from paceline.report.shown import FEW_NOTE, band, format_effect, format_estimate, verdict_text
 from paceline.report.tables import board_table
 from paceline.stats.estimates import Estimate, Launches, compare_difference, compare_ratio, estimate_value
 from paceline.stats.unpaired import compare_unpaired
@@ -229,6 +229,7 @@ def test_a_board_says_how_few_launches_it_has(launches: int, part: str) -> None:
     points = points_of(factory.in_memory(run, lines))
     text = board_table(points, compare_points(points)).render()
     assert part in text
+    assert (FEW_NOTE in text.replace("\n  ", "")) == (launches == 3)
     assert "[" not in text.partition("---")[2]
 
 

@@ -30,6 +30,10 @@ MOST_FACTOR = 10.0
 """Ends of an interval that differ by more than this factor do not tell how large a quantity is."""
 LOPSIDED = 0.25
 """Intervals wider than this on either side, relative to the value, are shown by both ends."""
+RANGE_MARK = "(range of "
+"""Begins what names a range."""
+FEW_NOTE = "ranges are of launches; a verdict rests on their 95 % interval, which is wider"
+"""Stands under tables with ranges, where a range without 1 can be inconclusive."""
 ONE_LAUNCH = "one launch"
 """Verdict of a comparison that rests on one launch; in data it is ``inconclusive``."""
 
@@ -156,7 +160,7 @@ def format_estimate(estimate: Estimate, unit: str, bounds: Bounds | None = None)
         return f"{text}, {_undecided(estimate)}"
     low, high = format_quantity(ends.low, unit), format_quantity(ends.high, unit)
     if ends.kind == "range":
-        return f"{_span(low, high)} (range of {estimate.num_launches})"
+        return f"{_span(low, high)} {RANGE_MARK}{estimate.num_launches})"
     half = (ends.high - ends.low) / 2
     if ends.clipped or estimate.method == "Wilson" or half > LOPSIDED * estimate.value > 0:
         return f"{text} [{low}, {high}]"
@@ -191,7 +195,7 @@ def format_effect(
         return f"{text}, {size}{_undecided(estimate)}"
     low, high = f"{ends.low:.3g}", f"{ends.high:.3g}"
     if ends.kind == "range":
-        return f"{_span(low, high)}{mark} (range of {estimate.num_launches})"
+        return f"{_span(low, high)}{mark} {RANGE_MARK}{estimate.num_launches})"
     return f"{text} [{low}, {high}]"
 
 

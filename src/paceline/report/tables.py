@@ -17,7 +17,7 @@ from paceline.analysis.runs import RunComparison
 from paceline.base.family import family_names, load_family
 from paceline.base.units import format_rate, format_size
 from paceline.records.record import Measurement
-from paceline.report.shown import ABSENT, format_effect, format_estimate, verdict_text
+from paceline.report.shown import ABSENT, FEW_NOTE, RANGE_MARK, format_effect, format_estimate, verdict_text
 from paceline.report.terminal import laid_out, terminal_width, wrapped
 
 HIDDEN_PARAMS = ("op",)
@@ -151,10 +151,15 @@ def board_table(points: Sequence[Point], comparisons: Iterable[Comparison], *, w
         title=f"{points[0].suite} · {points[0].board[2]} · {points[0].board[1]}",
         headers=headers,
         rows=tuple(rows),
-        notes=tuple(_notes(points)),
+        notes=(*_few(rows), *_notes(points)),
         failures=tuple(f.text() for f in failures if not _fits(f)),
         leaving=(*reversed(secondary), "grade", "n", "rank"),
     )
+
+
+def _few(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return what explains ranges where there is one."""
+    return (FEW_NOTE,) if any(RANGE_MARK in cell for row in rows for cell in row) else ()
 
 
 def _fits(failure: Failure) -> bool:
@@ -290,6 +295,7 @@ def comparison_table(comparisons: Sequence[Comparison], *, wide: bool = False) -
         title="techniques against their baselines",
         headers=headers,
         rows=tuple(rows),
+        notes=_few(rows),
         leaving=("q", *(["suite"] if len({c.point.suite for c in comparisons}) == 1 else []), "baseline"),
     )
 
@@ -315,5 +321,5 @@ def run_comparison_table(
         )
         for c in comparisons
     ]
-    notes = ("the runs were not interleaved: drift between them is not in the intervals",)
+    notes = (*_few(rows), "the runs were not interleaved: drift between them is not in the intervals")
     return Table(title="run against run", headers=headers, rows=tuple(rows), notes=notes, leaving=("q",))
