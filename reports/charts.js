@@ -139,7 +139,7 @@
       all.disabled = !options.zoom;
       note.textContent = options.relative
         ? "Quotients of the values, without intervals; what was paired by launch is in the table, against the baseline."
-        : "Drag across to zoom, double-click to see all; bands are 95 % intervals.";
+        : "Drag across to zoom, double-click to see all; bands are 95 % intervals, or the range of two or three launches.";
       save();
     };
     update();

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from paceline.analysis.compare import compare_points, points_of
 from paceline.base.family import family_names, load_family
 from paceline.cli.reference import PAGES
+from paceline.records.lookup import find_run
+from paceline.report.tables import board_table
 from paceline.spec import content
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,3 +79,25 @@ def test_modules_named_in_the_tree_exist() -> None:
             assert path.is_dir() or path.with_suffix(".py").exists(), f"{name} in: {line}"
             if name.endswith("/"):
                 folder = path
+
+
+def test_the_table_that_readers_are_shown_is_what_the_program_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    text = (ROOT / "docs" / "reading-results.md").read_text(encoding="utf-8")
+    run = re.search(r"`paceline compare (\S+)`", text)
+    assert run
+    points = points_of(find_run([ROOT / "results" / "published"], run[1]))
+    assert board_table(points, compare_points(points)).render() in text
+
+
+def test_ten_sentences_say_what_verdicts_mean() -> None:
+    text = (ROOT / "docs" / "reading-results.md").read_text(encoding="utf-8")
+    sentences = re.findall(r"^\d+\. .*(?:\n   .*)*", text.partition("## ")[0], re.M)
+    assert len(sentences) == 10
+    assert all(len(re.findall(r"\.(?=\s|$)", s.partition(". ")[2])) == 1 for s in sentences), (
+        "one sentence each"
+    )
+    for word in ("Faster", "Equivalent", "Inconclusive", "One launch"):
+        assert any(f"**{word}**" in s for s in sentences)
+    for page in ("README.md", "docs/protocol.md"):
+        assert "reading-results.md)" in (ROOT / page).read_text(encoding="utf-8")

@@ -377,8 +377,16 @@ def test_an_option_of_calibrate_that_would_be_ignored_is_refused(arguments: list
 def test_a_plan_tells_no_time_that_nobody_has_seen_on_an_accelerator() -> None:
     suite = "training/checkpoints"
     here, there = (
-        invoke("plan", suite, "--tier", "full", "--runner", runner).output
+        invoke("plan", suite, "--tier", "full", "--runner", runner, "--wide").output
         for runner in ("local-cpu", "local-cuda")
     )
     assert "; about " in here and ", at most " in here
     assert "about" not in there.splitlines()[0] and "; at most " in there
+
+
+@pytest.mark.parametrize("runner", ["local-cpu", "local-cuda"])
+def test_a_plan_says_what_its_time_outs_allow_only_when_asked(runner: str) -> None:
+    plain = invoke("plan", "training/checkpoints", "--tier", "full", "--runner", runner).output
+    asked = invoke("plan", "training/checkpoints", "--tier", "full", "--runner", runner, "-v").output
+    assert "at most" not in plain.splitlines()[0]
+    assert "at most" in asked.splitlines()[0]

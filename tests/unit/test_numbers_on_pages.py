@@ -36,6 +36,9 @@ DIGITS = 0.006
 RESAMPLED_FROM = 10
 """Launches from which on an effect's interval is drawn by a bootstrap, which is not drawn again here."""
 
+FEW, FACTOR = 3, 10.0
+"""Launches whose range is shown, and ends of an interval that are too far apart to be shown."""
+
 Series = dict[int, float]
 
 
@@ -107,6 +110,47 @@ def agrees(text: str, value: float, low: float | None, high: float | None) -> bo
     return near and (low is None or low == high)
 
 
+def says(
+    text: str,
+    found: tuple[float, float | None, float | None],
+    values: Sequence[float],
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+    *,
+    counted: bool = False,
+) -> bool:
+    """Tell whether a text says of so many launches what it should.
+
+    Of one the value, of two or three their range, of more the interval: inside the metric's range, or that its ends are
+    more than a factor of ten apart. Counted answers have their interval from two launches on.
+    """
+    value, low, high = found
+    alike = low is None or low == high
+    if len(values) == 1 or alike:
+        return agrees(text, value, None, None)
+    if len(values) <= FEW and not counted:
+        match = re.fullmatch(rf"(.+?)( ×)? \(range of {len(values)}\)", text)
+        parts = re.split(r"–| to ", match[1]) if match else [""]
+        if not match or len(parts) > 2:
+            return False
+        unit = re.sub(NUMBER, "", parts[-1], count=1)
+        shown = [
+            quantity(part if re.search(r"[^\d.e−+-]", part) else part + unit)
+            for part in (parts[0], parts[-1])
+        ]
+        return all(
+            math.isclose(one, end, rel_tol=DIGITS, abs_tol=1e-9)
+            for one, end in zip(shown, (min(values), max(values)), strict=True)
+        )
+    assert low is not None
+    assert high is not None
+    if "undecided" in text:
+        apart = low <= 0 or high / low > FACTOR or (low <= bounds[0] and high >= bounds[1])
+        return apart and text.endswith(f"undecided ({len(values)} launches)")
+    if bounds[0] <= value <= bounds[1]:
+        low, high = max(low, bounds[0]), min(high, bounds[1])
+    return agrees(text, value, low, high)
+
+
 def interval(values: Sequence[float], kind: str) -> tuple[float, float | None, float | None]:
     """Return mean and 95 % interval over launches: geometric for what is compared by ratio."""
     if len(values) < 2 or len(set(values)) == 1:
@@ -132,10 +176,19 @@ class Walk:
     checked: int = 0
     wrong: list[str] = field(default_factory=list)
 
-    def note(self, where: str, text: str, found: tuple[float, float | None, float | None]) -> None:
+    def note(
+        self,
+        where: str,
+        text: str,
+        found: tuple[float, float | None, float | None],
+        values: Sequence[float],
+        bounds: tuple[float, float] = (-math.inf, math.inf),
+        *,
+        counted: bool = False,
+    ) -> None:
         self.checked += 1
-        if not agrees(text, *found):
-            self.wrong.append(f"{where}: '{text}' is {found}")
+        if not says(text, found, values, bounds, counted=counted):
+            self.wrong.append(f"{where}: '{text}' is {found} of {values}")
 
     def metric(self, suite: str, name: str) -> tuple[str, bool]:
         spec = load_family(self.raw.family[suite]).metric(name)
@@ -146,7 +199,9 @@ class Walk:
         pooled = [x for _, drawn in sorted(self.raw.launches[key].items()) for x in drawn]
         of_launches = self.raw.series(key)
         values = [of_launches[n] for n in sorted(of_launches)]
-        self.note(where, text, proportion(pooled) if counted else interval(values, kind))
+        found = proportion(pooled) if counted else interval(values, kind)
+        bounds = load_family(self.raw.family[key[0]]).metric(key[3]).range_of_values
+        self.note(where, text, found, values, bounds, counted=counted)
 
     def effect(self, where: str, text: str, key: tuple[str, str, str, str]) -> None:
         suite, block, _, name = key
@@ -156,12 +211,13 @@ class Walk:
         if kind == "ratio":
             if min(min(own[n], base[n]) for n in shared) <= 0:
                 return
-            found = interval([own[n] / base[n] for n in shared], "ratio")
+            values = [own[n] / base[n] for n in shared]
         else:
-            found = interval([own[n] - base[n] for n in shared], "difference")
+            values = [own[n] - base[n] for n in shared]
+        found = interval(values, kind)
         if len(shared) >= RESAMPLED_FROM:
             text, found = re.sub(r" \[.*", "", text), (found[0], None, None)
-        self.note(where, text, found)
+        self.note(where, text, found, values)
 
     def page(self, name: str, text: str, places: Mapping[str, tuple[str, str]]) -> None:
         for heads, rows in tables(text):
@@ -280,3 +336,31 @@ def test_a_text_is_held_against_its_numbers(
     text: str, value: float, low: float | None, high: float | None, right: bool
 ) -> None:
     assert agrees(text, value, low, high) == right
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "values", "right"),
+    [
+        ("1.2–1.4 ms (range of 3)", (1.3e-3, 1e-3, 1.6e-3), (1.2e-3, 1.4e-3, 1.3e-3), True),
+        ("900 µs–1.1 ms (range of 2)", (1e-3, 1e-4, 1e-2), (0.9e-3, 1.1e-3), True),
+        ("-0.02 to 0.01 (range of 2)", (-0.005, -0.2, 0.2), (-0.02, 0.01), True),
+        ("0.8–0.9 × (range of 2)", (0.85, 0.4, 1.7), (0.8, 0.9), True),
+        ("1.3 ms [1 ms, 1.6 ms]", (1.3e-3, 1e-3, 1.6e-3), (1.2e-3, 1.4e-3, 1.3e-3), False),
+        ("1.2–1.5 ms (range of 3)", (1.3e-3, 1e-3, 1.6e-3), (1.2e-3, 1.4e-3, 1.3e-3), False),
+        ("1.2–1.4 ms (range of 2)", (1.3e-3, 1e-3, 1.6e-3), (1.2e-3, 1.4e-3, 1.3e-3), False),
+        ("1.3 ms", (1.3e-3, None, None), (1.3e-3,), True),
+        ("1 ms, undecided (4 launches)", (1e-3, 1e-4, 1.2e-3), (1e-3, 2e-3, 3e-3, 4e-3), True),
+        ("1 ms, undecided (4 launches)", (1e-3, 5e-4, 1.2e-3), (1e-3, 2e-3, 3e-3, 4e-3), False),
+    ],
+)
+def test_a_text_is_held_against_its_launches(
+    text: str, found: tuple[float, float | None, float | None], values: tuple[float, ...], right: bool
+) -> None:
+    assert says(text, found, values) == right
+
+
+def test_an_end_beyond_a_metric_s_range_is_noticed() -> None:
+    found, values = (0.9, 0.7, 1.1), (0.8, 1.0, 0.9, 0.9)
+    assert says("0.9 [0.7, 1]", found, values, (0.0, 1.0))
+    assert not says("0.9 [0.7, 1.1]", found, values, (0.0, 1.0))
+    assert not says("0.9 [0.7, 1]", found, values)

@@ -136,12 +136,25 @@ def equal_rows(text: str, axis: str, loss: str = "excess_loss") -> dict[str, lis
     return {row[0]: row[1:] for row in rows_below(text, headers)}
 
 
+def middle(text: str) -> float:
+    """Return the middle of a range of launches whose losses lie 0.01 apart."""
+    match = re.fullmatch(r"([\d.]+)–([\d.]+) nat \(range of 3\)", text)
+    assert match, text
+    low, high = map(float, match.groups())
+    assert high - low == pytest.approx(0.02, abs=0.0011), text
+    return (low + high) / 2
+
+
 def test_a_page_gives_the_loss_at_equal_tokens_seconds_and_bytes(text: str) -> None:
     for axis in AXES:
         assert f"<h3>excess_loss at equal {axis}</h3>" in text
         assert set(equal_rows(text, axis)) == {"ddp", "diloco", "terngrad"}
     budget, own, base, effect, *_, remark = equal_rows(text, "tokens")["diloco"]
-    assert (budget, own, base) == ("10 ktoken", "0.3 nat ± 8.3 %", "0.2 nat ± 12 %")
+    assert (budget, own, base) == (
+        "10 ktoken",
+        "0.29–0.31 nat (range of 3)",
+        "0.19–0.21 nat (range of 3)",
+    )
     assert (quantity(effect), remark) == (0.1, "where both end")
 
 
@@ -149,15 +162,15 @@ def test_at_equal_seconds_the_slower_one_is_read_within_its_course(text: str) ->
     # after 50 s the baseline is between 0.6 at 10 s and 0.2 at 100 s: 0.6 - 0.4 * log10(50 / 10) = 0.3204
     budget, own, base, effect, between, count, remark = equal_rows(text, "seconds")["diloco"]
     assert (budget, count, remark) == ("50 s", "3", "where diloco ends")
-    assert quantity(own) == pytest.approx(0.3)
-    assert quantity(base) == pytest.approx(0.3204, rel=0.006)
+    assert middle(own) == pytest.approx(0.3)
+    assert middle(base) == pytest.approx(0.3204, rel=0.006)
     assert quantity(effect) == pytest.approx(0.3 - 0.3204, rel=0.006)
     assert between == "[-0.3, 0.1]"  # the losses of all techniques shift alike from launch to launch
     # the baseline ends after 100 s, where terngrad is between 0.9 at 20 s and 0.8 at 200 s
     budget, own, base, _, between, _, remark = equal_rows(text, "seconds")["terngrad"]
     assert (budget, between, remark) == ("100 s", "[0.6, 0.7]", "where ddp-ring ends")
-    assert quantity(base) == pytest.approx(0.2)
-    assert quantity(own) == pytest.approx(0.9 - 0.1 * math.log10(5), rel=0.006)
+    assert middle(base) == pytest.approx(0.2)
+    assert middle(own) == pytest.approx(0.9 - 0.1 * math.log10(5), rel=0.006)
 
 
 def test_at_equal_bytes_a_technique_whose_bytes_nobody_sees_is_absent(text: str) -> None:
@@ -165,8 +178,8 @@ def test_at_equal_bytes_a_technique_whose_bytes_nobody_sees_is_absent(text: str)
     assert rows["ddp"] == ["–"] * 5 + ["0", "absent: the bytes of ddp are not known"]
     budget, own, base, effect, between, _, remark = rows["diloco"]
     assert quantity(budget) == pytest.approx(4e3, rel=0.006)
-    assert quantity(own) == pytest.approx(0.3)
-    assert quantity(base) == pytest.approx(1.0 - 0.4 * math.log10(4), rel=0.006)
+    assert middle(own) == pytest.approx(0.3)
+    assert middle(base) == pytest.approx(1.0 - 0.4 * math.log10(4), rel=0.006)
     assert quantity(effect) == pytest.approx(0.3 - (1.0 - 0.4 * math.log10(4)), rel=0.006)
     assert (between, remark) == ("[-0.7, -0.3]", "where diloco ends")
 

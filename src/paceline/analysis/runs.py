@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.analysis.compare import Cell, Point, adjusted, compared, points_of
-from paceline.base.family import load_family
+from paceline.base.family import Bounds, load_family
 from paceline.records.record import Run
 from paceline.records.store import RunRecord
 from paceline.stats.estimates import Estimate, estimate_value
@@ -35,6 +35,8 @@ class RunComparison:
     q_value: float | None
     verdict: Verdict
     margin: float
+    bounds: Bounds
+    """Least and largest value of the metric."""
 
 
 def incomparable(left: Run, right: Run) -> str | None:
@@ -111,6 +113,7 @@ def compare_shared(
                 q_value=q_value,
             ),
             margin=limit,
+            bounds=load_family(point.family).metric(cell.metric).range_of_values,
         )
         for (point, cell, match, limit, effect, kind), q_value in zip(drafts, q_values, strict=True)
     ]

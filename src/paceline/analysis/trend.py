@@ -53,6 +53,8 @@ class Night:
     high: float | None
     """Ends of the 95 % interval over launches."""
     launches: int
+    extremes: tuple[float, float] | None = None
+    """Least and largest launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +145,7 @@ def _history(points: Sequence[Point], label: str, metric: str) -> History:
             low=estimate.low,
             high=estimate.high,
             launches=len(point.cells[(label, metric)].values),
+            extremes=estimate.extremes,
         )
         nights.append(night)
     values = [n.value for n in nights]

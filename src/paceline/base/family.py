@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import math
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,13 @@ FORMULA_TOLERANCE = 0.01
 ParameterKind = Literal["size", "count", "number", "choice", "flag", "duration", "rate", "text"]
 Scalar = str | int | float | bool | None
 Params = Mapping[str, Scalar]
+Bounds = tuple[float, float]
+"""The least and the largest value that a quantity can have; infinite where there is no such end."""
+ANY: Bounds = (-math.inf, math.inf)
+NOT_NEGATIVE: Bounds = (0.0, math.inf)
+SHARE: Bounds = (0.0, 1.0)
+UNITS_WITHOUT_ZERO_POINT = frozenset({"", "1", "ratio", "nat"})
+"""Units that say nothing of a quantity's range; whatever else is counted or timed is never below zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +105,11 @@ class Parameter:
         raise ValueError(f"'{value}' is not a {self.kind}")
 
 
+def bounds_of_unit(unit: str) -> Bounds:
+    """Return between what a quantity lies of which nothing but its unit is known."""
+    return ANY if unit in UNITS_WITHOUT_ZERO_POINT else NOT_NEGATIVE
+
+
 MISSED = "missed: "
 """How the reason begins for which a launch has no value of a metric that was looked for to the end: it is infinite."""
 
@@ -121,8 +134,19 @@ class Metric:
     """Samples are 0 or 1 and the value is their mean, with a Wilson interval."""
     suspicious_gain: float | None = None
     """A technique that is better than its baseline by more (as it is compared) is probably measured wrongly."""
+    bounds: Bounds | None = None
+    """Least and largest value where unit and comparison do not tell them; no part of the contract."""
     margin: float = 0.0
     """Largest relative (or absolute, when compared by difference) change that nobody should care about."""
+
+    @property
+    def range_of_values(self) -> Bounds:
+        """The least and the largest value that the metric can have: what is shown of an interval stays between them."""
+        if self.bounds is not None:
+            return self.bounds
+        if self.proportion:
+            return SHARE
+        return NOT_NEGATIVE if self.compared_by == "ratio" else bounds_of_unit(self.unit)
 
     @property
     def scale(self) -> Literal["log", "linear", "proportion"]:

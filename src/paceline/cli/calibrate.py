@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import click
-from tabulate import tabulate
 
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION, UserError
 from paceline.base.units import format_duration
@@ -35,6 +34,7 @@ from paceline.cli.options import (
     warn,
 )
 from paceline.drivers.machine.occupation import occupied
+from paceline.report.terminal import laid_out, terminal_width
 from paceline.spec import content
 from paceline.spec.profile import load_runner
 
@@ -160,7 +160,7 @@ def render(figures: Sequence[Figure]) -> str:
             f.name,
             _number(f, f.value),
             f"[{_number(f, f.low)}, {_number(f, f.high)}]" if f.low is not None else "–",
-            f.trials,
+            str(f.trials),
             _number(f, f.limit),
             "yes" if f.reached else "NO",
             f.what,
@@ -168,7 +168,7 @@ def render(figures: Sequence[Figure]) -> str:
         for f in figures
     ]
     headers = ["figure", "value", "interval", "n", "promised", "reached", "what"]
-    text = tabulate(rows, headers=headers, disable_numparse=True)
+    text, _ = laid_out(headers, rows, width=terminal_width())
     missed = [f.shortfall for f in figures if f.shortfall]
     return text + "".join(f"\nnot reached: {line}" for line in missed)
 

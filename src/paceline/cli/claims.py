@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from tabulate import tabulate
 
 from paceline.analysis.claims import WORST_FIRST, ClaimResult, LedgerRow, evaluate, ledger, with_own_suites
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION, UserError, expected_one_of
 from paceline.cli.compare import load_stores
-from paceline.cli.options import json_option, print_json, results_option, warn
+from paceline.cli.options import json_option, print_json, results_option, warn, wide_option
 from paceline.records.provenance import suite_facts
 from paceline.report.claimstext import OWN_BOUND, claims_page, found_text, sides
+from paceline.report.terminal import laid_out, terminal_width
 from paceline.spec import content
 from paceline.spec.papers import load_papers
 from paceline.spec.suite import load_suite
@@ -32,7 +33,7 @@ def current_ledger(results: Path | None) -> tuple[list[LedgerRow], dict[str, int
 
 def list_options(command: Any) -> Any:
     """Add what chooses and writes rows of the ledger."""
-    command = json_option(results_option(command))
+    command = wide_option(json_option(results_option(command)))
     command = click.option("--verdict", default=None, help="Only this verdict.")(command)
     return click.option("--family", default=None, help="Only this family.")(command)
 
@@ -50,7 +51,9 @@ def claims(context: click.Context, /, **chosen: Any) -> None:
 
 @claims.command("list")
 @list_options
-def list_claims(family: str | None, verdict: str | None, results: Path | None, as_json: bool) -> None:
+def list_claims(
+    family: str | None, verdict: str | None, wide: bool, results: Path | None, as_json: bool
+) -> None:
     """List all papers, each with a verdict or the reason why it has none."""
     rows, counts, found = current_ledger(results)
     _check_choice("--family", family, {r.paper.family for r in rows})
@@ -68,8 +71,9 @@ def list_claims(family: str | None, verdict: str | None, results: Path | None, a
         data = {"counts": counts, "papers": [_plain_row(r) for r in rows]}
         print_json({**data, "bounds": [plain_claim(c) for c in bounds], "warnings": warnings})
         return
-    table = [(r.paper.slug, r.paper.family, r.paper.tier, r.verdict, _short(r)) for r in rows]
-    click.echo(tabulate(table, headers=("paper", "family", "tier", "verdict", "why, or what it needs")))
+    table = [(r.paper.slug, r.paper.family, str(r.paper.tier), r.verdict, _why(r)) for r in rows]
+    headers = ("paper", "family", "tier", "verdict", "why, or what it needs")
+    click.echo(_laid_out(headers, table, wide=wide, leaving=("tier", "family")))
     click.echo(", ".join(f"{n} {name}" for name, n in counts.items()))
     if bounds:
         told = ", ".join(f"{n} {name}" for name, n in sorted(Counter(c.verdict for c in bounds).items()))
@@ -82,13 +86,14 @@ def _check_choice(option: str, name: str | None, known: set[str]) -> None:
 
 
 @claims.command("check")
+@wide_option
 @results_option
 @click.option(
     "--format", "style", type=click.Choice(("table", "md")), default="table", show_default=True,
     help="A table of all claims, or a Markdown page of those that were measured.",
 )  # fmt: skip
 @json_option
-def check(results: Path | None, style: str, as_json: bool) -> None:
+def check(wide: bool, results: Path | None, style: str, as_json: bool) -> None:
     """Evaluate every claim on the stored runs; exit 1 when one was refuted."""
     if as_json and style == "md":
         raise click.UsageError("--json and --format md ask for two texts; give one of them")
@@ -105,7 +110,7 @@ def check(results: Path | None, style: str, as_json: bool) -> None:
             for c in found
         ]
         headers = ("paper", "claim", "metric", "measured", "expected", "found", "verdict")
-        click.echo(tabulate(rows, headers=headers))
+        click.echo(_laid_out(headers, rows, wide=wide, leaving=("claim", "paper")))
     refuted = any(c.verdict == "not reproduced" for c in found)
     sys.exit(EXIT_REGRESSION if refuted else EXIT_OK)
 
@@ -114,9 +119,16 @@ def _found(claim: ClaimResult) -> str:
     return found_text(claim) if claim.worst is not None else claim.reason or ""
 
 
-def _short(row: LedgerRow) -> str:
-    text = row.reason or "; ".join(f"{r.claim_id}: {r.verdict}" for r in row.results)
-    return text if len(text) <= 90 else text[:89] + "…"
+def _why(row: LedgerRow) -> str:
+    return row.reason or "; ".join(f"{r.claim_id}: {r.verdict}" for r in row.results)
+
+
+def _laid_out(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], *, wide: bool, leaving: Sequence[str]
+) -> str:
+    """Return a table as wide as the terminal, and what it leaves out."""
+    text, left_out = laid_out(headers, rows, width=None if wide else terminal_width(), leaving=leaving)
+    return f"{text}\n  --wide shows {', '.join(left_out)}" if left_out else text
 
 
 def _plain_row(row: LedgerRow) -> dict[str, Any]:

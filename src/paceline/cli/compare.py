@@ -35,6 +35,7 @@ from paceline.cli.options import (
     results_option,
     split_names,
     warn,
+    wide_option,
 )
 from paceline.records.lookup import find_run
 from paceline.records.record import utc
@@ -78,6 +79,7 @@ def load_stores(
 @margin_option("Equivalence margin for every metric.")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--force", is_flag=True, help="Compare runs that should not be compared; marked in the output.")
+@wide_option
 @results_option
 @json_option
 def compare(
@@ -89,6 +91,7 @@ def compare(
     margin: float | None,
     style: str,
     force: bool,
+    wide: bool,
     results: Path | None,
     as_json: bool,
 ) -> None:
@@ -110,12 +113,14 @@ def compare(
         comparisons = compare_points(points, metrics=names, margin=margin)
         _name_uncompared(names, [c.metric for c in comparisons])
         suites = dict.fromkeys(p.suite for p in points)
-        boards = [board_table([p for p in points if p.suite == s], comparisons) for s in suites]
-        _print(boards, [_plain(c) for c in comparisons], style)
+        boards = [board_table([p for p in points if p.suite == s], comparisons, wide=wide) for s in suites]
+        _print(boards, [_plain(c) for c in comparisons], style, wide=wide)
     elif by == "technique":
-        _compare_techniques(find_run(roots, run_name), a, b, names, margin, style)
+        _compare_techniques(find_run(roots, run_name), a, b, names, margin, style, wide=wide)
     else:
-        _compare_two_runs(find_run(roots, a), find_run(roots, b), names, margin, style, force=force)
+        _compare_two_runs(
+            find_run(roots, a), find_run(roots, b), names, margin, style, force=force, wide=wide
+        )
 
 
 def _refuse_idle_options(b: str | None, by: str | None, *, force: bool) -> None:
@@ -162,7 +167,14 @@ def _name_uncompared(names: Sequence[str], found: Sequence[str]) -> None:
 
 
 def _compare_techniques(
-    record: RunRecord, a: str, b: str, metrics: Sequence[str], margin: float | None, style: str
+    record: RunRecord,
+    a: str,
+    b: str,
+    metrics: Sequence[str],
+    margin: float | None,
+    style: str,
+    *,
+    wide: bool,
 ) -> None:
     points = points_of(record)
     labels = {label for p in points for label in p.labels}
@@ -178,8 +190,8 @@ def _compare_techniques(
         raise UserError(
             f"no point has a number of both '{a}' and '{b}'", where=record.run_id, fix="paceline compare RUN"
         )
-    table = comparison_table(comparisons)
-    _print([table], [_plain(c) for c in comparisons], style)
+    table = comparison_table(comparisons, wide=wide)
+    _print([table], [_plain(c) for c in comparisons], style, wide=wide)
 
 
 def _compare_two_runs(
@@ -190,6 +202,7 @@ def _compare_two_runs(
     style: str,
     *,
     force: bool,
+    wide: bool,
 ) -> None:
     reason = incomparable(left.run, right.run)
     if reason is not None and not force:
@@ -199,16 +212,16 @@ def _compare_two_runs(
     _name_uncompared(metrics, [c.metric for c in comparisons])
     if not comparisons:
         warn(f"the runs share nothing: {_suites_of(left)} there, {_suites_of(right)} here")
-    table = marked(run_comparison_table(comparisons, left.run_id[:13], right.run_id[:13]), reason)
+    table = marked(run_comparison_table(comparisons, left.run_id[:13], right.run_id[:13], wide=wide), reason)
     tables = [table, difference_table(left.run, right.run)]
-    _print(tables, [_plain_run(c) for c in comparisons], style)
+    _print(tables, [_plain_run(c) for c in comparisons], style, wide=wide)
 
 
 def _suites_of(record: RunRecord) -> str:
     return ", ".join(str(s["suite"]) for s in record.run.suites) or "no suite"
 
 
-def _print(tables: Sequence[Table], data: list[dict[str, Any]], style: str) -> None:
+def _print(tables: Sequence[Table], data: list[dict[str, Any]], style: str, *, wide: bool) -> None:
     if style == "json":
         print_json(data)
     elif style == "html":
@@ -217,7 +230,7 @@ def _print(tables: Sequence[Table], data: list[dict[str, Any]], style: str) -> N
         click.echo(page_of_tables("Comparison", tables))
     else:
         for table in tables:
-            click.echo(table.render("markdown" if style == "md" else "terminal"))
+            click.echo(table.render("markdown" if style == "md" else "terminal", wide=wide))
 
 
 def _plain(c: Comparison) -> dict[str, Any]:
@@ -275,6 +288,7 @@ def _plain_run(c: RunComparison) -> dict[str, Any]:
 @click.option("--against", default=None, help="Baseline run; default: the one set by `store baseline`.")
 @margin_option("Tolerated relative change of every metric.")
 @click.option("--strict", is_flag=True, help="Inconclusive series fail with exit code 4.")
+@wide_option
 @results_option
 @json_option
 def gate(
@@ -282,6 +296,7 @@ def gate(
     against: str | None,
     margin: float | None,
     strict: bool,
+    wide: bool,
     results: Path | None,
     as_json: bool,
 ) -> None:
@@ -315,7 +330,9 @@ def gate(
     else:
         shown = [*decision.worse, *decision.better]
         if shown:
-            click.echo(run_comparison_table(shown, record.run_id[:8], base.run_id[:8]).render())
+            click.echo(
+                run_comparison_table(shown, record.run_id[:8], base.run_id[:8], wide=wide).render(wide=wide)
+            )
         for text in decision.wrong:
             click.echo(f"wrong: {text}")
         for text in decision.lost:

@@ -17,14 +17,14 @@ def earlier_runs(results: Path | None) -> list[RunTimes]:
     return read_times(stores(results, new=True))
 
 
-def estimate_text(plan: Plan, estimate: Mapping[str, Any]) -> str:
-    """Say how long a plan takes, on what that rests, and what its time-outs allow."""
+def estimate_text(plan: Plan, estimate: Mapping[str, Any], *, wide: bool = False) -> str:
+    """Say how long a plan takes and on what that rests; ``wide`` adds what its time-outs allow, which is far more."""
     most = f"at most {format_duration(estimate['most_s'])} by its time-outs"
     if not plan.blocks:
         return "nothing to run"
     if estimate["likely_s"] is None:
-        return f"{time_text(plan, estimate)}; {most}"
-    text = f"{time_text(plan, estimate)}, {most}"
+        return f"{time_text(plan, estimate)}{f'; {most}' if wide else ''}"
+    text = f"{time_text(plan, estimate)}{f', {most}' if wide else ''}"
     if estimate["num_over_limit"]:
         text += (
             f"\n  by the formula {estimate['num_over_limit']} of {len(plan.blocks)} points need longer here than their "

@@ -22,6 +22,7 @@ from paceline.cli.options import (
     results_option,
     warn,
 )
+from paceline.report.terminal import listed, terminal_width
 from paceline.spec import content
 from paceline.spec.fence import fence_errors
 from paceline.spec.file_kinds import recognise
@@ -52,9 +53,8 @@ def list_things(what: str, as_json: bool) -> None:
     if as_json:
         print_json([dict(zip(("name", "about"), row, strict=True)) for row in rows])
         return
-    width = max((len(name) for name, _ in rows), default=0)
-    for name, about in rows:
-        click.echo(f"{name:<{width}}  {about}")
+    if rows:
+        click.echo(listed(rows, terminal_width()))
 
 
 def _suites() -> list[tuple[str, str]]:

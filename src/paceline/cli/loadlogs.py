@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from tabulate import tabulate
 
 from paceline.base.errors import UserError
 from paceline.base.units import format_duration
@@ -17,6 +16,7 @@ from paceline.families.serving.core.load.definitions import Printed, as_others_p
 from paceline.families.serving.core.load.entries import read_log
 from paceline.records.lookup import find_run
 from paceline.records.store import RECORD_FOLDERS
+from paceline.report.terminal import laid_out, terminal_width
 
 ENDING = ".jsonl.gz"
 
@@ -75,4 +75,4 @@ def _table(printed: list[Printed]) -> str:
         ]
         for p in printed
     ]
-    return tabulate(rows, headers=headers, disable_numparse=True)
+    return laid_out(headers, rows, width=terminal_width())[0]

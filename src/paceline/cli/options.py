@@ -48,6 +48,16 @@ def results_option(command: Command) -> Command:
     )(command)
 
 
+def wide_option(command: Command) -> Command:
+    """Add ``--wide``, which shows what tables and estimates leave out."""
+    return click.option(
+        "--wide",
+        "-v",
+        is_flag=True,
+        help="Show all columns, launches that a verdict lacks, and limits of time.",
+    )(command)
+
+
 def json_option(command: Command) -> Command:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(command)

@@ -19,7 +19,14 @@ from paceline.cli.compare import stores
 from paceline.cli.earlier_code import Request, measure_as_it_was
 from paceline.cli.estimates import earlier_runs
 from paceline.cli.obstacles import look_ahead
-from paceline.cli.options import default_results, expand_suites, machine_options, results_option, warn
+from paceline.cli.options import (
+    default_results,
+    expand_suites,
+    machine_options,
+    results_option,
+    warn,
+    wide_option,
+)
 from paceline.cli.run import describe_plan, exit_code
 from paceline.drivers.docker_states import IMAGE_MISSING
 from paceline.drivers.execute import Outcome
@@ -76,6 +83,7 @@ class Target:
 @click.option("--dry-run", is_flag=True, help="Say what differs and what would run.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @machine_options
+@wide_option
 @results_option
 def reproduce(
     name: str,
@@ -87,6 +95,7 @@ def reproduce(
     quiet: bool,
     wait_s: float,
     allow_concurrent: bool,
+    wide: bool,
     results: Path | None,
 ) -> None:
     """Measure a record or a run again, with its code and seed, and say whether it comes out the same.
@@ -109,7 +118,7 @@ def reproduce(
             launches=launches, quiet=quiet, wait_s=wait_s, allow_concurrent=allow_concurrent, force=force
         )
         again, answer = measure_as_it_was(target.record, name, store, request)
-        _conclude(again, target, answer, store)
+        _conclude(again, target, answer, store, wide=wide)
     try:
         plan, suites = plan_again(target, launches)
     except UserError as error:
@@ -124,7 +133,7 @@ def reproduce(
     if elsewhere and not dry_run and (changed := [c for c in changes if not c.startswith("code:")]):
         _conclude(None, target, cannot("the record names no commit", *changed), store)
     earlier = earlier_runs(results)
-    click.echo(describe_plan(plan, earlier), err=True)
+    click.echo(describe_plan(plan, earlier, wide=wide), err=True)
     if dry_run:
         if refused:
             _conclude(None, target, cannot(*refused), store)
@@ -136,7 +145,7 @@ def reproduce(
         sys.exit(exit_code(outcome))
     again = read_record(outcome.path)
     answer = judge_reproduction(again, target.record, force=force)
-    _conclude(again, target, answer, store, code=exit_code(outcome))
+    _conclude(again, target, answer, store, code=exit_code(outcome), wide=wide)
 
 
 def _measure_here(
@@ -168,17 +177,24 @@ def _measure_here(
 
 
 def _conclude(
-    again: RunRecord | None, target: Target, answer: Reproduction, store: Path, *, code: int = EXIT_OK
+    again: RunRecord | None,
+    target: Target,
+    answer: Reproduction,
+    store: Path,
+    *,
+    code: int = EXIT_OK,
+    wide: bool = False,
 ) -> NoReturn:
     """Show what was measured beside the record, note the verdict with the new run, and end."""
     if again is not None:
         points = points_of(again)
         comparisons = compare_points(points)
         for suite in dict.fromkeys(p.suite for p in points):
-            click.echo(board_table([p for p in points if p.suite == suite], comparisons).render())
+            table = board_table([p for p in points if p.suite == suite], comparisons, wide=wide)
+            click.echo(table.render(wide=wide))
         if incomparable(again.run, target.record.run) is None or answer.forced:
-            shared = run_comparison_table(compare_runs(again, target.record), "now", "record")
-            click.echo(marked(shared, answer.forced).render())
+            shared = run_comparison_table(compare_runs(again, target.record), "now", "record", wide=wide)
+            click.echo(marked(shared, answer.forced).render(wide=wide))
         forced = f"forced, not comparable ({answer.forced}): " if answer.forced else ""
         text = f"reproduction of run {target.record.run_id}: {forced}{answer.answer}"
         why = f": {'; '.join(answer.reasons)}" if answer.reasons else ""

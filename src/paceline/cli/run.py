@@ -27,6 +27,7 @@ from paceline.cli.options import (
     results_option,
     split_names,
     warn,
+    wide_option,
 )
 from paceline.drivers.driver import open_driver
 from paceline.drivers.execute import JOBS, Outcome, execute
@@ -128,9 +129,12 @@ def resolve(
 @click.command("plan")
 @click.argument("suites", nargs=-1, required=True)
 @_selection_options
+@wide_option
 @results_option
 @json_option
-def plan_command(suites: tuple[str, ...], results: Path | None, as_json: bool, **options: Any) -> None:
+def plan_command(
+    suites: tuple[str, ...], wide: bool, results: Path | None, as_json: bool, **options: Any
+) -> None:
     """Say what a run would measure, skip and cost, without measuring.
 
     The time rests on earlier runs of this host where there are any, else on a formula; it says which.
@@ -138,26 +142,31 @@ def plan_command(suites: tuple[str, ...], results: Path | None, as_json: bool, *
     SUITES are files, names (collectives/all-reduce) or families (collectives).
     """
     plan, _, warnings = resolve(suites, **options)
-    click.echo(_shown(plan, earlier_runs(results), warnings, as_json))
+    click.echo(_shown(plan, earlier_runs(results), warnings, as_json, wide=wide))
 
 
-def _shown(plan: Plan, earlier: Sequence[RunTimes], warnings: Sequence[str], as_json: bool) -> str:
+def _shown(
+    plan: Plan, earlier: Sequence[RunTimes], warnings: Sequence[str], as_json: bool, *, wide: bool
+) -> str:
     """Return a plan as text or JSON.
 
     What earlier runs say of its time, and what was asked for and is not in it, stands beside it and is no part of its
     digest.
     """
     if not as_json:
-        return describe_plan(plan, earlier)
+        return describe_plan(plan, earlier, wide=wide)
     beside = {"estimate": plan_estimate(plan, earlier), "warnings": list(warnings)}
     return canonical({**plan.data, **beside})
 
 
-def describe_plan(plan: Plan, earlier: Sequence[RunTimes] = ()) -> str:
-    """Return a plan as text: what will run, what is skipped and why, how long it takes by earlier runs."""
+def describe_plan(plan: Plan, earlier: Sequence[RunTimes] = (), *, wide: bool = False) -> str:
+    """Return a plan as text: what will run, what is skipped and why, how long it takes by earlier runs.
+
+    ``wide`` adds the most that its time-outs allow.
+    """
     lines = [
         f"{plan.num_cases} cases in {len(plan.blocks)} blocks, {plan.num_results} results; "
-        f"{estimate_text(plan, plan_estimate(plan, earlier))}"
+        f"{estimate_text(plan, plan_estimate(plan, earlier), wide=wide)}"
     ]
     for name, blocks in _by_suite(plan).items():
         labels = sorted({c["label"] for b in blocks for c in b["cases"]})
@@ -188,6 +197,7 @@ def _by_suite(plan: Plan) -> dict[str, list[Any]]:
 @click.option("--dry-run", is_flag=True, help="Plan only.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @machine_options
+@wide_option
 @json_option
 def run(
     suites: tuple[str, ...],
@@ -197,6 +207,7 @@ def run(
     quiet: bool,
     wait_s: float,
     allow_concurrent: bool,
+    wide: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -216,10 +227,10 @@ def run(
         plan, loaded, warnings = resolve(suites, **options)
     earlier = earlier_runs(results)
     if dry_run:
-        click.echo(_shown(plan, earlier, warnings, as_json))
+        click.echo(_shown(plan, earlier, warnings, as_json, wide=wide))
         return
     if not as_json and not quiet:
-        click.echo(describe_plan(plan, earlier), err=True)
+        click.echo(describe_plan(plan, earlier, wide=wide), err=True)
     if (standing := quarantined(plan.data["runner"]["name"])) is not None:
         warn(standing.text())
     runner = plan.data["runner"]
@@ -233,7 +244,7 @@ def run(
             outcome = execute(job, plan, facts, store, driver, progress.event, resume=True)
         else:
             outcome = measure(plan, loaded, store, place=place, on_event=progress.event)
-    _report(outcome, store, as_json, warnings)
+    _report(outcome, store, as_json, warnings, wide=wide)
     sys.exit(exit_code(outcome))
 
 
@@ -307,7 +318,9 @@ def say_failures(record: RunRecord) -> None:
         click.echo(failure.text(), err=True)
 
 
-def _report(outcome: Outcome, store: Path, as_json: bool, warnings: Sequence[str] = ()) -> None:
+def _report(
+    outcome: Outcome, store: Path, as_json: bool, warnings: Sequence[str] = (), *, wide: bool = False
+) -> None:
     if as_json:
         failures = grouped(read_record(outcome.path).measurements) if outcome.path else []
         print_json(
@@ -331,7 +344,8 @@ def _report(outcome: Outcome, store: Path, as_json: bool, warnings: Sequence[str
     points = points_of(record)
     comparisons = compare_points(points)
     for suite in dict.fromkeys(p.suite for p in points):
-        click.echo(board_table([p for p in points if p.suite == suite], comparisons).render())
+        table = board_table([p for p in points if p.suite == suite], comparisons, wide=wide)
+        click.echo(table.render(wide=wide))
     say_failures(record)
     counts = ", ".join(f"{n} {status}" for status, n in sorted(outcome.statuses.items()))
     click.echo(f"{counts} in {format_duration(outcome.measuring_s)}; record {outcome.path}")

@@ -11,17 +11,23 @@ import click
 
 from paceline.base.errors import UserError, expected_one_of
 from paceline.cli.compare import load_stores
-from paceline.cli.options import json_option, metrics_today, print_json, results_option, warn
+from paceline.cli.options import json_option, metrics_today, print_json, results_option, warn, wide_option
 
 
 @click.command("trend")
 @click.argument("suite", required=False)
 @click.option("--technique", default=None, help="Only the series of this label.")
 @click.option("--metric", default=None, help="Only the series of this metric.")
+@wide_option
 @results_option
 @json_option
 def trend(
-    suite: str | None, technique: str | None, metric: str | None, results: Path | None, as_json: bool
+    suite: str | None,
+    technique: str | None,
+    metric: str | None,
+    wide: bool,
+    results: Path | None,
+    as_json: bool,
 ) -> None:
     """Say which series changed over the nights, and since when; all suites, or one SUITE.
 
@@ -59,7 +65,7 @@ def trend(
         )
         return
     for table in trendpages.tables(found, alerts):
-        click.echo(table.render())
+        click.echo(table.render(wide=wide))
     changes = sum(len(h.changes) for t in found for h in t.series)
     count = sum(len(t.series) for t in found)
     click.echo(

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.analysis.compare import Point
-from paceline.base.family import load_family
+from paceline.base.family import SHARE, Bounds, load_family
 from paceline.report.html import Grid, rows_grid
-from paceline.report.tables import ABSENT
+from paceline.report.shown import ABSENT
 from paceline.stats.estimates import wilson
 from paceline.stats.paired import Paired, clustered, compare_paired, holm, mcnemar, sign_flip
 
@@ -52,13 +52,20 @@ def trace_grid(point: Point) -> Grid:
     rows = []
     for launch, (right, samples) in enumerate(_stored(point, point.baseline, "right_traces")):
         found = clustered([[1.0] * n + [0.0] * (samples - n) for n in right])
-        interval = "" if found.low is None else f" [{found.low:.3f}, {found.high:.3f}]"
+        interval = _interval(found.low, found.high, SHARE, "")
         share = ABSENT if found.share_between is None else f"{found.share_between:.0%}"
         rows.append(
             [str(launch), str(found.num_questions), str(samples), f"{found.mean:.3f}{interval}", share]
         )
     headers = ("launch", "questions", "traces of each", "right", "variance between questions")
     return rows_grid("single traces of the model", headers, rows)
+
+
+def _interval(low: float | None, high: float | None, bounds: Bounds, sign: str) -> str:
+    """Write an interval over questions, inside what shares or their differences can be."""
+    if low is None or high is None:
+        return ""
+    return f" [{max(low, bounds[0]):{sign}.3f}, {min(high, bounds[1]):{sign}.3f}]"
 
 
 def _share(counted: tuple[int, int] | None) -> str:
@@ -97,7 +104,7 @@ def _p_value(differences: list[float]) -> float:
 
 
 def _paired_row(label: str, metric: str, found: Paired, p_value: float) -> list[str]:
-    interval = "" if found.low is None else f" [{found.low:+.3f}, {found.high:+.3f}]"
+    interval = _interval(found.low, found.high, (-1.0, 1.0), "+")
     difference = f"{found.difference:+.3f}{interval}"
     return [
         label,

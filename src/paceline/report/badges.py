@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from markupsafe import escape
 
 from paceline.analysis.compare import Comparison
-from paceline.report.tables import format_counts, format_verdict, primary_metric
+from paceline.report.shown import verdict_text
+from paceline.report.tables import format_counts, primary_metric
 
 HEIGHT, LETTER, PAD = 20, 6.4, 8
 """Height, mean width of a letter at 11 pixels, and room at both ends, in pixels."""
@@ -40,6 +41,6 @@ def board_badge(suite: str, comparisons: Sequence[Comparison]) -> str:
     """Say how the comparisons with the baseline ended, by the metric that ranks."""
     points = [c.point for c in comparisons]
     metric = primary_metric(points) if points else ""
-    counts = Counter(format_verdict(c.verdict.name, c.unit) for c in comparisons if c.metric == metric)
+    counts = Counter(verdict_text(c) for c in comparisons if c.metric == metric)
     text = format_counts(sorted(counts.items())) if counts else "nothing compared"
     return badge(suite, f"{metric}: {text}" if counts else text, "even" if counts else "quiet")

@@ -17,12 +17,8 @@ from paceline.base.root_cause import ranks_text
 from paceline.records.record import Run
 from paceline.report import charts
 from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid, verdict_class
-from paceline.report.tables import (
-    ABSENT,
-    board_table,
-    format_param,
-    primary_metric,
-)
+from paceline.report.shown import ABSENT, ends_of_effect
+from paceline.report.tables import board_table, format_param, primary_metric
 from paceline.stats.estimates import Estimate
 
 STALE_DAYS = 90
@@ -169,10 +165,11 @@ def _row(
         graphic = None
         if header.endswith(" baseline") and effect is not None and effect.kind == "ratio":
             e = effect.effect
-            if e.low and e.high and math.isfinite(e.value) and e.value > 0:
+            ends = ends_of_effect(e, effect.kind)
+            if ends.kind in ("interval", "range") and ends.low > 0 and math.isfinite(e.value) and e.value > 0:
                 kind_of = verdict_class(effect.verdict.name)
                 colour = kind_of if kind_of in ("good", "bad") else "open"
-                graphic = charts.interval_glyph(e.low, e.value, e.high, span, colour)
+                graphic = charts.interval_glyph(ends.low, e.value, ends.high, span, colour)
         aside = " aside" if header == "× baseline" and graphic is None and text else ""
         cell = body_cell(header, text, kind + aside)
         cells.append(Cell(text=cell.text, kind=cell.kind, graphic=graphic))
@@ -183,8 +180,9 @@ def _span(comparisons: Any) -> float:
     """Return the ratio at which the glyphs of a board end: a power of two that holds most intervals."""
     farthest = 1.5
     for c in comparisons:
-        for end in (c.effect.low, c.effect.high):
-            if c.kind == "ratio" and end and math.isfinite(end):
+        ends = ends_of_effect(c.effect, c.kind)
+        for end in (ends.low, ends.high):
+            if c.kind == "ratio" and end > 0 and math.isfinite(end):
                 farthest = max(farthest, end, 1 / end)
     return float(min(MAX_SPAN, 2.0 ** math.ceil(math.log2(farthest * 1.05))))
 

@@ -8,7 +8,7 @@ from paceline.records.parts import CallCourse
 from paceline.report.boardpages import Chart
 from paceline.report.html import Grid, rows_grid
 from paceline.report.loadcharts import CallBar, calls_chart
-from paceline.report.tables import ABSENT
+from paceline.report.shown import ABSENT
 
 WHOLE = "complete"
 MOST_NAME = 7

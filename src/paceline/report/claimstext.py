@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from paceline.analysis.claims import ClaimResult
-from paceline.report.tables import ABSENT, format_effect, format_estimate, format_param
+from paceline.base.family import load_family
+from paceline.report.shown import ABSENT, ends_of_effect, format_effect, format_estimate
+from paceline.report.tables import format_param
 from paceline.spec.papers import Paper
 from paceline.stats.estimates import Estimate
 
@@ -31,18 +33,38 @@ def sides(claim: ClaimResult) -> str:
 
 
 def found_text(claim: ClaimResult) -> str:
-    """Write the estimate that decided a claim, with the ends of its interval; of equality how far off it is."""
+    """Write the estimate that decided a claim, with the ends of its interval; of equality how far off it is.
+
+    The interval stands there by few launches, too: the verdict rests on it, and a reader can check it.
+    """
     found = claim.worst
     if found is None:
         return ABSENT
     ratio = bool(claim.versus) and "ratio" in claim.expectation
     if found.missed or not math.isfinite(found.value):
         return format_effect(found, "ratio" if ratio else "") if claim.versus else format_estimate(found, "")
+    found = _inside(found, claim, ratio=ratio)
     bounds = tuple(claim.expect.values())
+    if claim.verdict == "inconclusive" and _says_nothing(found, ratio=ratio):
+        return f"{found.value:.3g}{' ×' if ratio else ''}, undecided ({found.num_launches} launches)"
     if "equal_within" in claim.expect:
         name = "ratio" if claim.versus else "value"
         return f"{name} − 1 = {_with_ends(_off_one(found), (-bounds[0], bounds[0]))}"
     return _with_ends(found, bounds, " ×" if ratio else "")
+
+
+def _inside(found: Estimate, claim: ClaimResult, *, ratio: bool) -> Estimate:
+    """Return an estimate whose ends lie where the metric, or the difference of two of its values, can lie."""
+    low, high = load_family(claim.suite.partition("/")[0]).metric(claim.metric).range_of_values
+    if ratio or found.low is None or found.high is None or not low <= found.value <= high:
+        return found
+    if claim.versus:
+        low, high = low - high, high - low
+    return replace(found, low=max(found.low, low), high=min(found.high, high))
+
+
+def _says_nothing(found: Estimate, *, ratio: bool) -> bool:
+    return ratio and ends_of_effect(found, "ratio").kind == "undecided"
 
 
 def _off_one(found: Estimate) -> Estimate:

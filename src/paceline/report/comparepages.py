@@ -16,7 +16,8 @@ from paceline.records.store import RunRecord
 from paceline.report.boards import usable_points
 from paceline.report.html import Grid, plain_grid
 from paceline.report.runpages import flat, packages, run_slug
-from paceline.report.tables import ABSENT, Table, run_comparison_table
+from paceline.report.shown import ABSENT
+from paceline.report.tables import Table, run_comparison_table
 
 PARTS: tuple[tuple[str, str], ...] = (
     ("code", "code"),

@@ -12,7 +12,7 @@ from paceline.report import charts, plots
 from paceline.report.boardpages import Chart
 from paceline.report.html import Grid, rows_grid
 from paceline.report.loadcharts import share_chart
-from paceline.report.tables import ABSENT
+from paceline.report.shown import ABSENT
 from paceline.stats.estimates import median
 
 Course = list[tuple[float, float]]

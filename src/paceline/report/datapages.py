@@ -20,7 +20,7 @@ from paceline.report.boardpages import estimate
 from paceline.report.boards import Board
 from paceline.report.exports import csv_cell
 from paceline.report.html import Cell, Grid, rows_grid
-from paceline.report.tables import ABSENT
+from paceline.report.shown import ABSENT
 
 Row = dict[str, Any]
 KINDS = ("CSV", "JSON", "Parquet", "badge")

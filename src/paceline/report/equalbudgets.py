@@ -22,7 +22,7 @@ from paceline.analysis.compare import Point
 from paceline.base.family import CurveSpec, Metric, load_family
 from paceline.base.units import format_quantity
 from paceline.report.html import Cell, Grid, rows_grid
-from paceline.report.tables import ABSENT, format_effect, format_estimate
+from paceline.report.shown import ABSENT, format_effect, format_estimate
 from paceline.stats.estimates import (
     Estimate,
     Launches,
@@ -195,7 +195,7 @@ def _grid(point: Point, courses: Mapping[str, Courses], spec: CurveSpec, axis: s
                 format_quantity(median([*shared.budgets.values()]), unit),
                 _reading_text(shared.own, metric),
                 _reading_text(shared.base, metric),
-                ABSENT if found is None else format_effect(found, metric.compared_by),
+                ABSENT if found is None else format_effect(found, metric.compared_by, metric.range_of_values),
                 ABSENT if whole is None else f"[{whole[0]:.3g}, {whole[1]:.3g}]",
                 str(len(shared.budgets)),
                 Cell(text=_where(shared, names), kind="text prose"),
@@ -234,7 +234,7 @@ def _reading_text(readings: Mapping[int, Reading], metric: Metric) -> str:
     values = _values(readings)
     if values:
         estimate = estimate_value(Launches(values=values, statistic=metric.statistic), scale=metric.scale)
-        return format_estimate(estimate, metric.unit)
+        return format_estimate(estimate, metric.unit, metric.range_of_values)
     ends = median([r.least for r in readings.values()]), median([r.most for r in readings.values()])
     return " … ".join(format_quantity(end, metric.unit) for end in ends)
 

@@ -14,7 +14,8 @@ from paceline.records.record import Measurement, Run
 from paceline.records.store import RunRecord
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.runpages import flat, run_slug
-from paceline.report.tables import ABSENT, format_param
+from paceline.report.shown import ABSENT
+from paceline.report.tables import format_param
 
 APART = ("dtype", "ranks", "link")
 """Parameters of a point on which a ceiling depends."""

@@ -13,7 +13,8 @@ from paceline.records.store import RunRecord
 from paceline.report.boards import Board
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.runpages import counts_text, run_counts, run_slug
-from paceline.report.tables import ABSENT, format_counts, format_verdict, primary_metric
+from paceline.report.shown import ABSENT, verdict_text
+from paceline.report.tables import format_counts, primary_metric
 
 NEWS, FEED = 5, 50
 """Runs on the first page, and in the feed."""
@@ -56,7 +57,7 @@ def board_list(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
     families: dict[str, list[tuple[Cell, ...]]] = {}
     for board, comparisons in sorted(found, key=lambda f: (f[0].family, f[0].suite, f[0].runner)):
         metric = primary_metric(board.points)
-        names = Counter(format_verdict(c.verdict.name, c.unit) for c in comparisons if c.metric == metric)
+        names = Counter(verdict_text(c) for c in comparisons if c.metric == metric)
         place = ", ".join(part for part in (board.runner, board.host_class, board.image_class) if part)
         labels = {name for p in board.points for name in (*p.labels, *p.failures)}
         row = (

@@ -11,7 +11,8 @@ from paceline.base.units import format_quantity
 from paceline.report.boardpages import point_name
 from paceline.report.boards import Board
 from paceline.report.html import Cell, Grid, body_cell, rows_grid
-from paceline.report.tables import ABSENT, format_counts, format_verdict, primary_metric, varying_params
+from paceline.report.shown import ABSENT, verdict_text
+from paceline.report.tables import format_counts, primary_metric, varying_params
 from paceline.stats.verdicts import minimum_detectable
 
 
@@ -34,7 +35,7 @@ def series_grid(board: Board, comparisons: Sequence[Comparison], root: str) -> G
                 _size(c.effect.spread, c),
                 _size(minimum_detectable(c.effect, c.kind), c),
                 _size(c.margin or None, c),
-                body_cell("verdict", format_verdict(c.verdict.name, c.unit), "text"),
+                body_cell("verdict", verdict_text(c, wide=True), "text"),
             ]
         )
     headers = ("point", "technique", "launches", "spread", "least effect", "margin", "verdict")
@@ -59,7 +60,7 @@ def summary_grid(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
         least = [
             d for c in own if c.kind == "ratio" and (d := minimum_detectable(c.effect, c.kind)) is not None
         ]
-        names = Counter(format_verdict(c.verdict.name, c.unit) for c in own)
+        names = Counter(verdict_text(c) for c in own)
         ends = (ABSENT, ABSENT)
         if least:
             ends = f"{statistics.median(least):.1%}", f"{min(least):.1%} to {max(least):.1%}"

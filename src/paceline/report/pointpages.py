@@ -12,7 +12,8 @@ from paceline.base.units import format_quantity
 from paceline.report import charts
 from paceline.report.boardpages import Chart, estimate
 from paceline.report.html import Cell, Grid, rows_grid
-from paceline.report.tables import ABSENT, format_estimate, primary_metric
+from paceline.report.shown import ABSENT
+from paceline.report.tables import primary_metric, value_text
 
 MAX_HISTORY = 50
 """Earlier measurements of a point that its page lists."""
@@ -65,7 +66,7 @@ def launch_grid(point: Point) -> Grid:
             count = len(cell.samples.get(launch, ()))
             row.append(ABSENT if value is None else f"{format_quantity(value, cell.unit)} ({count})")
         total = sum(map(len, cell.samples.values()))
-        rows.append([*row, format_estimate(estimate(point, label, metric), cell.unit), str(total)])
+        rows.append([*row, value_text(point, label, metric), str(total)])
     headers = ("technique", *(f"launch {n}" for n in launches), "all launches", "samples")
     return rows_grid(f"{metric}: {statistic} of each launch (raw samples)", headers, rows)
 
@@ -83,7 +84,7 @@ def metric_grid(point: Point) -> Grid:
                 [
                     metric,
                     label,
-                    format_estimate(estimate(point, label, metric), cell.unit),
+                    value_text(point, label, metric),
                     ABSENT if predicted is None else format_quantity(predicted, cell.unit),
                     str(len(cell.values)),
                     str(sum(map(len, cell.samples.values()))),
@@ -185,7 +186,7 @@ def history_grid(points: Sequence[Point], run_hrefs: Mapping[str, str]) -> Grid:
         ]
         for label in names:
             cell = point.cells.get((label, metric))
-            row.append(format_estimate(estimate(point, label, metric), cell.unit) if cell else ABSENT)
+            row.append(value_text(point, label, metric) if cell else ABSENT)
         count = min(counts, default=0)
         rows.append([*row, str(count), grade_of(point.run, count)])
     left_out = len(points) - len(shown)

@@ -11,7 +11,8 @@ from paceline.records.record import Run
 from paceline.records.store import RunRecord
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.runpages import run_slug
-from paceline.report.tables import ABSENT, format_counts
+from paceline.report.shown import ABSENT
+from paceline.report.tables import format_counts
 from paceline.stats.estimates import wilson
 
 NOT_TRIED = frozenset({"skipped", "unsupported"})

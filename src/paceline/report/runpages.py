@@ -16,7 +16,8 @@ from paceline.records.store import RunRecord
 from paceline.report.boards import slug
 from paceline.report.claimstext import STATEMENT, found_text, sides
 from paceline.report.html import Cell, Grid, rows_grid, verdict_class
-from paceline.report.tables import ABSENT, format_counts, format_param
+from paceline.report.shown import ABSENT
+from paceline.report.tables import format_counts, format_param
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Code", ("code",)),

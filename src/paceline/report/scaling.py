@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from paceline.analysis.compare import Point
-from paceline.base.family import load_family
+from paceline.base.family import NOT_NEGATIVE, load_family
 from paceline.report import charts, plots
 from paceline.report.boardpages import Chart
 from paceline.report.boards import Board
 from paceline.report.html import Grid, rows_grid
-from paceline.report.tables import ABSENT, format_estimate, format_param, varying_params
+from paceline.report.shown import ABSENT, band, format_estimate
+from paceline.report.tables import format_param, varying_params
 from paceline.stats.estimates import Estimate
 from paceline.stats.unpaired import compare_unpaired
 
@@ -44,7 +45,14 @@ class Scaled:
         share = self.fewest / self.ranks
         ends = (None if end is None else end * share for end in (self.speedup.low, self.speedup.high))
         low, high = ends
-        return replace(self.speedup, value=self.speedup.value * share, low=low, high=high)
+        extremes = self.speedup.extremes
+        return replace(
+            self.speedup,
+            value=self.speedup.value * share,
+            low=low,
+            high=high,
+            extremes=None if extremes is None else (extremes[0] * share, extremes[1] * share),
+        )
 
 
 def scaled(board: Board) -> list[Scaled]:
@@ -67,8 +75,8 @@ def scaling_grid(board: Board) -> Grid:
                 str(one.ranks),
                 ABSENT if cores is None else f"{min(1.0, cores / one.ranks):.2g}",
                 format_estimate(one.point.estimate(one.label, one.metric), "s"),
-                format_estimate(one.speedup, "ratio"),
-                format_estimate(one.efficiency, "ratio"),
+                format_estimate(one.speedup, "ratio", NOT_NEGATIVE),
+                format_estimate(one.efficiency, "ratio", NOT_NEGATIVE),
             ]
         )
     headers: tuple[str, ...] = (
@@ -102,14 +110,14 @@ def _chart(metric: str, rest: str, members: Sequence[Scaled], colour: dict[str, 
     series = []
     for label in sorted({m.label for m in members}):
         own = [(m.ranks, m.efficiency) for m in members if m.label == label]
-        places = [(float(n), e.value, e.low, e.high) for n, e in own]
+        places = [(float(n), *band(e)) for n, e in own]
         series.append(
             charts.Swept(name=label, colour=colour[label], points=((float(fewest), 1.0, 1.0, 1.0), *places))
         )
     title = f"efficiency over ranks, by {metric}" + (f" · {rest}" if rest else "")
     graphic = charts.sweep_chart(
         series,
-        title=f"{title}: value and 95 % interval of each technique",
+        title=f"{title}: value of each technique, and its 95 % interval or the range of up to three launches",
         x_name=RANKS,
         y_name="efficiency",
         x_format=lambda v: f"{v:g}",

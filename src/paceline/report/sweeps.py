@@ -15,7 +15,8 @@ from paceline.report import charts, plots
 from paceline.report.boardpages import Chart, estimate
 from paceline.report.boards import Board
 from paceline.report.html import Grid, rows_grid
-from paceline.report.tables import ABSENT, format_estimate, format_param, primary_metric, varying_params
+from paceline.report.shown import ABSENT, band
+from paceline.report.tables import format_param, primary_metric, value_text, varying_params
 
 LINK = "link"
 
@@ -99,10 +100,7 @@ def load_grid(board: Board) -> Grid:
             for label in sorted({label for p in sweep.points for label in p.labels}):
                 for point, *_ in _joined(sweep, label, across, up):
                     at = _place_text(sweep.swept, place(point, sweep.swept) or 0.0)
-                    told = [
-                        format_estimate(estimate(point, label, m), point.cells[(label, m)].unit)
-                        for m in (across, up)
-                    ]
+                    told = [value_text(point, label, m) for m in (across, up)]
                     rows.append(
                         [label, f"{sweep.swept} {at}", sweep.rest or ABSENT, across, told[0], up, told[1]]
                     )
@@ -243,7 +241,7 @@ def _series(sweep: Sweep, label: str, metric: str, colour: str) -> charts.Swept 
         if x is not None and (label, metric) in point.cells:
             e = estimate(point, label, metric)
             if e.value > 0 and math.isfinite(e.value):
-                places.append((x, e.value, e.low, e.high))
+                places.append((x, *band(e, load_family(point.family).metric(metric).range_of_values)))
     return charts.Swept(name=label, colour=colour, points=tuple(places)) if places else None
 
 
@@ -254,7 +252,7 @@ def _chart(sweep: Sweep, metric: str, series: Sequence[charts.Swept]) -> Chart:
     title = f"{metric} over {sweep.swept}" + (f" · {sweep.rest}" if sweep.rest else "")
     graphic = charts.sweep_chart(
         series,
-        title=f"{title}: value and 95 % interval of each technique",
+        title=f"{title}: value of each technique, and its 95 % interval or the range of up to three launches",
         x_name="rate of each rank's link" if sweep.swept == LINK else sweep.swept,
         y_name=metric,
         x_format=partial(_place_text, sweep.swept),

@@ -1,8 +1,7 @@
-"""Tables of results as plain rows, and their rendering with tabulate for terminals and Markdown."""
+"""Tables of results as plain rows, laid out for terminals (``report.terminal``) and written as Markdown by tabulate."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +15,12 @@ from paceline.analysis.compare import GRADES, Cell, Comparison, Point, compared,
 from paceline.analysis.failures import Failure, grouped
 from paceline.analysis.runs import RunComparison
 from paceline.base.family import family_names, load_family
-from paceline.base.units import format_quantity, format_rate, format_size
+from paceline.base.units import format_rate, format_size
 from paceline.records.record import Measurement
-from paceline.stats.estimates import Estimate
-from paceline.stats.verdicts import MANY_LAUNCHES
+from paceline.report.shown import ABSENT, FEW_NOTE, RANGE_MARK, format_effect, format_estimate, verdict_text
+from paceline.report.terminal import laid_out, terminal_width, wrapped
 
 HIDDEN_PARAMS = ("op",)
-ABSENT = "–"
 MAX_REASON = 60
 """Characters of a failure's reason in a table; the whole of it stands below or on the point's page."""
 FLAGS = {
@@ -31,8 +29,6 @@ FLAGS = {
     "throttled": "from blocks in which the device lowered its clock",
 }
 """What a note says of series with a flag."""
-LOPSIDED = 0.25
-"""Intervals of logarithms wider than this, relative to the value, are shown by both ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,21 +41,27 @@ class Table:
     notes: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     """Reasons of rows without a number that do not fit into them; pages give these a table of their own."""
+    leaving: tuple[str, ...] = ()
+    """Headers of columns that a narrow terminal leaves out, the least important first."""
 
-    def render(self, style: str = "terminal") -> str:
-        """Return the table as text: ``terminal`` or ``markdown``."""
-        markdown = style == "markdown"
-        body = tabulate(
-            self.rows,
-            headers=self.headers,
-            tablefmt="github" if markdown else "simple",
-            disable_numparse=True,
-        )
-        title = f"### {self.title}\n" if markdown else self.title
+    def render(self, style: str = "terminal", *, wide: bool = False) -> str:
+        """Return the table as text.
+
+        Args:
+            style: ``terminal``, which is as wide as the terminal, or ``markdown`` with all columns.
+            wide: Show all columns in as many characters as they take.
+        """
         under = (*self.notes, *self.failures)
-        notes = "".join(f"\n{'- ' if markdown else '  '}{note}" for note in under)
-        gap = "\n" if markdown and notes else ""
-        return f"{title}\n{body}{gap}{notes}\n"
+        if style == "markdown":
+            body = tabulate(self.rows, headers=self.headers, tablefmt="github", disable_numparse=True)
+            notes = "".join(f"\n- {note}" for note in under)
+            return f"### {self.title}\n\n{body}{chr(10) if notes else ''}{notes}\n"
+        width = None if wide else terminal_width()
+        body, left_out = laid_out(self.headers, self.rows, width=width, leaving=self.leaving)
+        under = (*under, *([f"--wide shows {', '.join(reversed(left_out))}"] if left_out else []))
+        return "\n".join(
+            [wrapped(self.title, width), body, *(wrapped(note, width, "  ") for note in under), ""]
+        )
 
 
 def marked(table: Table, reason: str | None) -> Table:
@@ -67,55 +69,6 @@ def marked(table: Table, reason: str | None) -> Table:
     if reason is None:
         return table
     return replace(table, title=f"FORCED, NOT COMPARABLE ({reason}): {table.title}")
-
-
-def format_estimate(estimate: Estimate, unit: str) -> str:
-    """Write a value with its half-interval, such as ``1.23 ms ± 4 %``, or with both ends where that says too little."""
-    if estimate.missed:
-        text = "" if math.isinf(estimate.value) else f"{format_quantity(estimate.value, unit)}, "
-        return f"{text}missed in {estimate.missed} of {estimate.num_launches}"
-    if not math.isfinite(estimate.value):
-        return ABSENT
-    text = format_quantity(estimate.value, unit)
-    if estimate.low is None or estimate.high is None:
-        return text
-    if estimate.low == estimate.high:
-        return text
-    if estimate.method == "Wilson":
-        return f"{text} [{format_quantity(estimate.low, unit)}, {format_quantity(estimate.high, unit)}]"
-    if estimate.value > 0:
-        half = (estimate.high - estimate.low) / 2 / estimate.value
-        if half > LOPSIDED:
-            ends = (format_quantity(end, unit) for end in (estimate.low, estimate.high))
-            return f"{text} [{', '.join(ends)}]"
-        return f"{text} ± {_percent(half)}"
-    return f"{text} ± {format_quantity((estimate.high - estimate.low) / 2, unit)}"
-
-
-def _percent(share: float) -> str:
-    if share >= 0.1:
-        return f"{share * 100:.0f} %"
-    return f"{share * 100:.1f} %"
-
-
-def format_effect(estimate: Estimate, kind: str) -> str:
-    """Write a ratio as ``0.83 × [0.80, 0.86]`` or a difference with its interval."""
-    if not math.isfinite(estimate.value):
-        return ABSENT
-    mark = " ×" if kind == "ratio" else ""
-    text = f"{estimate.value:.3g}{mark}"
-    if estimate.missed:
-        return f"{text} ({estimate.missed} missed)"
-    if estimate.low is None or estimate.high is None or estimate.low == estimate.high:
-        return text
-    return f"{text} [{estimate.low:.3g}, {estimate.high:.3g}]"
-
-
-def format_verdict(name: str, unit: str) -> str:
-    """Write a verdict: only times are faster or slower, other quantities better or worse."""
-    if unit == "s":
-        return name
-    return {"faster": "better", "slower": "worse"}.get(name, name)
 
 
 def format_param(name: str, value: Any) -> str:
@@ -156,12 +109,13 @@ def varying_params(points: Sequence[Point]) -> list[str]:
     return sorted(varying, key=lambda k: (first.index(k) if k in first else len(first), k))
 
 
-def board_table(points: Sequence[Point], comparisons: Iterable[Comparison]) -> Table:
+def board_table(points: Sequence[Point], comparisons: Iterable[Comparison], *, wide: bool = False) -> Table:
     """Lay out one suite on one host: a row for each point and technique.
 
     Args:
         points: Points of one suite, host class and runner.
         comparisons: Comparisons of (at least) these points.
+        wide: Whether verdicts say how many launches would settle them.
     """
     primary = primary_metric(points)
     keys = varying_params(points)
@@ -187,7 +141,7 @@ def board_table(points: Sequence[Point], comparisons: Iterable[Comparison]) -> T
         shown = [format_param(k, point.params.get(k)) for k in keys]
         order = sorted(point.labels, key=lambda name: (placed.get(name, (99, 99)), name))
         for label in order:
-            rows.append(_row(point, label, primary, secondary, shown, placed, by_cell))
+            rows.append(_row(point, label, primary, secondary, shown, placed, by_cell, wide=wide))
             shown = [""] * len(keys)
         for label, failed in point.failures.items():
             if label not in point.labels:
@@ -197,9 +151,15 @@ def board_table(points: Sequence[Point], comparisons: Iterable[Comparison]) -> T
         title=f"{points[0].suite} · {points[0].board[2]} · {points[0].board[1]}",
         headers=headers,
         rows=tuple(rows),
-        notes=tuple(_notes(points)),
+        notes=(*_few(rows), *_notes(points)),
         failures=tuple(f.text() for f in failures if not _fits(f)),
+        leaving=(*reversed(secondary), "grade", "n", "rank"),
     )
+
+
+def _few(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return what explains ranges where there is one."""
+    return (FEW_NOTE,) if any(RANGE_MARK in cell for row in rows for cell in row) else ()
 
 
 def _fits(failure: Failure) -> bool:
@@ -243,6 +203,8 @@ def _row(
     shown: Sequence[str],
     placed: Mapping[str, tuple[int, int]],
     by_cell: Mapping[tuple[int, str, str], Comparison],
+    *,
+    wide: bool,
 ) -> tuple[str, ...]:
     cell = point.cells.get((label, primary))
     comparison = by_cell.get((id(point), label, primary))
@@ -252,11 +214,8 @@ def _row(
     effect = "baseline" if label == point.baseline else ABSENT
     verdict = ""
     if comparison is not None:
-        effect = format_effect(comparison.effect, comparison.kind)
-        verdict = format_verdict(comparison.verdict.name, comparison.unit)
-        if verdict == "inconclusive" and comparison.verdict.launches_needed:
-            needed = comparison.verdict.launches_needed
-            verdict += f" ({'≥' if needed >= MANY_LAUNCHES else '≈'} {needed} launches)"
+        effect = effect_text(comparison)
+        verdict = verdict_text(comparison, wide=wide)
     return (
         *shown,
         label,
@@ -273,7 +232,19 @@ def _row(
 def _cell_text(point: Point, cell: Cell | None) -> str:
     if cell is None:
         return ABSENT
-    return format_estimate(point.estimate(cell.label, cell.metric), cell.unit)
+    return value_text(point, cell.label, cell.metric)
+
+
+def value_text(point: Point, label: str, metric: str) -> str:
+    """Write a technique's value at a point with what its launches tell of it."""
+    bounds = load_family(point.family).metric(metric).range_of_values
+    return format_estimate(point.estimate(label, metric), point.cells[(label, metric)].unit, bounds)
+
+
+def effect_text(comparison: Comparison) -> str:
+    """Write how a technique differs from its baseline."""
+    bounds = load_family(comparison.point.family).metric(comparison.metric).range_of_values
+    return format_effect(comparison.effect, comparison.kind, bounds, verdict=comparison.verdict.name)
 
 
 def _notes(points: Sequence[Point]) -> list[str]:
@@ -301,7 +272,7 @@ def _notes(points: Sequence[Point]) -> list[str]:
     return notes
 
 
-def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+def comparison_table(comparisons: Sequence[Comparison], *, wide: bool = False) -> Table:
     """Lay out comparisons of techniques with their baselines, one a row."""
     points = [c.point for c in comparisons]
     keys = varying_params(points) if points else []
@@ -312,18 +283,26 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
             *(format_param(k, c.point.params.get(k)) for k in keys),
             c.metric,
             c.label,
-            format_estimate(c.value, c.unit),
-            format_estimate(c.baseline_value, c.unit),
-            format_effect(c.effect, c.kind),
+            value_text(c.point, c.label, c.metric),
+            value_text(c.point, c.point.baseline, c.metric),
+            effect_text(c),
             ABSENT if c.q_value is None else f"{c.q_value:.2g}",
-            format_verdict(c.verdict.name, c.unit),
+            verdict_text(c, wide=wide),
         )
         for c in comparisons
     ]
-    return Table(title="techniques against their baselines", headers=headers, rows=tuple(rows))
+    return Table(
+        title="techniques against their baselines",
+        headers=headers,
+        rows=tuple(rows),
+        notes=_few(rows),
+        leaving=("q", *(["suite"] if len({c.point.suite for c in comparisons}) == 1 else []), "baseline"),
+    )
 
 
-def run_comparison_table(comparisons: Sequence[RunComparison], left: str, right: str) -> Table:
+def run_comparison_table(
+    comparisons: Sequence[RunComparison], left: str, right: str, *, wide: bool = False
+) -> Table:
     """Lay out the series that two runs share."""
     keys = sorted({k for c in comparisons for k in c.params if k not in HIDDEN_PARAMS})
     keys = [k for k in keys if len({str(c.params.get(k)) for c in comparisons}) > 1]
@@ -334,13 +313,13 @@ def run_comparison_table(comparisons: Sequence[RunComparison], left: str, right:
             *(format_param(k, c.params.get(k)) for k in keys),
             c.metric,
             c.label,
-            format_effect(c.effect, c.kind),
+            format_effect(c.effect, c.kind, c.bounds, verdict=c.verdict.name),
             ABSENT if c.q_value is None else f"{c.q_value:.2g}",
-            c.verdict.name,
-            format_estimate(c.left, c.unit),
-            format_estimate(c.right, c.unit),
+            verdict_text(c, wide=wide),
+            format_estimate(c.left, c.unit, c.bounds),
+            format_estimate(c.right, c.unit, c.bounds),
         )
         for c in comparisons
     ]
-    notes = ("the runs were not interleaved: drift between them is not in the intervals",)
-    return Table(title="run against run", headers=headers, rows=tuple(rows), notes=notes)
+    notes = (*_few(rows), "the runs were not interleaved: drift between them is not in the intervals")
+    return Table(title="run against run", headers=headers, rows=tuple(rows), notes=notes, leaving=("q",))

@@ -12,18 +12,11 @@ from dataclasses import dataclass, field
 from paceline.analysis.claims import ClaimResult
 from paceline.analysis.compare import Comparison, Point
 from paceline.base.technique import TechniqueSource
-from paceline.report.boardpages import estimate, point_name
+from paceline.report.boardpages import point_name
 from paceline.report.boards import Board, slug
 from paceline.report.html import Cell, Grid, body_cell, rows_grid
-from paceline.report.tables import (
-    ABSENT,
-    effect_header,
-    format_effect,
-    format_estimate,
-    format_verdict,
-    primary_metric,
-    varying_params,
-)
+from paceline.report.shown import ABSENT, verdict_text
+from paceline.report.tables import effect_header, effect_text, primary_metric, value_text, varying_params
 
 MAX_ROWS = 1000
 """Results that a page lists; the boards have all."""
@@ -146,11 +139,11 @@ def _row(
     own = next((c for c in found if c.label == label and c.metric == metric), None)
     effect, verdict = "baseline" if label == point.baseline else ABSENT, ""
     if own is not None:
-        effect, verdict = format_effect(own.effect, own.kind), format_verdict(own.verdict.name, own.unit)
+        effect, verdict = effect_text(own), verdict_text(own)
     if cell is None:
         value = next((m.status for m in point.failures.get(label, ())), ABSENT)
     else:
-        value = format_estimate(estimate(point, label, metric), cell.unit)
+        value = value_text(point, label, metric)
     href = f"{root}cases/{board.point_slug(point)}.html"
     return [
         Cell(text=point_name(point, keys), href=href, kind="text prose"),

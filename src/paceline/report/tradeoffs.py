@@ -13,7 +13,8 @@ from paceline.report import charts
 from paceline.report.boardpages import Chart, estimate
 from paceline.report.equalcost import Place, equal_cost
 from paceline.report.html import Grid, rows_grid
-from paceline.report.tables import format_estimate
+from paceline.report.shown import band
+from paceline.report.tables import value_text
 from paceline.stats.estimates import median
 
 MIN_DOTS = 2
@@ -80,10 +81,7 @@ def frontier_grid(point: Point) -> Grid:
             continue
         best = set(frontier(placed.values(), rising=_rising(point, spec)))
         for label in sorted(placed, key=lambda name: placed[name]):
-            x, y = (
-                format_estimate(estimate(point, label, name), _unit(point, name))
-                for name in (spec.across, spec.up)
-            )
+            x, y = (value_text(point, label, name) for name in (spec.across, spec.up))
             rows.append(
                 [label, f"{spec.up} against {spec.across}", x, y, "yes" if placed[label] in best else "no"]
             )
@@ -202,7 +200,4 @@ def _value(point: Point, label: str, metric: str) -> float:
 
 
 def _triple(point: Point, label: str, metric: str) -> tuple[float, float | None, float | None]:
-    found = estimate(point, label, metric)
-    if found.low is None or found.high is None or found.low <= 0:
-        return found.value, None, None
-    return found.value, found.low, found.high
+    return band(estimate(point, label, metric), load_family(point.family).metric(metric).range_of_values)

@@ -9,14 +9,16 @@ from markupsafe import Markup
 
 from paceline.analysis.compare import compared
 from paceline.analysis.trend import Alert, Change, History, Night, alerts, histories
+from paceline.base.family import load_family
 from paceline.base.units import format_quantity
 from paceline.records.store import Loaded
 from paceline.report import plots
 from paceline.report.boardpages import Chart, point_name
 from paceline.report.boards import Board
 from paceline.report.html import Cell, Grid, rows_grid
+from paceline.report.shown import ABSENT, ends_of_value, format_estimate
 from paceline.report.svg import TICKS, WIDTH, Axis, svg, text, thin, x_marks, y_grid
-from paceline.report.tables import ABSENT, Table, format_estimate, varying_params
+from paceline.report.tables import Table, varying_params
 from paceline.stats.estimates import Estimate
 
 LEFT, TOP, BOTTOM = 84.0, 34.0, 236.0
@@ -163,11 +165,29 @@ def trend_charts(trend: Trend, loaded: Loaded) -> list[Chart]:
             title=f"{h.metric} of {h.label}",
             graphic=trend_chart(h, _noted(h, loaded)),
             plot=plots.nightly_plot(
-                h.metric, h.unit, "s0", [(n.started[:10], (n.value, n.low, n.high)) for n in h.nights]
+                h.metric, h.unit, "s0", [(n.started[:10], (n.value, *_ends(n))) for n in h.nights]
             ),
         )
         for h in trend.series
     ]
+
+
+def _estimate(night: Night) -> Estimate:
+    return Estimate(
+        value=night.value,
+        low=night.low,
+        high=night.high,
+        method="",
+        num_launches=night.launches,
+        extremes=night.extremes,
+    )
+
+
+def _ends(night: Night) -> tuple[float | None, float | None]:
+    """Return the ends that a chart draws of a night."""
+    if night.low is not None and night.low == night.high:
+        return night.low, night.high
+    return ends_of_value(_estimate(night)).drawn()
 
 
 def _noted(history: History, loaded: Loaded) -> list[int]:
@@ -182,7 +202,7 @@ def trend_chart(history: History, noted: Sequence[int] = ()) -> Markup:
         noted: Nights to which somebody added a note.
     """
     nights = history.nights
-    ends = [v for n in nights for v in (n.low, n.value, n.high) if v is not None]
+    ends = [v for n in nights for v in (n.value, *_ends(n)) if v is not None]
     pad = (max(ends) - min(ends)) * 0.08 or abs(max(ends)) * 0.02 or 1.0
     x = Axis(low=0, high=len(nights) - 1, begin=LEFT + 14, end=WIDTH - 44, log=False)
     y = Axis(low=min(ends) - pad, high=max(ends) + pad, begin=BOTTOM, end=TOP, log=False)
@@ -215,7 +235,8 @@ def trend_chart(history: History, noted: Sequence[int] = ()) -> Markup:
 
 
 def _band(nights: Sequence[Night], x: Axis, y: Axis) -> str:
-    known = [(i, n.low, n.high) for i, n in enumerate(nights) if n.low is not None and n.high is not None]
+    drawn = [(i, *_ends(n)) for i, n in enumerate(nights)]
+    known = [(i, low, high) for i, low, high in drawn if low is not None and high is not None]
     if len(known) < 2:
         return ""
     upper = [f"{x.at(i):.1f} {y.at(high):.1f}" for i, _, high in known]
@@ -227,12 +248,11 @@ def night_grid(trend: Trend, loaded: Loaded, run_hrefs: Mapping[str, str]) -> Gr
     """Return the numbers behind the charts, the newest night first."""
     rows: list[Sequence[Cell | str]] = []
     for history in trend.series:
+        bounds = load_family(trend.board.family).metric(history.metric).range_of_values
         begun = {c.at: f"{direction(history, c)} {format_change(history, c)}" for c in history.changes}
         for i in range(len(history.nights) - 1, -1, -1):
             night = history.nights[i]
-            estimate = Estimate(
-                value=night.value, low=night.low, high=night.high, method="", num_launches=night.launches
-            )
+            estimate = _estimate(night)
             said = [*([begun[i]] if i in begun else []), *(n.text for n in loaded.notes(night.run_id))]
             rows.append(
                 [
@@ -243,7 +263,7 @@ def night_grid(trend: Trend, loaded: Loaded, run_hrefs: Mapping[str, str]) -> Gr
                         href=run_hrefs.get(night.run_id),
                         kind="text",
                     ),
-                    format_estimate(estimate, history.unit),
+                    format_estimate(estimate, history.unit, bounds),
                     str(night.launches),
                     Cell(text="; ".join(said) or ABSENT, kind="text prose"),
                 ]
@@ -272,6 +292,7 @@ def tables(trends: Sequence[Trend], found: Sequence[tuple[Trend, Alert]]) -> lis
             title=grid.title,
             headers=tuple(h.text for h in grid.headers),
             rows=tuple(tuple(c.text for c in row) for rows in grid.groups for row in rows),
+            leaving=("q", "p", "from", "to"),
         )
         for grid in grids
     ]

@@ -42,8 +42,8 @@ KINDS = (
         title="a runner profile",
         use="paceline run SUITE --runner FILE",
         keys=_keys(
-            "runner description driver device backend max_ranks network links default_link env limits idle docker "
-            "slurm hosts fake"
+            "runner description driver device backend max_ranks network links default_link env limits idle start "
+            "docker slurm hosts fake"
         ),
     ),
     FileKind(

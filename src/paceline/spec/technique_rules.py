@@ -14,6 +14,12 @@ from paceline.base.requirements import Requirements
 from paceline.base.technique import Technique, TechniqueSource
 
 
+def strange_operations(info: Technique) -> list[str]:
+    """Return what a technique implements and its family does not have; an internal family says nothing of it."""
+    known = operation_names(load_family(info.family))
+    return [operation for operation in info.implements if known and operation not in known]
+
+
 def technique_errors(source: TechniqueSource, path: Path | None = None) -> Iterator[UserError]:
     """Yield every mistake in a technique's family, operations, properties and requirements.
 
@@ -33,7 +39,7 @@ def technique_errors(source: TechniqueSource, path: Path | None = None) -> Itera
         return
     family = load_family(info.family)
     known = operation_names(family)
-    strangers = [operation for operation in info.implements if known and operation not in known]
+    strangers = strange_operations(info)
     for operation in strangers:
         yield UserError(
             f"'{info.name}' implements '{operation}', which the {info.family} family does not have",

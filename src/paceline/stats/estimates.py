@@ -39,6 +39,8 @@ class Estimate:
     spread: float | None = None
     """Standard deviation over launches, of logarithms for ratios."""
     warnings: tuple[str, ...] = ()
+    extremes: tuple[float, float] | None = None
+    """Least and largest value of a launch (of a pair of launches in a comparison); None with fewer than two."""
     missed: int = 0
     """Launches, among ``num_launches``, of which a side never came to have a value."""
 
@@ -113,6 +115,7 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
             method="t on log launch statistics",
             num_launches=count,
             spread=spread,
+            extremes=(min(values), max(values)),
         )
     low, high, spread = _t_interval(values)
     return Estimate(
@@ -122,6 +125,7 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
         method="t on launch statistics",
         num_launches=count,
         spread=spread,
+        extremes=(min(values), max(values)),
     )
 
 
@@ -211,6 +215,7 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
         num_launches=count,
         p_value=p_value,
         spread=spread,
+        extremes=(exponential(min(logs)), exponential(max(logs))),
     )
 
 
@@ -271,6 +276,7 @@ def compare_difference(technique: Launches, baseline: Launches) -> Estimate:
         num_launches=len(deltas),
         p_value=p_value,
         spread=spread,
+        extremes=(min(deltas), max(deltas)),
     )
 
 

@@ -39,6 +39,9 @@ def compare_unpaired(left: Launches, right: Launches) -> Estimate:
         value=exponential(delta.value),
         low=None if delta.low is None else exponential(delta.low),
         high=None if delta.high is None else exponential(delta.high),
+        extremes=None
+        if delta.extremes is None
+        else (exponential(delta.extremes[0]), exponential(delta.extremes[1])),
     )
 
 
@@ -95,5 +98,6 @@ def _welch(a: np.ndarray, b: np.ndarray, what: str = "launch statistics") -> Est
         num_launches=count,
         p_value=float(2 * stdtr(freedom, -abs(delta / error))),
         spread=error * math.sqrt(count),
+        extremes=(float(a.min() - b.max()), float(a.max() - b.min())),
         warnings=(NOT_INTERLEAVED,),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from paceline.report.html import page_of_tables
-from paceline.report.tables import ABSENT, Table
+from paceline.report.shown import ABSENT
+from paceline.report.tables import Table
 from paceline.workflows.nightly.alarms import Suspect
 from paceline.workflows.nightly.outcomes import NightReport, UnitReport, outcome, summary
 

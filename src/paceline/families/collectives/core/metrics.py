@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from dataclasses import replace
+
+from paceline.base.family import ANY, NOT_NEGATIVE, Metric
 
 HOST_CLOCK = {
     "timer": "host monotonic performance counter, captured before any technique is imported",
@@ -96,6 +98,7 @@ ERRORS: tuple[Metric, ...] = (
     Metric(
         name="relative_l2_error",
         unit="ratio",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="‖out − ref‖₂ / ‖ref‖₂.",
         contract=_ERROR,
@@ -104,6 +107,7 @@ ERRORS: tuple[Metric, ...] = (
     Metric(
         name="max_error",
         unit="ratio",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="max |out − ref| / max |ref|.",
         contract=_ERROR,
@@ -112,6 +116,7 @@ ERRORS: tuple[Metric, ...] = (
     Metric(
         name="bias",
         unit="ratio",
+        bounds=ANY,
         better="neither",
         doc="mean(out − ref) / mean |ref|.",
         contract=_ERROR,
@@ -121,6 +126,7 @@ ERRORS: tuple[Metric, ...] = (
     Metric(
         name="gain",
         unit="ratio",
+        bounds=ANY,
         better="neither",
         doc="⟨out, ref⟩ / ‖ref‖²: what a call leaves of the truth; 1 on average where a codec is unbiased.",
         contract=_ERROR,
@@ -130,6 +136,7 @@ ERRORS: tuple[Metric, ...] = (
     Metric(
         name="bias_z",
         unit="1",
+        bounds=ANY,
         better="neither",
         doc="Standard errors between 1 and the mean gain of a launch's timed calls; within ±3 if unbiased.",
         contract=_ERROR | {"spread": "of the launch's calls among each other, which draw anew"},
@@ -146,11 +153,15 @@ SPLIT: tuple[Metric, ...] = (
     seconds("unpack_s", "Time in the technique's unpacking spans.", _SPLIT),
 )
 """Where the time of a call goes."""
-EXPOSED_S = seconds(
-    "exposed_s",
-    "Communication that computation does not hide: time with communication minus time without.",
-    {**HOST_CLOCK, "without": "the same calls with a communicator that moves nothing"},
+EXPOSED_S = replace(
+    seconds(
+        "exposed_s",
+        "Communication that computation does not hide: time with communication minus time without.",
+        {**HOST_CLOCK, "without": "the same calls with a communicator that moves nothing"},
+    ),
+    bounds=ANY,
 )
+"""A difference of two times: noise takes it below zero where everything is hidden."""
 
 CALL = (LATENCY, *WIRE, MESSAGES, *KERNEL, *SPLIT)
 """Of every timed call."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import NOT_NEGATIVE, Metric
 
 METRICS: tuple[Metric, ...] = (
     Metric(
@@ -109,6 +109,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="relative_error",
         unit="ratio",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="‖output − reference‖ / ‖reference‖ in float64, the worst output of all timed calls.",
         contract={"reference": "float64", "norm": "L2 over one output tensor"},

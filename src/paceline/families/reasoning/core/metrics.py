@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from paceline.base.family import Metric
+from paceline.base.family import SHARE, Bounds, Metric
 
 ANOTHER_MODELS = "another model's tokens are in it, which are not votes' tokens"
 """Why a technique stands beside no plain vote of as many tokens."""
@@ -41,6 +41,7 @@ def share_metric(
     contract: Mapping[str, str],
     *,
     proportion: bool = False,
+    bounds: Bounds = SHARE,
 ) -> Metric:
     """Return a metric that is a share, or a difference of shares, and is compared by difference.
 
@@ -50,6 +51,7 @@ def share_metric(
         better: Which direction is.
         contract: How it is measured.
         proportion: Whether samples are 0 or 1, and the value is their mean.
+        bounds: Least and largest value.
     """
     return Metric(
         name=name,
@@ -61,4 +63,5 @@ def share_metric(
         compared_by="difference",
         margin=0.01,
         proportion=proportion,
+        bounds=bounds,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from paceline.base.family import Metric
+from paceline.base.family import NOT_NEGATIVE, SHARE, Bounds, Metric
 
 OBJECTIVE = {
     "met": "whole answer, time to first token <= slo_ttft, and (last - first) / (tokens - 1) <= slo_tpot",
@@ -33,14 +33,21 @@ EXECUTED = {
 }
 
 
-def share(name: str, doc: str, better: Literal["lower", "higher"], contract: Mapping[str, str]) -> Metric:
-    """Return a metric that is a share, compared by difference."""
+def share(
+    name: str,
+    doc: str,
+    better: Literal["lower", "higher"],
+    contract: Mapping[str, str],
+    bounds: Bounds = SHARE,
+) -> Metric:
+    """Return a metric that is a share, or a relative error with other bounds, compared by difference."""
     return Metric(
         name=name,
         unit="ratio",
         better=better,
         doc=doc,
         contract=contract,
+        bounds=bounds,
         statistic="mean",
         compared_by="difference",
         margin=0.01,
@@ -112,7 +119,9 @@ PLAYED: tuple[Metric, ...] = (
 )
 """What calls of a simulated cluster see, in the order of tables."""
 ERRORS: tuple[Metric, ...] = (
-    share("makespan_error", "How far off a predicted makespan is.", "lower", EXECUTED),
-    share("ttft_error", "How far off a predicted mean time to first token is.", "lower", EXECUTED),
+    share("makespan_error", "How far off a predicted makespan is.", "lower", EXECUTED, NOT_NEGATIVE),
+    share(
+        "ttft_error", "How far off a predicted mean time to first token is.", "lower", EXECUTED, NOT_NEGATIVE
+    ),
 )
 """How far off simulated times are from executed ones."""

@@ -6,7 +6,7 @@ metrics between these groups.
 
 from __future__ import annotations
 
-from paceline.base.family import DerivedMetric, Metric, Params
+from paceline.base.family import ANY, NOT_NEGATIVE, SHARE, DerivedMetric, Metric, Params
 from paceline.families.training.api.sizes import size_of, vocabulary
 from paceline.families.training.core.contracts import LOSS
 
@@ -28,6 +28,7 @@ def _step_part(name: str, doc: str) -> Metric:
 EVAL_LOSS = Metric(
     name="eval_loss",
     unit="nat",
+    bounds=NOT_NEGATIVE,
     better="lower",
     doc="Loss on held-out text after the last step; its samples are the curve over the evaluations.",
     contract=LOSS,
@@ -40,6 +41,7 @@ EVAL_LOSS = Metric(
 EXCESS_LOSS = Metric(
     name="excess_loss",
     unit="nat",
+    bounds=ANY,
     better="lower",
     doc="eval_loss above the entropy rate of the synthetic language, which no model can undercut.",
     contract=LOSS | {"limit": "entropy rate of the chain, from its stationary distribution"},
@@ -77,6 +79,7 @@ COURSE: tuple[Metric, ...] = (
     Metric(
         name="train_loss",
         unit="nat",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="Loss on the batches of the last window, before each update; its samples are the windows.",
         contract={
@@ -92,6 +95,7 @@ TIMES: tuple[Metric, ...] = (
     Metric(
         name="mfu",
         unit="ratio",
+        bounds=SHARE,
         better="higher",
         doc="Operations of forward and backward in one second over the datasheet's peak of all ranks' devices.",
         contract={
@@ -113,6 +117,7 @@ TIMES: tuple[Metric, ...] = (
     Metric(
         name="comm_time_fraction",
         unit="ratio",
+        bounds=SHARE,
         better="lower",
         doc="Share of a step that a rank spends inside the communicator, mean over ranks: the bubble of a pipeline.",
         contract={

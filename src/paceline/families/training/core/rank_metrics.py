@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import NOT_NEGATIVE, Metric
 
 _STATE = {
     "counted": "storages reachable from the technique after its gradient exchange, each once, by walking its objects",
@@ -61,6 +61,7 @@ HELD: tuple[Metric, ...] = (
     Metric(
         name="divergence",
         unit="ratio",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="Largest distance of a replica's weights from the mean of all, over the mean's norm, after the last step.",
         contract={"norm": "Euclidean over all parameters, in float64"},
@@ -74,6 +75,7 @@ DIAGNOSED: tuple[Metric, ...] = (
     Metric(
         name="gradient_norm_dispersion",
         unit="ratio",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="Standard deviation over ranks of their gradients' norms before averaging, over their mean.",
         contract=_DIAGNOSED,
@@ -83,6 +85,7 @@ DIAGNOSED: tuple[Metric, ...] = (
     Metric(
         name="gradient_cosine",
         unit="ratio",
+        bounds=(-1.0, 1.0),
         better="higher",
         doc="Mean cosine between the gradients of two ranks before averaging, weighted by their norms.",
         contract=_DIAGNOSED,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import NOT_NEGATIVE, Metric
 from paceline.families.collectives.core.metrics import CALL
 
 CONSENSUS_DISTANCE_RATIO = Metric(
     name="consensus_distance_ratio",
     unit="ratio",
+    bounds=NOT_NEGATIVE,
     better="lower",
     doc="Sum of squared distances from the mean after one exchange, over the same before it.",
     contract={"reference": "float64, all ranks' buffers before and after the call"},

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
-from paceline.base.family import Metric
+from paceline.base.family import NOT_NEGATIVE, Bounds, Metric
 
 
-def _ratio(name: str, better: Literal["lower", "higher"], doc: str) -> Metric:
+def _ratio(name: str, better: Literal["lower", "higher"], doc: str, bounds: Bounds = NOT_NEGATIVE) -> Metric:
     return Metric(
         name=name,
         unit="ratio",
@@ -18,11 +19,12 @@ def _ratio(name: str, better: Literal["lower", "higher"], doc: str) -> Metric:
             "held out": "every fourth shape; the technique never sees its times",
         },
         compared_by="difference",
+        bounds=bounds,
     )
 
 
 METRICS: tuple[Metric, ...] = (
-    _ratio("r_squared", "higher", "R² of the predicted logarithms of held-out times."),
+    _ratio("r_squared", "higher", "R² of the predicted logarithms of held-out times.", (-math.inf, 1.0)),
     _ratio(
         "regret",
         "lower",

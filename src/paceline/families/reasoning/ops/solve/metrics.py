@@ -127,6 +127,7 @@ METRICS: tuple[Metric, ...] = (
         "Accuracy above that of a plain vote which costs as many tokens.",
         "higher",
         _CURVE | {"outside": "absent where a vote over one trace costs more, or over all traces less"},
+        bounds=(-1.0, 1.0),
     ),
     share_metric(
         "answers_kept",

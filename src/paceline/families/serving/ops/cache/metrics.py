@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import ANY, Metric
 
 _KEPT = {
     "read": "position by position by the embedded trained model, traces of held-out problems",
@@ -14,6 +14,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="perplexity_gap",
         unit="ratio",
+        bounds=ANY,
         better="lower",
         doc="Perplexity of held-out text over what was kept, less that over whole texts.",
         contract=_KEPT
@@ -25,6 +26,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="loss_gap",
         unit="nat",
+        bounds=ANY,
         better="lower",
         doc="Mean loss of held-out text over what was kept, less that over whole texts.",
         contract=_KEPT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import ANY, NOT_NEGATIVE, Metric
 
 _SAME = {"inputs": "the same noise for all techniques of a launch, drawn after they were imported"}
 
@@ -36,6 +36,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="image_deviation",
         unit="ratio",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="How far images are off those of the same noise, one step after the other; 1: as far as other images.",
         contract=_SAME
@@ -47,6 +48,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="image_distance",
         unit="ratio",
+        bounds=ANY,
         better="lower",
         doc="Energy distance between what images and held-out images are drawn from.",
         contract=_SAME
@@ -61,6 +63,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="layer_passes",
         unit="ratio",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="Layers that all ranks compute, over those of one step after the other.",
         contract=_SAME | {"counted": "by the harness, which computes the layers"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import NOT_NEGATIVE, Metric
 from paceline.families.serving.core.metrics import PLAYED
 
 _PROVED = {
@@ -25,6 +25,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="kv_copies",
         unit="ratio",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="Keys and values that all ranks hold, over one copy.",
         contract=_PROVED
@@ -36,6 +37,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="held_weights",
         unit="ratio",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="Bytes of weights that all ranks took, over those of one model's layers.",
         contract=_PROVED | {"counted": "by the harness, which hands weights out; every copy counts"},
@@ -46,6 +48,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="layer_deviation",
         unit="ratio",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="How far off what leaves the last layer is, over its largest number.",
         contract=_PROVED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import NOT_NEGATIVE, SHARE, Metric
 
 _ORDERED = {
     "times": "virtual, from datasheets' rates: what a nano-batch's slowest resource takes, over what its share reaches",
@@ -22,6 +22,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="optimum_share",
         unit="ratio",
+        bounds=SHARE,
         better="higher",
         doc="Time that products with weights take at the device's rate, over the batch's time.",
         contract=_ORDERED
@@ -35,6 +36,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="overlapped_share",
         unit="ratio",
+        bounds=SHARE,
         better="higher",
         doc="Share of the batch's time in which several nano-batches are computed.",
         contract=_ORDERED | {"value": "seconds with two nano-batches or more / iteration_time"},
@@ -54,6 +56,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="split_deviation",
         unit="ratio",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="What cutting changes in the numbers that leave two layers of a small model, over the largest of them.",
         contract=_ORDERED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import NOT_NEGATIVE, Metric
 from paceline.families.serving.core.metrics import ERRORS, EXECUTED, share
 
 METRICS: tuple[Metric, ...] = (
@@ -12,5 +12,6 @@ METRICS: tuple[Metric, ...] = (
         "How much longer the plan that was predicted to be best takes than the best one.",
         "lower",
         EXECUTED | {"value": "executed makespan of the chosen plan / least executed makespan - 1"},
+        NOT_NEGATIVE,
     ),
 )

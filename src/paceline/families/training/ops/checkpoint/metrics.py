@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import ANY, Metric
 from paceline.families.training.core.byte_metrics import BYTE_METRICS
 from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
 from paceline.families.training.core.rank_metrics import RANK_METRICS
@@ -30,6 +30,7 @@ SAVED: tuple[Metric, ...] = (
     Metric(
         name="checkpoint_overhead",
         unit="1",
+        bounds=ANY,
         better="lower",
         doc="By what share of a step training takes longer with a checkpoint after every step.",
         contract=_CHECKPOINT

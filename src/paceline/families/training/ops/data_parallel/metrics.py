@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import NOT_NEGATIVE, Metric
 from paceline.families.training.core.byte_metrics import BYTE_METRICS
 from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
 from paceline.families.training.core.rank_metrics import DIAGNOSED, HELD, LINK_CLOCK
@@ -28,6 +28,7 @@ RECOVERY_STEPS = Metric(
 LOSS_DISPERSION = Metric(
     name="loss_dispersion",
     unit="nat",
+    bounds=NOT_NEGATIVE,
     better="lower",
     doc="Standard deviation over ranks of their losses in a step; its samples are means over windows.",
     contract={"sample": "as forward_backward returned them on every rank, compared by the harness"},
@@ -39,6 +40,7 @@ SEEN: tuple[Metric, ...] = (
     Metric(
         name="gradient_norm_cv",
         unit="ratio",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="Standard deviation over ranks of their own gradients' norms, over their mean, seen by the harness.",
         contract=_SEEN,
@@ -48,6 +50,7 @@ SEEN: tuple[Metric, ...] = (
     Metric(
         name="gradient_cosine_similarity",
         unit="ratio",
+        bounds=(-1.0, 1.0),
         better="higher",
         doc="Mean cosine between two ranks' own gradients, seen by the harness.",
         contract=_SEEN,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import NOT_NEGATIVE, Metric
 from paceline.families.training.core.byte_metrics import BYTE_METRICS
 from paceline.families.training.core.contracts import BYTES, LOSS
 from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
@@ -34,6 +34,7 @@ TUNED: tuple[Metric, ...] = (
     Metric(
         name="replay_difference",
         unit="1",
+        bounds=NOT_NEGATIVE,
         better="lower",
         doc="Largest difference between an element of the trained weights and of those that a new replica makes of the "
         "initial ones and the log; anything but 0 is incorrect.",

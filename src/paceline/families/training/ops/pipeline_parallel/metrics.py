@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import SHARE, Metric
 from paceline.families.training.core.byte_metrics import BYTE_METRICS
 from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
 from paceline.families.training.core.rank_metrics import RANK_METRICS
@@ -30,6 +30,7 @@ PLAYED: tuple[Metric, ...] = (
     Metric(
         name="virtual_bubble_fraction",
         unit="ratio",
+        bounds=SHARE,
         better="lower",
         doc="Virtual: the bubble of that play, the share of the makespan in which a rank does nothing, mean over "
         "ranks.",
