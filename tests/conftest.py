@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from paceline.drivers.machine.state import STATE_VARIABLE
+from paceline.report.terminal import COLUMNS_ELSEWHERE
 
 Mount = Callable[[Path, str], AbstractContextManager[Path]]
 
@@ -22,10 +23,12 @@ MUST_RUN = frozenset(filter(None, os.environ.get("PACELINE_MUST_RUN", "").split(
 
 @pytest.fixture(scope="session", autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give the tests a lease of their own: they neither wait for this machine's runs nor hold them up."""
+    """Give the tests a lease of their own, so that they wait for none of this machine's runs, and a terminal's width."""
     folder = tmp_path_factory.mktemp("state")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(STATE_VARIABLE, str(folder))
+        # tables are as wide as the terminal: that of whoever runs the tests is no part of them
+        patch.setenv("COLUMNS", str(COLUMNS_ELSEWHERE))
         yield folder
 
 

@@ -204,7 +204,7 @@ def test_what_is_a_share_and_what_is_not() -> None:
     assert metric("gain_at_equal_tokens").range_of_values == (-1.0, 1.0)
     assert load_family("collectives").metric("exposed_s").range_of_values == ANY
     assert load_family("collectives").metric("latency").range_of_values == NOT_NEGATIVE
-    assert load_family("serving").metric("attainment").range_of_values == SHARE
+    assert load_family("serving").metric("slo_attainment").range_of_values == SHARE
     assert load_family("serving").metric("makespan_error").range_of_values == NOT_NEGATIVE
 
 
