@@ -23,7 +23,7 @@ MUST_RUN = frozenset(filter(None, os.environ.get("PACELINE_MUST_RUN", "").split(
 
 @pytest.fixture(scope="session", autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give the tests a lease of their own, so that they wait for none of this machine's runs, and a terminal's width."""
+    """Give the tests a lease of their own, so that they wait for nobody, and the width of a terminal."""
     folder = tmp_path_factory.mktemp("state")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(STATE_VARIABLE, str(folder))
