@@ -1,5 +1,5 @@
 # Every target sets up its own virtual environment first; nothing else has to be done on a fresh machine.
-#   make bench   measure the quick tier on this machine and build the site
+#   make bench   a tour: nine small comparisons of all families on this machine, a table each, then the site
 #   make test    all tests
 # TORCH=cpu installs torch for processors; TORCH=keep uses the one that is there (docs/installing.md). An environment keeps its choice.
 PYTHON ?= python3
@@ -9,8 +9,8 @@ TORCH ?= $(or $(shell cat $(VENV)/.torch 2>/dev/null),cpu)
 INSTALLER ?= pip
 READY := $(VENV)/.ready-$(TORCH)
 READY_DEV := $(VENV)/.ready-dev-$(TORCH)
-SUITES ?= collectives kernels training serving reasoning
-TIER ?= quick
+SUITES ?= $(addprefix tour/,gemm add-rmsnorm cross-entropy all-reduce tool-calls speculation disaggregation early-stopping data-parallel)
+TIER ?= standard
 RUNNER ?= local-cpu
 RUN ?= latest
 NIGHTLY ?= docs/examples/nightly-cpu.yaml
@@ -34,9 +34,13 @@ $(READY_DEV): pyproject.toml constraints.txt setup/install.py
 	$(install) --dev
 	touch $(READY) $@
 
+# Each suite is a run of its own, so that its table is there as soon as it is measured.
 bench: setup
-	$(BIN)/paceline run $(SUITES) --tier $(TIER) --runner $(RUNNER)
-	$(BIN)/paceline site build
+	@status=0; \
+	for suite in $(SUITES); do \
+		$(BIN)/paceline run $$suite --tier $(TIER) --runner $(RUNNER) || status=$$?; \
+	done; \
+	$(BIN)/paceline site build && exit $$status
 
 # Unit tests share the cores, and so do those that start ranks and ask what is right; the others measure, one after another.
 # JUNIT=FOLDER leaves a JUnit file of each part there.

@@ -35,8 +35,8 @@ from paceline.spec.papers import Paper, load_papers
 from paceline.spec.tuning import Choice, trial_errors, unstated_errors, workload_errors
 from paceline.spec.yamlfile import KeyPath, Located, load
 
-CALIBRATION = "calibration"
-"""Suites below this name measure the harness itself, with techniques of any family."""
+OF_ANY_FAMILY = ("calibration", "tour")
+"""Suites below these names have any family: those that measure the harness itself, and those of `make bench`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ def _entry(
 
 def _errors(suite: Suite) -> Iterator[UserError]:
     model, where = suite.model, suite.located.where
-    if model.suite.split("/")[0] not in (model.family, CALIBRATION):
+    if model.suite.split("/")[0] not in (model.family, *OF_ANY_FAMILY):
         yield UserError(
             f"the suite's name must begin with its family, '{model.family}/'",
             where=where(("suite",)),
