@@ -8,7 +8,7 @@ Limits: nothing overlaps; it is what every speculation is held against.
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.api.speculating import Desk
+from paceline.families.serving.api.speculating import Simulator
 
 
 @technique(
@@ -20,12 +20,12 @@ from paceline.families.serving.api.speculating import Desk
 class Autoregressive:
     """Asks the target for each token."""
 
-    def decode(self, desk: Desk) -> None:
+    def decode(self, simulator: Simulator) -> None:
         """Hand out the target's answer."""
         answer: list[int] = []
-        while len(answer) < desk.given.num_tokens:
-            desk.check(answer)
-            told = desk.wait().told
+        while len(answer) < simulator.given.num_tokens:
+            simulator.check(answer)
+            told = simulator.wait().told
             assert told is not None
             answer += told
-            desk.deliver(told)
+            simulator.deliver(told)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 
 from paceline import technique
-from paceline.families.serving.api.speculating import CHECK, Desk, Given, Job
+from paceline.families.serving.api.speculating import CHECK, Given, Job, Simulator
 
 
 def least_lookahead(given: Given) -> int:
@@ -50,12 +50,12 @@ class DistributedSpeculation:
     def __init__(self, *, lookahead: int = 0) -> None:
         self.lookahead = lookahead
 
-    def decode(self, desk: Desk) -> None:
+    def decode(self, simulator: Simulator) -> None:
         """Hand out the target's answer."""
-        run = _Run(desk, self.lookahead or least_lookahead(desk.given))
-        while run.sure < desk.given.num_tokens:
+        run = _Run(simulator, self.lookahead or least_lookahead(simulator.given))
+        while run.sure < simulator.given.num_tokens:
             run.go_on()
-            run.take(desk.wait())
+            run.take(simulator.wait())
         run.end()
 
 
@@ -63,12 +63,12 @@ class _Run:
     """One answer.
 
     Args:
-        desk: Where to ask.
+        simulator: Where to ask.
         lookahead: Drafts of a check.
     """
 
-    def __init__(self, desk: Desk, lookahead: int) -> None:
-        self.desk, self.lookahead = desk, lookahead
+    def __init__(self, simulator: Simulator, lookahead: int) -> None:
+        self.simulator, self.lookahead = simulator, lookahead
         self.tokens: list[int] = []
         """Sure ones, then drafts."""
         self.sure = 0
@@ -79,17 +79,17 @@ class _Run:
 
     def go_on(self) -> None:
         """Keep the drafter and the target's copies busy."""
-        wanted = self.desk.given.num_tokens - 1
-        if self.drafting is None and len(self.tokens) < wanted and self.desk.drafter_free():
-            self.drafting = self.desk.draft(self.tokens)
-        while self.desk.free_servers():
+        wanted = self.simulator.given.num_tokens - 1
+        if self.drafting is None and len(self.tokens) < wanted and self.simulator.drafter_free():
+            self.drafting = self.simulator.draft(self.tokens)
+        while self.simulator.free_servers():
             self.sent = max(self.sent, self.sure)
             drafts = min(len(self.tokens) - self.sent, self.lookahead)
             whole = drafts == self.lookahead or (drafts > 0 and len(self.tokens) == wanted)
             if self.checks and not whole:
                 return
             self.checks.append(
-                self.desk.check(self.tokens[: self.sent], self.tokens[self.sent : self.sent + drafts])
+                self.simulator.check(self.tokens[: self.sent], self.tokens[self.sent : self.sent + drafts])
             )
             self.sent += drafts
 
@@ -114,13 +114,13 @@ class _Run:
                 continue
             self._start_behind(at, token)
             break
-        self.sure = min(self.sure, self.desk.given.num_tokens)
-        self.desk.deliver(self.tokens[before : self.sure])
+        self.sure = min(self.sure, self.simulator.given.num_tokens)
+        self.simulator.deliver(self.tokens[before : self.sure])
 
     def end(self) -> None:
         """Give up what is still computed."""
         for job in [*self.checks, *([self.drafting] if self.drafting else [])]:
-            self.desk.cancel(job)
+            self.simulator.cancel(job)
 
     def _start_behind(self, place: int, token: int) -> None:
         """Put the target's token at a place, and give up what was built on another or on none."""
@@ -128,9 +128,9 @@ class _Run:
         self.tokens = [*self.tokens[:place], token]
         self.sure = self.sent = place + 1
         if self.drafting is not None:
-            self.desk.cancel(self.drafting)
+            self.simulator.cancel(self.drafting)
             self.drafting = None
         for job in self.checks if drafted else ():
-            self.desk.cancel(job)
+            self.simulator.cancel(job)
         if drafted:
             self.checks = []

@@ -16,7 +16,7 @@ Limits: where the drafter is slow or seldom agrees it is slower than the target 
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.api.speculating import Desk
+from paceline.families.serving.api.speculating import Simulator
 
 
 @technique(
@@ -35,17 +35,17 @@ class Speculative:
     def __init__(self, *, lookahead: int = 0) -> None:
         self.lookahead = lookahead
 
-    def decode(self, desk: Desk) -> None:
+    def decode(self, simulator: Simulator) -> None:
         """Hand out the target's answer."""
         answer: list[int] = []
-        while (left := desk.given.num_tokens - len(answer)) > 0:
+        while (left := simulator.given.num_tokens - len(answer)) > 0:
             drafts: list[int] = []
-            for _ in range(min(self.lookahead or desk.given.lookahead, left - 1)):
-                desk.draft([*answer, *drafts])
-                drafts += desk.wait().told or ()
-            desk.check(answer, drafts)
-            told = desk.wait().told
+            for _ in range(min(self.lookahead or simulator.given.lookahead, left - 1)):
+                simulator.draft([*answer, *drafts])
+                drafts += simulator.wait().told or ()
+            simulator.check(answer, drafts)
+            told = simulator.wait().told
             assert told is not None
             agreed = next((n for n, token in enumerate(drafts) if token != told[n]), len(drafts))
             answer += told[: agreed + 1]
-            desk.deliver(told[: agreed + 1])
+            simulator.deliver(told[: agreed + 1])

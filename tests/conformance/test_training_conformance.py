@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from paceline.families.training.api.sizes import SIZES, VOCABULARY
-from paceline.families.training.ops.data_parallel.rider import APART
+from paceline.families.training.ops.data_parallel.gradient_probe import APART
 from paceline.spec import content
 from paceline.workflows.conformance import ConformanceResult, conformance, points_of
 

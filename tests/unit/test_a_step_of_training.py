@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from paceline.families.training.api.replica import Replica
-from paceline.families.training.core import arm
-from paceline.families.training.core.arm import Loop
+from paceline.families.training.core import training_loop
 from paceline.families.training.core.callback import Callback
+from paceline.families.training.core.training_loop import Loop
 from paceline.families.training.ops.pipeline_parallel import passes
 from paceline.families.training.ops.pipeline_parallel.passes import Passes
 from paceline.worker.comm import Counters
@@ -25,9 +25,9 @@ CLOCK_LIMIT_NS = 60 * 10**9
 
 Replaced = tuple[Any, str, Any]
 CHEATS: dict[str, Callable[[], Replaced]] = {
-    "stops the clock": lambda: (arm, "_clock_ns", lambda: 0),
-    "hides what it sends": lambda: (arm, "enumerate", lambda values: ()),
-    "hides the copy of what it sends": lambda: (arm, "list", lambda values: [0, 0]),
+    "stops the clock": lambda: (training_loop, "_clock_ns", lambda: 0),
+    "hides what it sends": lambda: (training_loop, "enumerate", lambda values: ()),
+    "hides the copy of what it sends": lambda: (training_loop, "list", lambda values: [0, 0]),
     "says that no step is counted": lambda: (Loop, "count_after", property(lambda loop: frozenset())),
     "says that nothing rides along": lambda: (Loop, "_look_after_backward", lambda loop, step, given: None),
     "forges its passes": lambda: (passes, "passes_of", lambda replica: ["forged"]),
@@ -84,17 +84,19 @@ class Noting(Callback):
         return 0
 
 
-def make_loop(replica: Replica, monkeypatch: pytest.MonkeyPatch, *, rider: Callback | None = None) -> Loop:
-    guard = Guard((arm, passes))
+def make_loop(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch, *, gradient_probe: Callback | None = None
+) -> Loop:
+    guard = Guard((training_loop, passes))
     device = SimpleNamespace(synchronize=lambda: None)
     session = SimpleNamespace(world_size=2, rank=0, guard=guard, device=device)
-    seat: Any = SimpleNamespace(session=session, replica=replica, watch=guard.watch, diagnosis=dict)
+    sandbox: Any = SimpleNamespace(session=session, replica=replica, watch=guard.watch, diagnosis=dict)
     batches = torch.zeros(2, 1, 3, dtype=torch.uint8)
     counted = frozenset({COUNTED})
-    trial: Any = SimpleNamespace(session=session, seat=seat, count_after=counted)
-    callbacks = [Passes(trial), *([rider] if rider else [])]
+    trial: Any = SimpleNamespace(session=session, sandbox=sandbox, count_after=counted)
+    callbacks = [Passes(trial), *([gradient_probe] if gradient_probe else [])]
     ends = frozenset({len(batches)})
-    loop = Loop(seat, batches, window=1, evaluate_after=ends, count_after=counted, callbacks=callbacks)
+    loop = Loop(sandbox, batches, window=1, evaluate_after=ends, count_after=counted, callbacks=callbacks)
     monkeypatch.setattr(loop, "_count_memory", lambda: None)
     return loop
 
@@ -111,7 +113,7 @@ def test_it_is_refused_where_the_harness_looks_inside_a_step(
 @pytest.mark.parametrize("cheat", sorted(CHEATS))
 def test_it_is_refused_before_gradients_are_noted(cheat: str, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[Any] = []
-    loop = make_loop(Cheat(CHEATS[cheat]()), monkeypatch, rider=Noting(noted))
+    loop = make_loop(Cheat(CHEATS[cheat]()), monkeypatch, gradient_probe=Noting(noted))
     with pytest.raises(ContractBreachError, match="it replaced"):
         loop._step(PLAIN, last=False)  # the one before the evaluation
     assert not noted
@@ -128,7 +130,7 @@ def test_it_wins_nothing_elsewhere(cheat: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_honest_one_passes_all(monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[Any] = []
-    loop = make_loop(Cheat(None), monkeypatch, rider=Noting(noted))
+    loop = make_loop(Cheat(None), monkeypatch, gradient_probe=Noting(noted))
     loop._step(COUNTED, last=False)
     loop._step(PLAIN, last=True)
     assert loop.trained.pass_bytes == [0, 2 * SENT_BYTES]
@@ -139,13 +141,13 @@ def test_a_slow_ranks_computation_is_longer_by_what_it_waits_for_in_every_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = {"ns": 0}
-    monkeypatch.setattr(arm, "_clock_ns", lambda: clock["ns"])
-    monkeypatch.setattr(arm, "_sleep", lambda s: clock.update(ns=clock["ns"] + round(s * 1e9)))
+    monkeypatch.setattr(training_loop, "_clock_ns", lambda: clock["ns"])
+    monkeypatch.setattr(training_loop, "_sleep", lambda s: clock.update(ns=clock["ns"] + round(s * 1e9)))
     loop = make_loop(Cheat(None), monkeypatch)
     loop.extra_s = 0.25
     loop._step(PLAIN, last=False)
     loop._step(PLAIN, last=False)
-    assert dict(zip(arm.PARTS, loop._parts, strict=True)) == {
+    assert dict(zip(training_loop.PARTS, loop._parts, strict=True)) == {
         "compute_s": 500_000_000,
         "gradients_s": 0,
         "update_s": 0,

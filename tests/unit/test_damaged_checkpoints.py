@@ -178,8 +178,8 @@ def recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tup
     for step in (1, 2):
         replica.values[0].fill_(float(step))
         replica.save(step)
-    monkeypatch.setattr(course, "make_seat", make)
-    monkeypatch.setattr(course, "watch", lambda seat: nullcontext())
+    monkeypatch.setattr(course, "make_sandbox", make)
+    monkeypatch.setattr(course, "watch", lambda sandbox: nullcontext())
     setting: Any = SimpleNamespace(restoring=lambda folder: None)
     session: Any = SimpleNamespace(
         rank=0, control=Control(ThreadTransport(ThreadHub(1), 0)), on_all_ranks=lambda make: make()
@@ -192,8 +192,8 @@ def test_training_goes_on_from_the_checkpoint_before_and_says_why(
     recover: Callable[[], tuple[Any, Found, float]], tmp_path: Path
 ) -> None:
     flip(tmp_path / "step-00000002" / "rank-0" / "tensors.bin", 7)
-    seat, found, _ = recover()
-    assert (found.step, float(seat.replica.values[0][0])) == (1, 1.0)
+    sandbox, found, _ = recover()
+    assert (found.step, float(sandbox.replica.values[0][0])) == (1, 1.0)
     assert course.told("not step 2", found) == (
         "not step 2: step-00000002/rank-0/tensors.bin has another digest than its manifest says"
     )

@@ -25,7 +25,7 @@ from paceline.baselines.serving.speculative import Speculative
 from paceline.families.serving.api.speculating import CHECK, DRAFT, Decoder, Given
 from paceline.families.serving.core.engine.core import RefusedStepError
 from paceline.families.serving.ops.decode.chain import VOCAB, Chain
-from paceline.families.serving.ops.decode.desk import DecodingLog, Played, VirtualDesk
+from paceline.families.serving.ops.decode.event_simulator import DecodingLog, EventSimulator, Played
 from paceline.families.serving.ops.decode.figures import decoding_figures
 from paceline.families.serving.ops.decode.gate import broken_laws, most_at_once
 
@@ -37,9 +37,9 @@ MAKERS: Sequence[Callable[[], Decoder]] = (Autoregressive, Speculative, Distribu
 
 
 def decoded(decoder: Decoder, given: Given, acceptance: float, seed: int = 1) -> DecodingLog:
-    desk = VirtualDesk(given, Chain(seed, acceptance))
-    decoder.decode(desk)
-    return desk.log()
+    simulator = EventSimulator(given, Chain(seed, acceptance))
+    decoder.decode(simulator)
+    return simulator.log()
 
 
 def time_of(decoder: Decoder, given: Given, acceptance: float, answers: int = 6) -> float:
@@ -138,7 +138,7 @@ def test_the_lookahead_is_the_least_that_equation_1_allows(ratio: float, servers
 
 
 def forged(how: str) -> tuple[DecodingLog, Given]:
-    """Return a log as a desk would leave it that is wrong in one way."""
+    """Return a log as a simulator would leave it that is wrong in one way."""
     given = GIVEN
     log = copy.deepcopy(decoded(DistributedSpeculation(), given, 0.7))
     ended = [n for n, job in enumerate(log.jobs) if job.kind == CHECK and job.cancelled_s is None]
@@ -226,32 +226,32 @@ def test_who_guesses_is_refused_at_once() -> None:
 
 
 def test_a_desk_gives_nothing_that_is_not_there() -> None:
-    desk = VirtualDesk(replace(GIVEN, servers=1), Chain(1, 0.5))
+    simulator = EventSimulator(replace(GIVEN, servers=1), Chain(1, 0.5))
     with pytest.raises(RefusedStepError, match="nothing is computed"):
-        desk.wait()
+        simulator.wait()
     with pytest.raises(RefusedStepError, match="nobody has told it token 0"):
-        desk.draft([17])
-    desk = VirtualDesk(replace(GIVEN, servers=1), Chain(1, 0.5))
-    desk.check(())
-    desk.draft(())
+        simulator.draft([17])
+    simulator = EventSimulator(replace(GIVEN, servers=1), Chain(1, 0.5))
+    simulator.check(())
+    simulator.draft(())
     with pytest.raises(RefusedStepError, match=r"see free_servers\(\)"):
-        desk.check(())
+        simulator.check(())
     with pytest.raises(RefusedStepError, match=r"see drafter_free\(\)"):
-        desk.draft(())
+        simulator.draft(())
 
 
 def test_a_call_that_cannot_be_interrupted_keeps_its_device() -> None:
     for interruptible in (True, False):
-        desk = VirtualDesk(replace(GIVEN, servers=1, interruptible=interruptible), Chain(1, 0.5))
-        job = desk.check(())
-        desk.cancel(job)
-        desk.cancel(job)
-        assert desk.free_servers() == int(interruptible)
+        simulator = EventSimulator(replace(GIVEN, servers=1, interruptible=interruptible), Chain(1, 0.5))
+        job = simulator.check(())
+        simulator.cancel(job)
+        simulator.cancel(job)
+        assert simulator.free_servers() == int(interruptible)
         if not interruptible:
-            assert desk.wait() is job
+            assert simulator.wait() is job
             assert job.told is None
-            assert desk.now_s == pytest.approx(GIVEN.target_s)
-            assert desk.free_servers() == 1
+            assert simulator.now_s == pytest.approx(GIVEN.target_s)
+            assert simulator.free_servers() == 1
 
 
 def test_work_and_devices_are_counted_from_the_log() -> None:

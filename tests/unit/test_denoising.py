@@ -21,7 +21,7 @@ from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.serving.api.denoiser import Network, Shape
 from paceline.families.serving.api.denoising import Setting, UnsupportedError
 from paceline.families.serving.api.sampler import FIRST_TIME, Sampler, scales
-from paceline.families.serving.ops.denoise.arm import deviation_of, energy_distance, plainly
+from paceline.families.serving.ops.denoise.candidate import deviation_of, energy_distance, plainly
 from paceline.families.serving.ops.denoise.images import draw_images
 from paceline.families.serving.ops.denoise.journal import Event, JournalComm, least, replay
 from paceline.families.serving.ops.denoise.network import WEIGHTS, read

@@ -101,8 +101,8 @@ def tuned_task(**changes: Any) -> Any:
 
 
 def ledger_of(replica: Any) -> Ledger:
-    seat: Any = SimpleNamespace(replica=replica)
-    return Ledger(seat)
+    sandbox: Any = SimpleNamespace(replica=replica)
+    return Ledger(sandbox)
 
 
 def train(replica: Any, steps: range) -> list[Entry]:

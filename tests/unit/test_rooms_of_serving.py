@@ -116,14 +116,14 @@ HELD_BY_HAND_BEFORE = {
         *("core.simulation.cluster", "core.simulation.costs", "core.simulation.laws", "core.simulation.log"),
         *(
             "core.simulation.profiling",
-            "ops.distribute.arm",
+            "ops.distribute.candidate",
             "ops.distribute.played",
             "ops.distribute.script",
         ),
     ),
     "denoise": (
         *("api.denoising", "api.denoiser", "api.sampler", "core.simulation.profiling"),
-        *("ops.denoise.arm", "ops.denoise.images", "ops.denoise.journal", "ops.denoise.network"),
+        *("ops.denoise.candidate", "ops.denoise.images", "ops.denoise.journal", "ops.denoise.network"),
     ),
 }
 

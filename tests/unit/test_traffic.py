@@ -237,13 +237,13 @@ def test_a_byte_that_was_counted_was_carried(counted: float, true: bool) -> None
 def test_a_communicator_that_counts_more_than_the_kernel_carried_is_refused(
     sent: float, changes: dict[str, Any], reason: str | None
 ) -> None:
-    seat: Any = SimpleNamespace(library=False)
+    sandbox: Any = SimpleNamespace(library=False)
     trained = make_trained(sent_bytes=sent)
     if reason is None:
-        assert judging.uncounted(make_session(**changes), seat, trained) is None
+        assert judging.uncounted(make_session(**changes), sandbox, trained) is None
         return
     with pytest.raises(CaseError, match=reason) as raised:
-        judging.uncounted(make_session(**changes), seat, trained)
+        judging.uncounted(make_session(**changes), sandbox, trained)
     assert raised.value.status == "refused"
 
 
@@ -261,13 +261,13 @@ def cost(task: Task) -> Cost:
 
 
 def test_a_closed_form_of_bytes_that_nobody_counts_is_refused() -> None:
-    seat: Any = SimpleNamespace(replica=Promising(), watch=nullcontext)
+    sandbox: Any = SimpleNamespace(replica=Promising(), watch=nullcontext)
     setting: Any = SimpleNamespace(steps=STEPS, priced=lambda task: task)
     case: Any = SimpleNamespace(options={})
     counted = {"wire_bytes": {"samples": [8.0]}}
-    assert judging.predicted(seat, case, setting, counted) == {"wire_bytes": 8.0}
+    assert judging.predicted(sandbox, case, setting, counted) == {"wire_bytes": 8.0}
     with pytest.raises(CaseError, match="states wire_bytes, which nobody could measure") as raised:
-        judging.predicted(seat, case, setting, {"backend_bytes": {"samples": [8.0]}})
+        judging.predicted(sandbox, case, setting, {"backend_bytes": {"samples": [8.0]}})
     assert raised.value.status == "refused"
 
 

@@ -35,7 +35,7 @@ from paceline.families.training.api.replica import BETAS, FlatReplica, Replica
 from paceline.families.training.api.rounds import ends_round, nesterov_, num_rounds
 from paceline.families.training.api.sharded import Unit
 from paceline.families.training.api.sizes import SIZES
-from paceline.families.training.core import bench, corpus, judging, memory, oracle
+from paceline.families.training.core import corpus, judging, measurement, memory, oracle
 from paceline.families.training.core.figures import crossing
 from paceline.families.training.core.setting import Setting, local_batches
 from paceline.families.training.core.trained import Trained
@@ -614,12 +614,12 @@ def test_bad_data_begins_half_way_and_on_one_rank_alone() -> None:
 
 
 def test_the_last_rank_alone_is_slow_by_its_own_computation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "compute_seconds", lambda setting, sequences: 0.25)
+    monkeypatch.setattr(measurement, "compute_seconds", lambda setting, sequences: 0.25)
     sessions: list[Any] = [OfRanks(rank, 3) for rank in range(3)]
     batches = torch.zeros(1, 1, 2)
     for factor, expected in ((1.0, [0.0, 0.0, 0.0]), (2.0, [0.0, 0.0, 0.25])):
         block: Any = SimpleNamespace(params={"slow_factor": factor})
-        assert [bench._extra_seconds(s, block, make_setting(), batches) for s in sessions] == expected
+        assert [measurement._extra_seconds(s, block, make_setting(), batches) for s in sessions] == expected
 
 
 def test_operations_of_a_rank_follow_from_the_time_of_a_token() -> None:

@@ -292,7 +292,7 @@ class Family:
     def runner_module(self, operation: str) -> str:
         """Return the dotted name of the module that measures an operation's blocks."""
         found = self.operations.get(operation)
-        return f"paceline.families.{self.name}.{found.runner_module if found else 'bench'}"
+        return f"paceline.families.{self.name}.{found.runner_module if found else 'run'}"
 
     def is_isolated(self, operation: str) -> bool:
         """Tell whether an operation's techniques run in processes of their own, and the ranks never import them."""

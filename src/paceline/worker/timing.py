@@ -1,7 +1,7 @@
 """Interleaved timing of the techniques of one block: warm-up, order, stop rule.
 
-This module knows nothing of what is timed. An arm runs one observation and says how long it took; ``measure`` decides
-who runs next and when enough has been seen. All ranks run the same loop: durations are gathered from every rank
+This module knows nothing of what is timed. A candidate runs one observation and says how long it took; ``measure``
+decides who runs next and when enough has been seen. All ranks run the same loop: durations are gathered from every rank
 before any decision, so every rank decides alike without a leader.
 """
 
@@ -24,8 +24,8 @@ Gather = Callable[[list[list[float]]], list[list[list[float]]]]
 """Exchange one matrix of floats between ranks; the result holds every rank's matrix, in rank order."""
 
 
-class Arm(Protocol):
-    """One technique inside a block."""
+class Timed(Protocol):
+    """One candidate inside a block: what is timed in turn with others."""
 
     label: str
 
@@ -54,7 +54,7 @@ class Limits:
 
 @dataclass(slots=True, kw_only=True)
 class Series:
-    """What one arm's timed calls gave in one launch."""
+    """What one candidate's timed calls gave in one launch."""
 
     label: str
     samples: list[float] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Series:
 
 
 def rounds(order: str, num_arms: int, rng: random.Random) -> Iterator[list[int]]:
-    """Yield the order of arms in each round, for ever.
+    """Yield the order of candidates in each round, for ever.
 
     ``abba`` mirrors every second round, so that a linear drift cancels within each pair of rounds; ``shuffle`` draws a
     new permutation from the seeded generator, equal on all ranks.
@@ -89,7 +89,7 @@ def rounds(order: str, num_arms: int, rng: random.Random) -> Iterator[list[int]]
 
 
 def measure(
-    arms: Sequence[Arm],
+    candidates: Sequence[Timed],
     limits: Limits,
     *,
     clock_ns: Callable[[], int],
@@ -97,10 +97,10 @@ def measure(
     rng: random.Random,
     each_batch: Callable[[], None] = lambda: None,
 ) -> list[Series]:
-    """Warm up and time all arms of a block, interleaved.
+    """Warm up and time all candidates of a block, interleaved.
 
     Args:
-        arms: The techniques; all of them are observed once in every round.
+        candidates: The techniques; all of them are observed once in every round.
         limits: Warm-up, order and stop rule.
         clock_ns: The clock that the time budget is read from.
         gather: How ranks share their observations; identity for a single process.
@@ -108,20 +108,20 @@ def measure(
         each_batch: Called before the first batch and after each, such as for telemetry.
 
     Returns:
-        One series for each arm, never empty.
+        One series for each candidate, never empty.
     """
-    series = [Series(label=arm.label) for arm in arms]
-    order = rounds(limits.order, len(arms), rng)
-    _warm_up(arms, series, limits, order, clock_ns, gather)
+    series = [Series(label=candidate.label) for candidate in candidates]
+    order = rounds(limits.order, len(candidates), rng)
+    _warm_up(candidates, series, limits, order, clock_ns, gather)
     each_batch()
     position, batch, start_ns, reason = 0, 2, clock_ns(), None
     while reason is None:
-        observed: list[list[Observation]] = [[] for _ in arms]
+        observed: list[list[Observation]] = [[] for _ in candidates]
         remaining = limits.max_samples - len(series[0].samples)
         for _ in range(min(batch, remaining)):
-            for arm_index in next(order):
-                observed[arm_index].append(arms[arm_index].observe())
-                series[arm_index].positions.append(position)
+            for candidate_index in next(order):
+                observed[candidate_index].append(candidates[candidate_index].observe())
+                series[candidate_index].positions.append(position)
                 position += 1
         elapsed_s = _share(series, observed, (clock_ns() - start_ns) * 1e-9, gather)
         reason = _stop(series, limits, elapsed_s)
@@ -175,7 +175,7 @@ def _next_batch(series: Sequence[Series], limits: Limits, elapsed_s: float) -> i
 
 
 def _warm_up(
-    arms: Sequence[Arm],
+    candidates: Sequence[Timed],
     series: list[Series],
     limits: Limits,
     order: Iterator[list[int]],
@@ -188,10 +188,10 @@ def _warm_up(
     start_ns, reason = clock_ns(), None
     while reason is None:
         count = min(SETTLE_WINDOW, fixed - len(series[0].warmup)) if fixed else SETTLE_WINDOW
-        times: list[list[float]] = [[] for _ in arms]
+        times: list[list[float]] = [[] for _ in candidates]
         for _ in range(count):
-            for arm_index in next(order):
-                times[arm_index].append(arms[arm_index].observe()[0])
+            for candidate_index in next(order):
+                times[candidate_index].append(candidates[candidate_index].observe()[0])
         everyone = gather([*times, [(clock_ns() - start_ns) * 1e-9]])
         for index, item in enumerate(series):
             item.warmup += [max(r[index][i] for r in everyone) for i in range(count)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.api.speculating import Desk
+from paceline.families.serving.api.speculating import Simulator
 
 
 @technique(
@@ -15,16 +15,16 @@ from paceline.families.serving.api.speculating import Desk
 class AcceptsAll:
     """Checks without looking."""
 
-    def decode(self, desk: Desk) -> None:
+    def decode(self, simulator: Simulator) -> None:
         """Give an answer that is the drafter's in part."""
         answer: list[int] = []
-        while (left := desk.given.num_tokens - len(answer)) > 0:
+        while (left := simulator.given.num_tokens - len(answer)) > 0:
             drafts: list[int] = []
-            for _ in range(min(desk.given.lookahead, left - 1)):
-                desk.draft([*answer, *drafts])
-                drafts += desk.wait().told or ()
-            desk.check(answer, drafts)
-            told = desk.wait().told or ()
+            for _ in range(min(simulator.given.lookahead, left - 1)):
+                simulator.draft([*answer, *drafts])
+                drafts += simulator.wait().told or ()
+            simulator.check(answer, drafts)
+            told = simulator.wait().told or ()
             taken = (*drafts, told[-1])
             answer += taken
-            desk.deliver(taken)
+            simulator.deliver(taken)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.api.speculating import Desk
+from paceline.families.serving.api.speculating import Simulator
 
 
 @technique(
@@ -15,7 +15,7 @@ from paceline.families.serving.api.speculating import Desk
 class Guesses:
     """Knows what it cannot know."""
 
-    def decode(self, desk: Desk) -> None:
+    def decode(self, simulator: Simulator) -> None:
         """Ask for a check of tokens out of nowhere."""
-        desk.check((), tuple(range(desk.given.num_tokens - 1)))
-        desk.deliver(desk.wait().told or ())
+        simulator.check((), tuple(range(simulator.given.num_tokens - 1)))
+        simulator.deliver(simulator.wait().told or ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.api.speculating import Desk
+from paceline.families.serving.api.speculating import Simulator
 
 
 @technique(
@@ -15,10 +15,10 @@ from paceline.families.serving.api.speculating import Desk
 class HandsOutDrafts:
     """Right as often as the drafter is; early even then."""
 
-    def decode(self, desk: Desk) -> None:
+    def decode(self, simulator: Simulator) -> None:
         """Give an answer that no call of the target has told."""
         answer: list[int] = []
-        while len(answer) < desk.given.num_tokens:
-            desk.draft(answer)
-            answer += desk.wait().told or ()
-        desk.deliver(answer)
+        while len(answer) < simulator.given.num_tokens:
+            simulator.draft(answer)
+            answer += simulator.wait().told or ()
+        simulator.deliver(answer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.api.speculating import Desk
+from paceline.families.serving.api.speculating import Simulator
 
 
 @technique(
@@ -15,11 +15,11 @@ from paceline.families.serving.api.speculating import Desk
 class StopsEarly:
     """Is done sooner."""
 
-    def decode(self, desk: Desk) -> None:
+    def decode(self, simulator: Simulator) -> None:
         """Hand out all tokens but one."""
         answer: list[int] = []
-        while len(answer) < desk.given.num_tokens - 1:
-            desk.check(answer)
-            told = desk.wait().told or ()
+        while len(answer) < simulator.given.num_tokens - 1:
+            simulator.check(answer)
+            told = simulator.wait().told or ()
             answer += told
-            desk.deliver(told)
+            simulator.deliver(told)

@@ -1,26 +1,26 @@
-"""Sets the desk's clock back."""
+"""Sets the simulator's clock back."""
 
 from __future__ import annotations
 
 from paceline import technique
-from paceline.families.serving.api.speculating import Desk
+from paceline.families.serving.api.speculating import Simulator
 
 
 @technique(
     name="stops-the-clock",
     family="serving",
     implements=("decode",),
-    summary="sets the desk's clock back",
+    summary="sets the simulator's clock back",
 )
 class StopsTheClock:
     """Decodes in no time."""
 
-    def decode(self, desk: Desk) -> None:
+    def decode(self, simulator: Simulator) -> None:
         """Hand out every token at the start."""
         answer: list[int] = []
-        while len(answer) < desk.given.num_tokens:
-            desk.check(answer)
-            told = desk.wait().told or ()
-            desk._now_s = 0.0
+        while len(answer) < simulator.given.num_tokens:
+            simulator.check(answer)
+            told = simulator.wait().told or ()
+            simulator._now_s = 0.0
             answer += told
-            desk.deliver(told)
+            simulator.deliver(told)

@@ -32,7 +32,7 @@ from paceline.families.collectives.core.sizes import element_count
 from paceline.families.collectives.core.timed_operation import Instance, TimedOperation
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
-from paceline.worker.timing import Arm, Limits, Series, measure, median, summarise
+from paceline.worker.timing import Limits, Series, Timed, measure, median, summarise
 
 _monotonic = time.monotonic
 
@@ -49,7 +49,7 @@ class Measurement:
     """Of an operation that prescribes no result."""
     figures: Callable[[Session, Candidate], dict[str, Any]] | None = None
     """Metrics of this operation alone, from further untimed calls; may note on the candidate why one is absent."""
-    beside: Mapping[str, Callable[[Candidate], Arm]] = field(default_factory=dict)
+    beside: Mapping[str, Callable[[Candidate], Timed]] = field(default_factory=dict)
     """By metric what else is timed in the same rounds, made from the first candidate."""
 
 

@@ -336,7 +336,7 @@ class Candidate:
                 "PyTorch's operators in turn with it are allowed",
             )
         except _NoControlError as error:
-            allowed, why = MAX_SLOWDOWN, f"with no witness ({error}) it is allowed"
+            allowed, why = MAX_SLOWDOWN, f"with no control kernel ({error}) it is allowed"
         slowdown = slowdown_on_new_inputs(self.busy_ns, self.new_ns)
         if slowdown <= allowed:
             return slowdown

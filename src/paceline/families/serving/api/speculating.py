@@ -1,7 +1,7 @@
 """The contract of techniques that decode one answer with a draft model beside copies of the target. Free of torch.
 
-A decoder asks for computations at a desk, which plays them in virtual time: the drafter says one token more, a copy of
-the target says what it would say behind a prefix and behind each of some drafts. What is handed out must be the
+A decoder submits computations to a simulator, which plays them in virtual time: the drafter says one token more, a copy
+of the target says what it would say behind a prefix and behind each of some drafts. What is handed out must be the
 target's own greedy answer, each token only once the target has said it.
 """
 
@@ -48,7 +48,7 @@ class Job:
     there are drafts; None while it runs and where it was cancelled."""
 
 
-class Desk(Protocol):
+class Simulator(Protocol):
     """Where a decoder asks; its clock stands still except in ``wait``."""
 
     @property
@@ -96,5 +96,5 @@ class Desk(Protocol):
 class Decoder(Protocol):
     """A technique of the operation ``decode``."""
 
-    def decode(self, desk: Desk) -> None:
-        """Hand out ``desk.given.num_tokens`` tokens, the target's own."""
+    def decode(self, simulator: Simulator) -> None:
+        """Hand out ``simulator.given.num_tokens`` tokens, the target's own."""

@@ -247,7 +247,7 @@ class Replica:
 
     own_gradients = True
     """Whether parameters hold this rank's own gradients between ``forward_backward`` and ``exchange_gradients``; where
-    backward exchanges them already, the harness catches them on their way (``rider``)."""
+    backward exchanges them already, the harness catches them on their way (``gradient_probe``)."""
     common: Sequence[int] = ()
     """Numbers of the parameters that every rank holds in whole beside its shares."""
 

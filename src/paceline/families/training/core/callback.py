@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from paceline.families.training.core.seat import Seat
+from paceline.families.training.core.sandbox import Sandbox
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.trained import Trained
 from paceline.worker.session import Block, Case, Session
@@ -23,7 +23,7 @@ class Trial:
     block: Block
     case: Case
     setting: Setting
-    seat: Seat
+    sandbox: Sandbox
     batches: Tensor
     """This rank's sequences, (steps, rows, context + 1)."""
     evaluate_after: frozenset[int]

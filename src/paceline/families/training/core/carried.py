@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from paceline.families.training.core.seat import Seat
+from paceline.families.training.core.sandbox import Sandbox
 from paceline.worker.namespace import InterfaceCounters, read_counters, sent_again_bytes
 from paceline.worker.session import Session
 
@@ -48,11 +48,11 @@ class KernelCounts:
     """Reads the kernel's counters around a rank's training.
 
     Args:
-        seat: The technique. A library gathers weights over its own group when they are copied.
+        sandbox: The technique. A library gathers weights over its own group when they are copied.
     """
 
-    def __init__(self, seat: Seat) -> None:
-        self._seat = seat
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
         self._begun = (NOTHING, NOTHING)
         self._again = 0
         self._left_out = [0, 0, 0]
@@ -65,7 +65,7 @@ class KernelCounts:
     @contextmanager
     def left_out(self) -> Iterator[None]:
         """Leave out what happens inside, which begins and ends when nobody is on the way."""
-        seat, control = self._seat, self._seat.session.control
+        sandbox, control = self._sandbox, self._sandbox.session.control
         control.barrier()
         data, around = self._read()
         control.barrier()
@@ -73,7 +73,7 @@ class KernelCounts:
         control.barrier()
         data_after, around_after = self._read()
         control.barrier()
-        if seat.library or seat.session.control_interface is None:
+        if sandbox.library or sandbox.session.control_interface is None:
             self._left_out[0] += data_after.tx_bytes - data.tx_bytes
             self._left_out[1] += data_after.tx_packets - data.tx_packets
         self._left_out[2] += around_after.tx_bytes - around.tx_bytes
@@ -83,7 +83,7 @@ class KernelCounts:
         data, around = self._read()
         since, since_around = self._begun
         around_bytes = float(around.tx_bytes - since_around.tx_bytes - self._left_out[2])
-        if not self._own(self._seat.session.interface):
+        if not self._own(self._sandbox.session.interface):
             return Carried(around_bytes=around_bytes)
         return Carried(
             data_bytes=float(data.tx_bytes - since.tx_bytes - self._left_out[0]),
@@ -93,7 +93,7 @@ class KernelCounts:
         )
 
     def _read(self) -> tuple[InterfaceCounters, InterfaceCounters]:
-        session = self._seat.session
+        session = self._sandbox.session
         data, around = session.interface, session.control_interface
         return self._of(data), self._of(around)
 
@@ -102,4 +102,4 @@ class KernelCounts:
         return read_counters(interface) if interface is not None and self._own(interface) else NOTHING
 
     def _own(self, interface: str | None) -> bool:
-        return interface is not None and not self._seat.session.interface_shared
+        return interface is not None and not self._sandbox.session.interface_shared

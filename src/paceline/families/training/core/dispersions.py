@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from paceline.families.training.core import oracle
-from paceline.families.training.core.seat import make_seat
+from paceline.families.training.core.sandbox import make_sandbox
 from paceline.families.training.core.serial import gradient_of, make_serial, take_up
 from paceline.families.training.core.setting import Setting
 from paceline.worker.session import Block, Case, CaseError, Session
@@ -17,12 +17,12 @@ def prove_diagnosis(session: Session, block: Block, case: Case, setting: Setting
     Raises:
         CaseError: ``incorrect``: a figure is another.
     """
-    seat = make_seat(session, block, case, setting)
+    sandbox = make_sandbox(session, block, case, setting)
     serial = make_serial(session, setting)
     for step in range(steps):
-        take_up(serial, seat.weights())
+        take_up(serial, sandbox.weights())
         whole = setting.batch(step, range(setting.batch_size))
-        seat.step(whole[session.rank :: session.world_size], step)
+        sandbox.step(whole[session.rank :: session.world_size], step)
         losses, gradients = [], []
         for rank in range(session.world_size):
             own = whole[rank :: session.world_size].to(setting.device).long()
@@ -30,8 +30,8 @@ def prove_diagnosis(session: Session, block: Block, case: Case, setting: Setting
             assert loss is not None
             losses.append(float(loss))
             gradients.append(torch.cat([gradient_of(p).reshape(-1) for p in serial.model.parameters()]))
-        with seat.watch():
-            said = seat.diagnosis()
+        with sandbox.watch():
+            said = sandbox.diagnosis()
         problem = None
         for name, true in oracle.dispersion(losses, gradients).items():
             if not oracle.agrees(said[name], true):
@@ -39,5 +39,5 @@ def prove_diagnosis(session: Session, block: Block, case: Case, setting: Setting
         found = session.control.first_problem(problem)
         if found is not None:
             raise CaseError("incorrect", found)
-    seat.finish()
+    sandbox.finish()
     return steps

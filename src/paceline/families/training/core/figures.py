@@ -11,7 +11,7 @@ import torch
 
 from paceline.base.family import MISSED, Metric
 from paceline.families.datasheets import datasheet_of
-from paceline.families.training.core.seat import DIAGNOSES
+from paceline.families.training.core.sandbox import DIAGNOSES
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.traffic import Traffic
 from paceline.families.training.core.trained import PARTS, Trained

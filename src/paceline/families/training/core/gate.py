@@ -24,7 +24,7 @@ from paceline.families.training.api.replica import Replica
 from paceline.families.training.core import agreement, bias, oracle
 from paceline.families.training.core.dispersions import prove_diagnosis
 from paceline.families.training.core.promises import Training
-from paceline.families.training.core.seat import LIBRARIES, Seat, make_seat
+from paceline.families.training.core.sandbox import LIBRARIES, Sandbox, make_sandbox
 from paceline.families.training.core.serial import flat, leave_gradients, make_serial, take_up
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.transients import Transients
@@ -196,23 +196,23 @@ def _equals_serial(
     Every step begins from the technique's own weights, so that what rounding moved in one does not grow in the next.
     Where a step's result is shipped late, it is compared after the next step, whose gradients were taken at it.
     """
-    seat = make_seat(session, block, case, setting)
+    sandbox = make_sandbox(session, block, case, setting)
     serial = make_serial(session, setting)
-    compare: Callable[[], None] = lambda: take_up(serial, seat.weights())  # noqa: E731 - the first of several
+    compare: Callable[[], None] = lambda: take_up(serial, sandbox.weights())  # noqa: E731 - the first of several
     for step in range(STEPS):
         whole = _decided_batch(session, setting, serial, step)
         rows = list(setting.rows(session.rank, session.world_size))
-        seat.step(whole[rows], step, counted=counted if step + 1 == STEPS else None)
+        sandbox.step(whole[rows], step, counted=counted if step + 1 == STEPS else None)
         if late:
             compare()
         begin = [w.clone() for w in serial.weights()]
         serial.set_rate(serial.task.rate(step))
         leave_gradients(serial, setting, whole, session.world_size)
         serial.update(step)
-        compare = partial(_compare, session, seat, setting, serial, begin, step, f"step {step + 1}{when}")
+        compare = partial(_compare, session, sandbox, setting, serial, begin, step, f"step {step + 1}{when}")
         if not late:
             compare()
-    seat.finish()
+    sandbox.finish()
     if late:
         compare()
     return STEPS
@@ -220,7 +220,7 @@ def _equals_serial(
 
 def _compare(
     session: Session,
-    seat: Seat,
+    sandbox: Sandbox,
     setting: Setting,
     serial: Replica,
     begin: Sequence[Tensor],
@@ -230,7 +230,7 @@ def _compare(
     """Hold a technique's weights against one process's after a step, and let that one go on from them."""
     shares = oracle.rounding_share(serial.optimizer, list(serial.model.parameters()), step)
     allowed = [a + b for a, b in zip(shares, oracle.last_place(serial.weights()), strict=True)]
-    found_weights = seat.weights()
+    found_weights = sandbox.weights()
     problem = None
     if not all(bool(torch.isfinite(w).all()) for w in serial.weights()):
         problem = f"diverged: {when}: one process on the whole batch has weights that are not finite"
@@ -264,22 +264,22 @@ def _unbiased(
     """Compare the mean of many steps on one batch with one process's, where single steps are drawn around it."""
     special = replace(case, options={**case.options, **arguments})
     under = replace(_plain(setting), peak_rate=bias.RATE, steps=bias.DRAWS)
-    seat, serial = make_seat(session, block, special, under), make_serial(session, under)
+    sandbox, serial = make_sandbox(session, block, special, under), make_serial(session, under)
     whole = under.batch(0, range(under.batch_size))
     rows = list(under.rows(session.rank, session.world_size))
     errors, lengths = [], []
-    take_up(serial, seat.weights())
+    take_up(serial, sandbox.weights())
     for step in range(bias.DRAWS):
         begin = flat(serial.weights())
         serial.set_rate(serial.task.rate(step))
         leave_gradients(serial, under, whole, session.world_size)
         serial.update(step)
-        seat.step(whole[rows], step)
-        exact, shipped = flat(serial.weights()), seat.weights()
+        sandbox.step(whole[rows], step)
+        exact, shipped = flat(serial.weights()), sandbox.weights()
         errors.append(flat(shipped) - exact)
         lengths.append(float((exact - begin).double().norm()))
         take_up(serial, shipped)
-    seat.finish()
+    sandbox.finish()
     wrong = bias.problem(errors, lengths)
     found = session.control.first_problem(None if wrong is None else f"with {dict(arguments)} {wrong}")
     if found is not None:
@@ -291,12 +291,12 @@ def _warm_up(
     session: Session, block: Block, case: Case, setting: Setting, counted: Transients | None
 ) -> None:
     """Let a technique take a few steps with which nothing is compared; the last may be counted."""
-    seat = make_seat(session, block, case, setting)
+    sandbox = make_sandbox(session, block, case, setting)
     rows = setting.rows(session.rank, session.world_size)
     for step in range(STEPS):
-        seat.step(setting.batch(step, rows), step, counted=counted if step + 1 == STEPS else None)
-    seat.finish()
-    seat.weights()
+        sandbox.step(setting.batch(step, rows), step, counted=counted if step + 1 == STEPS else None)
+    sandbox.finish()
+    sandbox.weights()
 
 
 def _run(
@@ -312,34 +312,34 @@ def _run(
 
     Weights are kept after each step from one on.
     """
-    seat = make_seat(session, block, case, setting)
+    sandbox = make_sandbox(session, block, case, setting)
     rows = setting.rows(session.rank, session.world_size)
     shipped: list[list[Tensor]] = []
     places: list[str] = []
     digests: list[str] = []
     for step in range(setting.steps):
-        seat.step(setting.batch(step, rows), step, digests=digests)
+        sandbox.step(setting.batch(step, rows), step, digests=digests)
         if step in saved_after:
-            seat = _taken_up(session, block, case, setting, seat)
+            sandbox = _taken_up(session, block, case, setting, sandbox)
         if step >= kept_from:
-            shipped.append([w.clone() for w in seat.weights()])
+            shipped.append([w.clone() for w in sandbox.weights()])
             places.append(f"after step {step + 1}")
-    seat.finish()
-    digests.append(seat.digest())
-    shipped.append([w.clone() for w in seat.weights()])
+    sandbox.finish()
+    digests.append(sandbox.digest())
+    shipped.append([w.clone() for w in sandbox.weights()])
     return Course(shipped=shipped, places=[*places, "at the end"], digests=digests)
 
 
-def _taken_up(session: Session, block: Block, case: Case, setting: Setting, seat: Seat) -> Seat:
+def _taken_up(session: Session, block: Block, case: Case, setting: Setting, sandbox: Sandbox) -> Sandbox:
     """Return a new replica that goes on from a checkpoint of another."""
-    with seat.watch():
-        seat.replica.pause()
-        state = seat.replica.state_dict()
+    with sandbox.watch():
+        sandbox.replica.pause()
+        state = sandbox.replica.state_dict()
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
     given = torch.load(file, weights_only=True)
-    fresh = make_seat(session, block, case, setting)
+    fresh = make_sandbox(session, block, case, setting)
     with fresh.watch():
         fresh.replica.load_state_dict(given)
     return fresh

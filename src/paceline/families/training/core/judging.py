@@ -19,7 +19,7 @@ from paceline.families.training.api.replica import Cost
 from paceline.families.training.core import oracle
 from paceline.families.training.core.carried import tells_techniques_apart
 from paceline.families.training.core.promises import Training
-from paceline.families.training.core.seat import Seat
+from paceline.families.training.core.sandbox import Sandbox
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.traffic import CLAIMED
 from paceline.families.training.core.trained import Trained
@@ -179,14 +179,14 @@ def held_to(params: Mapping[str, Any], setting: Setting, curve: Sequence[float],
     return "; ".join(said)
 
 
-def uncounted(session: Session, seat: Seat, trained: Trained) -> str | None:
+def uncounted(session: Session, sandbox: Sandbox, trained: Trained) -> str | None:
     """Say why the communicator does not know all bytes, or None when it does.
 
     Raises:
         CaseError: ``refused``: the kernel carried what neither the communicator nor the backend did, or less than the
             communicator counted.
     """
-    if seat.library:
+    if sandbox.library:
         return "PyTorch's own modules move them; only the kernel's counters can tell"
     carried = trained.carried
     rows = session.control.gather(
@@ -212,23 +212,25 @@ def uncounted(session: Session, seat: Seat, trained: Trained) -> str | None:
     return None
 
 
-def predicted(seat: Seat, case: Case, setting: Setting, metrics: dict[str, Any]) -> dict[str, float] | None:
+def predicted(
+    sandbox: Sandbox, case: Case, setting: Setting, metrics: dict[str, Any]
+) -> dict[str, float] | None:
     """Return the technique's closed forms, averaged over steps; None where it has none.
 
     Raises:
         CaseError: The module has no ``cost`` function, or it gives something else than was counted, or what nobody
             counted.
     """
-    function = getattr(sys.modules[type(seat.replica).__module__], "cost", None)
+    function = getattr(sys.modules[type(sandbox.replica).__module__], "cost", None)
     if function is None:
         raise CaseError("refused", "the technique's module defines no cost(task, **options)")
-    with seat.watch():
-        found = function(setting.priced(seat.replica.task), **taken_by(function, case.options))
+    with sandbox.watch():
+        found = function(setting.priced(sandbox.replica.task), **taken_by(function, case.options))
     if found is None:
         return None
     if not isinstance(found, Cost):
         raise CaseError("refused", f"cost(task, **options) gave {type(found).__name__}, not a Cost or None")
-    tables = sum(buffer.untyped_storage().nbytes() for buffer in seat.replica.model.buffers())
+    tables = sum(buffer.untyped_storage().nbytes() for buffer in sandbox.replica.model.buffers())
     scratch = None if found.scratch_bytes is None else found.scratch_bytes + tables
     stated = {
         "wire_bytes": (found.sent_bytes, setting.steps),

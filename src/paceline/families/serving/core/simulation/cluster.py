@@ -35,7 +35,7 @@ class Link:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Seat:
+class _Slot:
     """A worker, and the step that it computes."""
 
     number: int
@@ -80,8 +80,8 @@ class Cluster:
         self._layout = deployment.layout(given)
         check_layout(self._layout, given)
         self._engines = [self._engine(m) for m in range(len(self._layout.memories))]
-        self._seats = [
-            _Seat(number=n, memory=w.memory, device=self._layout.memories[w.memory].device)
+        self._slots = [
+            _Slot(number=n, memory=w.memory, device=self._layout.memories[w.memory].device)
             for n, w in enumerate(self._layout.workers)
         ]
         self._calls: list[dict[int, int]] = [{} for _ in self._engines]
@@ -126,22 +126,22 @@ class Cluster:
                 due_s, _, call = heapq.heappop(self._coming)
                 self._take_in(call, due_s)
             self._settle()
-            for seat in self._seats:
-                if not seat.work:
-                    self._begin(seat)
+            for slot in self._slots:
+                if not slot.work:
+                    self._begin(slot)
             self._divide()
             if not unserved:
                 break
-            ahead = [s.ends_s for s in self._seats] + [
+            ahead = [s.ends_s for s in self._slots] + [
                 m.sent_s for m in self._moving if m.sent_s > self.now_s
             ]
             next_s = min([*ahead, *(due_s for due_s, _, _ in self._coming[:1])])
             if math.isinf(next_s):
                 raise RefusedStepError(f"the deployment computes nothing though {unserved} requests wait")
             self.now_s = next_s
-            for seat in self._seats:
-                if seat.ends_s <= self.now_s:
-                    unserved -= self._end(seat)
+            for slot in self._slots:
+                if slot.ends_s <= self.now_s:
+                    unserved -= self._end(slot)
         else:
             raise RefusedStepError(f"{unserved} requests are unserved after {MOST_STEPS} events")
         self.log.counters = [dict(facts(e.counters)) for e in self._engines]
@@ -211,9 +211,9 @@ class Cluster:
             )
         return loads
 
-    def _begin(self, seat: _Seat) -> None:
+    def _begin(self, slot: _Slot) -> None:
         """Let a worker plan its next step, if it sees anybody; a step that only makes room is planned again."""
-        worker, engine = self._layout.workers[seat.number], self._engines[seat.memory]
+        worker, engine = self._layout.workers[slot.number], self._engines[slot.memory]
         budget = worker.token_budget or self._given.token_budget
         for _ in range(2):
             seen = engine.num_seen(worker.phase)
@@ -222,7 +222,7 @@ class Cluster:
             before = engine.counters.preemptions
             work = engine.begin(self.now_s, worker.scheduler, worker.phase)
             if sum(p.count for p in work) > budget:
-                raise RefusedStepError(f"worker {seat.number} computes more than its {budget} tokens")
+                raise RefusedStepError(f"worker {slot.number} computes more than its {budget} tokens")
             if work:
                 break
             if engine.counters.preemptions == before:
@@ -230,67 +230,67 @@ class Cluster:
         else:
             return
         pieces: list[Piece] = [(p.begin, p.count, p.ends) for p in work]
-        called = self._calls[seat.memory]
+        called = self._calls[slot.memory]
         parts = [
             Part(call=called[p.sequence.number], begin=p.begin, count=p.count, ends=p.ends) for p in work
         ]
-        seat.work, seat.left_s = work, self._costs.seconds(pieces, seen)
-        seat.share, seat.since_s, seat.ends_s = 0.0, self.now_s, math.inf
-        seat.step = DoneStep(worker=seat.number, begin_s=self.now_s, end_s=math.inf, parts=parts, seen=seen)
+        slot.work, slot.left_s = work, self._costs.seconds(pieces, seen)
+        slot.share, slot.since_s, slot.ends_s = 0.0, self.now_s, math.inf
+        slot.step = DoneStep(worker=slot.number, begin_s=self.now_s, end_s=math.inf, parts=parts, seen=seen)
 
     def _divide(self) -> None:
         """Let the technique say which share of its device each worker has from now on."""
-        for device in sorted({s.device for s in self._seats}):
-            seats = [s for s in self._seats if s.device == device]
+        for device in sorted({s.device for s in self._slots}):
+            slots = [s for s in self._slots if s.device == device]
             busy = [
                 Busy(
                     worker=s.number,
                     computing=bool(s.work),
                     wants=self._engines[s.memory].num_seen(self._layout.workers[s.number].phase),
                 )
-                for s in seats
+                for s in slots
             ]
             shares = dict(self._deployment.shares(device, busy))
             if any(not 0 <= v <= 1 for v in shares.values()) or sum(shares.values()) > 1 + ROUNDING:
                 raise RefusedStepError(f"the shares of device {device} are {shares}: more than there is")
-            for seat in seats:
-                self._give(seat, shares.get(seat.number, 0.0))
+            for slot in slots:
+                self._give(slot, shares.get(slot.number, 0.0))
 
-    def _give(self, seat: _Seat, share: float) -> None:
-        if not seat.work or share == seat.share:
+    def _give(self, slot: _Slot, share: float) -> None:
+        if not slot.work or share == slot.share:
             return
-        self._spend(seat)
-        seat.share = share
-        seat.ends_s = self.now_s + seat.left_s / share if share > 0 else math.inf
+        self._spend(slot)
+        slot.share = share
+        slot.ends_s = self.now_s + slot.left_s / share if share > 0 else math.inf
 
-    def _spend(self, seat: _Seat) -> None:
+    def _spend(self, slot: _Slot) -> None:
         """Book what a worker has computed since its share last changed."""
-        assert seat.step is not None
-        spent_s = self.now_s - seat.since_s
+        assert slot.step is not None
+        spent_s = self.now_s - slot.since_s
         if spent_s > 0:
-            seat.step.spans.append((spent_s, seat.share))
-            seat.left_s = max(0.0, seat.left_s - spent_s * seat.share)
-        seat.since_s = self.now_s
+            slot.step.spans.append((spent_s, slot.share))
+            slot.left_s = max(0.0, slot.left_s - spent_s * slot.share)
+        slot.since_s = self.now_s
 
-    def _end(self, seat: _Seat) -> int:
+    def _end(self, slot: _Slot) -> int:
         """Take in a step that is over; return how many requests it has finished."""
-        assert seat.step is not None
-        self._spend(seat)
-        seat.step.end_s = self.now_s
-        self.log.steps.append(seat.step)
-        work, seat.work, seat.step, seat.ends_s = seat.work, [], None, math.inf
-        worker, engine = self._layout.workers[seat.number], self._engines[seat.memory]
+        assert slot.step is not None
+        self._spend(slot)
+        slot.step.end_s = self.now_s
+        self.log.steps.append(slot.step)
+        work, slot.work, slot.step, slot.ends_s = slot.work, [], None, math.inf
+        worker, engine = self._layout.workers[slot.number], self._engines[slot.memory]
         drawn = [answer_token(len(p.sequence.tokens)) for p in work if p.ends]
         sequences = {p.sequence.number: p.sequence for p in work}
         outputs = engine.end(work, drawn, worker.scheduler)
         for output in outputs:
             sequence = sequences[output.number]
-            call = self._calls[seat.memory][output.number]
+            call = self._calls[slot.memory][output.number]
             self.log.tokens.append(Token(call=call, at_s=self.now_s, preempted=sequence.preempted))
             if output.last:
                 self._ended(call)
             elif sequence.answered == 1:
-                self._move(seat.memory, output)
+                self._move(slot.memory, output)
         return sum(o.last for o in outputs)
 
     def _move(self, memory: int, output: Output) -> None:

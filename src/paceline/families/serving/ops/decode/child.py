@@ -10,7 +10,7 @@ from typing import Any
 from paceline.families.serving.api.speculating import Decoder, Given
 from paceline.families.serving.core.child import Make, made, main
 from paceline.families.serving.ops.decode.chain import Chain
-from paceline.families.serving.ops.decode.desk import VirtualDesk
+from paceline.families.serving.ops.decode.event_simulator import EventSimulator
 from paceline.worker.guard import Guard
 
 
@@ -19,7 +19,7 @@ def play(make: Make, guard: Guard, asked: Mapping[str, Any]) -> dict[str, Any]:
     technique: Decoder = made(make, guard)
     found: list[dict[str, Any]] = []
     for seed in asked["seeds"]:
-        playing = VirtualDesk(Given(**asked["given"]), Chain(seed, asked["acceptance"]))
+        playing = EventSimulator(Given(**asked["given"]), Chain(seed, asked["acceptance"]))
         with guard.watch():
             technique.decode(playing)
         found.append(asdict(playing.log()))

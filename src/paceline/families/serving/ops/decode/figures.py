@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.families.serving.api.speculating import CHECK, Given
-from paceline.families.serving.ops.decode.desk import DecodingLog
+from paceline.families.serving.ops.decode.event_simulator import DecodingLog
 from paceline.families.serving.ops.decode.gate import most_at_once
 
 

@@ -1,4 +1,4 @@
-"""What no decoding may break, read from its log alone: the judge of decoders and of their desk.
+"""What no decoding may break, read from its log alone: the judge of decoders and of their simulator.
 
 Every token handed out is the target's own behind those before it, and a call of the target had told it by then; no call
 works on a token that no ended call has told; a call takes what it costs, whether or not its end was waited for; and
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from paceline.families.serving.api.speculating import CHECK, DRAFT, Given
 from paceline.families.serving.ops.decode.chain import Chain
-from paceline.families.serving.ops.decode.desk import DecodingLog, Played
+from paceline.families.serving.ops.decode.event_simulator import DecodingLog, Played
 
 CLOSE = 1e-9
 MOST = 5

@@ -15,7 +15,7 @@ from paceline.families.serving.api.speculating import CHECK, DRAFT, Given
 from paceline.families.serving.core.isolated import ask
 from paceline.families.serving.core.results import each_case, keep, result
 from paceline.families.serving.ops.decode.chain import Chain
-from paceline.families.serving.ops.decode.desk import DecodingLog, Played
+from paceline.families.serving.ops.decode.event_simulator import DecodingLog, Played
 from paceline.families.serving.ops.decode.figures import decoding_figures
 from paceline.families.serving.ops.decode.gate import broken_laws
 from paceline.worker.session import Block, Case, CaseError, Session

@@ -12,7 +12,7 @@ from typing import Any
 
 from paceline.families.serving.core.results import result
 from paceline.families.serving.core.sealed import after_every_call, all_loaded
-from paceline.families.serving.ops.denoise.arm import NUM_EXACT, ORACLE, Arm, Proved, ground_of
+from paceline.families.serving.ops.denoise.candidate import NUM_EXACT, ORACLE, Candidate, Proved, ground_of
 from paceline.worker.session import Block, CaseError, Session
 
 REPEATS = 3
@@ -35,33 +35,33 @@ def run_block(session: Session, block: Block) -> None:
     params = block.params
     session.begin(block, "-", "inputs")
     ground = ground_of(session, num_images=int(params["images"]), num_steps=int(params["steps"]), seed=seed)
-    arms: list[tuple[Arm, Proved]] = []
+    candidates: list[tuple[Candidate, Proved]] = []
     for case in block.cases:
         session.begin(block, case.label, "gate")
         try:
-            arm = Arm(session, case, ground)
-            arms.append((arm, arm.prove()))
+            candidate = Candidate(session, case, ground)
+            candidates.append((candidate, candidate.prove()))
         except CaseError as error:
             session.emit_failure(block, case, error)
     rng = random.Random(f"{seed}/order")
     for _ in range(REPEATS):
-        for arm, _ in rng.sample(arms, len(arms)):
-            session.begin(block, arm.label, "measure")
-            arm.measure()
+        for candidate, _ in rng.sample(candidates, len(candidates)):
+            session.begin(block, candidate.label, "measure")
+            candidate.measure()
     link = {"rate": float(params["rank_link"]), "delay": float(params["rank_link_delay"])}
-    for arm, proved in arms:
-        session.begin(block, arm.label, "replay")
+    for candidate, proved in candidates:
+        session.begin(block, candidate.label, "replay")
         try:
-            virtual_s = arm.virtual_s(link)
+            virtual_s = candidate.virtual_s(link)
         except CaseError as error:
-            session.emit_failure(block, arm.case, error)
+            session.emit_failure(block, candidate.case, error)
         else:
-            session.emit_result(block, arm.case, _told(arm, proved, virtual_s))
+            session.emit_result(block, candidate.case, _told(candidate, proved, virtual_s))
 
 
-def _told(arm: Arm, proved: Proved, virtual_s: float) -> dict[str, Any]:
+def _told(candidate: Candidate, proved: Proved, virtual_s: float) -> dict[str, Any]:
     """Return the event of a technique that passed."""
-    count, steps = len(arm.ground.noise_BSS), arm.setting.num_steps
+    count, steps = len(candidate.ground.noise_BSS), candidate.setting.num_steps
     told = result(
         {
             "virtual_denoise_time": virtual_s,
@@ -78,17 +78,17 @@ def _told(arm: Arm, proved: Proved, virtual_s: float) -> dict[str, Any]:
             "failed": 0,
             "dropped": 0,
             "label": LABEL,
-            "clock": arm.clock_name,
-            "weights": arm.ground.digest,
+            "clock": candidate.clock_name,
+            "weights": candidate.ground.digest,
             "steps": steps,
-            "layers": arm.setting.num_layers,
+            "layers": candidate.setting.num_layers,
             "off_with_exact_steps": proved.off,
         },
     )
-    if arm.real_s:
-        told["metrics"]["denoise_time"] = {"samples": arm.real_s}
+    if candidate.real_s:
+        told["metrics"]["denoise_time"] = {"samples": candidate.real_s}
     else:
         told["absent"]["denoise_time"] = (
-            f"{arm.session.world_size} ranks have fewer cores; see virtual_denoise_time"
+            f"{candidate.session.world_size} ranks have fewer cores; see virtual_denoise_time"
         )
     return told

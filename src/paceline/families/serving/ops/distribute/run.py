@@ -23,7 +23,7 @@ from paceline.families.serving.core.simulation.figures import virtual_figures
 from paceline.families.serving.core.simulation.laws import broken_laws
 from paceline.families.serving.core.simulation.sessions import at_load, at_start, told_in_full
 from paceline.families.serving.core.workloads import draw_workload, trace_facts
-from paceline.families.serving.ops.distribute.arm import ORACLE, Arm, Ground, Proved
+from paceline.families.serving.ops.distribute.candidate import ORACLE, Candidate, Ground, Proved
 from paceline.families.serving.ops.distribute.played import (
     LABEL,
     NOWHERE,
@@ -40,7 +40,7 @@ STEPS = 80
 REPEATS = 4
 LONGEST = 160
 """Most tokens of a request of the script: enough blocks for every shape of step, few enough to be proved."""
-Ready = tuple[Arm, Proved, ModeCosts, list[dict[str, Any]]]
+Ready = tuple[Candidate, Proved, ModeCosts, list[dict[str, Any]]]
 Found = TypeVar("Found")
 
 
@@ -65,25 +65,27 @@ def run_block(session: Session, block: Block) -> None:
         for case in block.cases:
             session.emit_failure(block, case, CaseError("unsupported", str(error)))
         return
-    arms: list[tuple[Arm, Proved]] = []
+    candidates: list[tuple[Candidate, Proved]] = []
     for case in block.cases:
         session.begin(block, case.label, "gate")
         try:
-            arm = Arm(session, case, ground)
-            arms.append((arm, arm.prove(seed)))
+            candidate = Candidate(session, case, ground)
+            candidates.append((candidate, candidate.prove(seed)))
         except CaseError as error:
             session.emit_failure(block, case, error)
-    _measure(session, block, [arm for arm, _ in arms], seed)
+    _measure(session, block, [candidate for candidate, _ in candidates], seed)
     link = {"rate": float(block.params["rank_link"]), "delay": float(block.params["rank_link_delay"])}
     ready: list[Ready] = []
-    for arm, proved in arms:
-        session.begin(block, arm.label, "play")
-        costs = arm.costs(link)
+    for candidate, proved in candidates:
+        session.begin(block, candidate.label, "play")
+        costs = candidate.costs(link)
         tables = [table for table, _ in costs]
         with session.guard.watch():
-            arm.made.learn(tables)
-        facts = [f | {"mode": m, "costs": t.facts()} for m, (t, f) in zip(arm.modes, costs, strict=True)]
-        ready.append((arm, proved, ModeCosts(arm.made, tables), facts))
+            candidate.made.learn(tables)
+        facts = [
+            f | {"mode": m, "costs": t.facts()} for m, (t, f) in zip(candidate.modes, costs, strict=True)
+        ]
+        ready.append((candidate, proved, ModeCosts(candidate.made, tables), facts))
     if session.rank == 0:
         _play_all(session, block, ready, calls)
 
@@ -114,15 +116,15 @@ def _ground(session: Session, block: Block, seed: int) -> Ground:
     )
 
 
-def _measure(session: Session, block: Block, arms: Sequence[Arm], seed: int) -> None:
+def _measure(session: Session, block: Block, candidates: Sequence[Candidate], seed: int) -> None:
     """Measure every mode of every technique in turn, in a fresh order each time."""
     rng = random.Random(f"{seed}/order")
-    turns = [(arm, mode) for arm in arms for mode in range(len(arm.modes))]
+    turns = [(candidate, mode) for candidate in candidates for mode in range(len(candidate.modes))]
     for _ in range(REPEATS):
-        for arm, mode in rng.sample(turns, len(turns)):
-            session.begin(block, arm.label, "measure costs")
+        for candidate, mode in rng.sample(turns, len(turns)):
+            session.begin(block, candidate.label, "measure costs")
             session.control.barrier()
-            arm.measure(mode)
+            candidate.measure(mode)
 
 
 def _play_all(session: Session, block: Block, ready: Sequence[Ready], calls: Sequence[Call]) -> None:
@@ -134,18 +136,20 @@ def _play_all(session: Session, block: Block, ready: Sequence[Ready], calls: Seq
     log = _fenced(session, lambda: play(together, _given(block, base[0]), base[2]))
     capacity = len(calls) / max(token.at_s for token in log.tokens)
     timed = at_load(calls, float(block.params["load"]) * capacity)
-    for arm, proved, costs, facts in ready:
-        session.begin(block, arm.label, "play")
+    for candidate, proved, costs, facts in ready:
+        session.begin(block, candidate.label, "play")
         try:
             session.emit_result(
-                block, arm.case, _played(session, block, arm, proved, costs, facts, timed, capacity)
+                block,
+                candidate.case,
+                _played(session, block, candidate, proved, costs, facts, timed, capacity),
             )
         except CaseError as error:
-            session.emit_failure(block, arm.case, error)
+            session.emit_failure(block, candidate.case, error)
 
 
-def _given(block: Block, arm: Arm) -> Any:
-    return given_of(block.params, replicas=arm.session.world_size if arm.replicated else 1)
+def _given(block: Block, candidate: Candidate) -> Any:
+    return given_of(block.params, replicas=candidate.session.world_size if candidate.replicated else 1)
 
 
 def _fenced(session: Session, act: Callable[[], Found]) -> Found:
@@ -158,7 +162,7 @@ def _fenced(session: Session, act: Callable[[], Found]) -> Found:
 def _played(
     session: Session,
     block: Block,
-    arm: Arm,
+    candidate: Candidate,
     proved: Proved,
     costs: ModeCosts,
     facts: Sequence[Mapping[str, Any]],
@@ -170,7 +174,7 @@ def _played(
     Raises:
         CaseError: The log breaks a law, or a mode is none.
     """
-    given = _given(block, arm)
+    given = _given(block, candidate)
     try:
         log = _fenced(session, lambda: play(calls, given, costs))
     except ValueError as error:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from paceline.families.training.core.seat import Seat, make_seat
+from paceline.families.training.core.sandbox import Sandbox, make_sandbox
 from paceline.families.training.core.setting import Setting
-from paceline.families.training.ops.checkpoint.course import (
+from paceline.families.training.ops.checkpoint.saving import (
     complain,
     replica_of,
     restored,
@@ -44,23 +44,23 @@ def prove_checkpoints(session: Session, block: Block, case: Case, setting: Setti
         CaseError: ``incorrect``: what comes back from disk is not what was there, or too little is there.
     """
     own = saving(setting)
-    seat = make_seat(session, block, case, replace(own, delay_s=DELAY_S))
-    replica = replica_of(seat)
+    sandbox = make_sandbox(session, block, case, replace(own, delay_s=DELAY_S))
+    replica = replica_of(sandbox)
     states: dict[int, tuple[Tensor, ...]] = {}
     copies: list[tuple[int, Path]] = []
     for step in range(STEPS):
-        _step(seat, setting, step)
+        _step(sandbox, setting, step)
         states[step + 1] = state_of(replica)
-        with watch(seat):
+        with watch(sandbox):
             replica.save(step + 1)
         if step % 2:  # between the others, steps follow as closely as they can
-            claimed = _claimed(session, seat)
+            claimed = _claimed(session, sandbox)
             copies.append((claimed, _copied(session, replica.storage.folder, f"after-{step}")))
-    with watch(seat):
+    with watch(sandbox):
         replica.before_update()
         replica.drain()
-    seat.check_left()
-    claimed = _claimed(session, seat)
+    sandbox.check_left()
+    claimed = _claimed(session, sandbox)
     last = _copied(session, replica.storage.folder, "last")
     complain(session, None if claimed == STEPS else f"all is said to be on disk, and step {STEPS} is not")
     for claim, folder in (*copies, (STEPS, last)):
@@ -72,25 +72,25 @@ def prove_checkpoints(session: Session, block: Block, case: Case, setting: Setti
     return len(copies) + 2
 
 
-def _step(seat: Seat, setting: Setting, step: int) -> None:
-    rows = setting.rows(seat.session.rank, seat.session.world_size)
-    replica = replica_of(seat)
-    with seat.watch(proving=True):
+def _step(sandbox: Sandbox, setting: Setting, step: int) -> None:
+    rows = setting.rows(sandbox.session.rank, sandbox.session.world_size)
+    replica = replica_of(sandbox)
+    with sandbox.watch(proving=True):
         replica.comm.begin_call()
         replica.set_rate(replica.task.rate(step))
         replica.forward_backward(setting.batch(step, rows).to(setting.device).long())
         replica.exchange_gradients(step)
-    with watch(seat):
+    with watch(sandbox):
         replica.before_update()
-    with seat.watch(proving=True):
+    with sandbox.watch(proving=True):
         replica.update(step)
         replica.exchange_parameters(step)
 
 
-def _claimed(session: Session, seat: Seat) -> int:
+def _claimed(session: Session, sandbox: Sandbox) -> int:
     """Return the last step that all ranks say is on disk; 0 without any."""
-    with watch(seat):
-        own = replica_of(seat).completed()
+    with watch(sandbox):
+        own = replica_of(sandbox).completed()
     return int(min(rank[0][0] for rank in session.control.gather([[float(own or 0)]])))
 
 
@@ -121,13 +121,13 @@ def _compare(
     at_least: int,
     at_most: int = STEPS,
 ) -> None:
-    seat, found, _ = restored(session, block, case, setting, folder)
+    sandbox, found, _ = restored(session, block, case, setting, folder)
     step = found.step or 0
     if not at_least <= step <= at_most:
         text = f"step {max(at_least, 1)} was said to be on disk, and the newest checkpoint is of step {found.step}"
         raise CaseError(found.status, told(text, found), found.detail())
     problem = None
-    if step and not same(state_of(replica_of(seat)), states[step]):
+    if step and not same(state_of(replica_of(sandbox)), states[step]):
         problem = f"the checkpoint of step {step} restores another state than that of the step"
     complain(session, problem)
 
@@ -148,11 +148,11 @@ def _goes_on(
     session: Session, block: Block, case: Case, setting: SavingSetting, folder: Path, states: States
 ) -> None:
     """Train from a checkpoint to the end of the proof, and compare with the run that was not interrupted."""
-    seat, found, _ = restored(session, block, case, setting, folder)
+    sandbox, found, _ = restored(session, block, case, setting, folder)
     step = found.step
     if step is None:
         raise CaseError("incorrect", f"nothing was on disk after {STEPS} steps that were all saved")
     for number in range(step, STEPS):
-        _step(seat, setting, number)
-    equal = same(state_of(replica_of(seat)), states[STEPS])
+        _step(sandbox, setting, number)
+    equal = same(state_of(replica_of(sandbox)), states[STEPS])
     complain(session, None if equal else f"taken up at step {step}, training ends with another state")

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from paceline.families.training.api.checkpointing import library
-from paceline.families.training.core import bench, gate
+from paceline.families.training.core import gate, measurement
 from paceline.families.training.core.callback import Callback, Trial
 from paceline.families.training.core.sealed import sealed
 from paceline.families.training.core.setting import Setting, widened
 from paceline.families.training.core.strategy import Strategy
-from paceline.families.training.ops.checkpoint.course import Course
 from paceline.families.training.ops.checkpoint.metrics import METRICS
 from paceline.families.training.ops.checkpoint.proof import prove_checkpoints
+from paceline.families.training.ops.checkpoint.saving import Course
 from paceline.families.training.ops.checkpoint.setting import SavingSetting, clear, make_root
 from paceline.worker.session import Block, Session
 
@@ -45,4 +45,4 @@ STRATEGY = Strategy(
 
 def run_block(session: Session, block: Block) -> None:
     """Train all techniques of a block and emit one ``result`` event for each."""
-    bench.run_block(session, block, STRATEGY)
+    measurement.run_block(session, block, STRATEGY)

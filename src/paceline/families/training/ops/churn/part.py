@@ -141,7 +141,7 @@ class Trainee:
         self.say("weights", path=str(path), steps=list(self.copies))
 
 
-class Seat:
+class Sandbox:
     """A technique on this peer, behind its fences."""
 
     def __init__(self, config: dict[str, Any], trainee: Trainee) -> None:
@@ -201,19 +201,19 @@ class Seat:
 def _train(config: dict[str, Any], say: Say, commands: TextIO) -> None:
     """Train round by round until the last step, or until the script's end for this peer."""
     trainee = Trainee(config, say)
-    seat = Seat(config, trainee)
+    sandbox = Sandbox(config, trainee)
     say("ready")
     commands.readline()
-    seat.join()
+    sandbox.join()
     say("joined")
     while True:
-        trainee.done = seat.begin_round()
+        trainee.done = sandbox.begin_round()
         trainee.describe("round")
         if trainee.done >= trainee.task.steps:
             break
         trainee.train_round()
         trainee.describe("exchange")
-        members = seat.exchange()
+        members = sandbox.exchange()
         trainee.describe("done", members=members)
         trainee.keep()
     if trainee.peer == 0:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from paceline.families.training.core import gate as core
 from paceline.families.training.core.gate import STEPS, Proved, is_exact
 from paceline.families.training.core.promises import Elastic, Training
-from paceline.families.training.core.seat import make_seat
+from paceline.families.training.core.sandbox import make_sandbox
 from paceline.families.training.core.serial import gradient_of, make_serial, take_up
 from paceline.families.training.core.setting import Setting
-from paceline.families.training.ops.data_parallel.rider import Rider, distance, make_rider
+from paceline.families.training.ops.data_parallel.gradient_probe import (
+    GradientProbe,
+    distance,
+    make_gradient_probe,
+)
 from paceline.worker.session import Block, Case, CaseError, Session
 
 SEEN_TOLERANCE = 1e-4
@@ -27,29 +31,29 @@ def prove_caught(session: Session, block: Block, case: Case, setting: Setting) -
     assert info is not None
     if block.params["proof"] == "brief" or not is_exact(info.promised(Training), info.options, case):
         return 0
-    seat = make_seat(session, block, case, setting)
-    rider = make_rider(session, block, case, seat)
-    if rider is None or not rider.caught:
+    sandbox = make_sandbox(session, block, case, setting)
+    gradient_probe = make_gradient_probe(session, block, case, sandbox)
+    if gradient_probe is None or not gradient_probe.caught:
         return 0
     serial = make_serial(session, setting)
     parameters = list(serial.model.parameters())
-    own = Rider(parameters, rider.seed)
+    own = GradientProbe(parameters, gradient_probe.seed)
     for step in range(STEPS):
-        take_up(serial, seat.weights())
+        take_up(serial, sandbox.weights())
         rows = setting.batch(step, range(setting.batch_size))[session.rank :: session.world_size]
-        rider.listen()
-        seat.step(rows, step)
-        rider.note(None)
+        gradient_probe.listen()
+        sandbox.step(rows, step)
+        gradient_probe.note(None)
         serial.forward_backward(rows.to(setting.device).long())
         own.note([gradient_of(p) for p in parameters])
-        apart = distance(rider.notes[-1], own.notes[-1])
+        apart = distance(gradient_probe.notes[-1], own.notes[-1])
         seen = (
             f"step {step + 1}: gradients that are caught are {apart:.2g} of their norm from this rank's own"
         )
         found = session.control.first_problem(None if apart <= SEEN_TOLERANCE else seen)
         if found is not None:
             raise CaseError("incorrect", found)
-    seat.finish()
+    sandbox.finish()
     return STEPS
 
 

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from paceline.families.training.api.absence import Absence
-from paceline.families.training.core import bench
+from paceline.families.training.core import measurement
 from paceline.families.training.core.callback import Callback, Trial
 from paceline.families.training.core.parameters import NONE
 from paceline.families.training.core.sealed import sealed
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.strategy import Strategy
 from paceline.families.training.ops.data_parallel.gate import prove
+from paceline.families.training.ops.data_parallel.gradient_probe import Riding
 from paceline.families.training.ops.data_parallel.losses import Losses
 from paceline.families.training.ops.data_parallel.metrics import METRICS
 from paceline.families.training.ops.data_parallel.returning import Return
-from paceline.families.training.ops.data_parallel.rider import Riding
 from paceline.worker.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
@@ -32,7 +32,7 @@ def prepare(session: Session, block: Block, setting: Setting) -> Setting:
 def callbacks(trial: Trial) -> Sequence[Callback]:
     """Look at losses, at gradients before evaluations, and at a rank that comes back."""
     absence = trial.setting.absence
-    back = [Return(trial.session, absence, trial.seat.weights)] if absence else []
+    back = [Return(trial.session, absence, trial.sandbox.weights)] if absence else []
     return (Losses(trial), *back, Riding(trial))
 
 
@@ -41,4 +41,4 @@ STRATEGY = Strategy(metrics=METRICS, prepare=prepare, prove=prove, callbacks=cal
 
 def run_block(session: Session, block: Block) -> None:
     """Train all techniques of a block and emit one ``result`` event for each."""
-    bench.run_block(session, block, STRATEGY)
+    measurement.run_block(session, block, STRATEGY)

@@ -17,7 +17,7 @@ from paceline.families.training.api.expert.layer import expert_layers
 from paceline.families.training.api.model import Transformer, next_symbol_loss
 from paceline.families.training.core.callback import Callback, Outcome, Trial
 from paceline.families.training.core.gate import Proved
-from paceline.families.training.core.seat import Seat, make_seat
+from paceline.families.training.core.sandbox import Sandbox, make_sandbox
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.trained import Trained
 from paceline.families.training.ops.expert_inference.setting import routed
@@ -47,15 +47,15 @@ def _delivered(
     session: Session, block: Block, case: Case, setting: Setting, *, compare: bool
 ) -> list[Tensor]:
     """Read some passes and return what this rank delivered, zero where it was not here."""
-    seat = make_seat(session, block, case, setting)
-    if not isinstance(seat.replica, ExpertDecoder):
+    sandbox = make_sandbox(session, block, case, setting)
+    if not isinstance(sandbox.replica, ExpertDecoder):
         raise CaseError("refused", "it is no ExpertDecoder (paceline.families.training.api.expert.decoder)")
     serial = setting.model()
     found = []
     for number in range(PASSES):
         batch = setting.batch(number, range(setting.batch_size))
-        seat.step(batch, number)
-        delivered_BTV, times_BT = seat.replica.logits_BTV, seat.replica.times_BT
+        sandbox.step(batch, number)
+        delivered_BTV, times_BT = sandbox.replica.logits_BTV, sandbox.replica.times_BT
         if compare:
             expected_BTV = _reference(setting, serial, batch, number)
             _all_agree(session, _wrong(delivered_BTV, times_BT, expected_BTV, number))
@@ -63,9 +63,9 @@ def _delivered(
             once = bool((whole == 1).all())
             _all_agree(session, None if once else f"pass {number + 1}: not every token was delivered once")
         found.append(torch.where(times_BT[..., None] > 0, delivered_BTV, 0.0))
-    seat.finish()
+    sandbox.finish()
     initial = setting.model().parameters()
-    kept = all(torch.equal(w, p.detach()) for w, p in zip(seat.weights(), initial, strict=True))
+    kept = all(torch.equal(w, p.detach()) for w, p in zip(sandbox.weights(), initial, strict=True))
     _all_agree(session, None if kept else "it changed the weights")
     return found
 
@@ -115,18 +115,18 @@ class Ways(Callback):
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
         self._row_messages = 0.0
-        trial.seat.replica.comm.counters.long_bytes = ITEM * trial.setting.size.width
+        trial.sandbox.replica.comm.counters.long_bytes = ITEM * trial.setting.size.width
 
     def ended(self) -> None:
         """Take this rank's messages that hold at least a token's row."""
-        self._row_messages = float(self.trial.seat.replica.comm.counters.long_messages)
+        self._row_messages = float(self.trial.sandbox.replica.comm.counters.long_messages)
 
     def metrics(self, outcome: Outcome) -> Mapping[str, Any]:
         """Return both."""
         session, setting = self.trial.session, self.trial.setting
         rows = session.control.gather([[self._row_messages]])
         sent = max(rank[0][0] for rank in rows) / setting.steps
-        moves = crossings(session, self.trial.seat, setting)
+        moves = crossings(session, self.trial.sandbox, setting)
         return {"row_messages": {"samples": [sent]}, "cross_rank_moves_per_token": {"samples": [moves]}}
 
 
@@ -154,7 +154,7 @@ def judge_losses(session: Session, setting: Setting, losses: list[float]) -> Non
     _all_agree(session, problem)
 
 
-def crossings(session: Session, seat: Seat, setting: Setting) -> float:
+def crossings(session: Session, sandbox: Sandbox, setting: Setting) -> float:
     """Return how often a token's next expert lies on another rank, a mean over tokens, on the routes of the run.
 
     Where experts lie is read off the weights that ranks hold; a rank that holds no weights of an expert cannot compute
@@ -162,7 +162,7 @@ def crossings(session: Session, seat: Seat, setting: Setting) -> float:
     """
     model = setting.model()
     numbers = {id(p): number for number, p in enumerate(model.parameters())}
-    owned = {number for number, _, _ in seat.replica.shares() or ()}
+    owned = {number for number, _, _ in sandbox.replica.shares() or ()}
     layers = expert_layers(model)
     own_LE = [[float(numbers[id(e.up)] in owned) for e in layer.experts] for layer in layers]
     ranks_nLE = torch.tensor(session.control.gather(own_LE))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from paceline.families.training.api.expert.decoder import ExpertDecoder
 from paceline.families.training.api.router import Router
-from paceline.families.training.core import bench
+from paceline.families.training.core import measurement
 from paceline.families.training.core.callback import Callback, Trial
 from paceline.families.training.core.sealed import sealed
 from paceline.families.training.core.setting import Setting, widened
@@ -62,4 +62,4 @@ STRATEGY = Strategy(
 
 def run_block(session: Session, block: Block) -> None:
     """Train all techniques of a block and emit one ``result`` event for each."""
-    bench.run_block(session, block, STRATEGY)
+    measurement.run_block(session, block, STRATEGY)

@@ -35,13 +35,13 @@ class Moves(Callback):
     """
 
     def __init__(self, trial: Trial) -> None:
-        self.session, self.seat, self.steps = trial.session, trial.seat, trial.setting.steps
+        self.session, self.sandbox, self.steps = trial.session, trial.sandbox, trial.setting.steps
         self.owners = Owners()
 
     def look(self, step: int | None) -> None:
         """Look at what this rank owns now."""
-        with self.seat.watch():
-            shares = self.seat.replica.shares()
+        with self.sandbox.watch():
+            shares = self.sandbox.replica.shares()
         self.owners.look(shares)
 
     def metrics(self, outcome: Outcome) -> Mapping[str, Any]:

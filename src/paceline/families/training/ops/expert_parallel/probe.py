@@ -15,7 +15,7 @@ from torch import Tensor
 from paceline.families.training.api.expert.replica import ExpertReplica
 from paceline.families.training.api.expert.routing import Routing, route
 from paceline.families.training.core.callback import Callback, Outcome, Trial
-from paceline.families.training.core.seat import Seat
+from paceline.families.training.core.sandbox import Sandbox
 from paceline.families.training.core.setting import Setting
 from paceline.worker.session import CaseError, Session
 
@@ -40,18 +40,18 @@ class Dispatch(Callback):
     def metrics(self, outcome: Outcome) -> Mapping[str, Any]:
         """Return the seconds; nothing of techniques of another kind."""
         trial = self.trial
-        if not isinstance(trial.seat.replica, ExpertReplica):
+        if not isinstance(trial.sandbox.replica, ExpertReplica):
             return {}
-        return {"dispatch_s": {"samples": dispatch_seconds(trial.session, trial.seat, trial.setting)}}
+        return {"dispatch_s": {"samples": dispatch_seconds(trial.session, trial.sandbox, trial.setting)}}
 
 
-def dispatch_seconds(session: Session, seat: Seat, setting: Setting) -> list[float]:
+def dispatch_seconds(session: Session, sandbox: Sandbox, setting: Setting) -> list[float]:
     """Return the seconds of encode and decode of one layer, forward and backward, on the slowest rank.
 
     Raises:
         CaseError: ``incorrect``: what was timed is not what it should be.
     """
-    replica = seat.replica
+    replica = sandbox.replica
     assert isinstance(replica, ExpertReplica)
     generator = torch.Generator().manual_seed(session.draw_seed("dispatch"))
     num_sequences = len(setting.rows(session.rank, session.world_size))
@@ -71,7 +71,7 @@ def dispatch_seconds(session: Session, seat: Seat, setting: Setting) -> list[flo
         routing.weights_GTk.requires_grad_()
         session.control.barrier()
         session.device.synchronize()
-        with seat.watch():
+        with sandbox.watch():
             begin = _clock_ns()
             encoded = replica.encode(h.requires_grad_(), routing)
             encoded.backward(g_slots)  # type: ignore[no-untyped-call]  # torch's own annotation is missing

@@ -13,7 +13,7 @@ from torch import Tensor
 from paceline.families.training.api.fine_tuning.probing import Entry, ProbingReplica
 from paceline.families.training.core.callback import Callback, Outcome, Trial
 from paceline.families.training.core.promises import Slopes
-from paceline.families.training.core.seat import Seat, make_seat
+from paceline.families.training.core.sandbox import Sandbox, make_sandbox
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.trained import Trained
 from paceline.families.training.ops.fine_tune.ledger import Codes, Ledger, Plain, difference, entries, entry
@@ -41,12 +41,14 @@ class Proof:
         block: The block.
         case: The technique.
         setting: The point's, with seeds for proofs alone.
-        seat: A replica that has not measured anything.
+        sandbox: A replica that has not measured anything.
     """
 
-    def __init__(self, session: Session, block: Block, case: Case, setting: Setting, seat: Seat) -> None:
+    def __init__(
+        self, session: Session, block: Block, case: Case, setting: Setting, sandbox: Sandbox
+    ) -> None:
         self.session, self.block, self.case, self.setting = session, block, case, setting
-        self.seat, self.ledger = seat, Ledger(seat)
+        self.sandbox, self.ledger = sandbox, Ledger(sandbox)
         self.codes = codes_of(session, block, case, setting)
         self.plain = Plain(setting, session.world_size, self.codes)
         self.allowed = allowed_error(session, case)
@@ -67,20 +69,20 @@ class Proof:
                 self._join()
                 self._meet(everyone)
             self._step(step, early if step < JOINS_AT else everyone)
-        self.seat.finish()
+        self.sandbox.finish()
         return STEPS
 
     def _meet(self, members: Sequence[int]) -> None:
-        assert isinstance(self.seat.replica, ProbingReplica)
-        with self.seat.watch():
-            self.seat.replica.meet(members)
+        assert isinstance(self.sandbox.replica, ProbingReplica)
+        with self.sandbox.watch():
+            self.sandbox.replica.meet(members)
 
     def _step(self, step: int, members: Sequence[int]) -> None:
         session, problem = self.session, None
         batch = self.setting.batch(step, self.setting.rows(session.rank, session.world_size))
         if session.rank in members:
             with self.ledger.watch():
-                self.seat.step(batch, step)
+                self.sandbox.step(batch, step)
             self.ledger.note(step, members)
         tell(session, self.ledger.problem, "refused")
         if session.rank in members:
@@ -89,18 +91,18 @@ class Proof:
         own = self.ledger.rows[-1] if self.ledger.rows else self.ledger.nothing
         self.log.append(entry(session, own, step, members))
         self.plain.follow(self.log[-1])
-        weights = self.seat.weights()
+        weights = self.sandbox.weights()
         tell(session, unlike(weights, self.plain, step) if session.rank in members else None)
 
     def _join(self) -> None:
         """Give the last rank a new replica that knows the initial weights and the log."""
         session = self.session
         late = session.rank == session.world_size - 1
-        fresh = make_seat(session, self.block, self.case, self.setting)
+        fresh = make_sandbox(session, self.block, self.case, self.setting)
         if late:
-            self.seat, self.ledger = fresh, Ledger(fresh)
+            self.sandbox, self.ledger = fresh, Ledger(fresh)
         session.on_all_ranks(lambda: replay(fresh, self.log) if late else None)
-        apart = difference(self.seat.weights(), self.plain.weights)
+        apart = difference(self.sandbox.weights(), self.plain.weights)
         text = f"joining after step {JOINS_AT}, it replays the log to weights that differ by {apart:.2g}"
         tell(session, text if late and apart else None)
 
@@ -111,10 +113,10 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> int:
     Raises:
         CaseError: See ``Proof.run``.
     """
-    seat = make_seat(session, block, case, setting)
-    if not isinstance(seat.replica, ProbingReplica):
+    sandbox = make_sandbox(session, block, case, setting)
+    if not isinstance(sandbox.replica, ProbingReplica):
         return 0
-    return Proof(session, block, case, setting, seat).run()
+    return Proof(session, block, case, setting, sandbox).run()
 
 
 def codes_of(session: Session, block: Block, case: Case, setting: Setting) -> Codes:
@@ -123,9 +125,9 @@ def codes_of(session: Session, block: Block, case: Case, setting: Setting) -> Co
     Raises:
         CaseError: The technique cannot say it.
     """
-    seat = make_seat(session, block, case, setting)
+    sandbox = make_sandbox(session, block, case, setting)
     order = random.Random(session.draw_seed("codes", block.block, case.label))
-    return session.on_all_ranks(lambda: Codes(seat, order))
+    return session.on_all_ranks(lambda: Codes(sandbox, order))
 
 
 class Tuned(Callback):
@@ -153,7 +155,7 @@ class Followed(Tuned):
         )
         self.batches = trial.batches
         self.codes = codes_of(trial.session, trial.block, trial.case, trial.setting)
-        self.ledger = Ledger(trial.seat)
+        self.ledger = Ledger(trial.sandbox)
 
     def around_passes(self) -> AbstractContextManager[Any]:
         """Return a context in which no tensor may be kept for backward."""
@@ -186,7 +188,7 @@ class Followed(Tuned):
         tell(session, self.ledger.problem, "refused")
         log = entries(session, self.ledger.rows)
         self._compare(log, trained, self.batches)
-        fresh = make_seat(session, self.block, self.case, self.setting)
+        fresh = make_sandbox(session, self.block, self.case, self.setting)
         session.control.barrier()
         begin = _clock_ns()
         session.on_all_ranks(lambda: replay(fresh, log))
@@ -227,7 +229,7 @@ class Followed(Tuned):
 
 def follow(trial: Trial) -> Callback:
     """Return the log-keeping of a probing technique; of any other what measures its loss."""
-    return Followed(trial) if isinstance(trial.seat.replica, ProbingReplica) else Tuned()
+    return Followed(trial) if isinstance(trial.sandbox.replica, ProbingReplica) else Tuned()
 
 
 def allowed_error(session: Session, case: Case) -> float:
@@ -248,11 +250,11 @@ def wrong_slope(
     return None
 
 
-def replay(seat: Seat, log: Sequence[Entry]) -> None:
+def replay(sandbox: Sandbox, log: Sequence[Entry]) -> None:
     """Let a replica take the steps of a log, of which it gets a copy."""
-    assert isinstance(seat.replica, ProbingReplica)
-    with seat.watch():
-        seat.replica.replay([Entry(step=e.step, members=e.members, codes=e.codes.clone()) for e in log])
+    assert isinstance(sandbox.replica, ProbingReplica)
+    with sandbox.watch():
+        sandbox.replica.replay([Entry(step=e.step, members=e.members, codes=e.codes.clone()) for e in log])
 
 
 def unlike(weights: Sequence[Tensor], plain: Plain, step: int) -> str | None:

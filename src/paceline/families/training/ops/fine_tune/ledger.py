@@ -20,7 +20,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from paceline.families.training.api.fine_tuning.directions import direction
 from paceline.families.training.api.fine_tuning.probing import Entry, ProbingReplica
 from paceline.families.training.api.model import next_symbol_loss
-from paceline.families.training.core.seat import Seat
+from paceline.families.training.core.sandbox import Sandbox
 from paceline.families.training.core.setting import Setting
 from paceline.worker.session import Session
 
@@ -31,15 +31,15 @@ class Ledger:
     """Notes this rank's codes step by step.
 
     Args:
-        seat: The technique; its replica must be probing.
+        sandbox: The technique; its replica must be probing.
     """
 
-    def __init__(self, seat: Seat) -> None:
-        assert isinstance(seat.replica, ProbingReplica)
-        self.replica = seat.replica
-        self.comm = seat.replica.comm
-        task = seat.replica.task
-        self.code_bytes = int(seat.replica.code_bytes)
+    def __init__(self, sandbox: Sandbox) -> None:
+        assert isinstance(sandbox.replica, ProbingReplica)
+        self.replica = sandbox.replica
+        self.comm = sandbox.replica.comm
+        task = sandbox.replica.task
+        self.code_bytes = int(sandbox.replica.code_bytes)
         self.shape = (task.num_perturbations, self.code_bytes)
         self.nothing = torch.zeros(self.shape, dtype=torch.uint8)
         self.rows: list[Tensor] = []
@@ -107,14 +107,14 @@ class Codes:
     """What codes stand for, as the technique says; asked one by one, in an order that it cannot know.
 
     Args:
-        seat: A replica that has not measured anything.
+        sandbox: A replica that has not measured anything.
         order: Draws the order.
     """
 
-    def __init__(self, seat: Seat, order: random.Random) -> None:
-        assert isinstance(seat.replica, ProbingReplica)
-        self.seat, self.replica = seat, seat.replica
-        self.code_bytes = int(seat.replica.code_bytes)
+    def __init__(self, sandbox: Sandbox, order: random.Random) -> None:
+        assert isinstance(sandbox.replica, ProbingReplica)
+        self.sandbox, self.replica = sandbox, sandbox.replica
+        self.code_bytes = int(sandbox.replica.code_bytes)
         self.order = order
         self.table: Tensor | None = None
         if self.code_bytes == 1:
@@ -130,7 +130,7 @@ class Codes:
         order = list(range(len(codes)))
         self.order.shuffle(order)
         found = torch.empty(len(codes), dtype=torch.float64)
-        with self.seat.watch():
+        with self.sandbox.watch():
             for place in order:
                 found[place] = float(self.replica.decode(codes[place : place + 1].clone()))
         return found

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from paceline.families.training.core import bench, corpus, gate
+from paceline.families.training.core import corpus, gate, measurement
 from paceline.families.training.core.callback import Callback, Trial
 from paceline.families.training.core.corpus import Corpus
 from paceline.families.training.core.sealed import sealed
@@ -58,4 +58,4 @@ STRATEGY = Strategy(
 
 def run_block(session: Session, block: Block) -> None:
     """Train all techniques of a block and emit one ``result`` event for each."""
-    bench.run_block(session, block, STRATEGY)
+    measurement.run_block(session, block, STRATEGY)

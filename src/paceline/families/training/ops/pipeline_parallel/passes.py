@@ -35,7 +35,7 @@ class Passes(Callback):
     """
 
     def __init__(self, trial: Trial) -> None:
-        self.session, self.replica = trial.session, trial.seat.replica
+        self.session, self.replica = trial.session, trial.sandbox.replica
         self.stops_after_backward = trial.count_after
         self.noted: list[list[Pass]] = []
         self._played: timeline.Timeline | None = None

@@ -20,23 +20,23 @@ class Imbalance(Callback):
     """
 
     def __init__(self, trial: Trial) -> None:
-        self.session, self.seat, self.batches = trial.session, trial.seat, trial.batches
+        self.session, self.sandbox, self.batches = trial.session, trial.sandbox, trial.batches
         self._own: float | None = None
 
     def ended(self) -> None:
         """Count the operations of attention, where forward and backward are the family's."""
-        seat = self.seat
-        if not passes_are_the_familys(seat.replica, (SequenceReplica,)):
+        sandbox = self.sandbox
+        if not passes_are_the_familys(sandbox.replica, (SequenceReplica,)):
             return
-        sequences_BS = self.batches[-1].to(seat.replica.task.device).long()
+        sequences_BS = self.batches[-1].to(sandbox.replica.task.device).long()
 
         def run() -> None:
-            with seat.watch():
-                seat.replica.comm.begin_call()
-                seat.replica.forward_backward(sequences_BS)
+            with sandbox.watch():
+                sandbox.replica.comm.begin_call()
+                sandbox.replica.forward_backward(sequences_BS)
 
         self._own = attention_flops(run)
-        seat.check_left()
+        sandbox.check_left()
 
     def metrics(self, outcome: Outcome) -> Mapping[str, Any]:
         """Return the busiest rank's operations over the mean."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from paceline.families.training.api.sequence.replica import SequenceReplica
-from paceline.families.training.core import bench
+from paceline.families.training.core import measurement
 from paceline.families.training.core.callback import Callback, Trial
 from paceline.families.training.core.sealed import sealed
 from paceline.families.training.core.setting import Setting
@@ -33,4 +33,4 @@ STRATEGY = Strategy(metrics=METRICS, prepare=prepare, callbacks=callbacks, passe
 
 def run_block(session: Session, block: Block) -> None:
     """Train all techniques of a block and emit one ``result`` event for each."""
-    bench.run_block(session, block, STRATEGY)
+    measurement.run_block(session, block, STRATEGY)

@@ -26,7 +26,7 @@ DIAGNOSES = ("loss_dispersion", "gradient_norm_dispersion", "gradient_cosine")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class Sandbox:
     """A technique's replica, and what the harness lets it do."""
 
     session: Session
@@ -203,7 +203,7 @@ def _alike(left: Tensor, right: Tensor) -> bool:
     return bool(((left == right) | (left.isnan() & right.isnan())).all())
 
 
-def make_seat(session: Session, block: Block, case: Case, setting: Setting) -> Seat:
+def make_sandbox(session: Session, block: Block, case: Case, setting: Setting) -> Sandbox:
     """Make a technique, on all ranks or on none.
 
     Raises:
@@ -211,7 +211,7 @@ def make_seat(session: Session, block: Block, case: Case, setting: Setting) -> S
     """
     library = case.module in LIBRARIES
 
-    def make() -> Seat:
+    def make() -> Sandbox:
         task = setting.furnished(session, setting.task(rank=session.rank, world_size=session.world_size))
         loaded = session.loaded(case)
         with session.guard.watch(building=library, library=library):
@@ -221,7 +221,7 @@ def make_seat(session: Session, block: Block, case: Case, setting: Setting) -> S
         setting.unlock(replica)
         assert loaded.info is not None
         diagnoses = loaded.info.promised(Training).diagnoses
-        return Seat(
+        return Sandbox(
             session=session,
             replica=replica,
             library=library,

@@ -55,7 +55,7 @@ class Proved:
     checks: int
 
 
-class Arm:
+class Candidate:
     """A technique on this rank, on all ranks or on none.
 
     Args:

@@ -14,11 +14,11 @@ from torch import Tensor
 from training_task import make_comm, make_task, on_ranks
 
 from paceline.families.training.api.replica import Replica
-from paceline.families.training.ops.data_parallel.rider import (
+from paceline.families.training.ops.data_parallel.gradient_probe import (
     APART,
     MOST_ELEMENTS,
     WIDTH,
-    Rider,
+    GradientProbe,
     apart,
     distance,
 )
@@ -35,17 +35,17 @@ def gradients(seed: int) -> list[Tensor]:
 
 def found(*ranks: list[list[Tensor] | None]) -> tuple[dict[str, Any], dict[str, str]]:
     """Let each rank note its gradients of some steps, and bring the notes together."""
-    riders = []
+    probes = []
     for steps in ranks:
-        rider = Rider(gradients(0), seed=11)
+        gradient_probe = GradientProbe(gradients(0), seed=11)
         for step in steps:
-            rider.note(step)
-        riders.append(rider)
+            gradient_probe.note(step)
+        probes.append(gradient_probe)
     session: Any = SimpleNamespace(
-        control=SimpleNamespace(gather=lambda rows: [rider.notes for rider in riders])
+        control=SimpleNamespace(gather=lambda rows: [gradient_probe.notes for gradient_probe in probes])
     )
     absent: dict[str, str] = {}
-    return apart(session, riders[0], absent), absent
+    return apart(session, probes[0], absent), absent
 
 
 def test_cosines_and_dispersions_are_those_of_the_gradients() -> None:
@@ -87,11 +87,11 @@ def test_a_rank_that_was_away_is_left_out_and_steps_of_one_rank_are_none() -> No
 
 def test_of_a_large_model_some_elements_are_sketched_and_all_count_for_norms() -> None:
     large = [torch.ones(3 * MOST_ELEMENTS // 2)]
-    rider = Rider(large, seed=1)
-    rider.note(large)
-    assert rider.stride == 2
-    assert rider.notes[0][0] == pytest.approx(math.sqrt(3 * MOST_ELEMENTS // 2))
-    assert math.sqrt(sum(v * v for v in rider.notes[0][1:])) == pytest.approx(1, abs=1e-6)
+    gradient_probe = GradientProbe(large, seed=1)
+    gradient_probe.note(large)
+    assert gradient_probe.stride == 2
+    assert gradient_probe.notes[0][0] == pytest.approx(math.sqrt(3 * MOST_ELEMENTS // 2))
+    assert math.sqrt(sum(v * v for v in gradient_probe.notes[0][1:])) == pytest.approx(1, abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", [Zero2, Zero3])
@@ -100,21 +100,25 @@ def test_gradients_that_backward_exchanges_are_caught_before(kind: type[Replica]
     sequences_RBS = torch.randint(64, (2, 4, 17), generator=torch.Generator().manual_seed(5))
 
     def noted(replica: Replica) -> list[float]:
-        rider = Rider(list(replica.model.parameters()), seed=11, caught=list(replica.model.parameters()))
-        rider.listen()
+        gradient_probe = GradientProbe(
+            list(replica.model.parameters()), seed=11, caught=list(replica.model.parameters())
+        )
+        gradient_probe.listen()
         replica.forward_backward(sequences_RBS[replica.comm.rank])
-        assert rider.note(None) > 0
+        assert gradient_probe.note(None) > 0
         replica.forward_backward(sequences_RBS[replica.comm.rank])
-        rider.note(None)
-        assert math.isnan(rider.notes[1][0]), "it listens when it is told to, and no longer than for one step"
-        return rider.notes[0]
+        gradient_probe.note(None)
+        assert math.isnan(gradient_probe.notes[1][0]), (
+            "it listens when it is told to, and no longer than for one step"
+        )
+        return gradient_probe.notes[0]
 
     seen = [notes for _, notes in on_ranks(kind, 2, noted)]
     for rank in range(2):
         alone = Replica(make_task(), make_comm())
         alone.forward_backward(sequences_RBS[rank])
         parameters = list(alone.model.parameters())
-        own = Rider(parameters, seed=11)
+        own = GradientProbe(parameters, seed=11)
         own.note([p.grad for p in parameters if p.grad is not None])
         assert distance(seen[rank], own.notes[0]) < 1e-6
         assert distance(seen[1 - rank], own.notes[0]) > 0.1

@@ -39,8 +39,8 @@ class DecodingLog:
     """Tokens handed out, and when."""
 
 
-class VirtualDesk:
-    """The desk of one answer.
+class EventSimulator:
+    """The simulator of one answer.
 
     Args:
         given: What there is.

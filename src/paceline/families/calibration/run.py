@@ -13,7 +13,7 @@ from paceline.worker.timing import Limits, measure, summarise
 
 
 @dataclass(slots=True, kw_only=True)
-class _Arm:
+class _Candidate:
     label: str
     technique: Any
     device: FakeDevice
@@ -29,17 +29,17 @@ def run_block(session: Session, block: Block) -> None:
     device = session.device
     if not isinstance(device, FakeDevice):
         raise TypeError("the calibration family runs on the fake device only")
-    arms = []
+    candidates = []
     for case in block.cases:
         factory = session.loaded(case).factory
         instance = factory(device, case.label, float(block.params["work_s"]), **case.options)
-        arms.append(_Arm(label=case.label, technique=instance, device=device))
+        candidates.append(_Candidate(label=case.label, technique=instance, device=device))
     protocol = block.protocol
     limits = Limits.of(protocol)
     rng = random.Random(session.draw_seed("order", block.block))
     watch = Watch(device.telemetry)
     series = measure(
-        arms,
+        candidates,
         limits,
         clock_ns=device.clock_ns,
         gather=session.control.gather,

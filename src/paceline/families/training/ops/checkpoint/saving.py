@@ -19,7 +19,7 @@ from paceline.families.training.api.checkpointing.replica import CheckpointingRe
 from paceline.families.training.api.soundness import Found
 from paceline.families.training.api.storage import Storage
 from paceline.families.training.core.callback import Callback, Outcome, Trial
-from paceline.families.training.core.seat import LIBRARIES, Seat, make_seat
+from paceline.families.training.core.sandbox import LIBRARIES, Sandbox, make_sandbox
 from paceline.families.training.ops.checkpoint.setting import SavingSetting, saving
 from paceline.worker.session import Block, Case, CaseError, Session
 
@@ -44,10 +44,10 @@ class Course(Callback):
     """
 
     def __init__(self, trial: Trial) -> None:
-        self.trial, self.seat = trial, trial.seat
+        self.trial, self.sandbox = trial, trial.sandbox
         self.window, self.steps = int(trial.block.params["window"]), trial.setting.steps
         self.stops_before_update = range(self.steps)
-        self.replica = replica_of(self.seat)
+        self.replica = replica_of(self.sandbox)
         self.library = type(self.replica).__module__ in LIBRARIES
         self.waited_s: dict[int, float] = {}
         """Seconds for which training waited, by window."""
@@ -94,7 +94,7 @@ class Course(Callback):
         """Wait for the copy, which nothing hides, and for the disk, which is no wait of a step but in the window."""
         with self._timed(step):
             self.replica.before_update()
-        with watch(self.seat):
+        with watch(self.sandbox):
             self.replica.drain()
 
     def _timed(self, step: int) -> _Timed:
@@ -106,7 +106,7 @@ class _Timed:
 
     def __init__(self, course: Course, window: int) -> None:
         self.course, self.window = course, window
-        self.fences = watch(course.seat)
+        self.fences = watch(course.sandbox)
 
     def __enter__(self) -> None:
         self.fences.__enter__()
@@ -118,22 +118,22 @@ class _Timed:
         self.fences.__exit__(*error)
 
 
-def watch(seat: Seat) -> Any:
+def watch(sandbox: Sandbox) -> Any:
     """Return the fences for a technique's calls; a library's own threads and files are let through."""
-    return seat.session.guard.watch(building=seat.library, library=seat.library)
+    return sandbox.session.guard.watch(building=sandbox.library, library=sandbox.library)
 
 
-def replica_of(seat: Seat) -> CheckpointingReplica:
+def replica_of(sandbox: Sandbox) -> CheckpointingReplica:
     """Return the technique.
 
     Raises:
         CaseError: ``refused``: it is of another kind.
     """
-    if not isinstance(seat.replica, CheckpointingReplica):
+    if not isinstance(sandbox.replica, CheckpointingReplica):
         raise CaseError(
             "refused", "it is no CheckpointingReplica (paceline.families.training.api.checkpointing.replica)"
         )
-    return seat.replica
+    return sandbox.replica
 
 
 def state_of(replica: CheckpointingReplica) -> tuple[Tensor, ...]:
@@ -161,7 +161,7 @@ def look(session: Session, storage: Storage) -> Found:
 
 def restored(
     session: Session, block: Block, case: Case, setting: SavingSetting, folder: Path
-) -> tuple[Seat, Found, float]:
+) -> tuple[Sandbox, Found, float]:
     """Take up what is in a folder on a new replica with other weights; return it, what was found, seconds of reading.
 
     Later checkpoints that a crash has torn are dropped. What is damaged, or could not be read, is set aside: a disk
@@ -170,8 +170,8 @@ def restored(
     Raises:
         CaseError: ``incorrect`` or ``infrastructure``: there are checkpoints, and none that can be taken up. All stay.
     """
-    seat = make_seat(session, block, case, setting.restoring(folder))
-    replica = replica_of(seat)
+    sandbox = make_sandbox(session, block, case, setting.restoring(folder))
+    replica = replica_of(sandbox)
     session.control.barrier()
     begin = _clock_ns()
     found = look(session, replica.storage)
@@ -186,11 +186,11 @@ def restored(
         step = found.step
 
         def take_up() -> None:
-            with watch(seat):
+            with watch(sandbox):
                 replica.restore(step)
 
         session.on_all_ranks(take_up)
-    return seat, found, (_clock_ns() - begin) * 1e-9
+    return sandbox, found, (_clock_ns() - begin) * 1e-9
 
 
 def judge(
@@ -216,12 +216,12 @@ def judge(
     """
     storage, kept = course.replica.storage, course.kept
     assert kept is not None
-    seat, found, seconds = restored(session, block, case, setting, storage.folder)
+    sandbox, found, seconds = restored(session, block, case, setting, storage.folder)
     if found.step != kept.step:
         text = f"after the run the newest checkpoint is of step {found.step}, and not of {kept.step}"
         raise CaseError(found.status, told(text, found), found.detail())
     problem = None
-    if not same(state_of(replica_of(seat)), kept.tensors):
+    if not same(state_of(replica_of(sandbox)), kept.tensors):
         problem = f"the checkpoint of step {found.step} restores another state than that of the step"
     complain(session, problem)
     complain(session, too_small(session, course.replica, storage, kept.step))

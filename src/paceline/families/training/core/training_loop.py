@@ -15,7 +15,7 @@ from paceline.families.training.api.replica import Replica
 from paceline.families.training.core.callback import Callback, overrides
 from paceline.families.training.core.carried import KernelCounts
 from paceline.families.training.core.memory import state_bytes
-from paceline.families.training.core.seat import Seat
+from paceline.families.training.core.sandbox import Sandbox
 from paceline.families.training.core.trained import PARTS, Trained
 
 _clock_ns = time.perf_counter_ns
@@ -26,7 +26,7 @@ class Loop:
     """The loop over a technique's steps.
 
     Args:
-        seat: The technique.
+        sandbox: The technique.
         batches: This rank's sequences, (steps, rows, context + 1).
         window: Steps of one sample of throughput.
         evaluate_after: Numbers of steps after which weights are copied, beside the untrained ones.
@@ -38,7 +38,7 @@ class Loop:
 
     def __init__(
         self,
-        seat: Seat,
+        sandbox: Sandbox,
         batches: Tensor,
         *,
         window: int,
@@ -48,15 +48,15 @@ class Loop:
         absence: Absence | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.seat = seat
-        self.session = seat.session
-        self.replica = seat.replica
+        self.sandbox = sandbox
+        self.session = sandbox.session
+        self.replica = sandbox.replica
         self.batches = batches
         self.window = window
         self.evaluate_after = evaluate_after
         self.count_after = count_after
         self.extra_s = extra_s
-        self.trained = Trained(pass_bytes=[0.0] * seat.session.world_size)
+        self.trained = Trained(pass_bytes=[0.0] * sandbox.session.world_size)
         self.absence = absence
         self.callbacks = callbacks
         self._around = [c for c in callbacks if overrides(c, "around_passes")]
@@ -66,7 +66,7 @@ class Loop:
         self._parts = [0] * len(PARTS)
         self._losses: list[Tensor] = []
         self._excluded_ns = 0
-        self._kernel = KernelCounts(seat)
+        self._kernel = KernelCounts(sandbox)
 
     def run(self) -> Trained:
         """Train all steps."""
@@ -110,7 +110,7 @@ class Loop:
             elapsed_ns += own_ns
             self._close_window(own_ns, comm.take_split())
             yield window
-        self.seat.check_left()
+        self.sandbox.check_left()
         trained.sent_bytes = sent
         trained.sent_to = list(map(float, comm.counters.sent_bytes))
         trained.messages = float(sum(comm.counters.sent_messages))
@@ -137,7 +137,7 @@ class Loop:
         for callback in after_backward:
             callback.before_step(step)
         before = sent[:]
-        with self.seat.watch():
+        with self.sandbox.watch():
             with keeping:
                 begin = clock()
                 if self.extra_s:
@@ -162,7 +162,7 @@ class Loop:
             replica.exchange_parameters(step)
             if last:
                 replica.finish()
-            said = self.seat.diagnosis()
+            said = self.sandbox.diagnosis()
             ended = clock()
         sums = zip(self.trained.pass_bytes, before, after, strict=True)
         self.trained.pass_bytes = [n + b - a for n, a, b in sums]
@@ -196,7 +196,7 @@ class Loop:
         if self.absence is None:
             return False
         if self.absence.changes(step):
-            with self.seat.watch():
+            with self.sandbox.watch():
                 self.replica.change_members(step, self.absence.members(step, self.session.world_size))
         return self.absence.away(self.session.rank, step)
 
@@ -205,7 +205,7 @@ class Loop:
         replica, begin = self.replica, _clock_ns()
         if type(replica).rests is Replica.rests:
             return False
-        with self.seat.watch():
+        with self.sandbox.watch():
             if not replica.rests(step):
                 return False
             replica.exchange_parameters(step)
@@ -255,7 +255,7 @@ class Loop:
         with (
             self._kernel.left_out()
         ):  # weights that lie in shares are gathered to be copied, which no count may show
-            weights = self.seat.weights()
+            weights = self.sandbox.weights()
         trained.weights.append([w.clone() for w in weights])
         trained.evaluated.append(steps)
         trained.seconds.append(seconds)

@@ -89,7 +89,7 @@ def plainly(network: Network, sampler: Sampler, images_BSS: Tensor) -> Tensor:
     return images_BSS
 
 
-class Arm:
+class Candidate:
     """A technique on this rank, on all ranks or on none.
 
     Args:

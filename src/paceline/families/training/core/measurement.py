@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from paceline.families.training.core import judging, oracle, point
-from paceline.families.training.core.arm import Loop
 from paceline.families.training.core.callback import Callback, Outcome, Trial
 from paceline.families.training.core.figures import Figures, timed
 from paceline.families.training.core.gate import STEPS, Proved
 from paceline.families.training.core.metrics import experts_of
 from paceline.families.training.core.parameters import NONE
-from paceline.families.training.core.seat import make_seat
+from paceline.families.training.core.sandbox import make_sandbox
 from paceline.families.training.core.setting import (
     Setting,
     compile_shapes,
@@ -30,6 +29,7 @@ from paceline.families.training.core.setting import (
     prepare_torch,
 )
 from paceline.families.training.core.strategy import Strategy
+from paceline.families.training.core.training_loop import Loop
 from paceline.families.training.core.unchanged import passes_are_the_familys
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
@@ -136,8 +136,8 @@ def _train(
         windows,
         curve,
         seeing=seeing,
-        passes_counted=passes_are_the_familys(trial.seat.replica, strategy.passes_by),
-        uncounted=judging.uncounted(session, trial.seat, loop.trained),
+        passes_counted=passes_are_the_familys(trial.sandbox.replica, strategy.passes_by),
+        uncounted=judging.uncounted(session, trial.sandbox, loop.trained),
         bare=bare,
     )
     found = _result(trial, figures, strategy, proved, callbacks)
@@ -170,7 +170,7 @@ def _result(
         "metrics": metrics,
         "absent": figures.absent,
         "ceilings": _ceilings(trial.block, trial.setting),
-        "predicted": judging.predicted(trial.seat, trial.case, trial.setting, metrics),
+        "predicted": judging.predicted(trial.sandbox, trial.case, trial.setting, metrics),
         "accounting": _accounting(len(trial.batches), figures, callbacks),
     }
 
@@ -184,7 +184,7 @@ def _trial(session: Session, block: Block, case: Case, setting: Setting, batches
         block=block,
         case=case,
         setting=setting,
-        seat=make_seat(session, block, case, setting),
+        sandbox=make_sandbox(session, block, case, setting),
         batches=batches,
         evaluate_after=frozenset(round(len(batches) * (i + 1) / evaluations) for i in range(evaluations)),
         count_after=frozenset({setting.steps - 1, *counted.sample(range(setting.steps), MEMORY_COUNTS)}),
@@ -193,7 +193,7 @@ def _trial(session: Session, block: Block, case: Case, setting: Setting, batches
 
 def _loop(trial: Trial, callbacks: Sequence[Callback]) -> Loop:
     return Loop(
-        trial.seat,
+        trial.sandbox,
         trial.batches,
         window=int(trial.block.params["window"]),
         evaluate_after=trial.evaluate_after,

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from paceline.families.training.core.callback import Callback, Outcome, Trial
-from paceline.families.training.core.seat import Seat
+from paceline.families.training.core.sandbox import Sandbox
 from paceline.worker.session import Block, Case, Session
 
 APART = ("gradient_norm_cv", "gradient_cosine_similarity")
@@ -36,7 +36,7 @@ MOST_ELEMENTS = 1 << 22
 _clock_ns = time.perf_counter_ns
 
 
-class Rider:
+class GradientProbe:
     """Takes notes of one rank's gradients.
 
     Args:
@@ -121,9 +121,9 @@ def distance(left: Sequence[float], right: Sequence[float]) -> float:
     return math.inf if math.isnan(norms + between) else max(norms, between)
 
 
-def make_rider(session: Session, block: Block, case: Case, seat: Seat) -> Rider | None:
+def make_gradient_probe(session: Session, block: Block, case: Case, sandbox: Sandbox) -> GradientProbe | None:
     """Return what rides along; nothing where ranks' own gradients are not to be seen, or there are no others."""
-    replica, params = seat.replica, block.params
+    replica, params = sandbox.replica, block.params
     if session.world_size == 1:
         return None
     parameters = list(replica.model.parameters())
@@ -131,7 +131,7 @@ def make_rider(session: Session, block: Block, case: Case, seat: Seat) -> Rider 
     if caught and (params["mode"] == "compiled" or any(hasattr(p, "to_local") for p in caught)):
         return None
     seed = session.draw_seed("sketches", block.block, case.label) % 2**62
-    return Rider(parameters, seed, caught=caught)
+    return GradientProbe(parameters, seed, caught=caught)
 
 
 class Riding(Callback):
@@ -142,15 +142,15 @@ class Riding(Callback):
     """
 
     def __init__(self, trial: Trial) -> None:
-        self.session, self.replica = trial.session, trial.seat.replica
-        self.rider = make_rider(trial.session, trial.block, trial.case, trial.seat)
-        if self.rider is not None:
+        self.session, self.replica = trial.session, trial.sandbox.replica
+        self.gradient_probe = make_gradient_probe(trial.session, trial.block, trial.case, trial.sandbox)
+        if self.gradient_probe is not None:
             self.stops_after_backward = frozenset(step - 1 for step in trial.evaluate_after)
 
     def before_step(self, step: int) -> None:
         """Begin to catch gradients."""
-        assert self.rider is not None
-        self.rider.listen()
+        assert self.gradient_probe is not None
+        self.gradient_probe.listen()
 
     def after_backward(self, step: int) -> int:
         """Note this rank's gradients; nothing of it is training."""
@@ -163,23 +163,23 @@ class Riding(Callback):
         return self._note(None)
 
     def _note(self, gradients: Sequence[Tensor] | None) -> int:
-        assert self.rider is not None
+        assert self.gradient_probe is not None
         self.session.device.synchronize()  # backward is the step's
         riding = _clock_ns()
-        return self.rider.note(gradients) + _clock_ns() - riding
+        return self.gradient_probe.note(gradients) + _clock_ns() - riding
 
     def metrics(self, outcome: Outcome) -> dict[str, Any]:
         """Return how far ranks' gradients lie apart."""
-        return apart(self.session, self.rider, outcome.absent)
+        return apart(self.session, self.gradient_probe, outcome.absent)
 
 
-def apart(session: Session, rider: Rider | None, absent: dict[str, str]) -> dict[str, Any]:
+def apart(session: Session, gradient_probe: GradientProbe | None, absent: dict[str, str]) -> dict[str, Any]:
     """Return the dispersion of norms and the mean cosine of two ranks' gradients in each noted step.
 
     Steps in which fewer than two ranks took part are left out. Why there are none is noted in ``absent``.
     """
     found: dict[str, list[float]] = {name: [] for name in APART}
-    everyone = session.control.gather(rider.notes) if rider else []
+    everyone = session.control.gather(gradient_probe.notes) if gradient_probe else []
     for step in zip(*everyone, strict=True):
         seen = [note for note in step if math.isfinite(note[0])]
         if len(seen) < 2:
