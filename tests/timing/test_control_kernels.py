@@ -79,4 +79,4 @@ def test_a_control_kernel_that_cannot_be_had_excuses_nobody(
     )
     found = measured(tmp_path)
     assert {m.status for m in found} == {"refused"}
-    assert "with no witness (too big) it is allowed 0" in (found[0].reason or "")
+    assert "with no control kernel (too big) it is allowed 0" in (found[0].reason or "")
