@@ -160,3 +160,10 @@ def test_the_ledger_fits(
 def test_every_command_with_a_table_has_wide(command: str) -> None:
     shown = CliRunner().invoke(application, [command, "--help"]).output
     assert "--wide" in shown
+
+
+def test_an_option_and_its_value_stay_on_one_line() -> None:
+    text = "fix: paceline doctor, or another device with --runner local-cpu --quiet and more"
+    lines = wrapped(text, 56).splitlines()
+    assert len(lines) > 1
+    assert any("--runner local-cpu" in line for line in lines)

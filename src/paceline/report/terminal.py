@@ -44,10 +44,21 @@ def wrapped(text: str, width: int | None, indent: str = "") -> str:
     return f"\n{indent}{HANGING}".join([indent + lines[0], *lines[1:]])
 
 
+def _words(text: str) -> list[str]:
+    """Return what lines are made of; an option and its value stay together, so that a command can be pasted."""
+    words: list[str] = []
+    for word in PLACES.split(text):
+        if words and words[-1].startswith("--") and " " not in words[-1] and not word.startswith("-"):
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
+    return words
+
+
 def _lines(text: str, width: int) -> list[str]:
     """Break a text at spaces (``PLACES``), and words that are wider than a line anywhere."""
     lines, line, used = [], "", 0
-    for word in PLACES.split(text):
+    for word in _words(text):
         size = display_width(word)
         if line and used + 1 + size <= width:
             line, used = f"{line} {word}", used + 1 + size

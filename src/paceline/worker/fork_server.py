@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from multiprocessing import connection, forkserver, util
 from multiprocessing.context import ForkServerProcess
@@ -53,6 +53,13 @@ def begin(plan: Mapping[str, Any]) -> None:
         forkserver.ensure_running()
     finally:
         del os.environ[FOLDER_VARIABLE]
+
+
+def end() -> None:
+    """End the server, and wait until it is gone; where there is none, nothing happens."""
+    # the library itself lets it end some time after this process; the folder of its socket goes with it
+    with suppress(FileNotFoundError):
+        forkserver._forkserver._stop()  # type: ignore[attr-defined]
 
 
 def start_of(plan: Mapping[str, Any]) -> str:

@@ -275,6 +275,8 @@ def main(arguments: list[str]) -> int:
     except InfrastructureError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    finally:
+        fork_server.end()
     return 0
 
 
