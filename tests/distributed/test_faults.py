@@ -178,7 +178,9 @@ def resume(store: Path) -> RunRecord:
     (job,) = (store / "jobs").iterdir()
     kept = partial(store)
     assert kept is not None
-    lines = [line for line in kept.read_text().splitlines() if MEASUREMENT in line]
+    # a controller that is killed while it writes leaves a piece of a line, which is no result yet
+    whole, _, _ = kept.read_text().rpartition("\n")
+    lines = [line for line in whole.splitlines() if MEASUREMENT in line]
     assert lines
     run = start("run", "--resume", job.name, "--results", store, "--quiet")
     output, _ = run.communicate(timeout=RUN_LIMIT_S)
