@@ -19,7 +19,7 @@ from training_task import make_comm, make_task
 from paceline.families.training.api import storage as storage_module
 from paceline.families.training.api.soundness import Flaw, Found
 from paceline.families.training.api.storage import Storage
-from paceline.families.training.ops.checkpoint import course
+from paceline.families.training.ops.checkpoint import saving
 from paceline.worker.session import CaseError, Control
 from paceline.worker.transport import ThreadHub, ThreadTransport
 
@@ -178,14 +178,14 @@ def recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tup
     for step in (1, 2):
         replica.values[0].fill_(float(step))
         replica.save(step)
-    monkeypatch.setattr(course, "make_sandbox", make)
-    monkeypatch.setattr(course, "watch", lambda sandbox: nullcontext())
+    monkeypatch.setattr(saving, "make_sandbox", make)
+    monkeypatch.setattr(saving, "watch", lambda sandbox: nullcontext())
     setting: Any = SimpleNamespace(restoring=lambda folder: None)
     session: Any = SimpleNamespace(
         rank=0, control=Control(ThreadTransport(ThreadHub(1), 0)), on_all_ranks=lambda make: make()
     )
     nothing: Any = None
-    return lambda: course.restored(session, nothing, nothing, setting, tmp_path)
+    return lambda: saving.restored(session, nothing, nothing, setting, tmp_path)
 
 
 def test_training_goes_on_from_the_checkpoint_before_and_says_why(
@@ -194,7 +194,7 @@ def test_training_goes_on_from_the_checkpoint_before_and_says_why(
     flip(tmp_path / "step-00000002" / "rank-0" / "tensors.bin", 7)
     sandbox, found, _ = recover()
     assert (found.step, float(sandbox.replica.values[0][0])) == (1, 1.0)
-    assert course.told("not step 2", found) == (
+    assert saving.told("not step 2", found) == (
         "not step 2: step-00000002/rank-0/tensors.bin has another digest than its manifest says"
     )
     assert sorted(p.name for p in tmp_path.iterdir()) == ["damaged-00000002-1", "step-00000001"]
