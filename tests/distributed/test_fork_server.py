@@ -89,6 +89,7 @@ def test_ranks_have_torch_and_nothing_else_in_common(tmp_path: Path) -> None:
         (("0", "0", "0"), {}),
         (("0", "13", "never"), {1: 13}),
         (("never", "-9", "never"), {1: -9}),
+        (("255", "never", "never"), {0: 255}),
         (("-11", "-9", "0"), {0: -11, 1: -9}),
     ],
 )

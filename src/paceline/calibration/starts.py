@@ -113,11 +113,8 @@ def _figure(key: Key, forked: Mapping[int, float], spawned: Mapping[int, float],
 
 
 def within(effect: Estimate, margin: float) -> bool:
-    """Tell whether the interval of a ratio reaches into the margin around 1.
-
-    It then differs by no more than the margin, or cannot be told to; the width of the interval says which.
-    """
+    """Tell whether the whole interval of a ratio lies inside the margin around 1: what is too wide shows nothing."""
     if effect.low is None or effect.high is None:
         return False
     slack = 1 + margin + 1e-12
-    return effect.low <= slack and effect.high >= 1 / slack
+    return effect.low >= 1 / slack and effect.high <= slack

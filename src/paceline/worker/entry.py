@@ -19,7 +19,7 @@ from pathlib import Path
 FAILED_EXIT_CODE = 1
 """Exit code of a rank that failed outside of any block."""
 TOGETHER_S = 1.0
-"""How long a rank that failed stays: the agent ends all ranks with the first, and others may have something to say."""
+"""How long a rank that failed stays: with the first all are ended, and others may have something to say."""
 
 
 def forked(arguments: list[str], environment: Mapping[str, str]) -> None:
@@ -27,7 +27,7 @@ def forked(arguments: list[str], environment: Mapping[str, str]) -> None:
 
     Args:
         arguments: Those of ``main``.
-        environment: What the launcher would give to a process of its own; the agent has added the rank's place.
+        environment: Variables of the rank, its place in the group among them.
     """
     os.environ.update(environment)
     # the server's generator is everybody's until it is seeded anew; torch's has a fixed seed in every process

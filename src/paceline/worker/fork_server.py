@@ -26,7 +26,9 @@ TOGETHER_S = 0.05
 ASKED_S = 5.0
 """How long a rank that was asked to end may take before it is killed."""
 SERVER_LOST = 255
-"""What Python says of a forked process whose server cannot tell how it ended; no rank ends so by itself."""
+"""What Python says of a forked process whose server cannot tell how it ended. A rank may end so by itself, too."""
+LOST_S = 1.0
+"""A server whose connections are gone is gone itself within this time."""
 Enter = Callable[[list[str], Mapping[str, str]], None]
 """The body of a rank's process: its arguments and its variables."""
 
@@ -121,13 +123,24 @@ def run_forked(
                 processes[rank] = context.Process(target=enter, args=(arguments, place), name=f"rank-{rank}")
                 processes[rank].start()
             codes = _wait(processes)
-            if SERVER_LOST in codes.values():
+            if SERVER_LOST in codes.values() and _is_lost():
                 raise InfrastructureError(
                     "the process that ranks are forked from was killed, and they with it"
                 )
             return codes
         finally:
             _end(processes)
+
+
+def _is_lost() -> bool:
+    """Tell whether the server has ended; its end stays to be collected by the library."""
+    pid: int = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    deadline = time.monotonic() + LOST_S
+    while time.monotonic() < deadline:
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return True
+        time.sleep(TOGETHER_S)
+    return False
 
 
 @contextmanager
