@@ -1,5 +1,5 @@
 # Every target sets up its own virtual environment first; nothing else has to be done on a fresh machine.
-#   make bench   a tour: nine small comparisons of all families on this machine, a table each, then the site
+#   make bench   a tour: nine small suites of all families on this machine, a table each, then the site
 #   make test    all tests
 # TORCH=cpu installs torch for processors; TORCH=keep uses the one that is there (docs/installing.md). An environment keeps its choice.
 PYTHON ?= python3
