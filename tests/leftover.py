@@ -28,4 +28,4 @@ def assert_nothing_left(folder: Path) -> None:
     deadline_s = time.monotonic() + GONE_WITHIN_S
     while (left := processes_of(folder)) and time.monotonic() < deadline_s:
         time.sleep(0.1)
-    assert not left
+    assert not left, "\n".join(left)

@@ -6,12 +6,14 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from paceline.base.errors import InfrastructureError
@@ -50,6 +52,14 @@ def fail(arguments: list[str], environment: Mapping[str, str]) -> None:
         os.kill(os.getpid(), -int(ending))
         time.sleep(60)
     sys.exit(int(ending))
+
+
+def stay(arguments: list[str], environment: Mapping[str, str]) -> None:
+    """Be a rank that waits for what never comes."""
+    fork_server.let_server_end()
+    process.die_with_parent()
+    Path(arguments[0], str(os.getpid())).touch()
+    time.sleep(600)
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +116,31 @@ def test_a_rank_that_ignores_being_asked_is_killed(monkeypatch: pytest.MonkeyPat
     began = time.monotonic()
     assert run(fail, "stubborn", "1") == {1: 1}
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_do_not_outlive_a_killed_launcher(ranks: int, tmp_path: Path) -> None:
+    code = (
+        "import sys, test_fork_server as t; t.fork_server.begin(t.PLAN); "
+        f"t.run(t.stay, {str(tmp_path)!r}, ranks={ranks})"
+    )
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, **fork_server.environment_of(PLAN), "PYTHONPATH": str(Path(__file__).parent)},
+    )
+    wait_until(lambda: len(list(tmp_path.iterdir())) == ranks, 60)
+    launcher.kill()
+    launcher.wait()
+    pids = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(pids) == ranks
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids), 10)
+    assert [pid for pid in pids if psutil.pid_exists(pid)] == []
+
+
+def wait_until(happened: Callable[[], bool], limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while not happened() and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def test_a_store_that_is_not_there_is_named() -> None:

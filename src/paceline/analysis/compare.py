@@ -15,6 +15,7 @@ from paceline.base.family import MISSED, Metric, load_family
 from paceline.records.record import Measurement, Run
 from paceline.records.store import RunRecord
 from paceline.stats.estimates import (
+    CONFIDENCE,
     Estimate,
     Launches,
     compare_difference,
@@ -72,6 +73,8 @@ class Cell:
     samples: Samples = field(default_factory=Samples)
     flags: set[str] = field(default_factory=set)
     measurements: list[Measurement] = field(default_factory=list)
+    confidence: float = CONFIDENCE
+    """Nominal, of its intervals: higher where the run was measured until decided."""
     missed: set[int] = field(default_factory=set)
     """Launches that are infinite here (``paceline.base.family.MISSED``)."""
     estimated: Estimate | None = field(default=None, repr=False, compare=False)
@@ -82,7 +85,11 @@ class Cell:
         """The cell as one side of a comparison."""
         statistic = self.measurements[0].metric.statistic if self.measurements else "median"
         return Launches(
-            values=self.values, samples=self.samples, statistic=statistic, missed=frozenset(self.missed)
+            values=self.values,
+            samples=self.samples,
+            statistic=statistic,
+            missed=frozenset(self.missed),
+            confidence=self.confidence,
         )
 
 
@@ -208,6 +215,7 @@ def points_of(record: RunRecord) -> list[Point]:
                 unit=m.metric.unit,
                 better=m.metric.better,
                 contract_id=m.metric.contract_id,
+                confidence=confidence_of(record.run, m.suite),
             )
         cell.values[m.launch] = m.value
         cell.samples.sources[m.launch] = m
@@ -240,6 +248,12 @@ def grade_of(run: Run, num_launches: int, confirmed: bool = False) -> str:
     if num_launches < LEADERBOARD_LAUNCHES or not clean:
         return "C"
     return "A" if confirmed else "B"
+
+
+def confidence_of(run: Run, suite: str) -> float:
+    """Return the nominal confidence of a suite's intervals in a run: higher where it was measured until decided."""
+    level = (run.plan or {}).get("protocols", {}).get(suite, {}).get("level")
+    return 1 - level if isinstance(level, float) and 0 < level < 1 - CONFIDENCE else CONFIDENCE
 
 
 def compared(run: Run, suite: str) -> dict[str, float]:

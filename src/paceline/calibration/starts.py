@@ -53,7 +53,7 @@ def start_figures(
         found: dict[str, dict[Key, dict[int, float]]] = {start: defaultdict(dict) for start in STARTS}
         margins: Mapping[str, float] = {}
         with tempfile.TemporaryDirectory() as folder:
-            for pair in range(launches or suite.model.protocol.launches):
+            for pair in range(launches or suite.model.protocol.planned_launches.first):
                 for start in STARTS if pair % 2 else reversed(STARTS):
                     record = _launch(suite, profiles[start], Path(folder), quiet=quiet)
                     margins = compared(record.run, suite.name)

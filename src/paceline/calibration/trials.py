@@ -130,8 +130,8 @@ def share(
 
 def fake_figures(trials: int, store: Path, *, quiet: bool = False) -> list[Figure]:
     """Measure false alarms and power on the fake device, whose noise and drift are known."""
-    same = shorten(_suite("same-work"), trials)
-    slower = shorten(_suite("slower-by-3-percent"), trials)
+    same = shorten(calibration_suite("same-work"), trials)
+    slower = shorten(calibration_suite("slower-by-3-percent"), trials)
     figures = []
     for suite, runner, name, what in (
         (same, "fake", "false alarms", "same work, 1 % noise within and between launches"),
@@ -150,7 +150,7 @@ def real_figures(
     runner: str, store: Path, *, launches: int | None = None, quiet: bool = False
 ) -> list[Figure]:
     """Measure false alarms of a technique against itself on a real runner."""
-    record = run_suite(_suite("same-technique"), runner, store, launches=launches, quiet=quiet)
+    record = run_suite(calibration_suite("same-technique"), runner, store, launches=launches, quiet=quiet)
     what = f"native all-reduce against itself on {runner}"
     return [
         share(
@@ -168,7 +168,7 @@ def bare_loop_figures(
     runner: str, store: Path, *, launches: int | None = None, quiet: bool = False
 ) -> list[Figure]:
     """Compare the harness's time of an all-reduce with a bare loop's, and measure its cost around a case."""
-    record = run_suite(_suite("bare-loop"), runner, store, launches=launches, quiet=quiet)
+    record = run_suite(calibration_suite("bare-loop"), runner, store, launches=launches, quiet=quiet)
     figures: list[Figure] = []
     for point in points_of(record):
         timed, bare = point.cells.get(("native", "latency")), point.cells.get(("native", "bare_loop_s"))
@@ -197,7 +197,7 @@ def bare_script_figures(
     runner: str, store: Path, *, launches: int | None = None, quiet: bool = False
 ) -> list[Figure]:
     """Compare the harness's training loop with a script of PyTorch alone on the same model and batches, in turn."""
-    record = run_suite(_suite("bare-script"), runner, store, launches=launches, quiet=quiet)
+    record = run_suite(calibration_suite("bare-script"), runner, store, launches=launches, quiet=quiet)
     figures: list[Figure] = []
     for point in points_of(record):
         for label in point.labels:
@@ -226,7 +226,7 @@ def torch_benchmark_figures(
     runner: str, store: Path, *, launches: int | None = None, quiet: bool = False
 ) -> list[Figure]:
     """Compare the harness's time of kernels with PyTorch's own timer, interleaved, and what each needed for it."""
-    record = run_suite(_suite("torch-benchmark"), runner, store, launches=launches, quiet=quiet)
+    record = run_suite(calibration_suite("torch-benchmark"), runner, store, launches=launches, quiet=quiet)
     figures: list[Figure] = []
     spent: list[Mapping[str, Any]] = []
     for point in points_of(record):
@@ -359,5 +359,5 @@ def write_figures(folder: Path, name: str, figures: Sequence[Figure]) -> Path:
     return path
 
 
-def _suite(name: str) -> Suite:
+def calibration_suite(name: str) -> Suite:
     return load_suite(content.find_suite(f"calibration/{name}"))

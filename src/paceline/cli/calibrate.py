@@ -13,6 +13,7 @@ import click
 
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION, UserError
 from paceline.base.units import format_duration
+from paceline.calibration.deciding import fake_deciding_figures, real_deciding_figures
 from paceline.calibration.load_client import load_figures
 from paceline.calibration.starts import start_figures
 from paceline.calibration.timers import DEVICE_TIMERS, timer_figures
@@ -87,6 +88,13 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     default=None,
     help="serving: the load generator instead, against servers whose truth is known; three to four minutes.",
 )
+@click.option(
+    "--until",
+    type=click.Choice(["launches", "decided"]),
+    default="launches",
+    show_default=True,
+    help="decided: try the rule that ends a run once it is decided; only for a technique against itself.",
+)
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @machine_options
 @results_option
@@ -98,6 +106,7 @@ def calibrate(
     launches: int | None,
     output: Path | None,
     family: str | None,
+    until: str,
     quiet: bool,
     wait_s: float,
     allow_concurrent: bool,
@@ -117,6 +126,12 @@ def calibrate(
         )
     runner = runner or ("local-cpu" if family else _usual_runner(against))
     fake = runner == "fake" and against == "itself"
+    decide = until == "decided"
+    if decide and (against != "itself" or family is not None or launches is not None):
+        raise UserError(
+            "--until decided has launches of its own, and compares a technique with itself",
+            fix=f"paceline calibrate --until decided --runner {runner}",
+        )
     if fake and launches is not None:
         raise UserError(
             "the trials on the fake device have launches of their own", fix="--trials N, or --runner RUNNER"
@@ -129,14 +144,20 @@ def calibrate(
             name, figures = family, load_figures(lambda part: None if silent else click.echo(part, err=True))
         elif fake:
             with tempfile.TemporaryDirectory() as folder:
-                figures = fake_figures(trials or TRIALS, Path(folder), quiet=silent)
+                make = fake_deciding_figures if decide else fake_figures
+                figures = make(trials or TRIALS, Path(folder), quiet=silent)
             name = "fake"
+        elif decide:
+            figures = real_deciding_figures(runner, store, quiet=silent)
+            name = runner
         elif against == "itself":
             figures = real_figures(runner, store, launches=launches, quiet=silent)
             name = runner
         else:
             figures = OTHERS[against](runner, store, launches=launches, quiet=silent)
             name = f"{runner}-{against}"
+    if decide:
+        name += "-until-decided"
     target = output or (content.checkout_root() or Path.cwd()) / "results" / "calibration"
     path = write_figures(target, name, figures)
     if as_json:

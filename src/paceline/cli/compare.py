@@ -41,6 +41,7 @@ from paceline.records.lookup import find_run
 from paceline.records.record import utc
 from paceline.records.store import Loaded, RunRecord, load, read_record
 from paceline.report.comparepages import difference_table
+from paceline.report.stops import stop_lines
 from paceline.report.tables import Table, board_table, comparison_table, marked, run_comparison_table
 
 FORMATS = ("table", "md", "json", "html")
@@ -115,6 +116,9 @@ def compare(
         suites = dict.fromkeys(p.suite for p in points)
         boards = [board_table([p for p in points if p.suite == s], comparisons, wide=wide) for s in suites]
         _print(boards, [_plain(c) for c in comparisons], style, wide=wide)
+        if style == "table":
+            for line in stop_lines(record):
+                click.echo(line)
     elif by == "technique":
         _compare_techniques(find_run(roots, run_name), a, b, names, margin, style, wide=wide)
     else:

@@ -15,6 +15,7 @@ from paceline.base.aliases import METRICS, OPTIONS, SUITES
 from paceline.base.errors import UserError
 from paceline.base.units import parse_duration
 from paceline.spec import content
+from paceline.spec.launches import Launches, parse_launches
 from paceline.spec.suite import Suite, load_suite
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -88,6 +89,49 @@ def margin_option(text: str) -> Callable[[Command], Command]:
         return value
 
     return click.option("--margin", type=float, default=None, callback=check, help=text)
+
+
+def launch_options(command: Command) -> Command:
+    """Add ``--launches N`` or ``FIRST..MOST``, and ``--budget DURATION``."""
+
+    def launches(context: click.Context, parameter: click.Parameter, value: str | None) -> Launches | None:
+        try:
+            found = parse_launches(value) if value is not None else None
+            return found.until_decided() if found is not None and found.most is not None else found
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    def budget(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+        try:
+            seconds = parse_duration(value) if value is not None else None
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+        if seconds == 0:
+            raise click.BadParameter("no time at all")
+        fixed = context.params.get("launches")
+        if seconds is not None and fixed is not None and fixed.most is None:
+            raise click.BadParameter(
+                f"--launches {fixed.first} fixes their number; give a range such as --launches {fixed.first}..60"
+            )
+        return seconds
+
+    number = click.option(
+        "--launches",
+        metavar="N|FIRST..MOST",
+        default=None,
+        callback=launches,
+        is_eager=True,
+        help="Launches of every point; a range: as many as its comparisons need to be decided.",
+    )
+    time = click.option(
+        "--budget",
+        "budget_s",
+        metavar="DURATION",
+        default=None,
+        callback=budget,
+        help="Measure until decided, and start no launch after this time.",
+    )
+    return number(time(command))
 
 
 def machine_options(command: Command) -> Command:

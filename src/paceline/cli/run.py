@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from paceline.cli.options import (
     default_results,
     expand_suites,
     json_option,
+    launch_options,
     machine_options,
     parse_filters,
     print_json,
@@ -40,9 +41,11 @@ from paceline.records.earlier_runs import RunTimes, plan_estimate
 from paceline.records.record_file import PARTIAL, run_id_of
 from paceline.records.storage import resume_command
 from paceline.records.store import RunRecord, read_record, record_paths, sealed_paths
+from paceline.report.stops import stop_lines
 from paceline.report.tables import board_table
 from paceline.spec import content
 from paceline.spec.grammar import TIERS, TierName
+from paceline.spec.launches import Launches
 from paceline.spec.names import filters_today, techniques_today
 from paceline.spec.plan import Plan, Selection, canonical, make_plan
 from paceline.spec.profile import load_runner
@@ -58,7 +61,7 @@ BROKEN = ("timeout", "crashed", "out_of_memory", "infrastructure")
 def _selection_options(command: Any) -> Any:
     for option in (
         click.option("--seed", type=int, default=None, help="Fix all seeds of inputs and order."),
-        click.option("--launches", type=click.IntRange(1), default=None, help="Launches of every block."),
+        launch_options,
         click.option(
             "--filter",
             "filters",
@@ -94,8 +97,9 @@ def resolve(
     techniques: Sequence[str],
     user_files: Sequence[Path],
     filters: Sequence[str],
-    launches: int | None,
+    launches: Launches | None,
     seed: int | None,
+    budget_s: float | None = None,
 ) -> tuple[Plan, list[Suite], list[str]]:
     """Load everything that a run needs and plan it; a user's technique joins every suite that it fits.
 
@@ -116,6 +120,7 @@ def resolve(
         techniques=techniques_today(split_names(techniques), (s.family.name for s in loaded)),
         filters=chosen,
         launches=launches,
+        budget_s=budget_s,
         seed=seed,
     )
     profile = load_runner(content.find_runner(runner))
@@ -170,8 +175,7 @@ def describe_plan(plan: Plan, earlier: Sequence[RunTimes] = (), *, wide: bool = 
     ]
     for name, blocks in _by_suite(plan).items():
         labels = sorted({c["label"] for b in blocks for c in b["cases"]})
-        protocol = blocks[0]["protocol"]
-        launches = f"{protocol['launches']} launch" + ("es" if protocol["launches"] != 1 else "")
+        launches = launches_text(blocks[0]["protocol"])
         lines.append(f"  {name}: {len(blocks)} points, {launches}: {', '.join(labels)}")
     reasons = Counter(s["reason"] for s in plan.data["skipped"])
     if reasons:
@@ -180,6 +184,14 @@ def describe_plan(plan: Plan, earlier: Sequence[RunTimes] = (), *, wide: bool = 
         if len(reasons) > MAX_SKIPS_SHOWN:
             lines.append(f"  … and {len(reasons) - MAX_SKIPS_SHOWN} more reasons (paceline plan --json)")
     return "\n".join(lines)
+
+
+def launches_text(protocol: Mapping[str, Any]) -> str:
+    """Say how many launches a protocol makes."""
+    if "looks" in protocol:
+        budget = f" or {format_duration(protocol['budget_s'])} are over" if protocol["budget_s"] else ""
+        return f"{protocol['looks'][0]} to {protocol['launches']} launches until decided{budget}"
+    return f"{protocol['launches']} launch" + ("es" if protocol["launches"] != 1 else "")
 
 
 def _by_suite(plan: Plan) -> dict[str, list[Any]]:
@@ -248,7 +260,7 @@ def run(
     sys.exit(exit_code(outcome))
 
 
-SELECTING = ("seed", "launches", "filters", "techniques", "user_files", "runner", "tier")
+SELECTING = ("seed", "launches", "budget_s", "filters", "techniques", "user_files", "runner", "tier")
 
 
 def _refuse_beside_resume(suites: Sequence[str], run: str) -> None:
@@ -346,6 +358,8 @@ def _report(
     for suite in dict.fromkeys(p.suite for p in points):
         table = board_table([p for p in points if p.suite == suite], comparisons, wide=wide)
         click.echo(table.render(wide=wide))
+    for line in stop_lines(record):
+        click.echo(line)
     say_failures(record)
     counts = ", ".join(f"{n} {status}" for status, n in sorted(outcome.statuses.items()))
     click.echo(f"{counts} in {format_duration(outcome.measuring_s)}; record {outcome.path}")

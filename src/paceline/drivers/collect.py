@@ -32,6 +32,7 @@ KEPT_EVENTS = (
     "out_of_time",
     "unreadable",
     "block_end",
+    "block_stopped",
     "submitted",
     "task_end",
 )
@@ -50,6 +51,8 @@ class Collector:
         """Number of cases by status."""
         self.done: set[tuple[int, str, str]] = set()
         """(launch, block, label) of every case that has ended."""
+        self.stopped: dict[str, int] = {}
+        """Block → launches after which it ended, where it was measured until decided."""
         self.artifacts: set[str] = set()
         """Names of files that go with the record."""
         self.digests: dict[str, str] = {}
@@ -82,6 +85,8 @@ class Collector:
                 data = {"image_id": event["container"]["image_id"], "session": event["session"]}
                 yield Event(kind="submitted", at=utc(event["time_s"]), run_id=self.run_id, data=data)
             elif kind in KEPT_EVENTS:
+                if kind == "block_stopped" and event["block"] in self._blocks:
+                    self.stopped[event["block"]] = int(event["launches"])
                 data = {k: v for k, v in event.items() if k not in ("event", "time_s")}
                 yield Event(kind=kind, at=utc(event.get("time_s")), run_id=self.run_id, data=data)
         except (KeyError, TypeError, ValueError, ValidationError) as error:

@@ -140,7 +140,7 @@ class Recorder:
             for e in self._waiting
             if e.get("event") in ("result", "case_failed") and isinstance(e.get("launch"), int)
         }
-        return self._plan.num_results - len(self.collector.done | waiting)
+        return self._plan.results_after(self.collector.stopped) - len(self.collector.done | waiting)
 
 
 @contextmanager
@@ -274,7 +274,7 @@ def collect_job(
     if missing and not allow_partial:
         recorder.abandon()
         raise UserError(
-            f"{missing} of {plan.num_results} results are missing: the job has not ended",
+            f"{missing} of {plan.results_after(recorder.collector.stopped)} results are missing: the job has not ended",
             where=str(job),
             fix=f"sh {job}/run.sh does the rest; or collect with --allow-partial, after which nothing can be added",
         )

@@ -51,6 +51,10 @@ class TimeLeft:
             self._measured_s += seconds
             self._at_s = elapsed_s
 
+    def spared(self, block: str, num_results: int) -> None:
+        """Note results that will not come, because the block was decided before."""
+        self._total_s -= self._result_s.get(block, 0.0) * num_results
+
     def seconds(self, elapsed_s: float) -> float | None:
         """Return what is left; 0 if the run takes longer than anything says, None while nothing can be said."""
         if not self._known and not self._measured_s:
@@ -86,6 +90,7 @@ class RunProgress:
             result_s,
             {b["block"]: (len(b["cases"]), b["protocol"]["launches"]) for b in plan.blocks},
         )
+        self._results = {b["block"]: (len(b["cases"]), b["protocol"]["launches"]) for b in plan.blocks}
         self._total = plan.num_results
         self._began = time.time()
         self._quiet = quiet
@@ -130,11 +135,17 @@ class RunProgress:
             self._left.ended(str(event.get("block")), time.monotonic() - self._started, before=before)
             if event.get("status") not in ("ok", "skipped", "unsupported"):
                 self._failed += 1
+        if kind == "block_stopped" and event.get("block") in self._results:
+            cases, launches = self._results[str(event["block"])]
+            spared = cases * (launches - int(event["launches"]))
+            self._total -= spared
+            self._left.spared(str(event["block"]), spared)
         if self._bar is not None:
             words = "measuring" if not self._failed else f"measuring ({self._failed} failed)"
             self._bar.update(
                 self._task,
                 completed=self._done,
+                total=self._total,
                 description=words,
                 left=self._left.text(time.monotonic() - self._started),
             )

@@ -75,14 +75,17 @@ def missing_cases(
     """
     plan = json.loads((folder / "plan.json").read_text())
     finished: set[tuple[int, str, str]] = set()
+    stopped: dict[str, int] = {}
     events = [e for path in folder.glob("events-*.jsonl") for e in read_events(path, 0)[0]]
     for event in [*events, *more]:
         if event.get("event") in ("result", "case_failed"):
             finished.add((event["launch"], event["block"], event["label"]))
+        elif event.get("event") == "block_stopped":
+            stopped[event["block"]] = event["launches"]
     return [
         (launch, block["block"], case)
         for block in plan["blocks"]
-        for launch in range(block["protocol"]["launches"])
+        for launch in range(stopped.get(block["block"], block["protocol"]["launches"]))
         for case in block["cases"]
         if (launch, block["block"], case["label"]) not in finished
     ]

@@ -160,6 +160,7 @@ class PlanFacts(TypedDict, total=False):
 
     skipped: list[Skipped]
     part: PartFacts
+    protocols: dict[str, dict[str, Any]]
 
 
 @_open

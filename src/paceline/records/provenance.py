@@ -12,6 +12,7 @@ from typing import Any
 
 from paceline.base.redaction import redact, redact_source
 from paceline.spec import content
+from paceline.spec.compared import compared_metrics, margin_of
 from paceline.spec.suite import Suite
 
 MAX_DIFF_BYTES = 256 << 10
@@ -71,24 +72,12 @@ def suite_facts(suites: Iterable[Suite]) -> list[dict[str, Any]]:
             "sha256": content.sha256_file(s.path),
             "description": s.model.description,
             "baseline": s.model.baseline,
-            "metrics": {name: _margin(s, name) for name in compared_metrics(s)},
+            "metrics": {name: margin_of(s, name) for name in compared_metrics(s)},
             "claims": [c.model_dump(mode="json", exclude_none=True) for c in s.model.claims],
             **({"tuning": s.model.tuning.model_dump(mode="json")} if s.model.tuning else {}),
         }
         for s in suites
     ]
-
-
-def compared_metrics(suite: Suite) -> list[str]:
-    """Return the metrics that a suite compares: those that it names, else the family's default."""
-    return list(suite.model.metrics) or list(suite.family.default_metrics)
-
-
-def _margin(suite: Suite, name: str) -> float:
-    setting = suite.model.metrics.get(name)
-    if setting is not None and setting.margin is not None:
-        return setting.margin
-    return suite.family.metric(name).margin
 
 
 def technique_facts(

@@ -64,6 +64,7 @@ EventKind = Literal[
     "launch_begin",
     "launch_end",
     "block_end",
+    "block_stopped",
     "case_failed",
     "raised",
     "interrupted",

@@ -17,6 +17,7 @@ from paceline.report.boards import slug
 from paceline.report.claimstext import STATEMENT, found_text, sides
 from paceline.report.html import Cell, Grid, rows_grid, verdict_class
 from paceline.report.shown import ABSENT
+from paceline.report.stops import WORDS, stops_of
 from paceline.report.tables import format_counts, format_param
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -158,6 +159,21 @@ def skipped_grid(run: Run) -> Grid:
         for s in (run.plan or {}).get("skipped", ())
     ]
     return rows_grid("not planned", ("suite", "point", "technique", "reason"), rows)
+
+
+def stops_grid(record: RunRecord) -> Grid:
+    """Return how each point of a run that was measured until decided has ended; no row where launches were fixed."""
+    params = {m.block: m.params for m in record.measurements}
+    rows: list[list[Cell | str]] = [
+        [
+            stop.suite,
+            ", ".join(f"{k} {format_param(k, v)}" for k, v in params[stop.block].items()) or ABSENT,
+            str(stop.launches),
+            WORDS.get(stop.why, stop.why),
+        ]
+        for stop in stops_of(record)
+    ]
+    return rows_grid("measured until decided", ("suite", "point", "launches", "ended"), rows)
 
 
 def claim_grid(

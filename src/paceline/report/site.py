@@ -484,6 +484,7 @@ class _Site:
             packages=runs.packages(record.run),
             python=(record.run.packages or {}).get("python"),
             skipped=runs.skipped_grid(record.run),
+            stops=runs.stops_grid(record),
             grids=grids,
             failures=[f for f in failures if f.groups],
             pairs=[(p.why, f"../{p.href}") for p in self.pairs if p.later is record],

@@ -7,9 +7,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from paceline.base.units import parse_duration
+from paceline.spec.launches import LIMIT, Launches, parse_launches
 from paceline.spec.models import FileModel
 
 RawScalar = str | int | float | bool | None
@@ -17,10 +26,35 @@ TierName = Literal["quick", "standard", "full"]
 TIERS: tuple[TierName, ...] = ("quick", "standard", "full")
 
 
+NumberOrRange = Annotated[
+    int | str,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": LIMIT},
+                {"type": "string", "pattern": r"^[0-9]+(\.\.[0-9]+)?$"},
+            ]
+        }
+    ),
+]
+
+
 class Protocol(FileModel):
     """How often, in which order and how long a block is measured."""
 
-    launches: int = Field(5, ge=1, le=1000, description="Fresh process groups; the unit of replication.")
+    launches: NumberOrRange = Field(
+        5,
+        description="Fresh process groups; the unit of replication. With until: decided a range: launches before the "
+        "first look, and the most.",
+    )
+    until: Literal["launches", "decided"] = Field(
+        "launches",
+        description="launches: a fixed number. decided: more launches until every comparison of the point is faster, "
+        "slower or equivalent.",
+    )
+    budget: str | float | None = Field(
+        None, description="With until: decided, the time after which the suite starts no further launch."
+    )
     order: Literal["abba", "shuffle"] = Field(
         "abba",
         description="Order of techniques inside a block: mirrored rounds, or a seeded shuffle.",
@@ -58,6 +92,35 @@ class Protocol(FileModel):
         if parse_duration(value) <= 0:
             raise ValueError("the timeout must be positive")
         return value
+
+    @field_validator("launches")
+    @classmethod
+    def _launches_are_a_number_or_a_range(cls, value: int | str) -> int | str:
+        parse_launches(value)
+        return value
+
+    @field_validator("budget")
+    @classmethod
+    def _budget_is_duration(cls, value: str | float | None) -> str | float | None:
+        if value is not None and parse_duration(value) <= 0:
+            raise ValueError("the budget must be positive")
+        return value
+
+    @model_validator(mode="after")
+    def _launches_fit_their_end(self) -> Protocol:
+        launches = parse_launches(self.launches)
+        if self.until == "decided":
+            launches.until_decided()
+        elif launches.most is not None:
+            raise ValueError(f"launches {self.launches} is a range: it needs until: decided")
+        elif self.budget is not None:
+            raise ValueError("a budget ends what is measured until decided: it needs until: decided")
+        return self
+
+    @property
+    def planned_launches(self) -> Launches:
+        """The number of launches, or their range."""
+        return parse_launches(self.launches)
 
     @model_validator(mode="after")
     def _sample_limits(self) -> Protocol:

@@ -15,9 +15,10 @@ from typing import Any
 from paceline.base.aliases import METRICS, SUITES, params_first, technique_first
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.family import Parameter, Scalar, load_family
-from paceline.base.units import parse_duration
+from paceline.spec.compared import planned_protocol, stop_rule
 from paceline.spec.duration import Observation, estimate
 from paceline.spec.grammar import RawScalar, TechniqueEntry, Tier, TierName, merge_protocol
+from paceline.spec.launches import Launches
 from paceline.spec.profile import RunnerProfile
 from paceline.spec.suite import Entry, Suite
 
@@ -34,7 +35,10 @@ class Selection:
     techniques: tuple[str, ...] = ()
     filters: tuple[tuple[str, str], ...] = ()
     """Keys and values; a point has one of the values of every key."""
-    launches: int | None = None
+    launches: Launches | int | None = None
+    """A number of launches, or a range in which every suite is measured until decided."""
+    budget_s: float | None = None
+    """Time after which no further launch starts; every suite is measured until decided."""
     seed: int | None = None
     only: frozenset[CaseKey] | None = None
     """Only these cases: what a record holds, when it is measured again."""
@@ -69,8 +73,12 @@ class Plan:
 
     @property
     def num_results(self) -> int:
-        """Number of results that a complete run gives: cases times launches."""
-        return sum(len(b["cases"]) * b["protocol"]["launches"] for b in self.blocks)
+        """Number of results that a complete run gives at most: cases times launches."""
+        return self.results_after({})
+
+    def results_after(self, stopped: Mapping[str, int]) -> int:
+        """Return how many results a complete run gives whose blocks were decided after so many launches."""
+        return sum(len(b["cases"]) * stopped.get(b["block"], b["protocol"]["launches"]) for b in self.blocks)
 
 
 def canonical(data: Any) -> str:
@@ -91,6 +99,7 @@ def make_plan(suites: Iterable[Suite], runner: RunnerProfile, selection: Selecti
     """
     suites = sorted(suites, key=lambda s: s.name)
     _check_selection(suites, selection)
+    stopping: dict[str, Any] = {}
     blocks: list[dict[str, Any]] = []
     skipped: list[dict[str, Any]] = []
     settings = runner.resolved()
@@ -100,7 +109,10 @@ def make_plan(suites: Iterable[Suite], runner: RunnerProfile, selection: Selecti
         if left_out:
             skipped.append({"suite": suite.name, "label": None, "params": {}, "reason": left_out})
             continue
-        _plan_suite(suite, tier, runner, selection, blocks, skipped)
+        protocol = _protocol(suite, tier, selection)
+        if "looks" in protocol:
+            stopping[suite.name] = stop_rule(suite, protocol)
+        _plan_suite(suite, tier, runner, selection, protocol, blocks, skipped)
     data: dict[str, Any] = {
         "format": PLAN_FORMAT,
         "tier": selection.tier,
@@ -111,6 +123,8 @@ def make_plan(suites: Iterable[Suite], runner: RunnerProfile, selection: Selecti
         "skipped": skipped,
         "fixed_seed": selection.seed is not None,
     }
+    if stopping:
+        data["stopping"] = {"budget_s": selection.budget_s, "suites": stopping}
     data["seed"] = selection.seed if selection.seed is not None else int(digest(data, 12), 16)
     data["estimate"] = estimate(data, {s.family.name: s.family.estimate_s for s in suites})
     return Plan(data=data)
@@ -150,19 +164,28 @@ def _given(suite: Suite, tier: Tier | None) -> list[str | TechniqueEntry]:
     return tier.techniques if tier and tier.techniques else suite.model.techniques
 
 
+def _protocol(suite: Suite, tier: Tier | None, selection: Selection) -> dict[str, Any]:
+    launches = selection.launches
+    if isinstance(launches, int):
+        launches = Launches(first=launches)
+    try:
+        return planned_protocol(merge_protocol(suite.model.protocol, tier), launches, selection.budget_s)
+    except ValueError as error:
+        raise UserError(
+            str(error), where=suite.located.where(("protocol",)), fix="--launches 5..60 names another range"
+        ) from error
+
+
 def _plan_suite(
     suite: Suite,
     tier: Tier | None,
     runner: RunnerProfile,
     selection: Selection,
+    protocol: dict[str, Any],
     blocks: list[dict[str, Any]],
     skipped: list[dict[str, Any]],
 ) -> None:
     model = suite.model
-    protocol = merge_protocol(model.protocol, tier).model_dump()
-    protocol["timeout_s"] = parse_duration(protocol.pop("timeout"))
-    if selection.launches is not None:
-        protocol["launches"] = selection.launches
     at = ("tiers", selection.tier, "techniques") if tier and tier.techniques else ("techniques",)
     entries = suite.entries(_given(suite, tier), suite.located.where(at))
     wanted = set(selection.techniques)

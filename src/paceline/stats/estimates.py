@@ -41,6 +41,9 @@ class Estimate:
     warnings: tuple[str, ...] = ()
     extremes: tuple[float, float] | None = None
     """Least and largest value of a launch (of a pair of launches in a comparison); None with fewer than two."""
+    confidence: float = CONFIDENCE
+    """Nominal confidence of the interval; above 95 % where a run may look several times before it stops, so that all
+    looks together have 95 % (``paceline.stats.sequential``)."""
     missed: int = 0
     """Launches, among ``num_launches``, of which a side never came to have a value."""
 
@@ -56,6 +59,8 @@ class Launches:
     """How a launch's samples became its value."""
     missed: frozenset[int] = frozenset()
     """Launches that looked for a value and came to none, such as a time until a target that was never reached."""
+    confidence: float = CONFIDENCE
+    """Nominal confidence of intervals (``Estimate.confidence``)."""
 
 
 def median(values: Sequence[float]) -> float:
@@ -107,7 +112,7 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
         )
     if scale == "log" and min(values) > 0:
         logs = [math.log(v) for v in values]
-        low, high, spread = _t_interval(logs)
+        low, high, spread, _ = _t_interval_and_test(logs, side.confidence)
         return Estimate(
             value=exponential(_mean(logs)),
             low=exponential(low),
@@ -116,8 +121,9 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
             num_launches=count,
             spread=spread,
             extremes=(min(values), max(values)),
+            confidence=side.confidence,
         )
-    low, high, spread = _t_interval(values)
+    low, high, spread, _ = _t_interval_and_test(values, side.confidence)
     return Estimate(
         value=_mean(values),
         low=low,
@@ -126,6 +132,7 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
         num_launches=count,
         spread=spread,
         extremes=(min(values), max(values)),
+        confidence=side.confidence,
     )
 
 
@@ -161,9 +168,14 @@ def _proportion(side: Launches) -> Estimate:
     if not pooled:
         pooled = [side.values[k] for k in sorted(side.values)]
     successes, total = round(sum(pooled)), len(pooled)
-    low, high = wilson(successes, total)
+    low, high = wilson(successes, total, side.confidence)
     return Estimate(
-        value=successes / total, low=low, high=high, method="Wilson", num_launches=len(side.values)
+        value=successes / total,
+        low=low,
+        high=high,
+        method="Wilson",
+        num_launches=len(side.values),
+        confidence=side.confidence,
     )
 
 
@@ -171,8 +183,9 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
     """Estimate technique / baseline from the launches that both have, paired by launch.
 
     Below ten launches the interval is Student's t on the log-ratios; from ten on it is a hierarchical bootstrap
-    (launches, then samples inside them). Values must be positive. With misses it is the median of the ratios, without
-    an interval.
+    (launches, then samples inside them). A run that was measured until decided has the t interval at every number of
+    launches, since that is what its launches were ended by. Values must be positive. With misses it is the median of
+    the ratios, without an interval.
     """
     if technique.missed or baseline.missed:
         return _ratio_with_misses(technique, baseline)
@@ -200,9 +213,10 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
             )
     if count < 2:
         return Estimate(value=centre, low=None, high=None, method="one launch", num_launches=count)
-    low, high, spread, p_value = _t_interval_and_test(logs)
-    method = "t on paired log-ratios"
-    resampled = count >= BOOTSTRAP_FROM and technique.statistic in RESAMPLED
+    confidence = max(technique.confidence, baseline.confidence)
+    low, high, spread, p_value = _t_interval_and_test(logs, confidence)
+    method = "t on paired log-ratios" + _over_looks(confidence)
+    resampled = count >= BOOTSTRAP_FROM and technique.statistic in RESAMPLED and confidence == CONFIDENCE
     if resampled and all(len(technique.samples.get(k, ())) > 1 for k in shared):
         draws = _bootstrap_log_ratios(technique, baseline, shared, seed)
         low, high = (float(q) for q in np.quantile(draws, [0.025, 0.975]))
@@ -216,6 +230,7 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
         p_value=p_value,
         spread=spread,
         extremes=(exponential(min(logs)), exponential(max(logs))),
+        confidence=confidence,
     )
 
 
@@ -267,16 +282,18 @@ def compare_difference(technique: Launches, baseline: Launches) -> Estimate:
             p_value=1.0 if centre == 0 else 0.0,
             spread=0.0,
         )
-    low, high, spread, p_value = _t_interval_and_test(deltas)
+    confidence = max(technique.confidence, baseline.confidence)
+    low, high, spread, p_value = _t_interval_and_test(deltas, confidence)
     return Estimate(
         value=centre,
         low=low,
         high=high,
-        method="t on paired differences",
+        method="t on paired differences" + _over_looks(confidence),
         num_launches=len(deltas),
         p_value=p_value,
         spread=spread,
         extremes=(min(deltas), max(deltas)),
+        confidence=confidence,
     )
 
 
@@ -296,28 +313,31 @@ def exponential(value: float) -> float:
         return math.inf
 
 
-def _t_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    low, high, spread, _ = _t_interval_and_test(values)
-    return low, high, spread
+def _over_looks(confidence: float) -> str:
+    """Return what a method's name says of an interval that is one of several looks."""
+    return "" if confidence == CONFIDENCE else ", for all looks of a run until decided"
 
 
-def _t_interval_and_test(values: Sequence[float]) -> tuple[float, float, float, float]:
+def _t_interval_and_test(values: Sequence[float], confidence: float) -> tuple[float, float, float, float]:
     """Return the ends of the mean's interval, the standard deviation, and the p-value of a mean of 0.
 
-    Without arrays: a site compares all pairs of techniques at all points, each over a handful of launches.
+    The p-value is that of all looks: below 0.05 exactly where the interval leaves out 0. Without arrays: a site
+    compares all pairs of techniques at all points, each over a handful of launches.
     """
     count, mean = len(values), _mean(values)
     spread = math.sqrt(_mean([(v - mean) * (v - mean) for v in values]) * count / (count - 1))
     error = spread / math.sqrt(count)
-    half = _t_quantile(count - 1) * error
+    half = _t_quantile(count - 1, confidence) * error
     never_varied = 1.0 if mean == 0 else 0.0
     p_value = float(2 * stdtr(count - 1, -abs(mean / error))) if error else never_varied
+    if confidence != CONFIDENCE:
+        p_value = min(1.0, p_value * (1 - CONFIDENCE) / (1 - confidence))
     return mean - half, mean + half, spread, p_value
 
 
 @lru_cache(maxsize=1 << 12)
-def _t_quantile(freedom: int) -> float:
-    return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+def _t_quantile(freedom: int, confidence: float) -> float:
+    return float(stdtrit(freedom, 0.5 + confidence / 2))
 
 
 def _bootstrap_log_ratios(

@@ -98,7 +98,7 @@ def minimum_detectable(estimate: Estimate, kind: Kind) -> float | None:
     count, spread = estimate.num_launches, estimate.spread
     if spread is None or count < 2 or spread == 0:
         return None
-    quantiles = _t_quantile(count - 1, 0.5 + CONFIDENCE / 2) + _t_quantile(count - 1, POWER)
+    quantiles = _t_quantile(count - 1, 0.5 + estimate.confidence / 2) + _t_quantile(count - 1, POWER)
     effect = quantiles * spread / math.sqrt(count)
     return math.exp(effect) - 1 if kind == "ratio" else effect
 
@@ -115,7 +115,7 @@ def _what_would_settle(estimate: Estimate, margin: float, kind: Kind) -> tuple[f
         return detectable, None
     needed = count
     while needed < MANY_LAUNCHES:
-        half = _t_quantile(needed - 1, 0.5 + CONFIDENCE / 2) * spread / math.sqrt(needed)
+        half = _t_quantile(needed - 1, 0.5 + estimate.confidence / 2) * spread / math.sqrt(needed)
         if half <= target:
             break
         needed += max(1, needed // 10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from paceline.worker.host import describe_host
 from paceline.worker.launch import Job
 from paceline.worker.loading import load_techniques
 from paceline.worker.rank import run_blocks
+from paceline.worker.schedule import Schedule
 from paceline.worker.session import Control, Session
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import ThreadHub, ThreadTransport
@@ -35,13 +37,17 @@ def run_job(folder: Path) -> int:
 
 
 def _run_launches(job: Job, guard: Guard) -> None:
-    launches = max((b["protocol"]["launches"] for b in job.plan["blocks"]), default=0)
-    for launch in range(launches):
-        for group in job.plan["groups"]:
-            blocks = job.remaining(group, launch)
-            if blocks:
-                _run_group(job, group["ranks"], launch, blocks, guard)
-                job.refresh()
+    log = EventLog(job.folder / "events-launcher.jsonl", launch=-1, attempt=-1, rank=-1)
+    for launch, group, taking in Schedule(job.plan, job.progress, log.emit).turns():
+        blocks = job.remaining(group, launch, taking)
+        if blocks:
+            started = time.monotonic()
+            _run_group(job, group["ranks"], launch, blocks, guard)
+            elapsed_s = time.monotonic() - started
+            if spent := job.progress.spent(blocks, elapsed_s):
+                log.emit("launch_end", group=group["group"], launch=launch, elapsed_s=elapsed_s, **spent)
+            job.refresh()
+    log.close()
 
 
 def _run_group(job: Job, ranks: int, launch: int, blocks: list[dict[str, Any]], guard: Guard) -> None:

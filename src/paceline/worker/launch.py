@@ -28,6 +28,8 @@ from paceline.worker.attempt import Ending, merge, run_ranks
 from paceline.worker.blame import NO_RESULT, Blame, blame
 from paceline.worker.events import EventLog, require_room
 from paceline.worker.nodes import Lifeline, Meeting, Place, place_from_environment
+from paceline.worker.schedule import Schedule
+from paceline.worker.stopping import Progress
 
 MAX_START_FAILURES = 2
 NODE_LIMIT_S = 30.0
@@ -45,6 +47,7 @@ class Job:
         """(launch, block, label) of every case that has a result or a failure."""
         self.quarantined: dict[tuple[str, str], str] = {}
         """(block, label) → why the technique is not tried again there."""
+        self.progress = Progress(self.plan)
         self.described = False
         """Whether a rank has told of its host."""
         self.attempts: dict[tuple[str, int], int] = defaultdict(int)
@@ -64,6 +67,7 @@ class Job:
             events, self._offsets[path] = read_events(path, self._offsets.get(path, 0))
             fresh += events
         for event in fresh:
+            self.progress.take(event)
             self.described = self.described or event["event"] == "host"
             if event["event"] in ("result", "case_failed"):
                 self.finished.add((event["launch"], event["block"], event["label"]))
@@ -71,13 +75,19 @@ class Job:
                 self.quarantined[(event["block"], event["label"])] = event["reason"]
         return fresh
 
-    def remaining(self, group: dict[str, Any], launch: int) -> list[dict[str, Any]]:
-        """Return the group's blocks that still lack cases in this launch, each with those cases only."""
+    def remaining(self, group: dict[str, Any], launch: int, taking: frozenset[str]) -> list[dict[str, Any]]:
+        """Return those of the group's blocks that still lack cases in this launch, each with those cases only.
+
+        Args:
+            group: Of the plan.
+            launch: Its number.
+            taking: The blocks that take part in it.
+        """
         left: list[dict[str, Any]] = []
         for name in group["blocks"]:
-            block = self.blocks[name]
-            if launch >= block["protocol"]["launches"]:
+            if name not in taking:
                 continue
+            block = self.blocks[name]
             cases = [c for c in block["cases"] if (launch, name, c["label"]) not in self.finished]
             if cases:
                 left.append({**block, "cases": cases})
@@ -109,29 +119,28 @@ class Launcher:
         self._told: set[str] = set()
 
     def run(self) -> None:
-        """Run every launch of every group; launches are the outer loop, so that slow drift meets all groups."""
+        """Run every launch of every group (``schedule``)."""
         plan = self.job.plan
         fork_server.begin(plan)
         deadline = plan["runner"]["limits"]["run_s"]
         started = time.monotonic()
-        for launch in range(max((b["protocol"]["launches"] for b in plan["blocks"]), default=0)):
-            for group in plan["groups"]:
-                if deadline is not None and time.monotonic() - started > deadline:
-                    self.events.emit("out_of_time", limit_s=deadline)
-                    return
-                self._skip_quarantined(group, launch)
-                self._run_launch(group, launch)
+        for launch, group, taking in Schedule(plan, self.job.progress, self.events.emit).turns():
+            if deadline is not None and time.monotonic() - started > deadline:
+                self.events.emit("out_of_time", limit_s=deadline)
+                return
+            self._skip_quarantined(group, launch, taking)
+            self._run_launch(group, launch, taking)
         self.events.emit("job_complete")
 
-    def _run_launch(self, group: dict[str, Any], launch: int) -> None:
+    def _run_launch(self, group: dict[str, Any], launch: int, taking: frozenset[str]) -> None:
         failures: list[Blame] = []
-        while blocks := self.job.remaining(group, launch):
+        while blocks := self.job.remaining(group, launch, taking):
             before = len(self.job.finished)
             found = self._attempt(group, launch, blocks)
             progressed = len(self.job.finished) > before
             failures = [] if progressed else [*failures, found or Blame(reason=NO_RESULT)]
             hopeless = len(failures) >= MAX_START_FAILURES or (failures and failures[-1].lasting)
-            if hopeless and (left := self.job.remaining(group, launch)):
+            if hopeless and (left := self.job.remaining(group, launch, taking)):
                 first, last = failures[0], failures[-1]
                 reason = first.reason
                 if kind_of(last.reason) != kind_of(first.reason):
@@ -140,7 +149,7 @@ class Launcher:
                     for case in block["cases"]:
                         self._fail_case(launch, block["block"], case, "infrastructure", reason, first.detail)
                 return
-            self._skip_quarantined(group, launch)
+            self._skip_quarantined(group, launch, taking)
 
     def _attempt(self, group: dict[str, Any], launch: int, blocks: list[dict[str, Any]]) -> Blame | None:
         """Start a process group on the given blocks and wait for it; return why it failed, or None."""
@@ -155,9 +164,15 @@ class Launcher:
         started = time.monotonic()
         ending = self._on_all_nodes(group, launch, attempt)
         new = self.job.refresh()
+        elapsed_s = time.monotonic() - started
         self.events.emit(
-            "launch_end", group=group["group"], launch=launch, elapsed_s=time.monotonic() - started
+            "launch_end",
+            group=group["group"],
+            launch=launch,
+            elapsed_s=elapsed_s,
+            **self.job.progress.spent(blocks, elapsed_s),
         )
+        self.job.refresh()  # a budget counts this launch, too
         if ending.well:
             return None
         require_room(folder)
@@ -183,8 +198,8 @@ class Launcher:
                 self._fail_case(launch, block, case, found.status, reason, found.detail)
         return found
 
-    def _skip_quarantined(self, group: dict[str, Any], launch: int) -> None:
-        for block in self.job.remaining(group, launch):
+    def _skip_quarantined(self, group: dict[str, Any], launch: int, taking: frozenset[str]) -> None:
+        for block in self.job.remaining(group, launch, taking):
             for case in block["cases"]:
                 why = self.job.quarantined.get((block["block"], case["label"]))
                 if why is not None:
