@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from paceline.analysis.claims import WORST_FIRST, ClaimResult, LedgerRow
-from paceline.base.errors import EXIT_OK, EXIT_REGRESSION, UserError, expected_one_of
+from paceline.analysis.claims import ClaimResult, LedgerRow
+from paceline.base.errors import EXIT_OK, EXIT_REGRESSION
 from paceline.cli.options import json_option, print_json, results_option, warn, wide_option
 from paceline.report.claimstext import OWN_BOUND, claims_page, found_text, sides
 from paceline.report.terminal import laid_out, terminal_width
 from paceline.spec.papers import load_papers
-from paceline.workflows.claiming import claim_facts, current_ledger
+from paceline.workflows.claiming import chosen, claim_facts, current_ledger
 
 
 def list_options(command: Any) -> Any:
@@ -44,17 +44,11 @@ def list_claims(
 ) -> None:
     """List all papers, each with a verdict or the reason why it has none."""
     rows, counts, found = current_ledger(results)
-    _check_choice("--family", family, {r.paper.family for r in rows})
-    _check_choice("--verdict", verdict, {*WORST_FIRST, "not run", "outside"})
-    rows = [r for r in rows if family in (None, r.paper.family) and verdict in (None, r.verdict)]
+    rows, measured = chosen(rows, found, family=family, verdict=verdict)
     warnings = [] if rows else [f"no paper of {family or 'any family'} is '{verdict}'"]
     for text in warnings:
         warn(text)
-    bounds = [
-        c
-        for c in found
-        if c.paper is None and family in (None, c.suite.partition("/")[0]) and verdict in (None, c.verdict)
-    ]
+    bounds = [c for c in measured if c.paper is None]
     if as_json:
         data = {"counts": counts, "papers": [_plain_row(r) for r in rows]}
         print_json({**data, "bounds": [claim_facts(c) for c in bounds], "warnings": warnings})
@@ -66,11 +60,6 @@ def list_claims(
     if bounds:
         told = ", ".join(f"{n} {name}" for name, n in sorted(Counter(c.verdict for c in bounds).items()))
         click.echo(f"bounds of the suites' own: {told} (paceline claims check)")
-
-
-def _check_choice(option: str, name: str | None, known: set[str]) -> None:
-    if name is not None and name not in known:
-        raise UserError(f"no paper is of '{name}'", where=option, expected=expected_one_of(name, known))
 
 
 @claims.command("check")

@@ -27,7 +27,6 @@ from paceline.workflows.choosing import metrics_today, split_names
 from paceline.workflows.comparing import (
     compare_one,
     compare_two,
-    compare_with,
     comparison_facts,
     run_comparison_facts,
 )
@@ -81,7 +80,7 @@ def compare(
         tables = [board_table([p for p in points if p.suite == s], found, wide=wide) for s in suites]
         data = [comparison_facts(c) for c in found]
     elif by == "technique":
-        found = compare_with(find_run(roots, run_name), b, technique=a, **chosen)
+        _, found = compare_one(find_run(roots, run_name), baseline=b, technique=a, **chosen)
         tables, data = [comparison_table(found, wide=wide)], [comparison_facts(c) for c in found]
     else:
         left, right = find_run(roots, a), find_run(roots, b)

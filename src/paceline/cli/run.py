@@ -31,6 +31,7 @@ from paceline.records.store import RunRecord, read_record
 from paceline.report.tables import board_table
 from paceline.spec.grammar import TIERS
 from paceline.spec.plan import Plan, canonical
+from paceline.workflows.choosing import parse_filters
 from paceline.workflows.running import Prepared, earlier_runs, exit_code, perform, prepare, prepare_again
 from paceline.workflows.stores import default_results
 
@@ -46,6 +47,7 @@ def _selection_options(command: Any) -> Any:
             "filters",
             multiple=True,
             metavar="KEY=VALUE,…",
+            callback=lambda context, parameter, items: parse_filters(items),
             help="Keep the points with one of the values.",
         ),
         click.option("--techniques", multiple=True, help="Only these (and the baseline)."),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paceline.analysis.claims import ClaimResult, LedgerRow, evaluate, ledger, with_own_suites
+from paceline.analysis.claims import WORST_FIRST, ClaimResult, LedgerRow, evaluate, ledger, with_own_suites
+from paceline.base.errors import UserError, expected_one_of
 from paceline.records.provenance import suite_facts
 from paceline.spec import content
 from paceline.spec.papers import load_papers
@@ -20,6 +22,32 @@ def current_ledger(results: Path | None) -> tuple[list[LedgerRow], dict[str, int
     found = evaluate(records, with_own_suites(facts, records))
     built = ledger(load_papers(), found)
     return built.rows, built.counts(), found
+
+
+def chosen(
+    rows: Sequence[LedgerRow],
+    found: Sequence[ClaimResult],
+    *,
+    family: str | None = None,
+    verdict: str | None = None,
+) -> tuple[list[LedgerRow], list[ClaimResult]]:
+    """Return the papers and the claims of a family and a verdict; None means all.
+
+    Raises:
+        UserError: There is no such family or verdict.
+    """
+    _check_choice("--family", family, {r.paper.family for r in rows})
+    _check_choice("--verdict", verdict, {*WORST_FIRST, "not run", "outside"})
+    papers = [r for r in rows if family in (None, r.paper.family) and verdict in (None, r.verdict)]
+    claims = [
+        c for c in found if family in (None, c.suite.partition("/")[0]) and verdict in (None, c.verdict)
+    ]
+    return papers, claims
+
+
+def _check_choice(option: str, name: str | None, known: set[str]) -> None:
+    if name is not None and name not in known:
+        raise UserError(f"no paper is of '{name}'", where=option, expected=expected_one_of(name, known))
 
 
 def claim_facts(claim: ClaimResult) -> dict[str, Any]:

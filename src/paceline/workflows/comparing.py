@@ -13,12 +13,20 @@ from paceline.workflows.choosing import Say
 
 
 def compare_one(
-    record: RunRecord, *, metrics: Sequence[str] = (), margin: float | None = None, say: Say
+    record: RunRecord,
+    *,
+    baseline: str | None = None,
+    technique: str | None = None,
+    metrics: Sequence[str] = (),
+    margin: float | None = None,
+    say: Say,
 ) -> tuple[list[Point], list[Comparison]]:
-    """Compare the techniques of a run with their baselines.
+    """Compare the techniques of a run with their baselines, or with one of them.
 
     Args:
         record: The run.
+        baseline: Stands in the place of the baselines that the suites name; None leaves those.
+        technique: The only one whose comparisons are returned; None for all.
         metrics: Metrics to compare; empty means those that the suites name.
         margin: Equivalence margin for every metric; None means each metric's own.
         say: Told which metrics no technique shares with its baseline.
@@ -27,36 +35,7 @@ def compare_one(
         The run's points, and the comparisons at them.
 
     Raises:
-        UserError: The run has none of the metrics.
-    """
-    points = points_of(record)
-    _check_metrics(metrics, points)
-    comparisons = compare_points(points, metrics=metrics, margin=margin)
-    _name_uncompared(metrics, [c.metric for c in comparisons], say)
-    return points, comparisons
-
-
-def compare_with(
-    record: RunRecord,
-    baseline: str,
-    *,
-    technique: str | None = None,
-    metrics: Sequence[str] = (),
-    margin: float | None = None,
-    say: Say,
-) -> list[Comparison]:
-    """Compare techniques of a run with one of them, in the place of the baselines that its suites name.
-
-    Args:
-        record: The run.
-        baseline: The technique that the others are compared with.
-        technique: The only one that is compared; None for all.
-        metrics: As in ``compare_one``.
-        margin: As in ``compare_one``.
-        say: As in ``compare_one``.
-
-    Raises:
-        UserError: The run has no such technique or metric, or no point has numbers of both.
+        UserError: The run has no such technique or metric, or no point has numbers of both techniques.
     """
     points = points_of(record)
     labels = {label for p in points for label in p.labels}
@@ -65,17 +44,17 @@ def compare_with(
             raise UserError(f"the run has no technique '{name}'", expected=expected_one_of(name, labels))
     _check_metrics(metrics, points)
     for point in points:
-        point.baseline = baseline
-    found = compare_points(points, metrics=metrics, margin=margin)
-    comparisons = [c for c in found if technique in (None, c.label)]
+        point.baseline = baseline or point.baseline
+    comparisons = compare_points(points, metrics=metrics, margin=margin)
+    if technique is not None:
+        comparisons = [c for c in comparisons if c.label == technique]
     _name_uncompared(metrics, [c.metric for c in comparisons], say)
-    if not comparisons:
+    if not comparisons and (baseline or technique):
+        sides = f"'{technique or 'another technique'}' and '{baseline or 'its baseline'}'"
         raise UserError(
-            f"no point has a number of both '{technique or 'another technique'}' and '{baseline}'",
-            where=record.run_id,
-            fix="paceline compare RUN",
+            f"no point has a number of both {sides}", where=record.run_id, fix="paceline compare RUN"
         )
-    return comparisons
+    return points, comparisons
 
 
 def compare_two(

@@ -26,14 +26,14 @@ from paceline.records.earlier_runs import RunTimes, read_times
 from paceline.records.record_file import PARTIAL, run_id_of
 from paceline.records.store import record_paths, sealed_paths
 from paceline.spec import content
-from paceline.spec.grammar import TierName
+from paceline.spec.grammar import TIERS, TierName
 from paceline.spec.names import filters_today, techniques_today
 from paceline.spec.plan import Plan, Selection, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite import Suite
 from paceline.spec.unmatched import unmatched, warning
 from paceline.spec.user_techniques import join_user_techniques
-from paceline.workflows.choosing import Say, expand_suites, parse_filters, split_names
+from paceline.workflows.choosing import Say, expand_suites, split_names
 from paceline.workflows.stores import stores
 
 FAILED = ("incorrect", "refused", "invalid")
@@ -69,7 +69,7 @@ def prepare(
     runner: str,
     techniques: Sequence[str] = (),
     user_files: Sequence[Path] = (),
-    filters: Sequence[str] = (),
+    filters: Sequence[tuple[str, str]] = (),
     launches: int | None = None,
     seed: int | None = None,
     say: Say,
@@ -82,7 +82,7 @@ def prepare(
         runner: Name or file of the runner profile.
         techniques: Only these, and the baseline; empty means all.
         user_files: Python files with techniques of the user's own.
-        filters: ``key=value`` or ``key=one,other``: the points to keep.
+        filters: Keys and values as texts: a point is kept that has one of the values of every key.
         launches: Launches of every block; None means the suites' own number.
         seed: Of inputs and order; None means one of the suites' digest.
         say: Told every warning.
@@ -90,9 +90,13 @@ def prepare(
     Raises:
         UserError: Nothing of the suites, techniques or files that were asked for is left.
     """
+    if tier not in TIERS:
+        raise UserError(f"no tier is called '{tier}'", where="tier", expected=expected_one_of(tier, TIERS))
+    if launches is not None and launches < 1:
+        raise UserError(f"{launches} launches measure nothing", where="launches", expected="1 or more")
     loaded, strangers = join_user_techniques(expand_suites(suites, say=say, extra=user_files), user_files)
     chosen, renamed = filters_today(
-        parse_filters(filters), {s.family.name: {p.name for p in s.family.parameters} for s in loaded}
+        filters, {s.family.name: {p.name for p in s.family.parameters} for s in loaded}
     )
     for text in renamed:
         say(text)
@@ -170,6 +174,7 @@ def perform(
     quiet: bool = True,
     wait_s: float = 0.0,
     allow_concurrent: bool = False,
+    argv: Sequence[str] | None = None,
 ) -> Outcome:
     """Measure what was prepared, or the rest of it, and record it in a store.
 
@@ -181,6 +186,7 @@ def perform(
         quiet: Draw no progress bar.
         wait_s: How long to wait while another run measures on this machine.
         allow_concurrent: Measure although another run does.
+        argv: What the record says of how the run was asked for; None for this process's command line.
 
     Raises:
         UserError: The store cannot be written.
@@ -194,7 +200,7 @@ def perform(
         RunProgress(plan, earlier, quiet=quiet) as progress,
     ):
         if (again := prepared.resumed) is None:
-            return measure(plan, prepared.suites, store, place=place, on_event=progress.event)
+            return measure(plan, prepared.suites, store, place=place, argv=argv, on_event=progress.event)
         place.announce(again.facts["run_id"])
         driver = open_driver(runner["driver"])
         return execute(again.job, plan, again.facts, store, driver, progress.event, resume=True)
