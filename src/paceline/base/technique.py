@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from paceline.base.declarations import Place, filled, mistakes
 from paceline.base.errors import UserError, UserErrors, expected_one_of
 from paceline.base.options import Option, arguments_in_source, options_in_source, options_of
-from paceline.base.requirements import Requirements
+from paceline.base.requirements import PACKAGE, PACKAGE_RULE, Requirements
 
 NAME_RULE = "lower-case letters, digits and '-', with at most one 'vendor/' in front"
 
@@ -167,6 +167,11 @@ def build(fields: Mapping[str, Any], *, at: Place) -> Technique:
     )
     if wrong:
         raise wrong[0] if len(wrong) == 1 else UserErrors(wrong)
+    for package in requires.get("packages", ()):
+        if PACKAGE.fullmatch(package) is None:
+            raise UserError(
+                f"'{package}' is no package to require", where=at("requires.packages"), expected=PACKAGE_RULE
+            )
     return Technique(
         name=name,
         family=str(fields["family"]),

@@ -15,6 +15,7 @@ from paceline.base.errors import (
     UserError,
     expected_one_of,
 )
+from paceline.base.requirements import lacking
 from paceline.drivers.driver import open_driver
 from paceline.drivers.execute import JOBS, Outcome, execute
 from paceline.drivers.job import read_job
@@ -109,10 +110,32 @@ def prepare(
     )
     profile = load_runner(content.find_runner(runner))
     plan = make_plan(loaded, profile, selection)
-    warnings = [*map(warning, strangers), *unmatched(plan, loaded, profile, selection, user_files)]
+    warnings = [
+        *map(warning, strangers),
+        *unmatched(plan, loaded, profile, selection, user_files),
+        *_without_packages(plan, loaded),
+    ]
     for text in warnings:
         say(text)
     return Prepared(plan=plan, suites=loaded, warnings=warnings)
+
+
+def _without_packages(plan: Plan, suites: Sequence[Suite]) -> list[str]:
+    """Say which techniques of a plan require packages that are missing here, where it would run in this environment."""
+    if plan.data["runner"]["driver"] != "local":
+        return []
+    planned = {(b["suite"], c["technique"]) for b in plan.blocks for c in b["cases"]}
+    sources = {
+        s.info.name: s
+        for suite in suites
+        for s in suite.sources.values()
+        if (suite.name, s.info.name) in planned
+    }
+    return [
+        f"{name} will be unsupported: it {reason}"
+        for name, source in sorted(sources.items())
+        for reason in lacking(source.info.requires.packages)
+    ]
 
 
 def prepare_again(store: Path, name: str) -> Prepared:
