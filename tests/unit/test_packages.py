@@ -1,4 +1,4 @@
-"""Packages that a technique requires: looked for before a run, told with their versions; a case without is unsupported."""
+"""Packages that a technique requires: looked for before a run and told with their versions; none missing is a crash."""
 
 from __future__ import annotations
 

@@ -110,6 +110,8 @@ def bounds_of_unit(unit: str) -> Bounds:
     return ANY if unit in UNITS_WITHOUT_ZERO_POINT else NOT_NEGATIVE
 
 
+MOST_HEADLINE = 8
+"""Metrics of a suite that tables show first, at most: who reads more sees none."""
 MISSED = "missed: "
 """How the reason begins for which a launch has no value of a metric that was looked for to the end: it is infinite."""
 

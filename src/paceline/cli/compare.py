@@ -22,7 +22,7 @@ from paceline.cli.options import (
 from paceline.records.lookup import find_run
 from paceline.records.record import utc
 from paceline.report.comparepages import difference_table
-from paceline.report.tables import Table, board_table, comparison_table, marked, run_comparison_table
+from paceline.report.tables import Table, comparison_table, marked, run_comparison_table, suite_tables
 from paceline.workflows.choosing import metrics_today, split_names
 from paceline.workflows.comparing import (
     compare_one,
@@ -76,8 +76,7 @@ def compare(
     data: list[dict[str, Any]]
     if b is None:
         points, found = compare_one(find_run(roots, a), **chosen)
-        suites = dict.fromkeys(p.suite for p in points)
-        tables = [board_table([p for p in points if p.suite == s], found, wide=wide) for s in suites]
+        tables = suite_tables(points, found, wide=wide)
         data = [comparison_facts(c) for c in found]
     elif by == "technique":
         _, found = compare_one(find_run(roots, run_name), baseline=b, technique=a, **chosen)

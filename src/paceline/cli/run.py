@@ -28,7 +28,7 @@ from paceline.drivers.execute import Outcome
 from paceline.records.earlier_runs import RunTimes, plan_estimate
 from paceline.records.storage import resume_command
 from paceline.records.store import RunRecord, read_record
-from paceline.report.tables import board_table
+from paceline.report.tables import suite_tables
 from paceline.spec.grammar import TIERS
 from paceline.spec.plan import Plan, canonical
 from paceline.workflows.choosing import parse_filters
@@ -234,9 +234,7 @@ def _report(
         return
     record = read_record(outcome.path)
     points = points_of(record)
-    comparisons = compare_points(points)
-    for suite in dict.fromkeys(p.suite for p in points):
-        table = board_table([p for p in points if p.suite == suite], comparisons, wide=wide)
+    for table in suite_tables(points, compare_points(points), wide=wide):
         click.echo(table.render(wide=wide))
     say_failures(record)
     counts = ", ".join(f"{n} {status}" for status, n in sorted(outcome.statuses.items()))

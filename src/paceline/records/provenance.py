@@ -72,6 +72,7 @@ def suite_facts(suites: Iterable[Suite]) -> list[dict[str, Any]]:
             "description": s.model.description,
             "baseline": s.model.baseline,
             "metrics": {name: _margin(s, name) for name in compared_metrics(s)},
+            **({"diagnostic": diagnostic} if (diagnostic := _diagnostic(s)) else {}),
             "claims": [c.model_dump(mode="json", exclude_none=True) for c in s.model.claims],
             **({"tuning": s.model.tuning.model_dump(mode="json")} if s.model.tuning else {}),
         }
@@ -82,6 +83,10 @@ def suite_facts(suites: Iterable[Suite]) -> list[dict[str, Any]]:
 def compared_metrics(suite: Suite) -> list[str]:
     """Return the metrics that a suite compares: those that it names, else the family's default."""
     return list(suite.model.metrics) or list(suite.family.default_metrics)
+
+
+def _diagnostic(suite: Suite) -> list[str]:
+    return [name for name, setting in suite.model.metrics.items() if setting.diagnostic]
 
 
 def _margin(suite: Suite, name: str) -> float:

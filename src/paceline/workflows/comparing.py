@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.analysis.compare import Comparison, Point, compare_points, points_of
+from paceline.analysis.compare import Comparison, Point, compare_points, headline, points_of
 from paceline.analysis.runs import RunComparison, compare_runs, incomparable
 from paceline.base.errors import IncomparableError, UserError, expected_one_of
 from paceline.records.store import RunRecord
@@ -132,6 +132,7 @@ def comparison_facts(c: Comparison) -> dict[str, Any]:
         "technique": c.label,
         "baseline": c.point.baseline,
         "metric": c.metric,
+        "headline": c.metric in headline(c.point.run, c.point.suite),
         "unit": c.unit,
         "value": c.value.value,
         "baseline_value": c.baseline_value.value,

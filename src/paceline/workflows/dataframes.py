@@ -24,6 +24,7 @@ COMPARISON_COLUMNS = (
         "technique",
         "baseline",
         "metric",
+        "headline",
         "unit",
         "value",
         "baseline_value",
