@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
+from package_copy import PackageCopy, copy_package
 
 settings.register_profile(
     "unit", max_examples=40, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("unit")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> PackageCopy:
+    """A copy of the package's code, beside the suites, runners and baselines that it is shipped with."""
+    return copy_package(tmp_path)

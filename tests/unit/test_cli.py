@@ -165,7 +165,7 @@ MISTAKES = [
     (["plan", "collectives/all-reduce", "--launches", "2..9"], "needs 3 launches before its first look"),
     (
         ["plan", "collectives/all-reduce", "--launches", "5", "--budget", "1min"],
-        "give a range such as --launches 5..60",
+        "5 launches are a fixed number; give a range such as 5..60",
     ),
     (["plan", "collectives/all-reduce", "--budget", "soon"], "Invalid value for '--budget'"),
     (["run"], "no suite given"),

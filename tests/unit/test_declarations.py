@@ -352,3 +352,60 @@ def test_every_property_and_requirement_is_in_the_guide() -> None:
 def test_operations_without_promises_say_so() -> None:
     assert isinstance(OPERATIONS["reasoning/solve"][1], Operation)
     assert not field_types(OPERATIONS["reasoning/solve"][1].properties)
+
+
+OWN_NAMES = "    def __init__(self, task, comm, bits: int = 2, *, sync_every: int = 8) -> None: ...\n"
+
+
+@pytest.mark.parametrize(
+    ("promise", "key", "said", "suggested"),
+    [
+        (
+            {"equals_ddp": {"optimizer": "sgd", "arguments": {"sync_evry": 1}}},
+            "equals_ddp.arguments.sync_evry",
+            "the property 'equals_ddp' names 'sync_evry', which is no argument of the technique",
+            "sync_every",
+        ),
+        (
+            {"unbiased_with": {"bit": 32}},
+            "unbiased_with.bit",
+            "the property 'unbiased_with' names 'bit', which is no argument of the technique",
+            "bits",
+        ),
+        (
+            {"inexact_with": {"bits": 32}},
+            "inexact_with.bits",
+            "the property 'inexact_with' names 'bits', which is no option of the technique",
+            None,
+        ),
+    ],
+)
+def test_a_property_speaks_of_arguments_and_options_that_there_are(
+    promise: dict[str, Any], key: str, said: str, suggested: str | None, tmp_path: Path
+) -> None:
+    path = written(tmp_path, "training", "data_parallel", properties=promise)
+    path.write_text(path.read_text(encoding="utf-8") + OWN_NAMES, encoding="utf-8")
+    error = mistake(path)
+    assert (error.where, error.what) == (f"{path}:{PROPERTIES_LINE}:properties.{key}", said)
+    if suggested:
+        assert f"did you mean '{suggested}'" in str(error.expected)
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [
+        {"equals_ddp": {"optimizer": "sgd", "arguments": {"bits": 32, "sync_every": 1}}},
+        {"unbiased_with": {"bits": 32}},
+        {"inexact_with": {"sync_every": 1}},
+    ],
+)
+def test_what_the_constructor_has_is_no_mistake(promise: dict[str, Any], tmp_path: Path) -> None:
+    path = written(tmp_path, "training", "data_parallel", properties=promise)
+    path.write_text(path.read_text(encoding="utf-8") + OWN_NAMES, encoding="utf-8")
+    assert declared(path)[0].info.properties == promise
+
+
+def test_arguments_of_a_constructor_that_is_inherited_are_not_judged(tmp_path: Path) -> None:
+    promise = {"equals_ddp": {"optimizer": "sgd", "arguments": {"anything": 1}}}
+    path = written(tmp_path, "training", "data_parallel", properties=promise)
+    assert declared(path)[0].arguments is None

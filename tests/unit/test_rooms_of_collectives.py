@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import ast
 import importlib
-import os
 import pkgutil
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from package_copy import PACKAGE, PackageCopy
 
-import paceline
 from paceline.base.family import load_family
 from paceline.families import collectives
 from paceline.spec import content
 from paceline.worker.source import source_problems
 
-PACKAGE = Path(paceline.__file__).parent
 FAMILY = PACKAGE / "families" / "collectives"
 OPERATIONS = tuple(load_family("collectives").operations)
 SCENARIOS = ("churn", "fault_localisation")
@@ -75,30 +70,6 @@ assert family.runner_module("toy") == "paceline.families.collectives.ops.toy.run
 """
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """A copy of the package's code, beside the suites, runners and baselines that it is shipped with."""
-    files = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.jsonl")
-    shutil.copytree(PACKAGE, tmp_path / "src" / "paceline", ignore=files)
-    for name in ("suites", "runners", "baselines", "reports"):
-        (tmp_path / name).symlink_to(content.shipped_root() / name)
-    return tmp_path
-
-
-def run_in(copy: Path, code: str, *arguments: str) -> None:
-    environment = {k: v for k, v in os.environ.items() if k != content.ENVIRONMENT_VARIABLE}
-    at_home = f"import paceline; assert paceline.__path__ == [{str(copy / 'src' / 'paceline')!r}]\n"
-    done = subprocess.run(
-        [sys.executable, "-c", at_home + code, *arguments],
-        env=environment | {"PYTHONPATH": str(copy / "src")},
-        cwd=copy,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def suites_without(operation: str) -> list[str]:
     """Return the family's suites that have no points of an operation."""
     texts = {path: path.read_text() for path in content.suite_files().values()}
@@ -110,18 +81,18 @@ def suites_without(operation: str) -> list[str]:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_without_its_folder_an_operation_is_gone_and_all_other_suites_can_be_planned(
-    operation: str, copy: Path
+    operation: str, copy: PackageCopy
 ) -> None:
-    shutil.rmtree(copy / "src/paceline/families/collectives/ops" / operation)
-    run_in(copy, PLANS_ALL_OTHERS, operation, *suites_without(operation))
+    copy.without("collectives", operation)
+    copy.run(PLANS_ALL_OTHERS, operation, *suites_without(operation))
 
 
-def test_a_new_folder_is_a_new_operation(copy: Path) -> None:
-    folder = copy / "src/paceline/families/collectives/ops/toy"
+def test_a_new_folder_is_a_new_operation(copy: PackageCopy) -> None:
+    folder = copy.family("collectives") / "ops" / "toy"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
     (folder / "spec.py").write_text(TOY)
-    run_in(copy, SEES_THE_TOY)
+    copy.run(SEES_THE_TOY)
 
 
 @pytest.mark.parametrize("room", ["spec.py", "core", "api"])

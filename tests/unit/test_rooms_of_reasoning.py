@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import pkgutil
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from package_copy import PackageCopy
 
-import paceline
 from paceline.base.family import load_family
 from paceline.families.reasoning import api
-from paceline.spec import content
 
-PACKAGE = Path(paceline.__file__).parent
 OPERATIONS = tuple(load_family("reasoning").operations)
 PLANS_ALL_OTHERS = """
 import sys
@@ -70,49 +63,20 @@ print(*sorted(m.__name__.removeprefix("paceline.families.reasoning.") for m in r
 """
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """A copy of the package's code, beside the suites, runners and baselines that it is shipped with."""
-    files = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.jsonl")
-    shutil.copytree(PACKAGE, tmp_path / "src" / "paceline", ignore=files)
-    for name in ("suites", "runners", "baselines", "reports"):
-        (tmp_path / name).symlink_to(content.shipped_root() / name)
-    return tmp_path
-
-
-def run_in(copy: Path, code: str, *arguments: str) -> str:
-    environment = {k: v for k, v in os.environ.items() if k != content.ENVIRONMENT_VARIABLE}
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"import paceline; assert paceline.__path__ == [{str(copy / 'src' / 'paceline')!r}]\n{code}",
-            *arguments,
-        ],
-        env=environment | {"PYTHONPATH": str(copy / "src")},
-        cwd=copy,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_without_its_folder_an_operation_is_gone_and_all_other_suites_can_be_planned(
-    operation: str, copy: Path
+    operation: str, copy: PackageCopy
 ) -> None:
-    shutil.rmtree(copy / "src/paceline/families/reasoning/ops" / operation)
-    assert int(run_in(copy, PLANS_ALL_OTHERS, operation)) > 0
+    copy.without("reasoning", operation)
+    assert int(copy.run(PLANS_ALL_OTHERS, operation)) > 0
 
 
-def test_a_new_folder_is_a_new_operation(copy: Path) -> None:
-    folder = copy / "src/paceline/families/reasoning/ops/toy"
+def test_a_new_folder_is_a_new_operation(copy: PackageCopy) -> None:
+    folder = copy.family("reasoning") / "ops" / "toy"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
     (folder / "spec.py").write_text(TOY)
-    run_in(copy, SEES_THE_TOY)
+    copy.run(SEES_THE_TOY)
 
 
 HELD_BY_HAND_BEFORE = {
@@ -134,9 +98,9 @@ OWN_OF = {"solve": ("gate", "figures", "run"), "call_tools": ("runtime", "task_g
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_all_that_runs_counts_and_judges_is_sealed_whichever_operation_runs(
-    operation: str, copy: Path
+    operation: str, copy: PackageCopy
 ) -> None:
-    found = set(run_in(copy, SEALS_ALONE, operation).split())
+    found = set(copy.run(SEALS_ALONE, operation).split())
     assert {f"{room}.{name}" for room, names in HELD_BY_HAND_BEFORE.items() for name in names} <= found
     assert {f"ops.{operation}.{name}" for name in OWN_OF[operation]} <= found
     assert {f"api.{m.name}" for m in pkgutil.iter_modules(api.__path__)} <= found

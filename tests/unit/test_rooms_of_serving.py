@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import os
 import pkgutil
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from package_copy import PackageCopy
 
-import paceline
 from paceline.base.family import load_family
 from paceline.families.serving import api
 from paceline.families.serving.core.sealed import all_loaded
-from paceline.spec import content
 
-PACKAGE = Path(paceline.__file__).parent
 OPERATIONS = tuple(load_family("serving").operations)
 PLANS_ALL_OTHERS = """
 import sys
@@ -64,49 +57,20 @@ assert family.runner_module("toy") == "paceline.families.serving.ops.toy.run"
 """
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """A copy of the package's code, beside the suites, runners and baselines that it is shipped with."""
-    files = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.jsonl")
-    shutil.copytree(PACKAGE, tmp_path / "src" / "paceline", ignore=files)
-    for name in ("suites", "runners", "baselines", "reports"):
-        (tmp_path / name).symlink_to(content.shipped_root() / name)
-    return tmp_path
-
-
-def run_in(copy: Path, code: str, *arguments: str) -> str:
-    environment = {k: v for k, v in os.environ.items() if k != content.ENVIRONMENT_VARIABLE}
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"import paceline; assert paceline.__path__ == [{str(copy / 'src' / 'paceline')!r}]\n{code}",
-            *arguments,
-        ],
-        env=environment | {"PYTHONPATH": str(copy / "src")},
-        cwd=copy,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_without_its_folder_an_operation_is_gone_and_all_other_suites_can_be_planned(
-    operation: str, copy: Path
+    operation: str, copy: PackageCopy
 ) -> None:
-    shutil.rmtree(copy / "src/paceline/families/serving/ops" / operation)
-    assert int(run_in(copy, PLANS_ALL_OTHERS, operation)) > 0
+    copy.without("serving", operation)
+    assert int(copy.run(PLANS_ALL_OTHERS, operation)) > 0
 
 
-def test_a_new_folder_is_a_new_operation(copy: Path) -> None:
-    folder = copy / "src/paceline/families/serving/ops/toy"
+def test_a_new_folder_is_a_new_operation(copy: PackageCopy) -> None:
+    folder = copy.family("serving") / "ops" / "toy"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
     (folder / "spec.py").write_text(TOY)
-    run_in(copy, SEES_THE_TOY)
+    copy.run(SEES_THE_TOY)
 
 
 HELD_BY_HAND_BEFORE = {

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from package_copy import PACKAGE, PackageCopy
 
-import paceline
 from paceline.base.family import load_family
 from paceline.spec import content
 
-SOURCE = Path(paceline.__file__).parent
-FAMILY = SOURCE / "families" / "training"
+FAMILY = PACKAGE / "families" / "training"
 OPERATIONS = tuple(load_family("training").operations)
 PLANNED = "sharding"
 """A suite of data parallelism, planned as well as loaded wherever data parallelism is left."""
@@ -30,31 +25,17 @@ from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite import load_suite
 
-assert Path(content.__file__).is_relative_to(sys.argv[1]), content.__file__
-suites = [load_suite(Path(path)) for path in sys.argv[3:]]
-planned = [s for s in suites if s.model.suite == f"training/{sys.argv[2]}"]
+suites = [load_suite(Path(path)) for path in sys.argv[2:]]
+planned = [s for s in suites if s.model.suite == f"training/{sys.argv[1]}"]
 if planned:
     assert make_plan(planned, load_runner(content.find_runner("local-cpu")), Selection()).blocks
 print(*load_family("training").operations, len(suites))
 """
 
 
-@pytest.fixture
-def house(tmp_path: Path) -> Path:
-    """Return a copy of the package in a checkout with everything else as it is."""
-    shutil.copytree(SOURCE, tmp_path / "src" / "paceline", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("suites", "runners", "baselines", "reports", "pyproject.toml"):
-        (tmp_path / name).symlink_to(content.shipped_root() / name)
-    return tmp_path
-
-
-def look(house: Path, suites: list[Path]) -> list[str]:
+def look(copy: PackageCopy, suites: list[Path]) -> list[str]:
     """Return the family's operations as the copy has them, and how many of the suites it can read."""
-    command = [sys.executable, "-c", CHECK, str(house), PLANNED, *map(str, suites)]
-    environment = os.environ | {"PYTHONPATH": str(house / "src")}
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout.split()
+    return copy.run(CHECK, PLANNED, *map(str, suites)).split()
 
 
 def suites_without(operation: str) -> list[Path]:
@@ -66,16 +47,16 @@ def suites_without(operation: str) -> list[Path]:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_without_an_operations_folder_all_other_suites_are_read_and_planned(
-    operation: str, house: Path
+    operation: str, copy: PackageCopy
 ) -> None:
-    shutil.rmtree(house / "src" / "paceline" / "families" / "training" / "ops" / operation)
+    copy.without("training", operation)
     suites = suites_without(operation)
     left = [name for name in OPERATIONS if name != operation]
-    assert look(house, suites) == [*left, str(len(suites))]
+    assert look(copy, suites) == [*left, str(len(suites))]
 
 
-def test_a_new_folder_is_a_new_operation(house: Path) -> None:
-    folder = house / "src" / "paceline" / "families" / "training" / "ops" / "toy"
+def test_a_new_folder_is_a_new_operation(copy: PackageCopy) -> None:
+    folder = copy.family("training") / "ops" / "toy"
     folder.mkdir()
     (folder / "__init__.py").write_text('"""A toy."""\n')
     (folder / "spec.py").write_text(
@@ -87,7 +68,7 @@ from paceline.families.training.ops.data_parallel.spec import OPERATION as OTHER
 OPERATION = replace(OTHER, name="toy", summary="nothing", place=9, check=problems)
 '''
     )
-    assert look(house, suites_without("toy")) == [*OPERATIONS, "toy", str(len(suites_without("toy")))]
+    assert look(copy, suites_without("toy")) == [*OPERATIONS, "toy", str(len(suites_without("toy")))]
 
 
 @pytest.mark.parametrize("room", ["spec.py", "core", "api"])

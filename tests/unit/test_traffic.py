@@ -23,7 +23,7 @@ from paceline.families.training.core.carried import Carried, KernelCounts, tells
 from paceline.families.training.core.traffic import Traffic, between_halves
 from paceline.families.training.core.trained import Trained
 from paceline.families.training.spec import FAMILY
-from paceline.report.pointpages import metric_grid
+from paceline.report.pointpages import diagnostic_grid
 from paceline.worker.comm import Comm, Counters
 from paceline.worker.fault import Fault
 from paceline.worker.namespace import InterfaceCounters, overstated
@@ -331,6 +331,6 @@ def test_a_figure_of_two_metrics_needs_both() -> None:
 
     both = lines("ring", {"kernel_bytes_total": 2100.0, "wire_bytes": 1000.0})
     (point,) = points_of(in_memory(run, both + lines("ddp", {"kernel_bytes_total": 2100.0})))
-    rows = [[cell.text for cell in row] for group in metric_grid(point).groups for row in group]
+    rows = [[cell.text for cell in row] for group in diagnostic_grid(point).groups for row in group]
     (found,) = [row for row in rows if row[0].startswith("kernel_over_busiest = ")]
     assert found[1:3] == ["ring", "1.05"]

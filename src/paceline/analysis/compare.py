@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from paceline.base.family import MISSED, Metric, load_family
+from paceline.base.family import MISSED, MOST_HEADLINE, Metric, load_family
 from paceline.records.record import Measurement, Run
 from paceline.records.store import RunRecord
 from paceline.stats.estimates import (
@@ -262,6 +262,15 @@ def compared(run: Run, suite: str) -> dict[str, float]:
         if facts["suite"] == suite:
             return dict(facts.get("metrics") or {})
     return {}
+
+
+def headline(run: Run, suite: str) -> list[str]:
+    """Return the metrics that a suite names first in tables; the others that it compares are diagnostic.
+
+    Suites of runs from before that distinction named no diagnostic ones: the first of theirs are taken.
+    """
+    diagnostic = {n for facts in run.suites if facts["suite"] == suite for n in facts.get("diagnostic", ())}
+    return [name for name in compared(run, suite) if name not in diagnostic][:MOST_HEADLINE]
 
 
 def compare_points(

@@ -2,7 +2,8 @@
 
 Operations declare so what a technique may promise and require. Accepted annotations: ``bool``, ``int``, ``float``
 (which takes whole numbers, too), ``str``, ``None``, ``Literal``, ``tuple[X, ...]`` (which takes lists, too),
-``Mapping[str, X]``, another such dataclass, and unions of these.
+``Mapping[str, X]``, another such dataclass, and unions of these. Keys that are an ``OptionName`` or an ``ArgumentName``
+are names of the technique's own, and held against its constructor.
 """
 
 from __future__ import annotations
@@ -10,15 +11,23 @@ from __future__ import annotations
 import dataclasses
 import math
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from paceline.base.errors import UserError, expected_one_of
 
 Kind = TypeVar("Kind")
 Place = Callable[[str], str]
 """Returns ``file:line:key`` of a key; keys of a mapping inside a mapping are joined by ``.``."""
+
+OPTION, ARGUMENT = "option", "argument"
+OptionName = Annotated[str, OPTION]
+"""The name of an option of the technique: what suites may set."""
+ArgumentName = Annotated[str, ARGUMENT]
+"""The name of an argument of the technique's constructor, an option or not."""
+Names = Mapping[str, Collection[str]]
+"""The technique's names of each kind; a kind whose names nobody knows is left out."""
 
 _WORDS = {
     bool: "True or False",
@@ -36,12 +45,18 @@ def field_types(kind: type) -> Mapping[str, Any]:
 
 @cache
 def _field_types(kind: type) -> Mapping[str, Any]:
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     return {f.name: hints[f.name] for f in dataclasses.fields(kind)}
 
 
 def mistakes(
-    given: Mapping[str, Any], kinds: Sequence[type], *, noun: str, whose: str, at: Place
+    given: Mapping[str, Any],
+    kinds: Sequence[type],
+    *,
+    noun: str,
+    whose: str,
+    at: Place,
+    names: Names = types.MappingProxyType({}),
 ) -> Iterator[UserError]:
     """Yield what is wrong with a mapping that must fit at least one of several declarations, key by key.
 
@@ -51,6 +66,7 @@ def mistakes(
         noun: What a key is, such as ``property``.
         whose: Who does not know a key, with its verb: ``techniques of gemm have``.
         at: The place of a key.
+        names: The technique's own names, which keys inside values may have to be.
     """
     known: dict[str, list[Any]] = {}
     for kind in kinds:
@@ -63,6 +79,35 @@ def mistakes(
             )
         elif not any(accepts(value, annotation) for annotation in known[key]):
             yield from _misfit(key, value, known[key][0], noun=noun, at=at)
+        else:
+            annotation = next(a for a in known[key] if accepts(value, a))
+            yield from _strange_names(key, value, annotation, what=f"the {noun} '{key}'", at=at, names=names)
+
+
+def _strange_names(
+    key: str, value: object, annotation: Any, *, what: str, at: Place, names: Names
+) -> Iterator[UserError]:
+    """Yield the keys inside a well-typed value that should be names of the technique's own and are not."""
+    if not isinstance(value, Mapping):
+        return
+    arguments = get_args(annotation)
+    if dataclasses.is_dataclass(annotation):
+        assert isinstance(annotation, type)
+        for name, inner in field_types(annotation).items():
+            if name in value:
+                yield from _strange_names(f"{key}.{name}", value[name], inner, what=what, at=at, names=names)
+    elif get_origin(annotation) in (Union, types.UnionType):
+        fitting = next(a for a in arguments if accepts(value, a))
+        yield from _strange_names(key, value, fitting, what=what, at=at, names=names)
+    elif get_origin(arguments[0]) is Annotated and (called := get_args(arguments[0])[1]) in names:
+        known = names[called]
+        for name in value:
+            if name not in known:
+                yield UserError(
+                    f"{what} names '{name}', which is no {called} of the technique",
+                    where=at(f"{key}.{name}"),
+                    expected=expected_one_of(str(name), known),
+                )
 
 
 def accepts(value: object, annotation: Any) -> bool:
@@ -87,6 +132,8 @@ def accepts(value: object, annotation: Any) -> bool:
             and not any(mistakes(value, [annotation], noun="key", whose="", at=str))
             and not missing(value, annotation)
         )
+    if origin is Annotated:
+        return accepts(value, arguments[0])
     if annotation is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if annotation is int:

@@ -12,7 +12,7 @@ import importlib
 import json
 import math
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
@@ -110,6 +110,8 @@ def bounds_of_unit(unit: str) -> Bounds:
     return ANY if unit in UNITS_WITHOUT_ZERO_POINT else NOT_NEGATIVE
 
 
+MOST_HEADLINE = 8
+"""Metrics of a suite that tables show first, at most: who reads more sees none."""
 MISSED = "missed: "
 """How the reason begins for which a launch has no value of a metric that was looked for to the end: it is infinite."""
 
@@ -191,6 +193,49 @@ class DerivedMetric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What one technique gave at one point in one launch."""
+
+    params: Params
+    """The point, in base units."""
+    samples: Mapping[str, Sequence[float]]
+    """By metric the raw samples, in the metric's unit."""
+    accounting: Mapping[str, Any]
+    """Counts and courses, as the operation wrote them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputedMetric:
+    """A metric with a formula over what a launch measured: a file of its own in its family's folder ``metrics``.
+
+    It is computed where results become lines of a record, so that the number is kept, compared and claimed like any
+    other. It needs no torch, and changes neither cases nor the series of other metrics.
+    """
+
+    metric: Metric
+    needs: tuple[str, ...]
+    """Metrics that the formula reads: without one of them there is no value."""
+    compute: Callable[[Observed], Sequence[float]]
+    """Returns the samples of a launch, finite, in the metric's unit; none where the launch tells nothing."""
+    operations: tuple[str, ...] = ()
+    """Operations that have it; empty for all whose results have what it needs."""
+
+    def of(self, observed: Observed, operation: str) -> list[float] | str | None:
+        """Return the samples, or why there are none; None where the metric does not belong to such a result."""
+        if self.operations and operation not in self.operations:
+            return None
+        if any(name not in observed.samples for name in self.needs):
+            return None
+        try:
+            found = [float(sample) for sample in self.compute(observed)]
+        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+            return f"its formula failed: {type(error).__name__}: {error}"
+        if not found or not all(map(math.isfinite, found)):
+            return f"its formula gives {'no sample' if not found else 'no finite number'}"
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CurveSpec:
     """A course over one launch that a family stores in ``accounting.curve`` and a point's page draws."""
 
@@ -252,6 +297,8 @@ class Family:
     operations: Mapping[str, Any] = field(default_factory=dict)
     """By name the ``Operation`` of each; empty for families that measure nothing."""
     derived: tuple[DerivedMetric, ...] = ()
+    computed: tuple[ComputedMetric, ...] = ()
+    """Of its metrics those that are computed from others when a result is recorded."""
     curves: tuple[CurveSpec, ...] = ()
     swept: tuple[str, ...] = ()
     """Metrics that a board draws over its sweep beside the primary one."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Protocol, TypeVar
 
-from paceline.base.family import DerivedMetric, Family, Metric, Parameter, Params, Scalar
+from paceline.base.family import ComputedMetric, DerivedMetric, Family, Metric, Parameter, Params, Scalar
 from paceline.base.requirements import Requirements
 from paceline.base.technique import Technique
 
@@ -92,6 +92,21 @@ def operations_in(package: str) -> tuple[Operation, ...]:
     return tuple(sorted(found, key=lambda operation: operation.place))
 
 
+def computed_metrics_in(package: str) -> tuple[ComputedMetric, ...]:
+    """Return the metrics of a family's folder ``metrics``, by the names of their files, each with one ``METRIC``.
+
+    Args:
+        package: Dotted name, such as ``paceline.families.kernels``.
+    """
+    folder = importlib.import_module(f"{package}.metrics")
+    found = []
+    for name in sorted(m.name for m in pkgutil.iter_modules(folder.__path__)):
+        metric = importlib.import_module(f"{package}.metrics.{name}").METRIC
+        assert isinstance(metric, ComputedMetric) and metric.metric.name == name, f"{package}.metrics.{name}"
+        found.append(metric)
+    return tuple(found)
+
+
 def family_of(
     operations: Sequence[Operation],
     *,
@@ -99,6 +114,7 @@ def family_of(
     summary: str,
     asked: str | None = None,
     in_order: Sequence[tuple[str, str]] = (),
+    computed: Sequence[ComputedMetric] = (),
     **layout: Any,
 ) -> Family:
     """Return the family that these operations make up.
@@ -109,6 +125,7 @@ def family_of(
         summary: One line for the reference.
         asked: What the operations' summaries answer, for the parameter ``op``; default: they stand alone.
         in_order: Pairs of metrics, or of parameters, of different operations: the first stands before the second.
+        computed: Metrics of the family that are a file each; they stand behind the operations' own.
         layout: Further fields of ``Family``.
     """
     by_name = {o.name: o for o in operations}
@@ -134,7 +151,8 @@ def family_of(
         summary=summary,
         operations=by_name,
         parameters=(choice, *shared),
-        metrics=_in_order([o.metrics for o in operations], in_order),
+        metrics=(*_in_order([o.metrics for o in operations], in_order), *(c.metric for c in computed)),
+        computed=tuple(computed),
         derived=merged(o.derived for o in operations),
         operation_key=OPERATION_KEY,
         check=lambda params: [*_not_fixed(params, by_name), *rules(params).check(params)],

@@ -52,6 +52,20 @@ def options_in_source(
     return {parameter.arg: _option(parameter, default, at) for parameter, default in pairs}
 
 
+def arguments_in_source(node: ast.ClassDef | ast.FunctionDef) -> tuple[str, ...] | None:
+    """Return the arguments with a default of a class or function, options among them; None where they cannot be read.
+
+    A constructor that is inherited, or that takes ``**others``, is not all there is to read.
+    """
+    constructor = _constructor(node)
+    if constructor is None or constructor.args.kwarg is not None:
+        return None
+    arguments = constructor.args
+    by_position = [*arguments.posonlyargs, *arguments.args]
+    given = by_position[len(by_position) - len(arguments.defaults) :]
+    return tuple(a.arg for a in (*given, *arguments.kwonlyargs))
+
+
 def options_of(factory: Callable[..., Any]) -> dict[str, Any]:
     """Return names and defaults of the options of a class or function that was imported."""
     constructor = vars(factory).get("__init__") if inspect.isclass(factory) else factory

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import util
+
+PACKAGE = re.compile(r"([A-Za-z_]\w*)(?:>=(\d+(?:\.\d+)*))?")
+"""How a package is required: by the name that is imported, and at most with its least version."""
+PACKAGE_RULE = "a name to import, such as 'triton', or with its least version, such as 'triton>=3.5'"
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: parts with slots cannot be put together
@@ -29,7 +36,7 @@ class DeviceRequirements:
     devices: tuple[str, ...] = ()
     """Accepted device types (cpu, cuda, npu); empty means every device."""
     packages: tuple[str, ...] = ()
-    """Importable packages beyond torch and numpy."""
+    """Packages beyond torch and numpy, as ``PACKAGE`` reads them; where one is missing, a case is ``unsupported``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,3 +57,49 @@ class Requirements(DeviceRequirements, DtypeRequirements, RankRequirements):
         if device is not None and self.devices and device not in self.devices:
             return f"needs {' or '.join(self.devices)}, not {device}"
         return None
+
+
+def lacking(packages: Iterable[str]) -> list[str]:
+    """Say of each required package that is missing in this process's environment, or too old, what to do; import none.
+
+    Args:
+        packages: As ``DeviceRequirements.packages`` has them.
+    """
+    return [text for package in packages if (text := _lacking(package)) is not None]
+
+
+def _lacking(package: str) -> str | None:
+    found = PACKAGE.fullmatch(package)
+    assert found is not None, f"{package} was not checked when its technique was read"
+    name, least = found[1], found[2]
+    if util.find_spec(name) is None:
+        return f"needs {package}, which is not installed here: pip install '{package}'"
+    if least is None:
+        return None
+    version = version_of(name)
+    if version is None:
+        return f"needs {package}, and the installed {name} has no version"
+    if _numbers(version) < _numbers(least):
+        return f"needs {package}, and {version} is installed here: pip install '{package}'"
+    return None
+
+
+def version_of(name: str) -> str | None:
+    """Return the version of the installed distribution that brings a package; None where there is none."""
+    from importlib import metadata  # noqa: PLC0415 - its import takes as long as all of this package's
+
+    for distribution in (name, *metadata.packages_distributions().get(name, ())):
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the release of a version without zeros at its end: 3.5.0 is 3.5, and so is 3.5rc1."""
+    release = re.match(r"\d+(?:\.\d+)*", version)
+    numbers = [int(part) for part in release[0].split(".")] if release else []
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)

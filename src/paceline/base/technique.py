@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from paceline.base.declarations import Place, filled, mistakes
 from paceline.base.errors import UserError, UserErrors, expected_one_of
-from paceline.base.options import Option, options_in_source, options_of
-from paceline.base.requirements import Requirements
+from paceline.base.options import Option, arguments_in_source, options_in_source, options_of
+from paceline.base.requirements import PACKAGE, PACKAGE_RULE, Requirements
 
 NAME_RULE = "lower-case letters, digits and '-', with at most one 'vendor/' in front"
 
@@ -68,6 +68,8 @@ class TechniqueSource:
     lines: Mapping[str, int] = field(default_factory=dict)
     """Line of each argument of the decorator, and of each key in it, such as ``properties.exact``."""
     options: Mapping[str, Option] = field(default_factory=dict)
+    arguments: tuple[str, ...] | None = None
+    """Arguments of the constructor that have a default, options among them; None where they cannot be read."""
 
     def where(self, key: str) -> str:
         """Return ``file:line:key`` of an argument of the decorator or of a key in it."""
@@ -165,6 +167,11 @@ def build(fields: Mapping[str, Any], *, at: Place) -> Technique:
     )
     if wrong:
         raise wrong[0] if len(wrong) == 1 else UserErrors(wrong)
+    for package in requires.get("packages", ()):
+        if PACKAGE.fullmatch(package) is None:
+            raise UserError(
+                f"'{package}' is no package to require", where=at("requires.packages"), expected=PACKAGE_RULE
+            )
     return Technique(
         name=name,
         family=str(fields["family"]),
@@ -239,6 +246,7 @@ def _declared(text: bytes, path: Path, module: str) -> tuple[TechniqueSource, ..
                         card=card,
                         lines=lines,
                         options=options,
+                        arguments=arguments_in_source(node),
                     )
                 )
     return tuple(found)

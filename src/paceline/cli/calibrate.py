@@ -27,7 +27,6 @@ from paceline.calibration.trials import (
     write_figures,
 )
 from paceline.cli.options import (
-    default_results,
     json_option,
     machine_options,
     print_json,
@@ -38,6 +37,7 @@ from paceline.drivers.machine.occupation import occupied
 from paceline.report.terminal import laid_out, terminal_width
 from paceline.spec import content
 from paceline.spec.profile import load_runner
+from paceline.workflows.stores import default_results
 
 TRIALS = 4000
 FAMILIES = ("serving",)

@@ -10,25 +10,13 @@ from typing import Any
 
 import click
 
-from paceline.analysis.claims import WORST_FIRST, ClaimResult, LedgerRow, evaluate, ledger, with_own_suites
-from paceline.base.errors import EXIT_OK, EXIT_REGRESSION, UserError, expected_one_of
-from paceline.cli.compare import load_stores
+from paceline.analysis.claims import ClaimResult, LedgerRow
+from paceline.base.errors import EXIT_OK, EXIT_REGRESSION
 from paceline.cli.options import json_option, print_json, results_option, warn, wide_option
-from paceline.records.provenance import suite_facts
 from paceline.report.claimstext import OWN_BOUND, claims_page, found_text, sides
 from paceline.report.terminal import laid_out, terminal_width
-from paceline.spec import content
 from paceline.spec.papers import load_papers
-from paceline.spec.suite import load_suite
-
-
-def current_ledger(results: Path | None) -> tuple[list[LedgerRow], dict[str, int], list[ClaimResult]]:
-    """Evaluate the claims of all shipped and measured suites on the stored runs, and give every paper its row."""
-    records = load_stores(results).records
-    facts = suite_facts(load_suite(path) for path in content.suite_files().values())
-    found = evaluate(records, with_own_suites(facts, records))
-    built = ledger(load_papers(), found)
-    return built.rows, built.counts(), found
+from paceline.workflows.claiming import chosen, claim_facts, current_ledger
 
 
 def list_options(command: Any) -> Any:
@@ -56,20 +44,14 @@ def list_claims(
 ) -> None:
     """List all papers, each with a verdict or the reason why it has none."""
     rows, counts, found = current_ledger(results)
-    _check_choice("--family", family, {r.paper.family for r in rows})
-    _check_choice("--verdict", verdict, {*WORST_FIRST, "not run", "outside"})
-    rows = [r for r in rows if family in (None, r.paper.family) and verdict in (None, r.verdict)]
+    rows, measured = chosen(rows, found, family=family, verdict=verdict)
     warnings = [] if rows else [f"no paper of {family or 'any family'} is '{verdict}'"]
     for text in warnings:
         warn(text)
-    bounds = [
-        c
-        for c in found
-        if c.paper is None and family in (None, c.suite.partition("/")[0]) and verdict in (None, c.verdict)
-    ]
+    bounds = [c for c in measured if c.paper is None]
     if as_json:
         data = {"counts": counts, "papers": [_plain_row(r) for r in rows]}
-        print_json({**data, "bounds": [plain_claim(c) for c in bounds], "warnings": warnings})
+        print_json({**data, "bounds": [claim_facts(c) for c in bounds], "warnings": warnings})
         return
     table = [(r.paper.slug, r.paper.family, str(r.paper.tier), r.verdict, _why(r)) for r in rows]
     headers = ("paper", "family", "tier", "verdict", "why, or what it needs")
@@ -78,11 +60,6 @@ def list_claims(
     if bounds:
         told = ", ".join(f"{n} {name}" for name, n in sorted(Counter(c.verdict for c in bounds).items()))
         click.echo(f"bounds of the suites' own: {told} (paceline claims check)")
-
-
-def _check_choice(option: str, name: str | None, known: set[str]) -> None:
-    if name is not None and name not in known:
-        raise UserError(f"no paper is of '{name}'", where=option, expected=expected_one_of(name, known))
 
 
 @claims.command("check")
@@ -99,7 +76,7 @@ def check(wide: bool, results: Path | None, style: str, as_json: bool) -> None:
         raise click.UsageError("--json and --format md ask for two texts; give one of them")
     _, counts, found = current_ledger(results)
     if as_json:
-        print_json([plain_claim(c) for c in found])
+        print_json([claim_facts(c) for c in found])
     elif style == "md":
         given = f" --results {results}" if results else ""
         command = f"paceline claims check{given} --format md"
@@ -136,33 +113,5 @@ def _plain_row(row: LedgerRow) -> dict[str, Any]:
         **row.paper.model_dump(mode="json", exclude_none=True),
         "verdict": row.verdict,
         "reason": row.reason,
-        "claims": [plain_claim(r) for r in row.results],
-    }
-
-
-def plain_claim(claim: ClaimResult) -> dict[str, Any]:
-    """Return a claim's result as plain data."""
-    estimate = claim.worst
-    return {
-        "paper": claim.paper,
-        "suite": claim.suite,
-        "claim": claim.claim_id,
-        "quote": claim.quote,
-        "scope": claim.scope,
-        "metric": claim.metric,
-        "technique": claim.technique,
-        "versus": claim.versus,
-        "where": claim.where,
-        "expectation": claim.expectation,
-        "verdict": claim.verdict,
-        "reason": claim.reason,
-        "value": estimate.value if estimate else None,
-        "low": estimate.low if estimate else None,
-        "high": estimate.high if estimate else None,
-        "launches": estimate.num_launches if estimate else 0,
-        "points": [
-            {"params": dict(p), "value": e.value, "low": e.low, "high": e.high} for p, e in claim.points
-        ],
-        "run_id": claim.run_id,
-        "host_class": claim.host_class,
+        "claims": [claim_facts(r) for r in row.results],
     }

@@ -3,72 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from paceline.analysis.compare import (
-    Comparison,
-    Point,
-    compare_points,
-    points_of,
-)
-from paceline.analysis.runs import RunComparison, compare_runs, incomparable
-from paceline.base.errors import (
-    EXIT_INCONCLUSIVE,
-    EXIT_OK,
-    EXIT_REGRESSION,
-    IncomparableError,
-    UserError,
-    expected_one_of,
-)
+from paceline.base.errors import EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION, UserError
 from paceline.cli.options import (
-    default_results,
     json_option,
     margin_option,
-    metrics_today,
     print_json,
-    published_results,
     results_option,
-    split_names,
     warn,
     wide_option,
 )
 from paceline.records.lookup import find_run
 from paceline.records.record import utc
-from paceline.records.store import Loaded, RunRecord, load, read_record
 from paceline.report.comparepages import difference_table
 from paceline.report.stops import stop_lines
-from paceline.report.tables import Table, board_table, comparison_table, marked, run_comparison_table
+from paceline.report.tables import Table, comparison_table, marked, run_comparison_table, suite_tables
+from paceline.workflows.choosing import metrics_today, split_names
+from paceline.workflows.comparing import (
+    compare_one,
+    compare_two,
+    comparison_facts,
+    run_comparison_facts,
+)
+from paceline.workflows.stores import load_stores, stores
 
 FORMATS = ("table", "md", "json", "html")
-
-
-def stores(results: Path | None, *, new: bool = False) -> list[Path]:
-    """Return the store in use, and the checkout's published runs beside it.
-
-    Raises:
-        UserError: The store was named, does not exist, and is not ``new`` either.
-    """
-    if results is not None and not new and not results.is_dir():
-        raise UserError(
-            "no such store", where=str(results), expected="a folder of records", fix="--results DIR"
-        )
-    roots = [results or default_results()]
-    published = published_results()
-    if published is not None and results is None:
-        roots.append(published)
-    return [r for r in roots if r.is_dir()]
-
-
-def load_stores(
-    results: Path | None, read: Callable[[Path], RunRecord] = read_record, *, new: bool = False
-) -> Loaded:
-    """Read all records of ``stores``; whoever needs one of them asks ``lookup.find_run``."""
-    return load(stores(results, new=new), read=read)
 
 
 @click.command("compare")
@@ -106,25 +71,30 @@ def compare(
     _refuse_idle_options(b, by, force=force)
     roots = stores(results)
     style = "json" if as_json else style
-    names = metrics_today(split_names(metrics))
+    chosen: dict[str, Any] = {
+        "metrics": metrics_today(split_names(metrics), say=warn), "margin": margin, "say": warn
+    }  # fmt: skip
+    data: list[dict[str, Any]]
+    ends: list[str] = []
     if b is None:
         record = find_run(roots, a)
-        points = points_of(record)
-        _check_metrics(names, points)
-        comparisons = compare_points(points, metrics=names, margin=margin)
-        _name_uncompared(names, [c.metric for c in comparisons])
-        suites = dict.fromkeys(p.suite for p in points)
-        boards = [board_table([p for p in points if p.suite == s], comparisons, wide=wide) for s in suites]
-        _print(boards, [_plain(c) for c in comparisons], style, wide=wide)
-        if style == "table":
-            for line in stop_lines(record):
-                click.echo(line)
+        points, found = compare_one(record, **chosen)
+        tables = suite_tables(points, found, wide=wide)
+        data = [comparison_facts(c) for c in found]
+        ends = stop_lines(record)
     elif by == "technique":
-        _compare_techniques(find_run(roots, run_name), a, b, names, margin, style, wide=wide)
+        _, found = compare_one(find_run(roots, run_name), baseline=b, technique=a, **chosen)
+        tables, data = [comparison_table(found, wide=wide)], [comparison_facts(c) for c in found]
     else:
-        _compare_two_runs(
-            find_run(roots, a), find_run(roots, b), names, margin, style, force=force, wide=wide
-        )
+        left, right = find_run(roots, a), find_run(roots, b)
+        series, reason = compare_two(left, right, force=force, **chosen)
+        table = run_comparison_table(series, left.run_id[:13], right.run_id[:13], wide=wide)
+        tables = [marked(table, reason), difference_table(left.run, right.run)]
+        data = [run_comparison_facts(c) for c in series]
+    _print(tables, data, style, wide=wide)
+    if style == "table":
+        for line in ends:
+            click.echo(line)
 
 
 def _refuse_idle_options(b: str | None, by: str | None, *, force: bool) -> None:
@@ -144,87 +114,6 @@ def _refuse_idle_options(b: str | None, by: str | None, *, force: bool) -> None:
         )
 
 
-def _check_metrics(names: Sequence[str], points: Sequence[Point]) -> None:
-    """Refuse metrics that none of the points has."""
-    known = {metric for p in points for _, metric in p.cells}
-    for name in names:
-        if name not in known:
-            raise UserError(
-                f"what is compared has no metric '{name}'",
-                where="--metrics",
-                expected=expected_one_of(name, known),
-            )
-
-
-def _name_uncompared(names: Sequence[str], found: Sequence[str]) -> None:
-    """Name the metrics that were asked for and that the two sides do not share anywhere.
-
-    Raises:
-        UserError: They share none.
-    """
-    lost = [name for name in names if name not in found]
-    text = f"no point has {', '.join(lost)} of both sides"
-    if lost and len(lost) == len(names):
-        raise UserError(text, where="--metrics", fix="paceline compare without --metrics")
-    if lost:
-        warn(f"--metrics: {text}")
-
-
-def _compare_techniques(
-    record: RunRecord,
-    a: str,
-    b: str,
-    metrics: Sequence[str],
-    margin: float | None,
-    style: str,
-    *,
-    wide: bool,
-) -> None:
-    points = points_of(record)
-    labels = {label for p in points for label in p.labels}
-    for name in (a, b):
-        if name not in labels:
-            raise UserError(f"the run has no technique '{name}'", expected=expected_one_of(name, labels))
-    _check_metrics(metrics, points)
-    for point in points:
-        point.baseline = b
-    comparisons = [c for c in compare_points(points, metrics=metrics, margin=margin) if c.label == a]
-    _name_uncompared(metrics, [c.metric for c in comparisons])
-    if not comparisons:
-        raise UserError(
-            f"no point has a number of both '{a}' and '{b}'", where=record.run_id, fix="paceline compare RUN"
-        )
-    table = comparison_table(comparisons, wide=wide)
-    _print([table], [_plain(c) for c in comparisons], style, wide=wide)
-
-
-def _compare_two_runs(
-    left: RunRecord,
-    right: RunRecord,
-    metrics: Sequence[str],
-    margin: float | None,
-    style: str,
-    *,
-    force: bool,
-    wide: bool,
-) -> None:
-    reason = incomparable(left.run, right.run)
-    if reason is not None and not force:
-        raise IncomparableError(f"{reason}\n  fix: --force compares them all the same, and marks the result")
-    _check_metrics(metrics, [*points_of(left), *points_of(right)])
-    comparisons = compare_runs(left, right, metrics=metrics, margin=margin)
-    _name_uncompared(metrics, [c.metric for c in comparisons])
-    if not comparisons:
-        warn(f"the runs share nothing: {_suites_of(left)} there, {_suites_of(right)} here")
-    table = marked(run_comparison_table(comparisons, left.run_id[:13], right.run_id[:13], wide=wide), reason)
-    tables = [table, difference_table(left.run, right.run)]
-    _print(tables, [_plain_run(c) for c in comparisons], style, wide=wide)
-
-
-def _suites_of(record: RunRecord) -> str:
-    return ", ".join(str(s["suite"]) for s in record.run.suites) or "no suite"
-
-
 def _print(tables: Sequence[Table], data: list[dict[str, Any]], style: str, *, wide: bool) -> None:
     if style == "json":
         print_json(data)
@@ -235,56 +124,6 @@ def _print(tables: Sequence[Table], data: list[dict[str, Any]], style: str, *, w
     else:
         for table in tables:
             click.echo(table.render("markdown" if style == "md" else "terminal", wide=wide))
-
-
-def _plain(c: Comparison) -> dict[str, Any]:
-    return {
-        "suite": c.point.suite,
-        "params": dict(c.point.params),
-        "technique": c.label,
-        "baseline": c.point.baseline,
-        "metric": c.metric,
-        "unit": c.unit,
-        "value": c.value.value,
-        "baseline_value": c.baseline_value.value,
-        "effect": c.effect.value,
-        "low": c.effect.low,
-        "high": c.effect.high,
-        "kind": c.kind,
-        "method": c.effect.method,
-        "launches": c.effect.num_launches,
-        "p": c.effect.p_value,
-        "q": c.q_value,
-        "margin": c.margin,
-        "verdict": c.verdict.name,
-        "reason": c.verdict.reason,
-        "minimum_detectable": c.verdict.minimum_detectable,
-        "launches_needed": c.verdict.launches_needed,
-        "grade": c.grade,
-        "warnings": list(c.warnings),
-        "run_id": c.point.run.run_id,
-    }
-
-
-def _plain_run(c: RunComparison) -> dict[str, Any]:
-    return {
-        "suite": c.suite,
-        "params": dict(c.params),
-        "technique": c.label,
-        "metric": c.metric,
-        "unit": c.unit,
-        "left": c.left.value,
-        "right": c.right.value,
-        "kind": c.kind,
-        "effect": c.effect.value,
-        "low": c.effect.low,
-        "high": c.effect.high,
-        "method": c.effect.method,
-        "launches": c.effect.num_launches,
-        "q": c.q_value,
-        "verdict": c.verdict.name,
-        "warnings": list(c.effect.warnings),
-    }
 
 
 @click.command("gate")
@@ -323,8 +162,8 @@ def gate(
                 "exit_code": decision.exit_code(strict=strict),
                 "wrong": decision.wrong,
                 "lost": decision.lost,
-                "worse": [_plain_run(c) for c in decision.worse],
-                "better": [_plain_run(c) for c in decision.better],
+                "worse": [run_comparison_facts(c) for c in decision.worse],
+                "better": [run_comparison_facts(c) for c in decision.better],
                 "inconclusive": len(decision.inconclusive),
                 "equivalent": len(decision.equivalent),
                 "refuted_claims": [c.claim_id for c in decision.refuted],

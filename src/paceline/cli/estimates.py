@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from paceline.base.units import format_duration
-from paceline.cli.compare import stores
-from paceline.records.earlier_runs import RunTimes, read_times
 from paceline.spec.plan import Plan
-
-
-def earlier_runs(results: Path | None) -> list[RunTimes]:
-    """Return what the runs of the stores in use took."""
-    return read_times(stores(results, new=True))
 
 
 def estimate_text(plan: Plan, estimate: Mapping[str, Any], *, wide: bool = False) -> str:

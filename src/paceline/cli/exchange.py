@@ -10,14 +10,10 @@ import click
 from paceline.base.errors import UserError, UserErrors
 from paceline.base.family import Scalar
 from paceline.base.redaction import redact_arguments
-from paceline.cli.compare import stores
 from paceline.cli.options import (
-    default_results,
     json_option,
-    metrics_today,
     print_json,
     results_option,
-    split_names,
     warn,
 )
 from paceline.records.imports import FORMATS as IMPORT_FORMATS
@@ -28,6 +24,8 @@ from paceline.records.store import RunRecord, load
 from paceline.report.export_choice import Choice
 from paceline.report.exports import BINARY, render, write
 from paceline.report.exports import FORMATS as EXPORT_FORMATS
+from paceline.workflows.choosing import metrics_today, split_names
+from paceline.workflows.stores import default_results, stores
 
 
 def _formats(formats: dict[str, str]) -> str:
@@ -61,7 +59,7 @@ def export(
     for name in runs or ("latest",):
         record = find_run(roots, name)
         records[record.run_id] = record
-    choice = Choice(metrics=metrics_today(split_names(metrics)), techniques=split_names(techniques))
+    choice = Choice(metrics=metrics_today(split_names(metrics), say=warn), techniques=split_names(techniques))
     if style != "traces":
         _name_empty(list(records.values()), choice)
     data = render(style, list(records.values()), choice)

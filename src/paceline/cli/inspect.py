@@ -14,11 +14,8 @@ from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
 from paceline.cli.loadlogs import show_definitions
 from paceline.cli.options import (
-    default_results,
     json_option,
-    metrics_today,
     print_json,
-    published_results,
     results_option,
     warn,
 )
@@ -33,6 +30,8 @@ from paceline.spec.profile import load_runner, runner_schema
 from paceline.spec.suite import load_suite
 from paceline.spec.user_techniques import declared
 from paceline.spec.yamlfile import load
+from paceline.workflows.choosing import metrics_today
+from paceline.workflows.stores import default_results, published_results
 
 THINGS = ("suites", "techniques", "runners", "families", "metrics", "papers")
 
@@ -134,7 +133,7 @@ def _find(name: str, results: Path | None) -> dict[str, Any]:
     if matches:
         return _technique_card(techniques[matches[0]])
     place, slash, metric = name.rpartition("/")
-    name = f"{place}{slash}{metrics_today([metric])[0]}"
+    name = f"{place}{slash}{metrics_today([metric], say=warn)[0]}"
     metrics = {k: v for k, v in _metrics_by_name().items() if name in (k, k.split("/", 1)[1])}
     if len(metrics) > 1 and name not in metrics:
         metrics = {k: v for k, v in metrics.items() if not load_family(k.split("/", 1)[0]).internal}

@@ -8,13 +8,15 @@ from typing import Any
 
 import click
 
-from paceline.cli.options import default_results, renamed_option, results_option
-from paceline.cli.run import _selection_options, describe_plan, exit_code, resolve, say_failures
+from paceline.cli.options import renamed_option, results_option, warn
+from paceline.cli.run import _selection_options, describe_plan, say_failures
 from paceline.drivers.execute import collect_job
 from paceline.drivers.job import build_job, read_job
 from paceline.drivers.measure import make_facts
 from paceline.records.storage import check_writable
 from paceline.records.store import read_record
+from paceline.workflows.running import exit_code, prepare
+from paceline.workflows.stores import default_results
 
 
 @click.group("job")
@@ -31,9 +33,9 @@ def export(suites: tuple[str, ...], output: Path, **options: Any) -> None:
 
     Copy it there, run `sh run.sh`, copy it back, and `paceline job collect` it.
     """
-    plan, loaded, _ = resolve(suites, **options)
-    build_job(output, plan, loaded, make_facts(plan, loaded))
-    click.echo(describe_plan(plan))
+    prepared = prepare(suites, say=warn, **options)
+    build_job(output, prepared.plan, prepared.suites, make_facts(prepared.plan, prepared.suites))
+    click.echo(describe_plan(prepared.plan))
     click.echo(f"made {output}; on the machine to measure: sh {output}/run.sh")
 
 

@@ -10,13 +10,13 @@ import click
 
 from paceline.base.errors import UserError
 from paceline.base.units import format_duration
-from paceline.cli.compare import stores
 from paceline.cli.options import print_json
 from paceline.families.serving.core.load.definitions import Printed, as_others_print
 from paceline.families.serving.core.load.entries import read_log
 from paceline.records.lookup import find_run
 from paceline.records.store import RECORD_FOLDERS
 from paceline.report.terminal import laid_out, terminal_width
+from paceline.workflows.stores import stores
 
 ENDING = ".jsonl.gz"
 

@@ -11,12 +11,12 @@ import click
 
 from paceline.base.errors import EXIT_OK
 from paceline.base.units import format_duration
-from paceline.cli.compare import load_stores, stores
 from paceline.cli.estimates import time_text
-from paceline.cli.options import default_results, json_option, print_json, results_option, warn
+from paceline.cli.options import json_option, print_json, results_option, warn
 from paceline.cli.site import build_site, default_output
 from paceline.records.earlier_runs import plan_estimate
 from paceline.spec.plan import part_of
+from paceline.workflows.stores import default_results, load_stores, stores
 
 if TYPE_CHECKING:
     from paceline.workflows.nightly.night import Night

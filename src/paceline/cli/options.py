@@ -4,39 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from paceline.base.aliases import METRICS, OPTIONS, SUITES
-from paceline.base.errors import UserError
+from paceline.base.aliases import OPTIONS
 from paceline.base.units import parse_duration
-from paceline.spec import content
-from paceline.spec.launches import Launches, parse_launches
-from paceline.spec.suite import Suite, load_suite
+from paceline.spec.launches import Launches, asked_launches
+from paceline.workflows.stores import RESULTS_VARIABLE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-RESULTS_VARIABLE = "PACELINE_RESULTS"
-
-
-def default_results() -> Path:
-    """Return the store to write to: ``PACELINE_RESULTS``, else ``results/local`` of the checkout or this folder."""
-    given = os.environ.get(RESULTS_VARIABLE)
-    if given:
-        return Path(given)
-    root = content.checkout_root() or Path.cwd()
-    return root / "results" / "local"
-
-
-def published_results() -> Path | None:
-    """Return the checkout's tracked reference runs, if there are any."""
-    root = content.checkout_root()
-    folder = root / "results" / "published" if root else None
-    return folder if folder is not None and folder.is_dir() else None
 
 
 def results_option(command: Command) -> Command:
@@ -96,24 +75,16 @@ def launch_options(command: Command) -> Command:
 
     def launches(context: click.Context, parameter: click.Parameter, value: str | None) -> Launches | None:
         try:
-            found = parse_launches(value) if value is not None else None
-            return found.until_decided() if found is not None and found.most is not None else found
+            return asked_launches(value, None)[0]
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 
     def budget(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+        chosen = context.params.get("launches")
         try:
-            seconds = parse_duration(value) if value is not None else None
+            return asked_launches(chosen.text if chosen is not None else None, value)[1]
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
-        if seconds == 0:
-            raise click.BadParameter("no time at all")
-        fixed = context.params.get("launches")
-        if seconds is not None and fixed is not None and fixed.most is None:
-            raise click.BadParameter(
-                f"--launches {fixed.first} fixes their number; give a range such as --launches {fixed.first}..60"
-            )
-        return seconds
 
     number = click.option(
         "--launches",
@@ -192,57 +163,3 @@ def renamed_option(name: str, **settings: Any) -> Callable[[Command], Command]:
 def warn(text: str) -> None:
     """Print a warning beside the output."""
     click.echo(f"note: {text}", err=True)
-
-
-def expand_suites(names: Sequence[str], extra: Sequence[Path] = ()) -> list[Suite]:
-    """Load suites given by file, by name, or by family (``collectives``: all of its suites).
-
-    Raises:
-        UserError: An unknown name, or mistakes in a file.
-    """
-    known = content.suite_files()
-    paths: list[Path] = []
-    for name in names:
-        in_family = [p for n, p in known.items() if n.startswith(f"{name}/")]
-        paths += in_family if in_family and name not in known else [content.find_suite(name)]
-    unique = list(dict.fromkeys(p.resolve() for p in paths))
-    if not unique:
-        raise UserError("no suite given", fix="paceline list suites")
-    loaded = [load_suite(path, extra=extra) for path in unique]
-    for name in names:
-        if name in SUITES.table:
-            warn(f"the suite '{name}' is called '{SUITES.today(name)}' now")
-    for suite in loaded:
-        for note in suite.located.notes:
-            warn(note)
-    sources = {s.path: s for suite in loaded for s in suite.sources.values() if "options" in s.lines}
-    for source in sources.values():
-        warn(source.repeated_options)
-    return loaded
-
-
-def parse_filters(items: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Read ``key=value`` filters, of several values as ``key=one,other``."""
-    pairs = []
-    for item in items:
-        key, separator, value = item.partition("=")
-        values = value.split(",")
-        if not separator or not key or not all(values):
-            raise UserError(
-                f"'{item}' is not a filter", where="--filter", expected="key=value, or key=one,other"
-            )
-        pairs += [(key, each) for each in values]
-    return tuple(pairs)
-
-
-def metrics_today(names: Sequence[str]) -> tuple[str, ...]:
-    """Return metrics that somebody named as they are called today; each old name leaves a note."""
-    for name in names:
-        if name in METRICS.table:
-            warn(f"the metric '{name}' is called '{METRICS.today(name)}' now")
-    return tuple(METRICS.today(name) for name in names)
-
-
-def split_names(items: Sequence[str]) -> tuple[str, ...]:
-    """Read names given one by one or separated by commas."""
-    return tuple(name for item in items for name in item.split(",") if name)

@@ -15,19 +15,15 @@ from paceline.analysis.reproduction import Reproduction, cannot, judge_reproduct
 from paceline.analysis.runs import compare_runs, incomparable
 from paceline.base.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION, InfrastructureError, UserError
 from paceline.base.family import load_family
-from paceline.cli.compare import stores
 from paceline.cli.earlier_code import Request, measure_as_it_was
-from paceline.cli.estimates import earlier_runs
 from paceline.cli.obstacles import look_ahead
 from paceline.cli.options import (
-    default_results,
-    expand_suites,
     machine_options,
     results_option,
     warn,
     wide_option,
 )
-from paceline.cli.run import describe_plan, exit_code
+from paceline.cli.run import describe_plan
 from paceline.drivers.docker_states import IMAGE_MISSING
 from paceline.drivers.execute import Outcome
 from paceline.drivers.machine.occupation import Occupation, occupied
@@ -46,6 +42,9 @@ from paceline.spec.grammar import TIERS, TierName
 from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan
 from paceline.spec.profile import in_image, load_runner
 from paceline.spec.suite import Suite
+from paceline.workflows.choosing import expand_suites
+from paceline.workflows.running import earlier_runs, exit_code
+from paceline.workflows.stores import default_results, stores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +241,7 @@ def plan_again(target: Target, launches: int | None) -> tuple[Plan, list[Suite]]
         UserError: A suite or the runner is gone, or none of the cases is left.
     """
     run = target.record.run
-    suites = expand_suites(sorted({m.suite for m in target.measurements}))
+    suites = expand_suites(sorted({m.suite for m in target.measurements}), say=warn)
     count = launches or 1 + max((m.launch for m in target.record.measurements), default=0)
     selection = Selection(
         tier=_tier(run.tier),

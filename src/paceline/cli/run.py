@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,48 +13,31 @@ from click.core import ParameterSource
 
 from paceline.analysis.compare import compare_points, points_of
 from paceline.analysis.failures import grouped
-from paceline.base.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK, UserError, expected_one_of
+from paceline.base.errors import UserError
 from paceline.base.units import format_duration
-from paceline.cli.estimates import earlier_runs, estimate_text
+from paceline.cli.estimates import estimate_text
 from paceline.cli.options import (
-    default_results,
-    expand_suites,
     json_option,
     launch_options,
     machine_options,
-    parse_filters,
     print_json,
     results_option,
-    split_names,
     warn,
     wide_option,
 )
-from paceline.drivers.driver import open_driver
-from paceline.drivers.execute import JOBS, Outcome, execute
-from paceline.drivers.job import read_job
-from paceline.drivers.machine.occupation import occupied
-from paceline.drivers.machine.quarantine import quarantined
-from paceline.drivers.measure import measure
-from paceline.drivers.progress import RunProgress
+from paceline.drivers.execute import Outcome
 from paceline.records.earlier_runs import RunTimes, plan_estimate
-from paceline.records.record_file import PARTIAL, run_id_of
 from paceline.records.storage import resume_command
-from paceline.records.store import RunRecord, read_record, record_paths, sealed_paths
+from paceline.records.store import RunRecord, read_record
 from paceline.report.stops import stop_lines
-from paceline.report.tables import board_table
-from paceline.spec import content
-from paceline.spec.grammar import TIERS, TierName
-from paceline.spec.launches import Launches
-from paceline.spec.names import filters_today, techniques_today
-from paceline.spec.plan import Plan, Selection, canonical, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.unmatched import unmatched, warning
-from paceline.spec.user_techniques import join_user_techniques
+from paceline.report.tables import suite_tables
+from paceline.spec.grammar import TIERS
+from paceline.spec.plan import Plan, canonical
+from paceline.workflows.choosing import parse_filters
+from paceline.workflows.running import Prepared, earlier_runs, exit_code, perform, prepare, prepare_again
+from paceline.workflows.stores import default_results
 
 MAX_SKIPS_SHOWN = 12
-FAILED = ("incorrect", "refused", "invalid")
-BROKEN = ("timeout", "crashed", "out_of_memory", "infrastructure")
 
 
 def _selection_options(command: Any) -> Any:
@@ -67,6 +49,7 @@ def _selection_options(command: Any) -> Any:
             "filters",
             multiple=True,
             metavar="KEY=VALUE,…",
+            callback=lambda context, parameter, items: parse_filters(items),
             help="Keep the points with one of the values.",
         ),
         click.option("--techniques", multiple=True, help="Only these (and the baseline)."),
@@ -90,47 +73,6 @@ def _selection_options(command: Any) -> Any:
     return command
 
 
-def resolve(
-    suites: Sequence[str],
-    tier: TierName,
-    runner: str,
-    techniques: Sequence[str],
-    user_files: Sequence[Path],
-    filters: Sequence[str],
-    launches: Launches | None,
-    seed: int | None,
-    budget_s: float | None = None,
-) -> tuple[Plan, list[Suite], list[str]]:
-    """Load everything that a run needs and plan it; a user's technique joins every suite that it fits.
-
-    Returns:
-        The plan, its suites, and a warning for whatever was asked for and is not in it.
-
-    Raises:
-        UserError: Nothing of the suites, techniques or files that were asked for is left.
-    """
-    loaded, strangers = join_user_techniques(expand_suites(suites, extra=user_files), user_files)
-    chosen, renamed = filters_today(
-        parse_filters(filters), {s.family.name: {p.name for p in s.family.parameters} for s in loaded}
-    )
-    for text in renamed:
-        warn(text)
-    selection = Selection(
-        tier=tier,
-        techniques=techniques_today(split_names(techniques), (s.family.name for s in loaded)),
-        filters=chosen,
-        launches=launches,
-        budget_s=budget_s,
-        seed=seed,
-    )
-    profile = load_runner(content.find_runner(runner))
-    plan = make_plan(loaded, profile, selection)
-    warnings = [*map(warning, strangers), *unmatched(plan, loaded, profile, selection, user_files)]
-    for text in warnings:
-        warn(text)
-    return plan, loaded, warnings
-
-
 @click.command("plan")
 @click.argument("suites", nargs=-1, required=True)
 @_selection_options
@@ -146,21 +88,20 @@ def plan_command(
 
     SUITES are files, names (collectives/all-reduce) or families (collectives).
     """
-    plan, _, warnings = resolve(suites, **options)
-    click.echo(_shown(plan, earlier_runs(results), warnings, as_json, wide=wide))
+    prepared = prepare(suites, say=warn, **options)
+    click.echo(_shown(prepared, earlier_runs(results), as_json, wide=wide))
 
 
-def _shown(
-    plan: Plan, earlier: Sequence[RunTimes], warnings: Sequence[str], as_json: bool, *, wide: bool
-) -> str:
+def _shown(prepared: Prepared, earlier: Sequence[RunTimes], as_json: bool, *, wide: bool) -> str:
     """Return a plan as text or JSON.
 
     What earlier runs say of its time, and what was asked for and is not in it, stands beside it and is no part of its
     digest.
     """
+    plan = prepared.plan
     if not as_json:
         return describe_plan(plan, earlier, wide=wide)
-    beside = {"estimate": plan_estimate(plan, earlier), "warnings": list(warnings)}
+    beside = {"estimate": plan_estimate(plan, earlier), "warnings": list(prepared.warnings)}
     return canonical({**plan.data, **beside})
 
 
@@ -229,34 +170,29 @@ def run(
     --resume does the rest.
     """
     store = results or default_results()
-    warnings: list[str] = []
     if resume is not None:
         _refuse_beside_resume(suites, resume)
-        plan, facts, job = _resumed(store, resume)
+        prepared = prepare_again(store, resume)
+    elif suites:
+        prepared = prepare(suites, say=warn, **options)
     else:
-        if not suites:
-            raise UserError("no suite given", fix="paceline list suites")
-        plan, loaded, warnings = resolve(suites, **options)
+        raise UserError("no suite given", fix="paceline list suites")
     earlier = earlier_runs(results)
     if dry_run:
-        click.echo(_shown(plan, earlier, warnings, as_json, wide=wide))
+        click.echo(_shown(prepared, earlier, as_json, wide=wide))
         return
     if not as_json and not quiet:
-        click.echo(describe_plan(plan, earlier, wide=wide), err=True)
-    if (standing := quarantined(plan.data["runner"]["name"])) is not None:
-        warn(standing.text())
-    runner = plan.data["runner"]
-    with (
-        occupied(runner, wait_s=wait_s, allow_concurrent=allow_concurrent, say=warn) as place,
-        RunProgress(plan, earlier, quiet=quiet or as_json) as progress,
-    ):
-        if resume is not None:
-            place.announce(facts["run_id"])
-            driver = open_driver(runner["driver"])
-            outcome = execute(job, plan, facts, store, driver, progress.event, resume=True)
-        else:
-            outcome = measure(plan, loaded, store, place=place, on_event=progress.event)
-    _report(outcome, store, as_json, warnings, wide=wide)
+        click.echo(describe_plan(prepared.plan, earlier, wide=wide), err=True)
+    outcome = perform(
+        prepared,
+        store,
+        say=warn,
+        earlier=earlier,
+        quiet=quiet or as_json,
+        wait_s=wait_s,
+        allow_concurrent=allow_concurrent,
+    )
+    _report(outcome, store, as_json, prepared.warnings, wide=wide)
     sys.exit(exit_code(outcome))
 
 
@@ -275,53 +211,6 @@ def _refuse_beside_resume(suites: Sequence[str], run: str) -> None:
             where="--resume",
             fix=f"paceline run --resume {run}",
         )
-
-
-def _resumed(store: Path, name: str) -> tuple[Plan, dict[str, Any], Path]:
-    """Find the interrupted run of a name; job folders of runs that ended stay, and are none."""
-    jobs = store / JOBS
-    listed = [p for p in jobs.iterdir() if p.is_dir()] if jobs.is_dir() else []
-    sealed = {run_id_of(p): p for p in sealed_paths(store)}
-    open_ = sorted(p for p in listed if p.name.startswith(name) and p.name not in sealed)
-    exact = [p for p in open_ if p.name == name]
-    if len(exact or open_) == 1:
-        job = (exact or open_)[0].resolve()
-        return *read_job(job), job
-    complete = [path for run_id, path in sealed.items() if run_id.startswith(name)]
-    if not open_ and len(complete) == 1:
-        raise UserError(
-            f"run {run_id_of(complete[0])} is complete; there is nothing to resume",
-            where=str(complete[0]),
-            fix=f"paceline compare {run_id_of(complete[0])} --results {shlex.quote(str(store))}",
-        )
-    waiting = [p.name for p in listed if p.name not in sealed]
-    partial = [run_id_of(p) for p in record_paths(store, partial=True) if p.name.endswith(PARTIAL)]
-    lost = [run_id for run_id in partial if run_id.startswith(name) and run_id not in waiting]
-    if lost and not open_:
-        raise UserError(
-            f"run {lost[0]} was interrupted, and its job folder is gone: it cannot go on",
-            where=str(jobs / lost[0]),
-            expected="the job folder, in which plan, engine and techniques of the run lie",
-            fix="measure its suites again, as a new run",
-        )
-    fitting = f": {', '.join(p.name for p in open_)}" if open_ else ""
-    raise UserError(
-        f"'{name}' fits {len(open_)} interrupted runs{fitting}",
-        where=str(jobs),
-        expected="more characters of the run id" if open_ else expected_one_of(name, waiting),
-        fix=f"paceline store ls --partial --results {shlex.quote(str(store))}",
-    )
-
-
-def exit_code(outcome: Outcome) -> int:
-    """Return the command's exit code: wrong results weigh more than broken ones."""
-    if outcome.interrupted:
-        return EXIT_INFRASTRUCTURE
-    if any(outcome.statuses.get(s) for s in FAILED):
-        return EXIT_INCORRECT
-    if any(outcome.statuses.get(s) for s in BROKEN) or outcome.num_missing:
-        return EXIT_INFRASTRUCTURE
-    return EXIT_OK
 
 
 def say_failures(record: RunRecord) -> None:
@@ -354,9 +243,7 @@ def _report(
         return
     record = read_record(outcome.path)
     points = points_of(record)
-    comparisons = compare_points(points)
-    for suite in dict.fromkeys(p.suite for p in points):
-        table = board_table([p for p in points if p.suite == suite], comparisons, wide=wide)
+    for table in suite_tables(points, compare_points(points), wide=wide):
         click.echo(table.render(wide=wide))
     for line in stop_lines(record):
         click.echo(line)

@@ -13,13 +13,13 @@ from paceline.analysis.claims import evaluate, ledger, with_own_suites
 from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
-from paceline.cli.compare import load_stores
 from paceline.cli.options import json_option, print_json, results_option
 from paceline.records.provenance import suite_facts
 from paceline.records.store import Loaded
 from paceline.spec import content
 from paceline.spec.papers import load_papers
 from paceline.spec.suite import load_suite
+from paceline.workflows.stores import load_stores
 
 
 def default_output() -> Path:

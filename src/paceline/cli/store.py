@@ -12,13 +12,15 @@ from typing import Any
 import click
 
 from paceline.base.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE, UserError, expected_one_of
-from paceline.cli.options import default_results, json_option, metrics_today, print_json, results_option
+from paceline.cli.options import json_option, print_json, results_option, warn
 from paceline.records import integrity
 from paceline.records import store as records
 from paceline.records.lookup import find_run
 from paceline.records.record import Event, utc
 from paceline.records.record_file import run_id_of
 from paceline.records.storage import check_writable, resume_command
+from paceline.workflows.choosing import metrics_today
+from paceline.workflows.stores import default_results
 
 
 @click.group("store")
@@ -196,7 +198,7 @@ def waive(
 ) -> None:
     """Let `gate` pass a known regression of SUITE until a day; wrong results are never waived."""
     root = _opened(results)
-    metric = metric and metrics_today([metric])[0]
+    metric = metric and metrics_today([metric], say=warn)[0]
     if metric is not None and claim is not None:
         raise UserError("a waiver is about a metric or a claim", expected="--metric or --claim")
     labels = {m.label for r in records.load([root]).records for m in r.measurements if m.suite == suite}

@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from paceline.base.errors import UserError, expected_one_of
-from paceline.cli.compare import load_stores
-from paceline.cli.options import json_option, metrics_today, print_json, results_option, warn, wide_option
+from paceline.cli.options import json_option, print_json, results_option, warn, wide_option
+from paceline.workflows.choosing import metrics_today
+from paceline.workflows.stores import load_stores
 
 
 @click.command("trend")
@@ -37,7 +38,7 @@ def trend(
     from paceline.report import trendpages  # noqa: PLC0415 - jinja and scipy only when needed
     from paceline.report.boards import select  # noqa: PLC0415
 
-    metric = metric and metrics_today([metric])[0]
+    metric = metric and metrics_today([metric], say=warn)[0]
     boards = select(load_stores(results).records).boards
     if suite is not None and suite not in {b.suite for b in boards}:
         raise UserError(

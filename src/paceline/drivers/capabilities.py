@@ -13,12 +13,14 @@ from importlib import metadata
 from typing import Any
 
 from paceline.base.errors import PacelineError
+from paceline.base.family import family_names
+from paceline.base.requirements import lacking, version_of
 from paceline.drivers.machine.engine import engine_errors, open_engine
 from paceline.drivers.machine.idleness import look
 from paceline.drivers.machine.lease import holder
 from paceline.drivers.machine.leftovers import find_leftovers
 from paceline.drivers.machine.quarantine import standings
-from paceline.spec.content import checkout_root
+from paceline.spec.content import checkout_root, techniques
 
 _TORCH_PROBE = """
 import json, torch
@@ -52,7 +54,17 @@ class Capability:
 
 def examine() -> list[Capability]:
     """Look at everything that runners need."""
-    return [_checkout(), *_torch(), *_network(), *_docker(), *_slurm(), *_tools(), *_extras(), *_machine()]
+    return [
+        _checkout(),
+        *_torch(),
+        *_network(),
+        *_docker(),
+        *_slurm(),
+        *_tools(),
+        *_extras(),
+        *_packages(),
+        *_machine(),
+    ]
 
 
 def _checkout() -> Capability:
@@ -237,6 +249,26 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "math": ("math_verify", "comparison of formulas in answers"),
 }
 """Extra → the module that it brings, and what for."""
+
+
+def _packages() -> Iterator[Capability]:
+    """Say of each package that a technique requires whether it is there, and in which version."""
+    wanted: dict[str, list[str]] = {}
+    for family in family_names():
+        for name, source in techniques(family).items():
+            for package in source.info.requires.packages:
+                wanted.setdefault(package, []).append(name)
+    for package, names in sorted(wanted.items()):
+        whom, reasons = f"for {', '.join(names)}", lacking([package])
+        version = version_of(package.partition(">=")[0])
+        yield Capability(
+            name=f"package {package}",
+            ok=not reasons,
+            detail=f"version {version}, {whom}"
+            if not reasons
+            else f"{whom}: {reasons[0].partition(': ')[0]}",
+            fix=f"pip install '{package}'" if reasons else None,
+        )
 
 
 def _extras() -> Iterator[Capability]:

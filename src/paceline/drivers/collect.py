@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from paceline import __version__
 from paceline.base.aliases import METRICS
-from paceline.base.family import Family, load_family
+from paceline.base.family import Family, Observed, load_family
 from paceline.records.record import (
     Event,
     Line,
@@ -118,7 +118,7 @@ class Collector:
         if key in self.done:
             return
         family = self._family(block["family"])
-        event = _named_today(event)
+        event = _completed(_named_today(event), block, family)
         status = event["status"]
         if status == "ok":
             lines = list(self._measured(event, block, case, family))
@@ -233,6 +233,22 @@ def _named_today(event: Mapping[str, Any]) -> dict[str, Any]:
         key: event[key] for key in ("metrics", "predicted", "absent") if isinstance(event.get(key), dict)
     }
     return {**event, **{key: METRICS.keys_today(table) for key, table in tables.items()}}
+
+
+def _completed(event: dict[str, Any], block: Mapping[str, Any], family: Family) -> dict[str, Any]:
+    """Return a result with the metrics that its family computes from what was measured."""
+    if event.get("status") != "ok" or not family.computed:
+        return event
+    samples = {name: found["samples"] for name, found in event["metrics"].items()}
+    observed = Observed(params=block["params"], samples=samples, accounting=event.get("accounting") or {})
+    metrics, absent = dict(event["metrics"]), dict(event.get("absent") or {})
+    for computed in family.computed:
+        found = computed.of(observed, str(block["params"][family.operation_key]))
+        if isinstance(found, str):
+            absent[computed.metric.name] = found
+        elif found is not None:
+            metrics[computed.metric.name] = {"samples": found}
+    return {**event, "metrics": metrics, "absent": absent}
 
 
 def _accounting(event: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -27,6 +27,7 @@ def make_facts(
     reason: str = "manual",
     linked_run: str | None = None,
     machine: Mapping[str, Any] | None = None,
+    argv: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Return what the controller knows of a run before it begins.
 
@@ -36,12 +37,13 @@ def make_facts(
         reason: Why it runs: manual, calibrate, confirm, …
         linked_run: An earlier run that this one repeats or confirms.
         machine: How idle the machine was, and whose; None where nobody looked.
+        argv: How it was asked for; None for this process's command line.
     """
     return {
         "run_id": new_run_id(),
         "started": utc(),
         "reason": reason,
-        "argv": redact_arguments(["paceline", *sys.argv[1:]]),
+        "argv": redact_arguments(["paceline", *sys.argv[1:]] if argv is None else argv),
         "tool_version": __version__,
         "code": code_state(),
         "suites": suite_facts(suites),
@@ -60,6 +62,7 @@ def measure(
     reason: str = "manual",
     linked_run: str | None = None,
     place: Occupation | None = None,
+    argv: Sequence[str] | None = None,
     on_event: Callable[[Mapping[str, Any]], None] = lambda event: None,
 ) -> Outcome:
     """Build the job folder, run it through the runner's driver, and record it in a store.
@@ -70,7 +73,7 @@ def measure(
     """
     check_writable(store)
     machine = place.facts if place is not None else None
-    facts = make_facts(plan, suites, reason=reason, linked_run=linked_run, machine=machine)
+    facts = make_facts(plan, suites, reason=reason, linked_run=linked_run, machine=machine, argv=argv)
     if place is not None:
         place.announce(facts["run_id"])
     job = (store / JOBS / facts["run_id"]).resolve()

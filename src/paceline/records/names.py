@@ -118,6 +118,8 @@ def _suite(facts: dict[str, Any]) -> dict[str, Any]:
     _apply(changed, "baseline", lambda name: technique_today(family, name))
     if isinstance(facts.get("metrics"), dict):
         changed["metrics"] = METRICS.keys_today(facts["metrics"])
+    if isinstance(facts.get("diagnostic"), list):
+        changed["diagnostic"] = [METRICS.today(n) if isinstance(n, str) else n for n in facts["diagnostic"]]
     if isinstance(facts.get("claims"), list):
         changed["claims"] = [_claim(family, c) if isinstance(c, dict) else c for c in facts["claims"]]
     if isinstance(facts.get("tuning"), dict):

@@ -131,6 +131,8 @@ class SuiteFacts(TypedDict, total=False):
     baseline: str
     metrics: dict[str, Annotated[float, Field(ge=0, le=10)]]
     """Those that it compares, with their margins."""
+    diagnostic: list[str]
+    """Of these, those that tables show apart; absent where there are none."""
     claims: list[dict[str, Any]]
     tuning: TuningFacts | TuningInWords
     """Absent where nothing was tuned, and nothing claimed that other settings would change."""

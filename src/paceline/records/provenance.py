@@ -73,11 +73,16 @@ def suite_facts(suites: Iterable[Suite]) -> list[dict[str, Any]]:
             "description": s.model.description,
             "baseline": s.model.baseline,
             "metrics": {name: margin_of(s, name) for name in compared_metrics(s)},
+            **({"diagnostic": diagnostic} if (diagnostic := _diagnostic(s)) else {}),
             "claims": [c.model_dump(mode="json", exclude_none=True) for c in s.model.claims],
             **({"tuning": s.model.tuning.model_dump(mode="json")} if s.model.tuning else {}),
         }
         for s in suites
     ]
+
+
+def _diagnostic(suite: Suite) -> list[str]:
+    return [name for name, setting in suite.model.metrics.items() if setting.diagnostic]
 
 
 def technique_facts(

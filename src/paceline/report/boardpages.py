@@ -18,7 +18,7 @@ from paceline.records.record import Run
 from paceline.report import charts
 from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid, verdict_class
 from paceline.report.shown import ABSENT, ends_of_effect
-from paceline.report.tables import board_table, format_param, primary_metric
+from paceline.report.tables import board_table, diagnostic_table, format_param, primary_metric
 from paceline.stats.estimates import Estimate
 
 STALE_DAYS = 90
@@ -103,6 +103,12 @@ def board_grid(
     heads = zip((*table.headers, "measured"), (*kinds, "text"), strict=True)
     headers = tuple(Cell(text=h, kind=kind) for h, kind in heads)
     return Grid(title=title, headers=headers, groups=tuple(groups), notes=table.notes)
+
+
+def diagnostic_grid(points: Sequence[Point]) -> Grid | None:
+    """Return ``report.tables.diagnostic_table`` as a page shows it; None where a suite has no such metrics."""
+    table = diagnostic_table(points)
+    return None if table is None else rows_grid(table.title, table.headers, table.rows, table.notes)
 
 
 def _measured(point: Point, grade: str, origin: Origin) -> Cell:

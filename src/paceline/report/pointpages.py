@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.analysis.compare import Point, compared, grade_of
+from paceline.analysis.compare import Point, compared, grade_of, headline
 from paceline.base.family import load_family
 from paceline.base.units import format_quantity
 from paceline.report import charts
@@ -17,6 +17,7 @@ from paceline.report.tables import primary_metric, value_text
 
 MAX_HISTORY = 50
 """Earlier measurements of a point that its page lists."""
+METRIC_HEADERS = ("metric", "technique", "value", "predicted", "launches", "samples", "flags")
 
 
 def distributions(point: Point, names: Sequence[str]) -> list[Chart]:
@@ -71,10 +72,23 @@ def launch_grid(point: Point) -> Grid:
     return rows_grid(f"{metric}: {statistic} of each launch (raw samples)", headers, rows)
 
 
-def metric_grid(point: Point) -> Grid:
-    """Return every measured metric of every technique, and what the technique's closed form predicts."""
+def headline_grid(point: Point) -> Grid:
+    """Return the suite's headline metrics of every technique, and what the technique's closed form predicts."""
+    measured = point.metrics()
+    names = [name for name in headline(point.run, point.suite) if name in measured]
+    return rows_grid("headline metrics", METRIC_HEADERS, _metric_rows(point, names))
+
+
+def diagnostic_grid(point: Point) -> Grid:
+    """Return all other metrics that were measured, and the figures that the family computes from measured ones."""
+    names = [name for name in point.metrics() if name not in headline(point.run, point.suite)]
+    rows = [*_metric_rows(point, names), *_derived_rows(point)]
+    return rows_grid("diagnostic metrics", METRIC_HEADERS, rows)
+
+
+def _metric_rows(point: Point, names: Sequence[str]) -> list[list[str]]:
     rows = []
-    for metric in point.metrics():
+    for metric in names:
         for label in point.labels:
             cell = point.cells.get((label, metric))
             if cell is None:
@@ -91,9 +105,7 @@ def metric_grid(point: Point) -> Grid:
                     ", ".join(sorted(cell.flags)) or ABSENT,
                 ]
             )
-    rows += _derived_rows(point)
-    headers = ("metric", "technique", "value", "predicted", "launches", "samples", "flags")
-    return rows_grid("every metric", headers, rows)
+    return rows
 
 
 def _derived_rows(point: Point) -> list[list[str]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from paceline.analysis.compare import GRADES, Cell, Comparison, Point, compared, grade_of, ranks
+from paceline.analysis.compare import GRADES, Cell, Comparison, Point, compared, grade_of, headline, ranks
 from paceline.analysis.failures import Failure, grouped
 from paceline.analysis.runs import RunComparison
 from paceline.base.family import family_names, load_family
@@ -120,7 +120,7 @@ def board_table(points: Sequence[Point], comparisons: Iterable[Comparison], *, w
     primary = primary_metric(points)
     keys = varying_params(points)
     by_cell = {(id(c.point), c.label, c.metric): c for c in comparisons}
-    secondary = [m for m in _metrics_shown(points) if m != primary]
+    secondary = [m for m in _headline_shown(points) if m != primary]
     headers = (
         *keys,
         "technique",
@@ -178,7 +178,7 @@ def _failure_cell(first: Measurement, failures: Iterable[Failure]) -> str:
 
 def primary_metric(points: Sequence[Point]) -> str:
     """Return the metric that a board is ranked by: the first that the suite compares and that was measured."""
-    shown = _metrics_shown(points)
+    shown = _headline_shown(points)
     return shown[0] if shown else load_family(points[0].family).default_metrics[0]
 
 
@@ -186,6 +186,52 @@ def effect_header(points: Sequence[Point]) -> str:
     """Return the heading of a board's effects: ratios or differences, as the primary metric is compared."""
     metric = load_family(points[0].family).metric(primary_metric(points))
     return "× baseline" if metric.compared_by == "ratio" else "− baseline"
+
+
+def _headline_shown(points: Sequence[Point]) -> list[str]:
+    """Return the headline metrics of the suite that at least one point has."""
+    names = headline(points[0].run, points[0].suite)
+    return [n for n in _metrics_shown(points) if n in names]
+
+
+def diagnostic_table(points: Sequence[Point]) -> Table | None:
+    """Lay out the metrics that a suite compares beside its headline metrics; None where there are none.
+
+    Args:
+        points: Points of one suite, host class and runner.
+    """
+    names = [n for n in _metrics_shown(points) if n not in headline(points[0].run, points[0].suite)]
+    if not names:
+        return None
+    keys = varying_params(points)
+    rows = [
+        (
+            *(format_param(k, point.params.get(k)) for k in keys),
+            label,
+            *(_cell_text(point, point.cells.get((label, name))) for name in names),
+        )
+        for point in points
+        for label in point.labels
+    ]
+    return Table(
+        title=f"{points[0].suite}: diagnostic metrics",
+        headers=(*keys, "technique", *names),
+        rows=tuple(rows),
+        notes=_few(rows),
+        leaving=tuple(reversed(names[1:])),
+    )
+
+
+def suite_tables(
+    points: Sequence[Point], comparisons: Iterable[Comparison], *, wide: bool = False
+) -> list[Table]:
+    """Return the tables of some points: of each suite the headline metrics, then the diagnostic ones, if any."""
+    found = list(comparisons)
+    tables: list[Table | None] = []
+    for suite in dict.fromkeys(p.suite for p in points):
+        own = [p for p in points if p.suite == suite]
+        tables += [board_table(own, found, wide=wide), diagnostic_table(own)]
+    return [table for table in tables if table is not None]
 
 
 def _metrics_shown(points: Sequence[Point]) -> list[str]:

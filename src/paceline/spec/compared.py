@@ -24,6 +24,11 @@ def margin_of(suite: Suite, name: str) -> float:
     return suite.family.metric(name).margin
 
 
+def _is_diagnostic(suite: Suite, name: str) -> bool:
+    setting = suite.model.metrics.get(name)
+    return setting is not None and setting.diagnostic
+
+
 def planned_protocol(model: Protocol, launches: Launches | None, budget_s: float | None) -> dict[str, Any]:
     """Return the protocol of a plan's blocks.
 
@@ -65,7 +70,8 @@ def stop_rule(suite: Suite, protocol: dict[str, Any]) -> dict[str, Any]:
     """Return what a launcher needs to end a suite's blocks once they are decided (``paceline.worker.stopping``)."""
     looks = protocol["looks"]
     found = design(looks[0], looks[-1], budget=False)
-    metrics = [(suite.family.metric(name), margin_of(suite, name)) for name in compared_metrics(suite)]
+    headline = [name for name in compared_metrics(suite) if not _is_diagnostic(suite, name)]
+    metrics = [(suite.family.metric(name), margin_of(suite, name)) for name in headline]
     return {
         "looks": looks,
         "budget_s": protocol["budget_s"],

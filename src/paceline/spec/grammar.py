@@ -137,6 +137,10 @@ class MetricSetting(FileModel):
         ge=0,
         description="Equivalence margin: relative, or absolute for metrics compared by difference.",
     )
+    diagnostic: bool = Field(
+        False,
+        description="Compared, and shown apart from the headline metrics, of which a suite has eight at most.",
+    )
 
 
 class TechniqueEntry(FileModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from paceline.base.units import parse_duration
 from paceline.stats.sequential import FIRST_LAUNCHES, MOST_LAUNCHES
 
 LIMIT = 1000
@@ -17,6 +18,11 @@ class Launches:
     first: int
     most: int | None = None
     """None for a fixed number."""
+
+    @property
+    def text(self) -> str:
+        """As it is written."""
+        return str(self.first) if self.most is None else f"{self.first}..{self.most}"
 
     def until_decided(self) -> Launches:
         """Return the range in which launches are added until decided; of a number, the range that begins with it.
@@ -50,3 +56,29 @@ def parse_launches(value: int | str) -> Launches:
     if most is not None and most < first:
         raise ValueError(f"launches {value}: the range ends before it begins")
     return Launches(first=first, most=most)
+
+
+def asked_launches(
+    launches: int | str | None, budget: str | float | None
+) -> tuple[Launches | None, float | None]:
+    """Read what a person asked for in the place of the suites' own launches.
+
+    Args:
+        launches: A number, or a range in which it is measured until decided.
+        budget: Time after which no launch starts.
+
+    Returns:
+        The launches, and the budget's seconds.
+
+    Raises:
+        ValueError: One cannot be read, or a budget meets a fixed number of launches.
+    """
+    found = parse_launches(launches) if launches is not None else None
+    if found is not None and found.most is not None:
+        found = found.until_decided()
+    budget_s = parse_duration(budget) if budget is not None else None
+    if budget_s == 0:
+        raise ValueError("a budget of no time measures nothing")
+    if budget_s is not None and found is not None and found.most is None:
+        raise ValueError(f"{launches} launches are a fixed number; give a range such as {launches}..60")
+    return found, budget_s

@@ -192,7 +192,11 @@ def _plan_suite(
     if wanted:
         entries = [e for e in entries if e.label in wanted or e.label == model.baseline]
     rules = [*model.exclude, *(tier.exclude if tier else [])]
-    contracts = {METRICS.first(m.name): m.contract_id for m in suite.family.metrics}
+    computed = {
+        c.metric.name for c in suite.family.computed
+    }  # from what a case measures: no part of what it is
+    measured = [m for m in suite.family.metrics if m.name not in computed]
+    contracts = {METRICS.first(m.name): m.contract_id for m in measured}
     taken = {b["block"] for b in blocks}
     for params in points_in(suite, tier, runner):
         if not matches(params, suite, selection.filters):

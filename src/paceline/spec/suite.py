@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from paceline.base.declarations import Place, accepts, described
 from paceline.base.errors import UserError, UserErrors, expected_one_of
-from paceline.base.family import Family, Parameter, Scalar, load_family
+from paceline.base.family import MOST_HEADLINE, Family, Parameter, Scalar, load_family
 from paceline.base.technique import TechniqueSource, valid_name
 from paceline.spec import content
 from paceline.spec.file_kinds import refuse_other_kinds
@@ -199,6 +199,13 @@ def _errors(suite: Suite) -> Iterator[UserError]:
                 where=where(("metrics", name)),
                 expected=expected_one_of(name, (m.name for m in suite.family.metrics)),
             )
+    headline = [name for name, setting in model.metrics.items() if not setting.diagnostic]
+    if model.metrics and not 1 <= len(headline) <= MOST_HEADLINE:
+        yield UserError(
+            f"the suite has {len(headline)} headline metrics",
+            where=where(("metrics",)),
+            expected=f"1 to {MOST_HEADLINE}, and diagnostic: true for the others",
+        )
     for tier_name, tier in model.tiers.items():
         yield from _tier_errors(suite, tier_name, tier)
     yield from _claim_errors(suite, list(dict.fromkeys(_labels(suite))))

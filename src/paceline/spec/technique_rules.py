@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from paceline.base.declarations import mistakes
+from paceline.base.declarations import ARGUMENT, OPTION, Names, mistakes
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.family import Family, family_names, load_family
 from paceline.base.operation import Operation, Promises
@@ -55,6 +55,7 @@ def technique_errors(source: TechniqueSource, path: Path | None = None) -> Itera
         noun="property",
         whose=whose,
         at=lambda key: at(f"properties.{key}"),
+        names=_own_names(source),
     )
     yield from mistakes(
         {key: getattr(info.requires, key) for key in source.keys("requires")},
@@ -63,6 +64,12 @@ def technique_errors(source: TechniqueSource, path: Path | None = None) -> Itera
         whose=whose,
         at=lambda key: at(f"requires.{key}"),
     )
+
+
+def _own_names(source: TechniqueSource) -> Names:
+    """Return the names that properties may speak of; those that the source does not tell are left out."""
+    names: dict[str, Collection[str]] = {OPTION: source.options}
+    return names if source.arguments is None else {**names, ARGUMENT: source.arguments}
 
 
 def property_kinds(family: Family, info: Technique) -> list[type]:

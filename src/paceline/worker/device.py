@@ -19,7 +19,6 @@ from paceline.base.errors import PrerequisiteError, UserError
 from paceline.worker import telemetry
 
 _monotonic_ns = time.perf_counter_ns
-_wall_ns = time.monotonic_ns
 
 FAKE_DEFAULTS: Mapping[str, float] = {
     "sample_noise": 0.01,

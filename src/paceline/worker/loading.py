@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.family import load_family
-from paceline.base.technique import REGISTRY
+from paceline.base.requirements import lacking
+from paceline.base.technique import REGISTRY, read_source
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.session import CaseError, Loaded
 from paceline.worker.source import optional_libraries, source_problems
@@ -79,6 +80,7 @@ def load(module: str, name: str, family: str, job: Path, guard: Guard) -> Loaded
     """Import one technique."""
     try:
         path = allowed_source(module, job)
+        _require_packages(path, module, name)
         _import_libraries(path)
         with guard.watch():
             if module not in sys.modules:
@@ -103,6 +105,18 @@ def load(module: str, name: str, family: str, job: Path, guard: Guard) -> Loaded
             refusal=CaseError("crashed", f"the module {module} did not register '{name}'"),
         )
     return Loaded(info=found[0], factory=found[1])
+
+
+def _require_packages(path: Path, module: str, name: str) -> None:
+    """Look for the packages that a technique says it requires.
+
+    Raises:
+        CaseError: ``unsupported``: one is missing, or too old.
+    """
+    for source in read_source(path, module=module):
+        reasons = lacking(source.info.requires.packages) if source.info.name == name else []
+        if reasons:
+            raise CaseError("unsupported", "; ".join(reasons))
 
 
 def _import_libraries(path: Path) -> None:

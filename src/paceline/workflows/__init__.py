@@ -1,1 +1,1 @@
-"""What is done with runs: nights, the conformance of a technique, pytest items."""
+"""What is done with runs: the Python API and what commands share with it, nights, conformance, pytest items."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.family import FrontierSpec, SplitSpec
-from paceline.base.operation import family_of, operations_in
+from paceline.base.operation import computed_metrics_in, family_of, operations_in
 
 FAMILY = family_of(
     operations_in("paceline.families.collectives"),
@@ -15,6 +15,7 @@ FAMILY = family_of(
         ("consensus_distance_ratio", "held_bytes"),
         ("held_bytes", "norm_rows"),
     ),
+    computed=computed_metrics_in("paceline.families.collectives"),
     default_metrics=("latency", "wire_bytes"),
     frontiers=(
         FrontierSpec(across="wire_bytes", up="relative_l2_error"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paceline.base.operation import family_of, operations_in
+from paceline.base.operation import computed_metrics_in, family_of, operations_in
 from paceline.families.kernels.core.arithmetic import rates
 from paceline.families.kernels.core.operation import TimedOperation
 
@@ -15,6 +15,7 @@ _family = family_of(
     name="kernels",
     summary="Operations on one device: latency, error, memory, and how close each comes to what the device can do.",
     in_order=(("vocab", "experts"), ("num_shapes", "rows")),
+    computed=computed_metrics_in("paceline.families.kernels"),
     default_metrics=("latency",),
 )
 FAMILY = replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.family import CurveSpec, FrontierSpec, SplitSpec
-from paceline.base.operation import family_of, operations_in
+from paceline.base.operation import computed_metrics_in, family_of, operations_in
 
 CURVE_AXES = (("tokens", "token"), ("seconds", "s"), ("bytes", "B"))
 COSTS = ("wire_bytes", "kernel_bytes_total", "time_per_token")
@@ -20,6 +20,7 @@ FAMILY = family_of(
         ("log_bytes", "survived"),
         ("join_s", "time_to_target"),
     ),
+    computed=computed_metrics_in("paceline.families.training"),
     default_metrics=("time_per_token", "eval_loss", "wire_bytes"),
     curves=(
         CurveSpec(quantity="excess_loss", unit="nat", over=CURVE_AXES),

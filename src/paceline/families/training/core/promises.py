@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from paceline.base.declarations import ArgumentName, OptionName
+
 Schedule = Literal["always", "rounds", "pairs", "never"]
 OptionValue = bool | int | float | str | None
 
@@ -16,7 +18,7 @@ class EqualsDdp:
 
     optimizer: Literal["adamw", "sgd"]
     """The inner optimiser under which it is."""
-    arguments: Mapping[str, OptionValue]
+    arguments: Mapping[ArgumentName, OptionValue]
     """Arguments of the technique's own under which it is; some of them need not be options."""
     max_ranks: int | None = None
     """On more ranks it is not; None means that it is on any."""
@@ -30,7 +32,7 @@ class Training:
 
     exact: bool = False
     """Every step equals one process that trains on the whole batch."""
-    inexact_with: Mapping[str, OptionValue] = field(default_factory=dict)
+    inexact_with: Mapping[OptionName, OptionValue] = field(default_factory=dict)
     """Values of options, other than by default, with which it is not exact, since they round."""
     replicas: Literal["identical", "apart"] = "apart"
     """What ranks ship: equal weights, or weights that may differ."""
@@ -40,7 +42,7 @@ class Training:
     """A run that is taken up from a checkpoint has the bits of one that was not interrupted."""
     equals_ddp: EqualsDdp | None = None
     """Where it equals synchronous training, which is proved."""
-    unbiased_with: Mapping[str, OptionValue] | None = None
+    unbiased_with: Mapping[ArgumentName, OptionValue] | None = None
     """Arguments under which the mean of many steps of plain SGD is synchronous training's, which is proved."""
     diagnoses: bool = False
     """``diagnosis`` returns figures of what ranks' gradients are like, which are proved."""

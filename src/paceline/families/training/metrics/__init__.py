@@ -1,0 +1,1 @@
+"""Metrics of training that are one file each: a declaration, and a formula over what a launch measured."""

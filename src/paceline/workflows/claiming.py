@@ -1,0 +1,78 @@
+"""The ledger of papers as it stands: every claim evaluated on the runs of the stores in use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from paceline.analysis.claims import WORST_FIRST, ClaimResult, LedgerRow, evaluate, ledger, with_own_suites
+from paceline.base.errors import UserError, expected_one_of
+from paceline.records.provenance import suite_facts
+from paceline.spec import content
+from paceline.spec.papers import load_papers
+from paceline.spec.suite import load_suite
+from paceline.workflows.stores import load_stores
+
+
+def current_ledger(results: Path | None) -> tuple[list[LedgerRow], dict[str, int], list[ClaimResult]]:
+    """Evaluate the claims of all shipped and measured suites on the stored runs, and give every paper its row."""
+    records = load_stores(results).records
+    facts = suite_facts(load_suite(path) for path in content.suite_files().values())
+    found = evaluate(records, with_own_suites(facts, records))
+    built = ledger(load_papers(), found)
+    return built.rows, built.counts(), found
+
+
+def chosen(
+    rows: Sequence[LedgerRow],
+    found: Sequence[ClaimResult],
+    *,
+    family: str | None = None,
+    verdict: str | None = None,
+) -> tuple[list[LedgerRow], list[ClaimResult]]:
+    """Return the papers and the claims of a family and a verdict; None means all.
+
+    Raises:
+        UserError: There is no such family or verdict.
+    """
+    _check_choice("--family", family, {r.paper.family for r in rows})
+    _check_choice("--verdict", verdict, {*WORST_FIRST, "not run", "outside"})
+    papers = [r for r in rows if family in (None, r.paper.family) and verdict in (None, r.verdict)]
+    claims = [
+        c for c in found if family in (None, c.suite.partition("/")[0]) and verdict in (None, c.verdict)
+    ]
+    return papers, claims
+
+
+def _check_choice(option: str, name: str | None, known: set[str]) -> None:
+    if name is not None and name not in known:
+        raise UserError(f"no paper is of '{name}'", where=option, expected=expected_one_of(name, known))
+
+
+def claim_facts(claim: ClaimResult) -> dict[str, Any]:
+    """Return a claim's result as plain data."""
+    estimate = claim.worst
+    return {
+        "paper": claim.paper,
+        "suite": claim.suite,
+        "claim": claim.claim_id,
+        "quote": claim.quote,
+        "scope": claim.scope,
+        "metric": claim.metric,
+        "technique": claim.technique,
+        "versus": claim.versus,
+        "where": claim.where,
+        "expectation": claim.expectation,
+        "verdict": claim.verdict,
+        "reason": claim.reason,
+        "value": estimate.value if estimate else None,
+        "low": estimate.low if estimate else None,
+        "high": estimate.high if estimate else None,
+        "launches": estimate.num_launches if estimate else 0,
+        "points": [
+            {"params": dict(p), "value": e.value, "low": e.low, "high": e.high} for p, e in claim.points
+        ],
+        "run_id": claim.run_id,
+        "host_class": claim.host_class,
+    }

@@ -1,0 +1,53 @@
+"""Which stores of records are in use: the one that is written to, and the published runs beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from paceline.base.errors import UserError
+from paceline.records.store import Loaded, RunRecord, load, read_record
+from paceline.spec import content
+
+RESULTS_VARIABLE = "PACELINE_RESULTS"
+
+
+def default_results() -> Path:
+    """Return the store to write to: ``PACELINE_RESULTS``, else ``results/local`` of the checkout or this folder."""
+    given = os.environ.get(RESULTS_VARIABLE)
+    if given:
+        return Path(given)
+    root = content.checkout_root() or Path.cwd()
+    return root / "results" / "local"
+
+
+def published_results() -> Path | None:
+    """Return the checkout's tracked reference runs, if there are any."""
+    root = content.checkout_root()
+    folder = root / "results" / "published" if root else None
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def stores(results: Path | None, *, new: bool = False) -> list[Path]:
+    """Return the store in use, and the checkout's published runs beside it.
+
+    Raises:
+        UserError: The store was named, does not exist, and is not ``new`` either.
+    """
+    if results is not None and not new and not results.is_dir():
+        raise UserError(
+            "no such store", where=str(results), expected="a folder of records", fix="--results DIR"
+        )
+    roots = [results or default_results()]
+    published = published_results()
+    if published is not None and results is None:
+        roots.append(published)
+    return [r for r in roots if r.is_dir()]
+
+
+def load_stores(
+    results: Path | None, read: Callable[[Path], RunRecord] = read_record, *, new: bool = False
+) -> Loaded:
+    """Read all records of ``stores``; whoever needs one of them asks ``lookup.find_run``."""
+    return load(stores(results, new=new), read=read)

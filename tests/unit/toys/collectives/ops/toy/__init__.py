@@ -1,0 +1,1 @@
+"""``toy``: every rank ends with the buffer of the rank before it."""

@@ -1,0 +1,1 @@
+"""``toy``: numbers are guessed."""

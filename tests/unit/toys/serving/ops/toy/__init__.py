@@ -1,0 +1,1 @@
+"""``toy``: calls are dealt out to steps."""

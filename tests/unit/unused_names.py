@@ -1,0 +1,101 @@
+"""Lists what nobody uses: definitions that no code, text, suite or test names, and parameters that no code reads."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from paceline.base.family import Family
+
+CALLED_BY_NAME = re.compile(
+    r"__\w+__|do_\w+|pytest_\w+|on_\w+|model_config|_fields_|run_block|sealed|sealed_seldom|points|RANKS|PROTOCOL"
+    r"|OPERATION|FAMILY|METRIC"
+)
+"""What Python, a library or the harness itself calls by a name that it puts together or that it looks for."""
+CALLED_BY_LIBRARIES = frozenset(
+    {
+        *("connection_made", "connection_lost", "data_received"),  # asyncio
+        *("make_context", "list_commands", "get_command", "format_commands", "resolve_command"),  # click
+        *("get_seq_length",),  # transformers
+        *("_send_recv",),  # a collective of the baseline `native`, by the operation's name
+        *("IMPORTED_EARLY",),  # a module that has to be loaded
+    }
+)
+DECORATORS = re.compile(r"technique|command|validator|serializer|group")
+LONGEST_NAME_TEXT = 200
+"""Longer texts are prose, in which names of things are words."""
+
+
+def unused_definitions(code: Iterable[Path], users: Iterable[Path], texts: Iterable[Path]) -> list[str]:
+    """Return ``file:line name`` of each function, class, method and constant that is named nowhere else.
+
+    Args:
+        code: Files whose definitions are meant.
+        users: Python files in which they may be used, their own among them.
+        texts: Other files in which their names may stand, such as templates.
+    """
+    used = _uses(users)
+    words = {word for path in texts for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
+    found = []
+    for path in code:
+        for node, name in _definitions(ast.parse(path.read_text(encoding="utf-8"))):
+            if CALLED_BY_NAME.fullmatch(name) or name in CALLED_BY_LIBRARIES or name in words:
+                continue
+            if any(DECORATORS.search(ast.unparse(d)) for d in getattr(node, "decorator_list", ())):
+                continue
+            inside = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            if not any(where != path or line not in inside for where, line in used.get(name, ())):
+                found.append(f"{path}:{node.lineno} {name}")
+    return sorted(found)
+
+
+def unread_parameters(family: Family, code: Iterable[Path]) -> list[str]:
+    """Return the parameters of a family that its code, declarations aside, never names."""
+    used = _uses(p for p in code if p.name != "parameters.py")
+    return [p.name for p in family.parameters if p.name not in used]
+
+
+def unmeasured_metrics(family: Family, code: Iterable[Path]) -> list[str]:
+    """Return the metrics of a family that its code, declarations aside, never names."""
+    used = _uses(p for p in code if not p.name.endswith("metrics.py"))
+    computed = {c.metric.name for c in family.computed}
+    return [m.name for m in family.metrics if m.name not in used and m.name not in computed]
+
+
+def _definitions(tree: ast.Module | ast.ClassDef) -> Iterator[tuple[ast.stmt, str]]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node, node.name
+            if isinstance(node, ast.ClassDef):
+                yield from _definitions(node)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node, node.target.id
+        elif isinstance(node, ast.Assign):
+            yield from ((node, target.id) for target in node.targets if isinstance(target, ast.Name))
+
+
+def _uses(paths: Iterable[Path]) -> dict[str, list[tuple[Path, int]]]:
+    """Return where each name is read, called, imported, given as a keyword, or written in a short text."""
+    found: dict[str, list[tuple[Path, int]]] = {}
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for name in _names(node):
+                found.setdefault(name, []).append((path, getattr(node, "lineno", 0)))
+    return found
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        yield node.id
+    elif isinstance(node, ast.Attribute):
+        yield node.attr
+    elif isinstance(node, ast.keyword) and node.arg is not None:
+        yield node.arg
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (alias.name.split(".")[-1] for alias in node.names)
+    elif (
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < LONGEST_NAME_TEXT
+    ):
+        yield from re.findall(r"\w+", node.value)
