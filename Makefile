@@ -40,7 +40,7 @@ bench: setup
 	for suite in $(SUITES); do \
 		$(BIN)/paceline run $$suite --tier $(TIER) --runner $(RUNNER) || status=$$?; \
 	done; \
-	$(BIN)/paceline site build && exit $$status
+	$(BIN)/paceline site build && $(BIN)/paceline summary $(SUITES) && exit $$status
 
 # Unit tests share the cores, and so do those that start ranks and ask what is right; the others measure, one after another.
 # JUNIT=FOLDER leaves a JUnit file of each part there.

@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "calibrate:calibrate",
         "Measure the harness's own false alarms, power and overhead.",
     ),
+    "summary": ("summary:summary", "Say what has been decided, and what to try next."),
     "compare": ("compare:compare", "Compare techniques in a run, or two runs."),
     "reproduce": ("reproduce:reproduce", "Measure a record again and set the two beside each other."),
     "gate": (

@@ -1,0 +1,39 @@
+"""``paceline summary``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from paceline.base.errors import UserError
+from paceline.cli.options import json_option, print_json, results_option, warn
+from paceline.report.summary import board_points, newest_points, summarise, summary_facts, summary_lines
+from paceline.report.terminal import terminal_width, wrapped
+from paceline.workflows.choosing import expand_suites
+from paceline.workflows.stores import load_stores, stores
+
+
+@click.command("summary")
+@click.argument("suites", nargs=-1)
+@results_option
+@json_option
+def summary(suites: tuple[str, ...], results: Path | None, as_json: bool) -> None:
+    """Say what has been decided, the largest effects, what could not be told apart, and what to try next.
+
+    SUITES are files, names or families: the newest run of each counts. Without them, the leaderboard's points count.
+    """
+    if suites:
+        names = [suite.name for suite in expand_suites(suites, say=warn)]
+        points = newest_points(stores(results), names)
+        if not points:
+            raise UserError(f"no run measured {', '.join(names)}", fix=f"paceline run {' '.join(suites)}")
+    else:
+        points = board_points(load_stores(results).records)
+    found = summarise(points)
+    if as_json:
+        print_json(summary_facts(found))
+        return
+    for line in summary_lines(found):
+        text = line.lstrip()
+        click.echo(wrapped(text, terminal_width(), indent=line[: len(line) - len(text)]))
