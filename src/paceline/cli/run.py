@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from paceline.report.tables import suite_tables
 from paceline.spec.grammar import TIERS
 from paceline.spec.plan import Plan, canonical
 from paceline.workflows.choosing import parse_filters
+from paceline.workflows.expecting import expectation, expectation_text
 from paceline.workflows.running import Prepared, earlier_runs, exit_code, perform, prepare, prepare_again
 from paceline.workflows.stores import default_results
 
@@ -89,19 +91,27 @@ def plan_command(
     SUITES are files, names (collectives/all-reduce) or families (collectives).
     """
     prepared = prepare(suites, say=warn, **options)
-    click.echo(_shown(prepared, earlier_runs(results), as_json, wide=wide))
+    click.echo(_shown(prepared, earlier_runs(results), results, as_json, wide=wide))
 
 
-def _shown(prepared: Prepared, earlier: Sequence[RunTimes], as_json: bool, *, wide: bool) -> str:
+def _shown(
+    prepared: Prepared, earlier: Sequence[RunTimes], results: Path | None, as_json: bool, *, wide: bool
+) -> str:
     """Return a plan as text or JSON.
 
-    What earlier runs say of its time, and what was asked for and is not in it, stands beside it and is no part of its
-    digest.
+    What earlier runs say of its time and of what it will decide, and what was asked for and is not in it, stands beside
+    it and is no part of its digest.
     """
     plan = prepared.plan
+    found = expectation(plan, earlier, results)
     if not as_json:
-        return describe_plan(plan, earlier, wide=wide)
-    beside = {"estimate": plan_estimate(plan, earlier), "warnings": list(prepared.warnings)}
+        text = describe_plan(plan, earlier, wide=wide)
+        return text if found is None else f"{text}\n{expectation_text(plan, found)}"
+    beside: dict[str, Any] = {
+        "estimate": plan_estimate(plan, earlier),
+        "warnings": list(prepared.warnings),
+        **({"expected": asdict(found)} if found is not None else {}),
+    }
     return canonical({**plan.data, **beside})
 
 
@@ -179,7 +189,7 @@ def run(
         raise UserError("no suite given", fix="paceline list suites")
     earlier = earlier_runs(results)
     if dry_run:
-        click.echo(_shown(prepared, earlier, as_json, wide=wide))
+        click.echo(_shown(prepared, earlier, results, as_json, wide=wide))
         return
     if not as_json and not quiet:
         click.echo(describe_plan(prepared.plan, earlier, wide=wide), err=True)

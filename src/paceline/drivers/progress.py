@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from paceline.base.units import format_duration
 from paceline.records.earlier_runs import RunTimes, plan_pace
+from paceline.spec.duration import launches_of
 from paceline.spec.plan import Plan
 
 PLAIN_EVERY_S = 15.0
@@ -52,7 +53,7 @@ class TimeLeft:
             self._at_s = elapsed_s
 
     def spared(self, block: str, num_results: int) -> None:
-        """Note results that will not come, because the block was decided before."""
+        """Note how many results fewer come than was likely; negative: more."""
         self._total_s -= self._result_s.get(block, 0.0) * num_results
 
     def seconds(self, elapsed_s: float) -> float | None:
@@ -88,9 +89,9 @@ class RunProgress:
         self._left = TimeLeft(
             estimate["likely_s"],
             result_s,
-            {b["block"]: (len(b["cases"]), b["protocol"]["launches"]) for b in plan.blocks},
+            {b["block"]: (len(b["cases"]), launches_of(b["protocol"]).likely) for b in plan.blocks},
         )
-        self._results = {b["block"]: (len(b["cases"]), b["protocol"]["launches"]) for b in plan.blocks}
+        self._blocks = {b["block"]: b for b in plan.blocks}
         self._total = plan.num_results
         self._began = time.time()
         self._quiet = quiet
@@ -135,11 +136,11 @@ class RunProgress:
             self._left.ended(str(event.get("block")), time.monotonic() - self._started, before=before)
             if event.get("status") not in ("ok", "skipped", "unsupported"):
                 self._failed += 1
-        if kind == "block_stopped" and event.get("block") in self._results:
-            cases, launches = self._results[str(event["block"])]
-            spared = cases * (launches - int(event["launches"]))
-            self._total -= spared
-            self._left.spared(str(event["block"]), spared)
+        if kind == "block_stopped" and event.get("block") in self._blocks:
+            block = self._blocks[str(event["block"])]
+            cases, made = len(block["cases"]), int(event["launches"])
+            self._total -= cases * (block["protocol"]["launches"] - made)
+            self._left.spared(block["block"], cases * (launches_of(block["protocol"]).likely - made))
         if self._bar is not None:
             words = "measuring" if not self._failed else f"measuring ({self._failed} failed)"
             self._bar.update(

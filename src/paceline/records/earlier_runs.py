@@ -224,6 +224,13 @@ def known_times(times: Sequence[RunTimes], plan: Mapping[str, Any], *, host: str
     return Known(cases=cases, starts=starts, num_runs=len(used))
 
 
+def newest_runs(times: Sequence[RunTimes], plan: Mapping[str, Any], *, host: str | None = None) -> list[str]:
+    """Return the newest earlier run of each of a plan's blocks, oldest first; arguments as of ``known_times``."""
+    alike = _alike(times, plan, here() if host is None else host)
+    found = (next((t.run_id for t in alike if _measured(t, b)), None) for b in plan["blocks"])
+    return sorted({run_id for run_id in found if run_id is not None})
+
+
 def _measured(times: RunTimes, block: Mapping[str, Any]) -> bool:
     found = times.blocks.get(block["block"])
     return found is not None and found.suite == block["suite"] and bool(found.seconds and found.num_cases)

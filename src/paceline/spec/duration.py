@@ -7,6 +7,7 @@ until a first run there is no estimate, and only the limit that the protocol's t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -148,6 +149,39 @@ def _guessed_start(ranks: int) -> Span:
     return Span(low_s=likely / 2, likely_s=likely, high_s=likely * 3)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRange:
+    """How many launches a block can get: few, likely, and most; one number where they are fixed."""
+
+    low: int
+    likely: int
+    high: int
+
+    def of(self, span: Span) -> Span:
+        """Return what that many launches take."""
+        return Span(
+            low_s=span.low_s * self.low, likely_s=span.likely_s * self.likely, high_s=span.high_s * self.high
+        )
+
+
+def launches_of(protocol: Mapping[str, Any]) -> LaunchRange:
+    """Return a protocol's launches; until decided, points often are at their first look or the next."""
+    looks = protocol.get("looks") or [protocol["launches"]]
+    return LaunchRange(low=looks[0], likely=looks[min(1, len(looks) - 1)], high=looks[-1])
+
+
+def budget_of(data: Mapping[str, Any]) -> float:
+    """Return the seconds after which no launch of a plan starts; infinite where a suite of it has no budget."""
+    stopping = data.get("stopping")
+    if stopping is None:
+        return math.inf
+    if stopping["budget_s"] is not None:
+        return float(stopping["budget_s"])
+    suites = {b["suite"] for b in data["blocks"]}
+    budgets = [stopping["suites"].get(s, {"budget_s": None})["budget_s"] for s in suites]
+    return math.inf if None in budgets else float(sum(budgets))
+
+
 def estimate(
     data: Mapping[str, Any], observation_s: Mapping[str, Observation], known: Known = Known()
 ) -> dict[str, Any]:
@@ -160,18 +194,22 @@ def estimate(
         formula says that one observation takes longer here than the time-out.
     """
     times = block_times(data, observation_s, known)
-    launches = {b["block"]: b["protocol"]["launches"] for b in data["blocks"]}
-    most = sum(launches[name] * t.most_s for name, t in times.items())
-    spans = [t.span.times(launches[name]) for name, t in times.items() if t.span is not None]
+    launches = {b["block"]: launches_of(b["protocol"]) for b in data["blocks"]}
+    most = sum(launches[name].high * t.most_s for name, t in times.items())
+    spans = [launches[name].of(t.span) for name, t in times.items() if t.span is not None]
     unknown = len(spans) < len(times)
     starts = start_times(data, known)
     for group in data["groups"]:
-        count = max(launches[name] for name in group["blocks"])
-        start = starts[group["group"]].times(count)
-        most += max(count * data["runner"]["limits"]["launch_s"], start.high_s)
+        count = max((launches[name] for name in group["blocks"]), key=lambda n: n.high)
+        start = count.of(starts[group["group"]])
+        most += max(count.high * data["runner"]["limits"]["launch_s"], start.high_s)
         spans.append(start)
     measured = sum(t.basis == "runs" for t in times.values())
-    sums = {key: round(sum(getattr(s, key) for s in spans), 1) for key in ("low_s", "likely_s", "high_s")}
+    budget_s = budget_of(data)
+    sums = {
+        key: round(min(sum(getattr(s, key) for s in spans), budget_s), 1)
+        for key in ("low_s", "likely_s", "high_s")
+    }
     return {
         **(dict.fromkeys(sums) if unknown else sums),
         "most_s": round(most, 1),

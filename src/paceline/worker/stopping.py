@@ -195,7 +195,7 @@ class Progress:
                 if case["label"] == found["baseline"] or (block, case["label"]) in self._failed:
                     continue
                 technique = {k: v for k, v in self._values.get(key, {}).items() if k < launches}
-                values = _paired(technique, base, headline.kind)
+                values = paired(technique, base, headline.kind)
                 needed.append((rule.launches_needed(values, headline, hopeful=hopeful), len(values)))
         return needed
 
@@ -214,7 +214,7 @@ def _launches_for(half: float, spread: float, critical: Sequence[float]) -> floa
     return (critical[-1] * spread / half) ** 2
 
 
-def _paired(technique: Mapping[int, float], baseline: Mapping[int, float], kind: str) -> list[float]:
+def paired(technique: Mapping[int, float], baseline: Mapping[int, float], kind: str) -> list[float]:
     """Return log-ratios or differences of the launches that both have; none of ratios with a side that is zero."""
     pairs = [(technique[k], baseline[k]) for k in sorted(technique.keys() & baseline.keys())]
     if kind == "difference":
