@@ -145,5 +145,6 @@ def test_an_exported_job_decides_by_itself(suite: Path, tmp_path: Path) -> None:
         timeout=LIMIT_S,
     )
     assert ended.returncode == EXIT_OK, ended.stderr
+    assert "Traceback" not in ended.stderr
     run("job", "collect", job, "--results", store)
     assert_whole(record_of(store), design(3, 8, budget=False).looks)

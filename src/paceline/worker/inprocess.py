@@ -53,7 +53,7 @@ def _run_launches(job: Job, guard: Guard) -> None:
 def _run_group(job: Job, ranks: int, launch: int, blocks: list[dict[str, Any]], guard: Guard) -> None:
     control, carrier = ThreadHub(ranks), ThreadHub(ranks)
     techniques = load_techniques(blocks, job.folder, guard)
-    runner = job.plan["runner"]
+    runner, proofs = job.plan["runner"], job.proofs(ranks)
 
     def body(rank: int) -> None:
         events = EventLog(job.folder / f"events-{rank}.jsonl", launch=launch, attempt=0, rank=rank)
@@ -80,6 +80,7 @@ def _run_group(job: Job, ranks: int, launch: int, blocks: list[dict[str, Any]], 
             trace=trace,
             guard=guard,
             techniques=techniques,
+            proofs={key: facts[rank] for key, facts in proofs.items()},
         )
         if rank == 0 and launch == 0:
             events.emit("host", **describe_host(device))

@@ -48,6 +48,8 @@ class Job:
         self.quarantined: dict[tuple[str, str], str] = {}
         """(block, label) → why the technique is not tried again there."""
         self.progress = Progress(self.plan)
+        self._proofs: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+        """What ranks told of their proofs: key → rank → facts."""
         self.described = False
         """Whether a rank has told of its host."""
         self.attempts: dict[tuple[str, int], int] = defaultdict(int)
@@ -68,6 +70,8 @@ class Job:
             fresh += events
         for event in fresh:
             self.progress.take(event)
+            if event["event"] == "proved":
+                self._proofs[event["key"]][event["rank"]] = event["facts"]
             self.described = self.described or event["event"] == "host"
             if event["event"] in ("result", "case_failed"):
                 self.finished.add((event["launch"], event["block"], event["label"]))
@@ -93,6 +97,15 @@ class Job:
                 left.append({**block, "cases": cases})
         random.Random(f"{self.plan['seed']}/{group['group']}/{launch}").shuffle(left)
         return left
+
+    def proofs(self, num_ranks: int) -> dict[str, list[dict[str, Any]]]:
+        """Return what all of so many ranks have found in proofs, by key: facts in the order of ranks."""
+        ranks = set(range(num_ranks))
+        return {
+            key: [found[r] for r in range(num_ranks)]
+            for key, found in self._proofs.items()
+            if found.keys() == ranks
+        }
 
     def limit_s(self, context: str) -> float:
         """Return how long a rank may stay without a sign of life in a context."""
@@ -159,7 +172,8 @@ class Launcher:
         self.job.attempts[key] += 1
         work = folder / "attempts" / f"{group['group']}-{launch}-{attempt}.json"
         describe = launch == 0 or not self.job.described
-        work.write_text(json.dumps({"blocks": blocks, "describe_host": describe}))
+        proofs = self.job.proofs(group["ranks"])
+        work.write_text(json.dumps({"blocks": blocks, "describe_host": describe, "proofs": proofs}))
         self.events.emit("launch_begin", group=group["group"], launch=launch, attempt=attempt)
         started = time.monotonic()
         ending = self._on_all_nodes(group, launch, attempt)

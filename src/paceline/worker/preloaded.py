@@ -18,5 +18,12 @@ from paceline.worker.fork_server import FOLDER_VARIABLE
 # objects that are there now are never collected, so that collections in ranks do not copy their pages
 gc.collect()
 gc.freeze()
-# the launcher removes the folder of the server's socket; if it was killed, the server does
-atexit.register(shutil.rmtree, os.environ.pop(FOLDER_VARIABLE), ignore_errors=True)
+
+
+def _remove(folder: str, launcher: int) -> None:
+    """Remove the folder of the server's socket where the launcher was killed; otherwise it does so itself."""
+    if os.getppid() != launcher:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+atexit.register(_remove, os.environ.pop(FOLDER_VARIABLE), os.getppid())

@@ -61,6 +61,7 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
         interface=interface,
         interface_shared=not _has_own_network(runner),
         control_interface=None if control_interface == interface else control_interface,
+        proofs={key: facts[rank] for key, facts in work["proofs"].items()},
         secrets=secrets,
     )
     if rank == 0 and work["describe_host"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -253,6 +254,8 @@ class Session:
     """Interface of the harness's own messages; in a namespace its counters show what went around the communicator."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What families keep for the whole launch, such as calibrated ceilings."""
+    proofs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What this rank found in proofs of earlier launches of the run, by their keys; all ranks have the same keys."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Keys to sources of models and data by the names of their variables; they are in no environment any more."""
 
@@ -301,6 +304,19 @@ class Session:
                 raise CaseError(status, reason, detail or None)
         return made[0]
 
+    def earlier_proof(self, key: str) -> Mapping[str, Any] | None:
+        """Return what an earlier launch of the run found when it proved the same thing here; None: prove it now.
+
+        Args:
+            key: Names what is proved: the technique with its options, and the point as far as it matters. Code cannot
+                change within a run; another host or PyTorch asks for a proof of its own.
+        """
+        return self.proofs.get(f"{_environment()}/{key}")
+
+    def tell_proof(self, key: str, facts: Mapping[str, Any]) -> None:
+        """Tell later launches what a proof has found: plain data, of this rank."""
+        self.events.emit("proved", key=f"{_environment()}/{key}", facts=facts)
+
     def draw_seed(self, *parts: object) -> int:
         """Return a seed that techniques could not foresee, equal on all ranks and recorded by the caller.
 
@@ -326,6 +342,10 @@ class Session:
             case,
             {"status": error.status, "reason": error.reason, "detail": error.detail, "metrics": {}},
         )
+
+
+def _environment() -> str:
+    return f"{torch.__version__}/{platform.node()}"
 
 
 __all__ = [

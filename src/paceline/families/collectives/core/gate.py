@@ -7,9 +7,9 @@ technique was imported.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 
@@ -54,6 +54,13 @@ class Passed:
     """Largest relative L2 error of one gated call (lossy techniques)."""
     mean_error: float = 0.0
     """Relative L2 error of the mean over the gate's repeated calls (lossy techniques)."""
+
+    @classmethod
+    def read(cls, facts: Mapping[str, Any]) -> Passed:
+        """Take it from plain data, as an earlier launch told it."""
+        rule = facts["lossy"]
+        lossy = None if rule is None else LossyRule(**rule)
+        return cls(**{**facts, "seeds": tuple(facts["seeds"]), "lossy": lossy})
 
 
 class GateRunner:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -167,7 +167,7 @@ def _draw(
 
 
 def _gated(session: Session, block: Block, case: Case, how: Measurement, problem: Problem) -> Passed:
-    """Return the gate's result, from this launch's memory where the same technique passed it before.
+    """Return the gate's result; where the same technique passed it before in this run, what was found then.
 
     Raises:
         CaseError: The technique was refused, does not support the point, or is wrong.
@@ -204,10 +204,13 @@ def _gated(session: Session, block: Block, case: Case, how: Measurement, problem
 
 
 def _remembered(session: Session, key: str, prove: Callable[[], Passed]) -> Passed:
-    """Return or raise what ``prove`` did the first time in this launch."""
+    """Return what ``prove`` found the first time in this run, or raise what it did in this launch."""
     if key not in session.facts:
+        earlier = session.earlier_proof(key)
         try:
-            session.facts[key] = prove()
+            session.facts[key] = Passed.read(earlier) if earlier is not None else prove()
+            if earlier is None:
+                session.tell_proof(key, asdict(session.facts[key]))
         except CaseError as error:
             session.facts[key] = error
     found = session.facts[key]

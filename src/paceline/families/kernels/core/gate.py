@@ -17,12 +17,20 @@ NARROW_MAGNITUDES = (2.0**-5, 1.0, 2.0**5)
 """float16 has room for no more."""
 
 
-def gate(point: Point, process: TimingProcess, seeds: Sequence[int]) -> int:
+def gate(point: Point, process: TimingProcess, seeds: Sequence[int], *, brief: bool = False) -> int:
     """Prove a technique on one operation; return the number of checked calls.
+
+    Args:
+        point: What is computed, and by what it is judged.
+        process: The technique's.
+        seeds: Of the draws.
+        brief: Only on one draw at the point itself, where an earlier launch of the run has proved the rest.
 
     Raises:
         CaseError: It was wrong somewhere, or failed.
     """
+    if brief:
+        return _prove(point, process, [seeds[0]], [1.0])
     checks = 0
     magnitudes = NARROW_MAGNITUDES if point.dtype == torch.float16 else MAGNITUDES
     for number, changes in enumerate(point.operator.odd_points(point.params)):
