@@ -17,7 +17,7 @@ from paceline.spec import content
 ROOT = Path(__file__).resolve().parents[2]
 PAGES_WITH_LINKS = [
     *ROOT.glob("*.md"),
-    *ROOT.glob("docs/*.md"),
+    *ROOT.glob("docs/**/*.md"),
     *ROOT.glob("suites/**/*.md"),
     *ROOT.glob("results/*.md"),
 ]
