@@ -35,6 +35,17 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
     assert (tmp_path / "site" / "docs" / "tutorial.html").is_file()
 
 
+@pytest.mark.parametrize(
+    "page",
+    [p for p in (ROOT / "docs" / "howto").glob("*.md") if "```console" in p.read_text(encoding="utf-8")],
+    ids=lambda p: p.stem,
+)
+def test_a_guide_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    example = ROOT / "docs" / "examples" / "nightly-cpu.yaml"
+    (tmp_path / example.name).write_bytes(example.read_bytes())
+    assert follow(page, tmp_path) >= 1
+
+
 @pytest.mark.parametrize("page", QUICKSTARTS, ids=lambda p: p.stem)
 def test_a_quickstart_does_what_it_says(page: Path, tmp_path: Path) -> None:
     assert follow(page, tmp_path) >= 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import posixpath
 import re
 import time
 from collections.abc import Iterator
@@ -206,7 +207,7 @@ def test_every_link_of_every_page_leads_to_a_file_and_an_anchor_of_the_site() ->
                 continue
             assert not parts.scheme and not parts.netloc, link
             target = name if not parts.path else str(Path(name).parent / unquote(parts.path))
-            target = re.sub(r"[^/]+/\.\./", "", target)
+            target = posixpath.normpath(target)
             assert target in files, (name, link)
             assert not parts.fragment or parts.fragment in ids[target], (name, link)
 
