@@ -416,6 +416,6 @@
   document.querySelectorAll("#paper-filter").forEach(ledger);
   document.querySelectorAll("figure[data-plot]").forEach(zoomable);
   document.querySelectorAll(".choice").forEach(chooser);
-  document.querySelectorAll(".scroll > table").forEach(equip);
+  document.querySelectorAll(".scroll:not(.doc .scroll) > table").forEach(equip);
   addEventListener("hashchange", () => { if (location.hash.includes("=")) location.reload(); });
 })();

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +39,9 @@ protocol: {launches: 3, max_seconds: 0.05, warmup_seconds: 0.02}
 
 
 @pytest.fixture(scope="module", params=SUITES, ids=["collectives", "kernels"])
-def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, list[Any]]:
+def ran(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[RunRecord, list[Any]]:
     """Return the record of a run of three launches, and all events of its ranks."""
     folder = tmp_path_factory.mktemp("proofs")
     suite = folder / "proofs.yaml"

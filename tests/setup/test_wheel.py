@@ -65,6 +65,7 @@ def test_a_wheel_measures_and_builds_the_site(program: Path, elsewhere: Path) ->
     run = json.loads(next(lines_of(record)))
     assert run["code"]["commit"] is None and "without its git checkout" in run["code"]["reason"]
     call(program, elsewhere, "site", "build")
+    assert "Reading results" in (elsewhere / "build" / "site" / "docs" / "reading-results.html").read_text()
     pages = [p.read_text() for p in (elsewhere / "build" / "site").rglob("*.html")]
     assert any("recursive-doubling" in page for page in pages)
 
@@ -73,7 +74,7 @@ def test_the_doctor_says_what_a_wheel_lacks(program: Path, elsewhere: Path) -> N
     found = {c["name"]: c for c in json.loads(call(program, elsewhere, "doctor", "--json"))}
     checkout = found["checkout"]
     assert not checkout["ok"] and checkout["fix"].startswith("git clone ")
-    for missing in ("git history", "published results", "calibration", "containers/", "tests/", "docs/"):
+    for missing in ("git history", "published results", "calibration", "containers/", "tests/"):
         assert missing in checkout["detail"]
     assert not found["git"]["ok"] and "grade C at best" in found["git"]["detail"]
     assert "browser" not in found, "only tests need it"

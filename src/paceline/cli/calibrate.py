@@ -115,7 +115,7 @@ def calibrate(
 ) -> None:
     """Measure the harness's own false alarms, power and overhead.
 
-    On the fake device nothing but arithmetic is tried: its noise is known. With --runner local-cpu real ranks are
+    The fake device tries the statistics alone, since its noise is known. With --runner local-cpu real ranks are
     compared with themselves. Exit code 1 says that a promised figure was not reached; it is printed.
     """
     store = results or default_results()

@@ -63,8 +63,8 @@ def compare(
 ) -> None:
     """Compare techniques in run A with their baselines, two runs A and B, or techniques A and B of one run.
 
-    Techniques of one run shared launches: the interval is about them. Two runs were measured at different times, and
-    the table says so; a second table says what else differs between them (not with --format json).
+    Techniques of one run shared launches, over which the interval is taken. Two runs were measured at different times,
+    and the table says so; a second table says what else differs between them (not with --format json).
     """
     if as_json and style not in ("table", "json"):
         raise click.UsageError(f"--json and --format {style} ask for two texts; give one of them")

@@ -91,7 +91,8 @@ def _model(title: str, schema: Mapping[str, Any]) -> Iterator[str]:
     required = set(schema.get("required", ()))
     yield "| key | | default |\n|---|---|---|"
     for key, value in schema["properties"].items():
-        default = "required" if key in required else f"`{value.get('default')}`" if "default" in value else ""
+        shown = f"`{value.get('default')}`" if value.get("default") != "" else "empty"
+        default = "required" if key in required else shown if "default" in value else ""
         text = " ".join(str(value.get("description", "")).split()).replace("|", "\\|")
         yield f"| `{key}` | {text} | {default} |"
     yield ""

@@ -103,6 +103,7 @@ def build_site(
     Returns:
         The number of files, and the records.
     """
+    from paceline.report.docpages import read_docs  # noqa: PLC0415 - markdown-it only here
     from paceline.report.forks import without_collection  # noqa: PLC0415 - jinja only here
     from paceline.report.pagecache import PageCache  # noqa: PLC0415 - jinja only here
     from paceline.report.recordindex import RecordIndex  # noqa: PLC0415 - jinja only here
@@ -126,6 +127,7 @@ def build_site(
             suites=[s for s in suites if not s["suite"].startswith("calibration/")],
             techniques=known_techniques(),
             calibration=calibration_files(calibration),
+            docs=read_docs(content.docs_folder()),
         )
         processes = len(os.sched_getaffinity(0))
         pages = render_site(given, processes=processes, cache=kept, beside=index.unwritten)

@@ -75,8 +75,8 @@ def _checkout() -> Capability:
     return Capability(
         name="checkout",
         ok=False,
-        detail=f"paceline {version} from a wheel: suites, runners, techniques and the site are there; git history, "
-        "published results, calibration, containers/, tests/ and docs/ are not",
+        detail=f"paceline {version} from a wheel: suites, runners, techniques, documents and the site are there; "
+        "git history, published results, calibration, containers/ and tests/ are not",
         fix=CLONE,
     )
 

@@ -27,6 +27,7 @@ from paceline.report import (
     comparepages,
     curves,
     datapages,
+    docpages,
     equalbudgets,
     hardwarepages,
     homepages,
@@ -73,6 +74,8 @@ class SiteInput:
     """Those that are known here."""
     calibration: Mapping[str, Any] = field(default_factory=dict)
     """Name → content of each calibration file."""
+    docs: Mapping[str, str] = field(default_factory=dict)
+    """Path → Markdown of each document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +168,7 @@ class _Site:
         yield "trends.html", self.trends_page()
         yield "techniques.html", self.techniques_page()
         yield from self.data_page()
+        yield from self.doc_pages()
 
     def jobs(self) -> list[Job]:
         """Return what is left to make, in parts that need nothing of each other."""
@@ -515,6 +519,18 @@ class _Site:
             charts=trendpages.trend_charts(trend, loaded),
             nights=trendpages.night_grid(trend, loaded, self.run_hrefs),
         )
+
+    def doc_pages(self) -> Iterator[tuple[str, str | bytes]]:
+        """Yield the documents; the index, to which every page links, is there without any, too."""
+        for name, text in ({docpages.INDEX: docpages.NONE} | dict(self.given.docs)).items():
+            href = docpages.doc_href(name)
+            page = docpages.doc_page(name, text, self.given.docs)
+            yield (
+                href,
+                self.render(
+                    "doc.html", root="../" * href.count("/"), page=page, index=name == docpages.INDEX
+                ),
+            )
 
     def claims_page(self) -> str:
         families = [

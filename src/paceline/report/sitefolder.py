@@ -32,7 +32,7 @@ def write_site(files: Iterator[tuple[str, str | bytes]], target: Path) -> int:
         count = 0
         for name, text in files:
             path = fresh / name
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
             count += 1
         fresh.chmod(0o755)

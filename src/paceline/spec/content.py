@@ -91,6 +91,11 @@ def report_templates() -> Path:
     raise UserError("no content root has a 'reports' folder", fix="reinstall paceline")
 
 
+def docs_folder() -> Path:
+    """Return the folder of the documents: those of this version, whatever other content roots hold."""
+    return shipped_root() / "docs"
+
+
 def batch_template() -> Path:
     """Return the template of batch scripts; one in a content root of the user's own comes first."""
     for root in content_roots():

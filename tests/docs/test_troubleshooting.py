@@ -1,0 +1,53 @@
+"""Every message that the troubleshooting page quotes is one that the program says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+QUOTED = re.findall(r"^\| `([^`]+)`", PAGE, re.M)
+HOLE = "…"
+"""Stands for what a message fills in."""
+
+
+@cache
+def said() -> str:
+    """Return every text of the program, one a line, with holes where values go."""
+    files = [
+        *(ROOT / "src").rglob("*.py"),
+        *(ROOT / "setup").glob("*.py"),
+        *(ROOT / "containers").glob("*.py"),
+    ]
+    lines = [text for path in files for text in texts(ast.parse(path.read_bytes()))]
+    return "\n".join(lines)
+
+
+def texts(tree: ast.AST) -> list[str]:
+    """Return the strings of a module, f-strings with holes."""
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            found.append("".join(str(v.value) if isinstance(v, ast.Constant) else HOLE for v in node.values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)
+    return found
+
+
+def test_the_page_quotes_messages() -> None:
+    assert len(QUOTED) > 25
+
+
+@pytest.mark.parametrize("message", QUOTED)
+def test_a_quoted_message_is_one_of_the_program(message: str) -> None:
+    assert message in said(), message
+
+
+def test_a_message_that_nobody_says_is_found() -> None:
+    assert "the machine is haunted" not in said()
+    assert texts(ast.parse('x = f"a {b} c" "d"'))[0] == f"a {HOLE} cd"
