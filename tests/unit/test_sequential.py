@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from scipy.special import stdtr
 
 from paceline.stats.estimates import Launches, compare_difference, compare_ratio
 from paceline.stats.sequential import CORRECTION, NOMINAL, design
-from paceline.stats.verdicts import judge
+from paceline.stats.verdicts import judge, least_margin
 from paceline.worker.schedule import Schedule
 from paceline.worker.stopping import Headline, Progress, Rule
 
@@ -314,3 +315,17 @@ def test_the_example_of_the_protocol_is_what_the_code_says() -> None:
     assert f"it is {errors:.1f} of them" in text
     assert f"{100 * found.level:.2f} % where there are seven" in text and len(found.looks) == 7
     assert abs(false_alarms(found.looks, 0.05) - 0.2) < 0.01  # "about 20 %"
+
+
+def test_the_least_margin_is_what_an_interval_could_show_of_equals() -> None:
+    sides = [Launches(values=dict(enumerate(side))) for side in ([1.0, 1.1, 0.9, 1.05, 0.96], [1.0] * 5)]
+    effect = compare_ratio(*sides)
+    margin = least_margin(effect, "ratio")
+    assert margin is not None and effect.low is not None and effect.high is not None
+    assert margin == pytest.approx(math.sqrt(effect.high / effect.low) - 1)
+    centred = replace(effect, low=1 / (1 + margin), high=1 + margin)
+    assert judge(centred, margin=margin, better="lower").name == "equivalent"
+    assert judge(centred, margin=0.99 * margin, better="lower").name == "inconclusive"
+    assert least_margin(replace(effect, low=-0.2, high=0.1), "difference") == pytest.approx(0.15)
+    assert least_margin(replace(effect, low=None), "ratio") is None
+    assert least_margin(replace(effect, low=1.0, high=1.0), "ratio") is None

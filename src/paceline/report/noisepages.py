@@ -13,7 +13,7 @@ from paceline.report.boards import Board
 from paceline.report.html import Cell, Grid, body_cell, rows_grid
 from paceline.report.shown import ABSENT, verdict_text
 from paceline.report.tables import format_counts, primary_metric, varying_params
-from paceline.stats.verdicts import minimum_detectable
+from paceline.stats.verdicts import least_margin, minimum_detectable
 
 
 def primary(board: Board, comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -35,10 +35,20 @@ def series_grid(board: Board, comparisons: Sequence[Comparison], root: str) -> G
                 _size(c.effect.spread, c),
                 _size(minimum_detectable(c.effect, c.kind), c),
                 _size(c.margin or None, c),
+                _size(least_margin(c.effect, c.kind), c),
                 body_cell("verdict", verdict_text(c, wide=True), "text"),
             ]
         )
-    headers = ("point", "technique", "launches", "spread", "least effect", "margin", "verdict")
+    headers = (
+        "point",
+        "technique",
+        "launches",
+        "spread",
+        "least effect",
+        "margin",
+        "least margin",
+        "verdict",
+    )
     return rows_grid(f"{board.suite} on {board.host_class}: {primary_metric(board.points)}", headers, rows)
 
 
@@ -60,6 +70,7 @@ def summary_grid(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
         least = [
             d for c in own if c.kind == "ratio" and (d := minimum_detectable(c.effect, c.kind)) is not None
         ]
+        margins = [d for c in own if c.kind == "ratio" and (d := least_margin(c.effect, c.kind)) is not None]
         names = Counter(verdict_text(c) for c in own)
         ends = (ABSENT, ABSENT)
         if least:
@@ -72,6 +83,7 @@ def summary_grid(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
                 primary_metric(board.points),
                 str(len(own)),
                 *ends,
+                f"{statistics.median(margins):.1%}" if margins else ABSENT,
                 Cell(text=format_counts(sorted(names.items())), kind="text"),
             ]
         )
@@ -83,6 +95,7 @@ def summary_grid(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
         "comparisons",
         "least effect, median",
         "range",
+        "least margin, median",
         "verdicts",
     )
     return rows_grid("noise by board", headers, rows)

@@ -103,6 +103,18 @@ def minimum_detectable(estimate: Estimate, kind: Kind) -> float | None:
     return math.exp(effect) - 1 if kind == "ratio" else effect
 
 
+def least_margin(estimate: Estimate, kind: Kind) -> float | None:
+    """Return the least margin by which an interval as wide as this one could show two equals to be equivalent.
+
+    That is what these launches can resolve: half of the interval, relative for ratios; None without an interval.
+    """
+    if estimate.low is None or estimate.high is None or estimate.low == estimate.high:
+        return None
+    if kind == "difference":
+        return (estimate.high - estimate.low) / 2
+    return math.sqrt(estimate.high / estimate.low) - 1 if estimate.low > 0 else None
+
+
 def _what_would_settle(estimate: Estimate, margin: float, kind: Kind) -> tuple[float | None, int | None]:
     """Return the effect that this many launches find with 80 % power, and the launches for a margin-wide interval."""
     detectable, spread, count = minimum_detectable(estimate, kind), estimate.spread, estimate.num_launches
