@@ -234,9 +234,13 @@ def test_the_block_that_needs_fewest_launches_goes_first_when_time_is_short() ->
     assert alone[0] == {"b1"} and alone[-1] == {"b0"}
 
 
-@pytest.mark.parametrize("where", ["budget_s", "run_s"])
-def test_a_budget_that_is_over_before_a_block_began_gives_its_cases_a_reason(where: str) -> None:
-    own = plan(1, **{where: 3.5})  # type: ignore[arg-type]
+def test_the_budget_of_a_suite_leaves_its_first_look() -> None:
+    ended = World(plan(budget_s=1.5), {"b0": (0.5, 0.01), "b1": (0.06, 0.1)}).run()
+    assert ended == {"b0": (5, "decided"), "b1": (5, "budget")}
+
+
+def test_a_budget_of_the_run_that_is_over_before_a_block_began_gives_its_cases_a_reason() -> None:
+    own = plan(1, run_s=3.5)
     own["blocks"].append({**own["blocks"][0], "block": "b1"})
     own["groups"].append({"group": "h", "blocks": ["b1"]})
     world = World(own, {"b0": (0.0, 1.0), "b1": (0.0, 1.0)}, seconds=4.0)

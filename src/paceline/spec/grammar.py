@@ -53,7 +53,8 @@ class Protocol(FileModel):
         "slower or equivalent.",
     )
     budget: str | float | None = Field(
-        None, description="With until: decided, the time after which the suite starts no further launch."
+        None,
+        description="With until: decided, the time after which no launch starts but those of the first look.",
     )
     order: Literal["abba", "shuffle"] = Field(
         "abba",

@@ -76,7 +76,7 @@ class Schedule:
             if (
                 name in self._made
                 and name not in self._progress.stopped
-                and self._progress.out_of_budget(name)
+                and self._progress.out_of_budget(name, self._made[name])
             ):
                 launches = max(self._made[name], self._progress.seen[name])
                 if not launches:

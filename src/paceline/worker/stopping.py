@@ -158,12 +158,14 @@ class Progress:
             shares[block["suite"]] += elapsed_s / len(blocks)
         return {"spent_s": {suite: round(seconds, 3) for suite, seconds in shares.items()}}
 
-    def out_of_budget(self, block: str) -> bool:
-        """Tell whether the time of a block's suite, or of the run, is over."""
+    def out_of_budget(self, block: str, launches: int) -> bool:
+        """Tell whether the time of the run is over, or that of a block's suite for what follows its first look."""
         suite = self._blocks[block]["suite"]
-        budget_s = self._rules[suite].budget_s
-        over = budget_s is not None and self._spent_s[suite] >= budget_s
-        return over or (self._budget_s is not None and sum(self._spent_s.values()) >= self._budget_s)
+        rule = self._rules[suite]
+        over = rule.budget_s is not None and self._spent_s[suite] >= rule.budget_s
+        return (over and launches >= rule.looks[0]) or (
+            self._budget_s is not None and sum(self._spent_s.values()) >= self._budget_s
+        )
 
     def ends(self, block: str, launches: int) -> Why | None:
         """Return why a block ends after so many launches, which are one of its looks, or None: it goes on."""
