@@ -160,7 +160,7 @@ def test_show_claims_gives_what_the_command_prints(measured: paceline.Run) -> No
         ({"suite": "collectives/all-reduse"}, "did you mean 'collectives/all-reduce'"),
         ({"suite": "calibration/same-work", "runner": "fakir"}, "fakir"),
         ({"suite": "calibration/same-work", "tier": "quik"}, "did you mean 'quick'"),
-        ({"suite": "calibration/same-work", "launches": 0}, "0 launches measure nothing"),
+        ({"suite": "calibration/same-work", "launches": 0}, "launches 0: must be greater than or equal to 1"),
         ({"suite": "calibration/same-work", "filters": {"nonsense": 1}}, "cannot filter by 'nonsense'"),
         ({"suite": []}, "no suite given"),
     ],

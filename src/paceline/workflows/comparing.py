@@ -139,6 +139,7 @@ def comparison_facts(c: Comparison) -> dict[str, Any]:
         "effect": c.effect.value,
         "low": c.effect.low,
         "high": c.effect.high,
+        "confidence": c.effect.confidence,
         "kind": c.kind,
         "method": c.effect.method,
         "launches": c.effect.num_launches,
