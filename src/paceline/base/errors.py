@@ -25,7 +25,8 @@ EXIT_CODES: dict[int, str] = {
     EXIT_REGRESSION: "regression in `gate` or `nightly`, a refuted claim, a record that `reproduce` found different, "
     "or a promise that `calibrate` found broken",
     EXIT_USAGE: "usage error or bad input",
-    EXIT_INFRASTRUCTURE: "infrastructure failure: the same command may succeed later",
+    EXIT_INFRASTRUCTURE: "a case has no number: infrastructure failed (the same command may succeed later), or a "
+    "technique crashed, hung or took too much memory",
     EXIT_INCONCLUSIVE: "inconclusive (only with --strict)",
     EXIT_INCORRECT: "a technique gave a wrong result",
     EXIT_INCOMPARABLE: "the two sides cannot be compared, or a record cannot be measured again",

@@ -24,7 +24,7 @@ from paceline.base.errors import (
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("inspect:list_things", "List suites, techniques, runners, families or metrics."),
-    "show": ("inspect:show", "Show one suite, technique, runner, paper, metric, run or record."),
+    "show": ("inspect:show", "Show one suite, technique, operation, runner, paper, metric, run or record."),
     "validate": (
         "inspect:validate",
         "Check suites, runners, techniques and the ledger, without torch.",

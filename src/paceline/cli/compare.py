@@ -79,7 +79,9 @@ def compare(
     if b is None:
         record = find_run(roots, a)
         points, found = compare_one(record, **chosen)
-        tables = suite_tables(points, found, wide=wide)
+        # a board ranks by its suite's metric: what was asked for is laid out one comparison a row
+        asked = chosen["metrics"]
+        tables = [comparison_table(found, wide=wide)] if asked else suite_tables(points, found, wide=wide)
         data = [comparison_facts(c) for c in found]
         ends = stop_lines(record)
     elif by == "technique":

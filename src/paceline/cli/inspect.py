@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import click
 
 from paceline.base.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, expected_one_of
 from paceline.base.family import family_names, load_family
+from paceline.base.operation import Operation
 from paceline.base.technique import TechniqueSource
 from paceline.cli.loadlogs import show_definitions
 from paceline.cli.options import (
@@ -104,7 +106,7 @@ def _papers() -> list[tuple[str, str]]:
 @results_option
 @json_option
 def show(name: str, definitions: bool, results: Path | None, as_json: bool) -> None:
-    """Show one thing by its NAME: a suite, technique, runner, paper, metric, run or record."""
+    """Show one thing by its NAME: a suite, technique, operation, runner, paper, metric, run or record."""
     if definitions:
         show_definitions(name, results, as_json=as_json)
         return
@@ -132,6 +134,12 @@ def _find(name: str, results: Path | None) -> dict[str, Any]:
     matches = [k for k in techniques if name in (k, k.split("/", 1)[1])]
     if matches:
         return _technique_card(techniques[matches[0]])
+    if operations := _operations(name):
+        if len(operations) > 1:
+            raise UserError(
+                f"'{name}' is an operation of several families", expected=f"one of: {', '.join(operations)}"
+            )
+        return _operation_card(*operations.popitem())
     place, slash, metric = name.rpartition("/")
     name = f"{place}{slash}{metrics_today([metric], say=warn)[0]}"
     metrics = {k: v for k, v in _metrics_by_name().items() if name in (k, k.split("/", 1)[1])}
@@ -146,6 +154,32 @@ def _find(name: str, results: Path | None) -> dict[str, Any]:
     if name in papers:
         return papers[name].model_dump(mode="json", exclude_none=True)
     return _find_record(name, results, {*suites, *runners, *techniques, *papers})
+
+
+def _operations(name: str) -> dict[str, Operation]:
+    """Return the operations of a name, by family and name."""
+    families = (load_family(family) for family in family_names())
+    every = {f"{f.name}/{key}": found for f in families for key, found in f.operations.items()}
+    return {key: found for key, found in every.items() if name in (key, key.partition("/")[2])}
+
+
+def _operation_card(place: str, operation: Operation) -> dict[str, Any]:
+    """Return what somebody needs to know who writes a technique or a suite of an operation."""
+    family = load_family(place.partition("/")[0])
+    implemented = (s.info for s in content.techniques(family.name).values())
+    return {
+        "operation": operation.name,
+        "family": family.name,
+        "summary": operation.summary,
+        "parameters": {
+            p.name: p.doc
+            for p in family.parameters_for(operation.name)
+            if p.doc and p.name != family.operation_key
+        },
+        "metrics": [m.name for m in operation.metrics],
+        "techniques": sorted(info.name for info in implemented if operation.name in info.implements),
+        "source": f"src/paceline/families/{family.name}/ops/{operation.name}/",
+    }
 
 
 def _technique_card(source: TechniqueSource) -> dict[str, Any]:
@@ -201,8 +235,17 @@ def _find_record(name: str, results: Path | None, others: set[str]) -> dict[str,
 def _print_mapping(data: dict[str, Any]) -> None:
     import yaml  # noqa: PLC0415 - only for printing
 
-    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+    dumper: Any = type("Lines", (yaml.SafeDumper,), {})
+    dumper.add_representer(str, _as_lines)
+    text = yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
     click.echo(text.rstrip())
+
+
+def _as_lines(dumper: Any, text: str) -> Any:
+    """Write a text of several lines as lines, such as a traceback."""
+    # a line that ends with spaces cannot stand in a block of YAML
+    lines = "\n".join(line.rstrip() for line in text.splitlines()) if "\n" in text else text
+    return dumper.represent_scalar("tag:yaml.org,2002:str", lines, style="|" if "\n" in lines else None)
 
 
 @click.command("validate")
@@ -235,7 +278,8 @@ def validate(files: tuple[Path, ...], as_json: bool) -> None:
 
 def _checks(files: tuple[Path, ...]) -> list[tuple[Any, Path]]:
     if files:
-        return [(_check_file, path) for path in files]
+        techniques = [path for path in files if path.suffix == ".py"]
+        return [(partial(_check_file, extra=techniques), path) for path in files]
     checks: list[tuple[Any, Path]] = [(_check_suite, p) for p in content.suite_files().values()]
     checks += [(load_runner, p) for p in content.runner_files().values()]
     checks.append((load_papers, content.ledger_file()))
@@ -245,8 +289,8 @@ def _checks(files: tuple[Path, ...]) -> list[tuple[Any, Path]]:
     return checks
 
 
-def _check_file(path: Path) -> None:
-    """Check one file as what it says that it is, whatever its name."""
+def _check_file(path: Path, *, extra: Sequence[Path] = ()) -> None:
+    """Check one file as what it says that it is, whatever its name; ``extra``: techniques that a suite may name."""
     if path.suffix == ".py":
         _check_technique(path)
         return
@@ -257,16 +301,16 @@ def _check_file(path: Path) -> None:
         load_nightly(path)
     else:
         checks: dict[str, Callable[[Path], object]] = {
-            "suite": _check_suite,
+            "suite": partial(_check_suite, extra=extra),
             "runner": load_runner,
             "slug": load_papers,
         }
         checks[kind](path)
 
 
-def _check_suite(path: Path) -> None:
+def _check_suite(path: Path, *, extra: Sequence[Path] = ()) -> None:
     """Load a suite and plan each of its tiers, which finds parameters that an operation lacks or does not know."""
-    suite, runner = load_suite(path), load_runner(content.find_runner("local-cpu"))
+    suite, runner = load_suite(path, extra=extra), load_runner(content.find_runner("local-cpu"))
     for tier in TIERS:
         make_plan([suite], runner, Selection(tier=tier))
         changes = suite.model.tiers.get(tier)

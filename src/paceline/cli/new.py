@@ -70,7 +70,7 @@ def new_suite(name: str, family: str | None, output: Path | None) -> None:
 def new_technique(name: str, family: str | None, output: Path | None) -> None:
     """Write a technique of its family that passes its conformance run; edit it from there.
 
-    NAME may begin with the family, or, with --family, with whose technique it is: my-lab/gather-add.
+    NAME may say whose technique it is, and may begin with the family: my-lab/gather-add, kernels/my-lab/row-chunks.
     """
     family, short = _placed(name, family)
     word = short.rpartition("/")[2].replace("-", "_")
@@ -101,9 +101,9 @@ def _placed(name: str, family: str | None) -> tuple[str, str]:
         raise UserError(
             f"unknown family '{family}'", where="--family", expected=expected_one_of(family, known)
         )
-    if not valid_name(name):
-        raise UserError(f"'{name}' is not a name", expected=NAME_RULE)
     first, slash, rest = name.partition("/")
+    if not valid_name(rest if first in known and slash else name):
+        raise UserError(f"'{name}' is not a name", expected=f"{NAME_RULE}; its family may stand before it")
     if not slash or first not in known:
         return family or USUAL, name
     if family not in (None, first):

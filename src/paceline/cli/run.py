@@ -227,6 +227,9 @@ def say_failures(record: RunRecord) -> None:
     """Say each reason for which cases have no number once, on stderr."""
     for failure in grouped(record.measurements):
         click.echo(failure.text(), err=True)
+        traced = next((m for m in failure.measurements if m.status == "crashed" and m.detail), None)
+        if traced is not None:
+            click.echo(f"  traceback: paceline show {traced.record_id}", err=True)
 
 
 def _report(

@@ -66,13 +66,16 @@ def board_points(records: Iterable[RunRecord]) -> list[Point]:
 def summarise(points: Sequence[Point]) -> Summary:
     """Say what the headline comparisons of some points have decided.
 
-    A difference in a metric of which no direction is better is no comparison: more launches could not decide it.
+    What more launches could not decide is no comparison: a difference in a metric of which no direction is better, and
+    a ratio to zero.
     """
     names = {(p.run.run_id, p.suite): set(headline(p.run, p.suite)) for p in points}
     found = [
         c
         for c in compare_points(points)
-        if c.metric in names[(c.point.run.run_id, c.point.suite)] and c.verdict.reason != NO_DIRECTION
+        if c.metric in names[(c.point.run.run_id, c.point.suite)]
+        and c.verdict.reason != NO_DIRECTION
+        and math.isfinite(c.effect.value)
     ]
     by_suite: dict[str, list[Point]] = {}
     for point in points:

@@ -280,7 +280,12 @@ class Replica:
 
 
 class FlatReplica(Replica):
-    """A replica whose parameters and gradients are one vector each."""
+    """A replica whose parameters and gradients are one vector each.
+
+    Attributes:
+        flat: ``flat.parameter`` is the vector of parameters, ``flat.gradients`` that of gradients, ``flat.bounds``
+            (start, stop) of each parameter in both; the model's own parameters and gradients are views of them.
+    """
 
     def __init__(self, task: Task, comm: Comm) -> None:
         self.flat = Flat(task.model)

@@ -30,6 +30,7 @@ from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.transients import Transients
 from paceline.worker.session import Block, Case, CaseError, Session
 
+DECLARE = "; a technique that is meant to lose something declares exact: False"
 STEPS = 3
 SGD_RATE = 0.5
 PROOF_STEPS = 12
@@ -248,7 +249,9 @@ def _compare(
     else:
         plain = setting.optimizer == "sgd" and not setting.by_share
         beside = oracle.beside(found_weights, serial.weights(), begin, allowed, plain=plain)
-        problem = None if beside is None else f"{when}: {beside} beside one process on the whole batch"
+        problem = (
+            None if beside is None else f"{when}: {beside} beside one process on the whole batch{DECLARE}"
+        )
     found = session.control.first_problem(problem)
     if found is not None:
         raise CaseError("incorrect", found)
