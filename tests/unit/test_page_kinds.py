@@ -1,13 +1,16 @@
-"""A kind of page is a module: it registers itself, and the site has its pages without naming it."""
+"""A kind of page is a module that registers itself, and so is the layout of a family: nobody else names them."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
 
+import pytest
 from package_copy import PackageCopy
 
+from paceline.base.errors import UserError
 from paceline.report import kinds, site
+from paceline.report.layout import Layout, layout_of
 
 TOY = '''"""A toy's page."""
 
@@ -56,3 +59,9 @@ def test_the_site_names_no_kind() -> None:
         texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)}
         imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
         assert not names & (texts | imported)
+
+
+def test_a_family_without_a_layout_draws_nothing_of_its_own_and_an_unknown_one_is_refused() -> None:
+    assert layout_of("kernels") == Layout()
+    with pytest.raises(UserError, match="unknown family 'layouts'"):
+        layout_of("layouts")
