@@ -9,7 +9,8 @@ import pytest
 from package_copy import PackageCopy
 
 from paceline.base.errors import UserError
-from paceline.report import kinds, site
+from paceline.base.family import load_family
+from paceline.report import kinds, layouts, site
 from paceline.report.layout import Layout, layout_of
 
 TOY = '''"""A toy's page."""
@@ -59,6 +60,23 @@ def test_the_site_names_no_kind() -> None:
         texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)}
         imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
         assert not names & (texts | imported)
+
+
+LAYOUTS = sorted(p.stem for p in Path(layouts.__path__[0]).glob("*.py") if p.stem != "__init__")
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_draws_metrics_that_its_family_has(name: str) -> None:
+    layout, family = layout_of(name), load_family(name)
+    named = {
+        *layout.swept,
+        *layout.scaled,
+        *layout.answers,
+        *(metric for pair in layout.loads for metric in pair),
+        *(metric for split in layout.splits for metric in split.parts),
+        *(metric for spec in layout.frontiers for metric in (spec.across, spec.up, spec.unless, spec.apart)),
+    } - {""}
+    assert named and named <= {m.name for m in family.metrics}
 
 
 def test_a_family_without_a_layout_draws_nothing_of_its_own_and_an_unknown_one_is_refused() -> None:

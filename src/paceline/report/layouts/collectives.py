@@ -12,7 +12,7 @@ LAYOUT = Layout(
     splits=(
         SplitSpec(
             title="one call",
-            parts=("communicate_s", "compress_s", "decompress_s", "pack_s", "unpack_s", "compute_s"),
+            parts=("communicate_s", "compress_s", "decompress_s", "pack_s", "unpack_s"),
         ),
     ),
 )
