@@ -10,11 +10,13 @@ from test_site import record
 from paceline.records.integrity import append_event, retract
 from paceline.records.record import Event, utc
 from paceline.records.record_file import run_id_of
-from paceline.records.store import RecordWriter, load, record_paths
+from paceline.records.store import Loaded, RecordWriter, RunRecord, load, record_paths
 from paceline.report import pagecache
-from paceline.report import site as site_module
+from paceline.report.boards import Board
+from paceline.report.kinds import boards, runs
 from paceline.report.pagecache import PageCache
 from paceline.report.site import SiteInput, render_site
+from paceline.report.sitedata import Site
 
 HOSTS = ("CPU 0", "CPU 1", "CPU 2")
 
@@ -37,18 +39,18 @@ def store(tmp_path: Path) -> Path:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of what was drawn, while a test looks."""
     found: list[str] = []
-    real_board, real_run = site_module._Site.board_page, site_module._Site.run_page
+    real_board, real_run = boards.board_page, runs.run_page
 
-    def board(self: site_module._Site, one: site_module.Board) -> str:
+    def board(whole: Site, one: Board) -> str:
         found.append(one.host_class)
-        return real_board(self, one)
+        return real_board(whole, one)
 
-    def run(self: site_module._Site, one: site_module.RunRecord, *rest: object) -> str:
+    def run(whole: Site, one: RunRecord, *rest: object) -> str:
         found.append(one.run_id)
-        return real_run(self, one, *rest)  # type: ignore[arg-type]
+        return real_run(whole, one, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(site_module._Site, "board_page", board)
-    monkeypatch.setattr(site_module._Site, "run_page", run)
+    monkeypatch.setattr(boards, "board_page", board)
+    monkeypatch.setattr(runs, "run_page", run)
     return found
 
 
@@ -146,7 +148,7 @@ def test_other_code_takes_nothing_and_what_nobody_asked_for_goes(
 
 
 def test_records_without_a_digest_are_always_drawn(tmp_path: Path) -> None:
-    given = SiteInput(loaded=site_module.Loaded(records=[record(1), record(2)]))
+    given = SiteInput(loaded=Loaded(records=[record(1), record(2)]))
     cache = PageCache(folder=tmp_path / "cache")
     assert dict(render_site(given, cache=cache)) == dict(render_site(given))
     assert not (tmp_path / "cache").exists() or not list((tmp_path / "cache").glob("*.pages"))

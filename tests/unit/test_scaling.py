@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import record_factory as factory
 
-from paceline.base.family import load_family
 from paceline.records.store import Loaded, RunRecord
 from paceline.report.boards import Board, select
+from paceline.report.layout import layout_of
 from paceline.report.scaling import scaled, scaling_charts, scaling_grid
 from paceline.report.site import SiteInput, render_site
 from paceline.stats.unpaired import compare_unpaired
@@ -112,5 +112,5 @@ def test_points_that_differ_in_something_else_are_not_one_course() -> None:
 
 
 def test_only_a_work_of_one_size_is_said_to_scale() -> None:
-    assert load_family("training").scaled == ("time_per_token",)
-    assert load_family("collectives").scaled == ()
+    assert layout_of("training").scaled == ("time_per_token",)
+    assert layout_of("collectives").scaled == ()

@@ -58,10 +58,27 @@ def unread_parameters(family: Family, code: Iterable[Path]) -> list[str]:
 
 
 def unmeasured_metrics(family: Family, code: Iterable[Path]) -> list[str]:
-    """Return the metrics of a family that its code, declarations aside, never names."""
-    used = _uses(p for p in code if not p.name.endswith("metrics.py"))
+    """Return the metrics of a family that its code, declarations aside, never names nor puts together.
+
+    A name that code puts together, such as ``f"{part}_bytes"``, counts as every name that ends so.
+    """
+    files = [p for p in code if not p.name.endswith("metrics.py")]
+    used, endings = _uses(files), tuple(_endings(files))
     computed = {c.metric.name for c in family.computed}
-    return [m.name for m in family.metrics if m.name not in used and m.name not in computed]
+    names = [m.name for m in family.metrics if m.name not in used and m.name not in computed]
+    return [name for name in names if not name.endswith(endings)]
+
+
+def _endings(paths: Iterable[Path]) -> Iterator[str]:
+    """Yield what names that are put together end with."""
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr) and len(node.values) == 2:
+                first, last = node.values
+                if isinstance(first, ast.FormattedValue) and isinstance(last, ast.Constant):
+                    text = str(last.value)
+                    if re.fullmatch(r"_\w+", text):
+                        yield text
 
 
 def _definitions(tree: ast.Module | ast.ClassDef) -> Iterator[tuple[ast.stmt, str]]:

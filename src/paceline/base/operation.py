@@ -115,7 +115,7 @@ def family_of(
     asked: str | None = None,
     in_order: Sequence[tuple[str, str]] = (),
     computed: Sequence[ComputedMetric] = (),
-    **layout: Any,
+    **others: Any,
 ) -> Family:
     """Return the family that these operations make up.
 
@@ -126,7 +126,7 @@ def family_of(
         asked: What the operations' summaries answer, for the parameter ``op``; default: they stand alone.
         in_order: Pairs of metrics, or of parameters, of different operations: the first stands before the second.
         computed: Metrics of the family that are a file each; they stand behind the operations' own.
-        layout: Further fields of ``Family``.
+        others: Further fields of ``Family``.
     """
     by_name = {o.name: o for o in operations}
 
@@ -158,7 +158,7 @@ def family_of(
         check=lambda params: [*_not_fixed(params, by_name), *rules(params).check(params)],
         estimate_s=lambda params: rules(params).estimate_s(params),
         unsupported=lambda params, technique: rules(params).unsupported(params, technique),
-        **layout,
+        **others,
     )
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.analysis.compare import Point
-from paceline.base.family import SHARE, Bounds, load_family
+from paceline.base.family import SHARE, Bounds
 from paceline.report.html import Grid, rows_grid
+from paceline.report.layout import layout_of
 from paceline.report.shown import ABSENT
 from paceline.stats.estimates import wilson
 from paceline.stats.paired import Paired, clustered, compare_paired, holm, mcnemar, sign_flip
@@ -78,7 +79,7 @@ def _share(counted: tuple[int, int] | None) -> str:
 def paired_grid(point: Point) -> Grid:
     """Return each technique beside the baseline on the same questions, pooled over the launches that both have."""
     found = []
-    for metric in load_family(point.family).answers:
+    for metric in layout_of(point.family).answers:
         for label in point.labels:
             pair = [point.cells.get((name, metric)) for name in (label, point.baseline)]
             if label == point.baseline or pair[0] is None or pair[1] is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.analysis.compare import Point
-from paceline.base.family import CurveSpec, load_family
 from paceline.base.units import format_quantity
 from paceline.records.record import Measurement
 from paceline.report import charts, plots
 from paceline.report.boardpages import Chart
 from paceline.report.html import Grid, rows_grid
+from paceline.report.layout import CurveSpec, layout_of
 from paceline.report.loadcharts import share_chart
 from paceline.report.shown import ABSENT
 from paceline.stats.estimates import median
@@ -23,7 +23,7 @@ def curve_charts(point: Point, names: Sequence[str]) -> list[Chart]:
     """Return a chart for each curve of the family and each axis on which some technique has a course."""
     colour = charts.colours(names, point.baseline)
     found: list[Chart] = []
-    for spec in load_family(point.family).curves:
+    for spec in layout_of(point.family).curves:
         for axis, unit in spec.over:
             drawn = [
                 charts.Swept(
@@ -42,14 +42,14 @@ def curve_charts(point: Point, names: Sequence[str]) -> list[Chart]:
 
 def are_shares(point: Point) -> bool:
     """Return whether what is drawn are distributions, and no courses."""
-    return all(spec.cumulative for spec in load_family(point.family).curves)
+    return all(spec.cumulative for spec in layout_of(point.family).curves)
 
 
 def curve_grid(point: Point) -> Grid:
     """Return the numbers behind the charts: a row for each technique and evaluation, with what is known of it."""
     rows = []
     headers: tuple[str, ...] = ()
-    for spec in load_family(point.family).curves:
+    for spec in layout_of(point.family).curves:
         for label in point.labels:
             columns = [_course(point, label, spec, axis) for axis, _ in spec.over]
             if not any(columns):

@@ -11,7 +11,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paceline.analysis.claims import ClaimResult
@@ -170,3 +170,26 @@ def file_grid(found: Sequence[tuple[str, str, Mapping[str, str], int]]) -> Grid:
         ]
         rows.append([Cell(text=name, kind="text"), Cell(text=what, kind="text broken"), str(count), *links])
     return rows_grid("tables of this site", ("table", "measured on", "rows", *KINDS), rows)
+
+
+DataTable = tuple[str, str, str, list[Row], str]
+"""Path without an ending, name, where it was measured, rows, and its badge."""
+
+
+def data_tables(
+    boards: Iterable[tuple[Board, Sequence[Comparison]]], claims: Sequence[ClaimResult]
+) -> list[DataTable]:
+    """Return every table of a site: one for each board with its comparisons, and one of all claims."""
+    tables = [
+        (
+            f"data/{board.slug}",
+            board.suite,
+            f"{board.runner}, {board.host_class}",
+            board_rows(board, comparisons),
+            f"badges/{board.slug}.svg",
+        )
+        for board, comparisons in boards
+    ]
+    if claims:
+        tables.append(("data/claims", "claims", "all suites", claim_rows(claims), ""))
+    return tables

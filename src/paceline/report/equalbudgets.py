@@ -19,9 +19,10 @@ from itertools import pairwise
 from typing import Any
 
 from paceline.analysis.compare import Point
-from paceline.base.family import CurveSpec, Metric, load_family
+from paceline.base.family import Metric, load_family
 from paceline.base.units import format_quantity
 from paceline.report.html import Cell, Grid, rows_grid
+from paceline.report.layout import CurveSpec, layout_of
 from paceline.report.shown import ABSENT, format_effect, format_estimate
 from paceline.stats.estimates import (
     Estimate,
@@ -150,7 +151,7 @@ def _values(readings: Mapping[int, Reading]) -> dict[int, float]:
 def equal_grids(point: Point) -> list[Grid]:
     """Return a table for each course and each budget that a technique knows: all beside the baseline."""
     found = []
-    for spec in load_family(point.family).curves:
+    for spec in layout_of(point.family).curves:
         if spec.cumulative:
             continue
         courses = {label: _courses(point, label, spec.quantity) for label in point.labels}

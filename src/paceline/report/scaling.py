@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from paceline.analysis.compare import Point
-from paceline.base.family import NOT_NEGATIVE, load_family
+from paceline.base.family import NOT_NEGATIVE
 from paceline.report import charts, plots
 from paceline.report.boardpages import Chart
 from paceline.report.boards import Board
 from paceline.report.html import Grid, rows_grid
+from paceline.report.layout import layout_of
 from paceline.report.shown import ABSENT, band, format_estimate
 from paceline.report.tables import format_param, varying_params
 from paceline.stats.estimates import Estimate
@@ -57,7 +58,7 @@ class Scaled:
 
 def scaled(board: Board) -> list[Scaled]:
     """Return all techniques at all numbers of ranks at which they can be set against themselves, in order."""
-    metrics = load_family(board.family).scaled if board.points else ()
+    metrics = layout_of(board.family).scaled if board.points else ()
     return [
         one for metric in metrics for group in _groups(board.points) for one in _one_group(metric, *group)
     ]

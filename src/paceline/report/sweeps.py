@@ -15,6 +15,7 @@ from paceline.report import charts, plots
 from paceline.report.boardpages import Chart, estimate
 from paceline.report.boards import Board
 from paceline.report.html import Grid, rows_grid
+from paceline.report.layout import layout_of
 from paceline.report.shown import ABSENT, band
 from paceline.report.tables import format_param, primary_metric, value_text, varying_params
 
@@ -80,7 +81,7 @@ def load_charts(board: Board) -> list[Chart]:
     names = sorted({label for p in board.points for label in p.labels})
     found = []
     for sweep in sweeps_of(board):
-        for across, up in load_family(board.family).loads:
+        for across, up in layout_of(board.family).loads:
             colour = charts.colours(names, board.points[0].baseline)
             series = [
                 charts.Swept(name=n, colour=colour[n], points=tuple((x, y, None, None) for _, x, y in course))
@@ -96,7 +97,7 @@ def load_grid(board: Board) -> Grid:
     """Return the numbers behind these charts, with their intervals."""
     rows = []
     for sweep in sweeps_of(board):
-        for across, up in load_family(board.family).loads:
+        for across, up in layout_of(board.family).loads:
             for label in sorted({label for p in sweep.points for label in p.labels}):
                 for point, *_ in _joined(sweep, label, across, up):
                     at = _place_text(sweep.swept, place(point, sweep.swept) or 0.0)
@@ -216,7 +217,7 @@ def _metrics(board: Board) -> list[str]:
     points = [p for p in board.points if p.cells]
     if not points:
         return []
-    return list(dict.fromkeys([primary_metric(points), *load_family(board.family).swept]))
+    return list(dict.fromkeys([primary_metric(points), *layout_of(board.family).swept]))
 
 
 def _decided(c: Comparison) -> bool:

@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 from paceline.analysis.compare import Point
-from paceline.base.family import FrontierSpec, SplitSpec, load_family
+from paceline.base.family import load_family
 from paceline.base.units import format_quantity
 from paceline.report import charts
 from paceline.report.boardpages import Chart, estimate
 from paceline.report.equalcost import Place, equal_cost
 from paceline.report.html import Grid, rows_grid
+from paceline.report.layout import FrontierSpec, SplitSpec, layout_of
 from paceline.report.shown import band
 from paceline.report.tables import value_text
 from paceline.stats.estimates import median
@@ -114,7 +115,7 @@ def equal_grid(point: Point) -> Grid:
 def split_charts(point: Point) -> list[Chart]:
     """Return a chart for each split of the family of which some technique has a part."""
     found = []
-    for spec in load_family(point.family).splits:
+    for spec in layout_of(point.family).splits:
         bars = [charts.Bar(name=label, parts=_parts(point, label, spec)) for label in point.labels]
         bars = [b for b in bars if sum(b.parts) > 0]
         if not bars:
@@ -134,7 +135,7 @@ def split_charts(point: Point) -> list[Chart]:
 
 def _drawn(point: Point) -> list[FrontierSpec]:
     """Return the family's trade-offs but those that another metric of the point makes superfluous."""
-    specs = load_family(point.family).frontiers
+    specs = layout_of(point.family).frontiers
     return [spec for spec in specs if not (spec.unless and _has(point, spec.unless))]
 
 

@@ -1,8 +1,7 @@
-"""The collectives family, put together from its operations, and what reports draw of it; free of torch."""
+"""The collectives family, put together from its operations; free of torch."""
 
 from __future__ import annotations
 
-from paceline.base.family import FrontierSpec, SplitSpec
 from paceline.base.operation import computed_metrics_in, family_of, operations_in
 
 FAMILY = family_of(
@@ -17,14 +16,4 @@ FAMILY = family_of(
     ),
     computed=computed_metrics_in("paceline.families.collectives"),
     default_metrics=("latency", "wire_bytes"),
-    frontiers=(
-        FrontierSpec(across="wire_bytes", up="relative_l2_error"),
-        FrontierSpec(across="latency", up="relative_l2_error"),
-    ),
-    splits=(
-        SplitSpec(
-            title="one call",
-            parts=("communicate_s", "compress_s", "decompress_s", "pack_s", "unpack_s", "compute_s"),
-        ),
-    ),
 )

@@ -1,0 +1,46 @@
+"""Tables of boards and claims as files, badges, and the page that lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from paceline.report import badges, datapages
+from paceline.report.boards import slug
+from paceline.report.forks import Files, Job
+from paceline.report.html import verdict_class
+from paceline.report.sitedata import PageKind, Site, together
+
+
+def jobs(site: Site) -> Iterator[Job]:
+    """Yield one job: what writes Parquet takes long to load, so that one process does it."""
+    yield partial(together, [partial(data_files, *table) for table in site.tables])
+
+
+def data_files(path: str, name: str, place: str, rows: Sequence[datapages.Row], badge: str) -> Files:
+    """Return a table as CSV, JSON and Parquet."""
+    return [
+        (f"{path}.csv", datapages.csv_text(rows)),
+        (f"{path}.json", datapages.json_text(rows, table=name, measured_on=place)),
+        (f"{path}.parquet", datapages.parquet_bytes(rows)),
+    ]
+
+
+def pages(site: Site) -> Iterator[tuple[str, str | bytes]]:
+    """Yield the badges, and the page that lists them and all tables."""
+    for board in site.selection.boards:
+        yield f"badges/{board.slug}.svg", badges.board_badge(board.suite, site.of(board))
+    files = []
+    for path, name, place, rows, svg in site.tables:
+        paths = {"CSV": f"{path}.csv", "JSON": f"{path}.json", "Parquet": f"{path}.parquet"}
+        files.append((name, place, paths | ({"badge": svg} if svg else {}), len(rows)))
+    papers = [
+        (row, f"badges/{slug(row.paper.slug, 'paper')}.svg") for row in site.given.ledger if row.results
+    ]
+    for row, path in papers:
+        yield path, badges.badge(row.paper.slug, row.verdict, verdict_class(row.verdict))
+    found = datapages.badge_grid([(row.paper.slug, row.verdict, path) for row, path in papers])
+    yield "data.html", site.render("data.html", root="", files=datapages.file_grid(files), badges=found)
+
+
+KIND = PageKind(pages=pages, jobs=jobs, place=0)

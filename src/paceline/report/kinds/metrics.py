@@ -1,0 +1,17 @@
+"""Every metric of every family with its contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from paceline.base.family import family_names, load_family
+from paceline.report.sitedata import File, PageKind, Site
+
+
+def pages(site: Site) -> Iterator[File]:
+    """Yield the page."""
+    families = [f for f in map(load_family, family_names()) if not f.internal]
+    yield "metrics.html", site.render("metrics.html", root="", families=[(f, f.metrics) for f in families])
+
+
+KIND = PageKind(pages=pages)

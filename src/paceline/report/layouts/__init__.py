@@ -1,0 +1,1 @@
+"""Layouts of families, a module each, by the families' names."""

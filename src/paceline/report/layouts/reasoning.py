@@ -1,0 +1,22 @@
+"""How results of reasoning lie on pages."""
+
+from __future__ import annotations
+
+from paceline.families.reasoning.core.metrics import ANOTHER_MODELS
+from paceline.report.layout import FrontierSpec, Layout
+
+LAYOUT = Layout(
+    swept=("tokens_reordered",),
+    frontiers=(
+        FrontierSpec(
+            across="tokens_reordered",
+            up="accuracy_reordered",
+            beneath="votes",
+            beneath_name="plain vote",
+            apart="gain_at_equal_tokens",
+            apart_reason=ANOTHER_MODELS,
+        ),
+        FrontierSpec(across="critical_path_tokens", up="accuracy_reordered"),
+    ),
+    answers=("accuracy", "accuracy_reordered"),
+)

@@ -1,0 +1,132 @@
+"""What pages of all kinds show, computed once: boards, their comparisons, links, and what a kind of page is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paceline.analysis.claims import ClaimResult, LedgerRow
+from paceline.analysis.compare import Comparison, compare_points
+from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey, point_key
+from paceline.base.technique import TechniqueSource
+from paceline.records.store import Loaded, RunRecord
+from paceline.report import boardpages, comparepages, datapages, runpages, techniquepages, trendpages
+from paceline.report.boards import Board, Selection, select, usable_points
+from paceline.report.forks import Files, Job
+from paceline.report.html import Grid, environment
+from paceline.report.pagecache import PageCache
+
+File = tuple[str, str | bytes]
+"""A file's path in the site, and what it holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteInput:
+    """Everything that a site shows."""
+
+    loaded: Loaded
+    ledger: Sequence[LedgerRow] = ()
+    bounds: Sequence[ClaimResult] = ()
+    """Claims that no paper makes: bounds of the suites' own."""
+    suites: Sequence[Mapping[str, Any]] = ()
+    """Facts of the suites known here (``provenance.suite_facts``): those without results are named."""
+    techniques: Sequence[TechniqueSource] = ()
+    """Those that are known here."""
+    calibration: Mapping[str, Any] = field(default_factory=dict)
+    """Name → content of each calibration file."""
+    docs: Mapping[str, str] = field(default_factory=dict)
+    """Path → Markdown of each document."""
+
+
+class Site:
+    """One rendering: what all pages are made of, and the templates that show it."""
+
+    def __init__(self, given: SiteInput, cache: PageCache | None = None) -> None:
+        self.given = given
+        self.cache = cache
+        self.records = sorted(given.loaded.records, key=lambda r: r.run_id)
+        self.runs = [r for r in self.records if r.run.reason != "correction"]
+        self.points = {
+            r.run_id: usable_points(r) for r in self.records if r.run.reason not in OFF_BOARD_REASONS
+        }
+        self.selection: Selection = select(self.records, lambda r: self.points[r.run_id])
+        everything = [p for board in self.selection.boards for p in board.points]
+        self.comparisons: dict[int, list[Comparison]] = {}
+        for comparison in compare_points(everything):
+            self.comparisons.setdefault(id(comparison.point), []).append(comparison)
+        newest = max((r.run.started for r in self.runs), default="")
+        self.newest_day = newest[:10]
+        self.run_hrefs = {r.run_id: f"../runs/{runpages.run_slug(r.run_id)}.html" for r in self.runs}
+        self.point_hrefs: dict[PointKey, str] = {
+            point_key(p): f"../cases/{board.point_slug(p)}.html"
+            for board in self.selection.boards
+            for p in board.points
+        }
+        self.origin = boardpages.Origin(newest=newest, hrefs=self.run_hrefs)
+        self.claims = [*(c for row in given.ledger for c in row.results), *given.bounds]
+        self.pairs = list(comparepages.pairs(self.runs))
+        self.choices = comparepages.choices(self.runs)
+        self.trends = [t for board in self.selection.boards for t in trendpages.trends_of(board)]
+        self.alerts = trendpages.recent(self.trends)
+        self.portraits = techniquepages.portraits(self.selection.boards, given.techniques)
+        self.tables = datapages.data_tables(
+            [(board, self.of(board)) for board in self.selection.boards], self.claims
+        )
+
+    def render(self, template: str, **values: Any) -> str:
+        """Return a page: a template with values, and the day of the newest run."""
+        return environment().get_template(template).render(newest=self.newest_day, **values)
+
+    def of(self, board: Board) -> list[Comparison]:
+        """Return the comparisons of a board's points."""
+        return [c for p in board.points for c in self.comparisons.get(id(p), ())]
+
+    def places(self, board: Board) -> dict[tuple[str, str, str], str]:
+        """Return (run, suite, block) → page of each point that stands on a board."""
+        return {(p.run.run_id, p.suite, p.block): f"cases/{board.point_slug(p)}.html" for p in board.points}
+
+    def problems(self) -> list[str]:
+        """Say which files of the store cannot be read."""
+        return [f"{Path(p.path).name}: {p.what}" for p in self.given.loaded.problems]
+
+    def claim_grid(self, claims: Sequence[ClaimResult]) -> Grid:
+        """Return claims with links, as pages in folders show them."""
+        return runpages.claim_grid(claims, self.run_hrefs, self.point_hrefs)
+
+    def kept(
+        self, records: Iterable[RunRecord], inputs: Sequence[Any], paths: Sequence[str], job: Job
+    ) -> Job:
+        """Let a job use the cache, if the files of all records that it reads are known by their digests."""
+        digests = sorted({(r.run_id, r.sha256) for r in records}, key=str)
+        if self.cache is None or any(digest is None for _, digest in digests):
+            return job
+        return self.cache.wrap((digests, *inputs), paths, job)
+
+
+def one(path: str, page: Callable[..., str], *about: Any) -> Files:
+    """Make one page: a job, once its arguments are given."""
+    return [(path, page(*about))]
+
+
+def together(jobs: Sequence[Job]) -> Files:
+    """Do several jobs in one process."""
+    return [file for job in jobs for file in job()]
+
+
+def nothing(site: Site) -> tuple[()]:
+    """Make nothing."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageKind:
+    """One kind of page. A module of ``report.kinds`` holds one as ``KIND``, and the site finds it there."""
+
+    pages: Callable[[Site], Iterable[File]] = nothing
+    """Makes what is about the whole site, while other processes make what is about parts of it."""
+    jobs: Callable[[Site], Iterable[Job]] = nothing
+    """Returns what is about parts of it, in parts that need nothing of each other."""
+    place: int = 9
+    """Kinds whose jobs take long begin first; those of one place are in the order of their names."""
