@@ -101,6 +101,14 @@ def life(kind: type[CheckpointingReplica], ranks: int, folder: Path, seconds: fl
         return [json.loads(line) for line in (first + lines.read()).splitlines()]
 
 
+def last_step(states: list[dict[tuple[int, int], str]], rank: int) -> int:
+    """Return a rank's last step in its newest life; one that was killed before a step had those of the life before."""
+    for one in reversed(states):
+        if steps := [step for own, step in one if own == rank]:
+            return max(steps)
+    return 0
+
+
 def ending(number: int, folder: Path, moments: random.Random) -> dict[str, object]:
     """Look at what one child, or the second of two, has left."""
     kind, ranks = LIVES[number % len(LIVES)]
@@ -122,7 +130,7 @@ def ending(number: int, folder: Path, moments: random.Random) -> dict[str, objec
     return {
         "technique": kind.__name__,
         "ranks": ranks,
-        "steps": min(max((step for rank, step, _, _ in rows if rank == r), default=0) for r in said),
+        "steps": min(last_step(states, r) for r in said),
         "said": min(said.values()),
         "found": sorted({found for found, _ in left}),
         "same": not left[0][0]
