@@ -41,10 +41,12 @@ class AllGatherSP(SequenceReplica):
     def __init__(self, task: Task, comm: Comm) -> None:
         super().__init__(task, comm, zigzag)
         keys_T = torch.cat(self.places)
+        # Explicit, since a zigzag's positions are not consecutive: SDPA's is_causal would mask the wrong pairs.
         self.sees_tT = self.places[comm.rank][:, None] >= keys_T[None, :]
 
     def attend(self, q_BHtK: Tensor, k_BGtK: Tensor, v_BGtK: Tensor) -> Tensor:
         """Gather keys and values as one message, and attend."""
+        # Keys and values travel together: half as many messages on a ring whose steps are latency-bound.
         both = gather_positions(self.comm, torch.cat([k_BGtK, v_BGtK]), self.counts)
         k_BGTK, v_BGTK = both.chunk(2)
         grouped = q_BHtK.shape[1] != k_BGtK.shape[1]
@@ -59,6 +61,7 @@ def cost(task: Task) -> Cost:
     n, total = len(counts), sum(counts)
 
     def attention(rank: int) -> tuple[float, int]:
+        # An all-gather passes on every chunk but the next rank's; a reduce-scatter every chunk but the rank's own.
         forward, backward = total - counts[(rank + 1) % n], total - counts[rank]
         return 2 * row.keys_bytes * (forward + backward), 2 * (n - 1)
 

@@ -73,11 +73,13 @@ class CO2(FlatReplica):
         self.ring.advance(step % self.sync_every + 1, self.sync_every)
         if not ends_round(step, self.sync_every, self.task.steps):
             return
+        # Saved first: the round began at φₜ, and _apply moves φ on. From the new φ, Δₜ would contain s.
         start = self.flat.gradients.copy_(self.slow)  # free until the next backward
         self._apply()
         torch.sub(start, self.flat.values, out=self.outer)
         self.ring.begin(self.outer)
         self.late.fill_(True)
+        # Every replica goes on from φ; what its own round gave travels now, and is in φ one round later, as a mean.
         self.flat.values.copy_(self.slow)
 
     def finish(self) -> None:
@@ -98,10 +100,13 @@ class CO2(FlatReplica):
         self.ring.complete()
         if not self.late:
             return
+        # The limit is taken from Δ as it arrived; after the division it would depend on the penalty.
         limit = self.clip * float(self.outer.square().mean().sqrt())
+        # Λ reads the momentum of the previous outer step, so it comes before the momentum's update.
         outer = self.outer.div_(self._gap_penalty()) if self.penalty else self.outer
         self.momentum.mul_(self.outer_momentum).add_(outer).clamp_(-limit, limit)
         self.slow.sub_(self.momentum, alpha=self.outer_rate)
+        # Part of checkpoints: a resumed run must divide by the s̄ of one that was not interrupted.
         self.gaps[0] += self.outer_rate * float(self.momentum.abs().mean())
         self.gaps[1] += 1
         self.late.fill_(False)
@@ -109,6 +114,7 @@ class CO2(FlatReplica):
     def _gap_penalty(self) -> Tensor | float:
         """Return 1 + |s|/s̄, where s, the last outer step, is η times the momentum that it took."""
         total, count = map(float, self.gaps)
+        # The first displacement is applied where it was taken: there is no gap, and s̄ would be 0/0.
         if total == 0.0:
             return 1.0
         if not self.by_element:
@@ -127,6 +133,7 @@ def cost(task: Task, *, sync_every: int) -> Cost:
     sent, messages = ring_cost(task.num_parameters, n)
     rounds = num_rounds(sync_every, steps)
     last = steps - (rounds - 1) * sync_every
+    # begin() starts the first message at once, so after k steps of H there are 1 + k·messages/H under way or done.
     begun = 1 + (last - 1) * messages // sync_every
     left = max(messages - begun, 0) / max(messages, 1) if rounds > 1 else 0.0
     return Cost(sent_bytes=rounds * sent, peak_bytes=round((1 + left) * sent), messages=rounds * messages)

@@ -49,6 +49,7 @@ class DatastatesLazy(CheckpointingReplica):
         pinned = task.device.type == "cuda"
         self.buffers = [
             {
+                # Pinned for a device: a copy into pageable memory would go through a staging buffer of the driver.
                 n: torch.empty_like(t, device="cpu", memory_format=torch.contiguous_format, pin_memory=pinned)
                 for n, t in state.items()
             }
@@ -63,12 +64,15 @@ class DatastatesLazy(CheckpointingReplica):
         """Ask for a copy and a flush; wait only where all buffers are still being written."""
         place = self.begun % len(self.buffers)
         self.begun += 1
+        # The buffer is free once its flush has ended; a copy that started sooner would mix two steps in one file.
         self._wait(place)
         buffer, state = self.buffers[place], self.live_state()
+        # A local name for the closure: before_update clears self.copying, and the next save replaces it.
         copying = self.storage.copy_later(lambda: _copy(state, buffer))
         self.copying = copying
 
         def flush() -> None:
+            # The flush thread waits here, so training never waits for a write unless every buffer is taken.
             copying.result()
             self.storage.write(step, buffer)
             self.saved = step

@@ -41,10 +41,12 @@ class DcpAsync(CheckpointingReplica):
 
     def save(self, step: int) -> None:
         """Wait for the last checkpoint, and begin the next."""
+        # One at a time: a second checkpoint that is begun meanwhile would hold a second host copy.
         self.drain()
         written = library.save_async(self.live_state(), self.storage.writing(step))
 
         def commit() -> None:
+            # After the library has synced its files, or the manifest would vouch for data not yet on disk.
             written.result()
             self.storage.commit(step)
             self.saved = step

@@ -40,11 +40,13 @@ class Ddp(Replica):
     own_gradients = False
 
     def __init__(self, task: Task, comm: Comm, *, bucket_bytes: int = 1048576) -> None:
+        # 1 MiB, where the library has 25: small models would fit into one bucket and overlap nothing.
         self.wrapped = distributed_data_parallel(task.model, comm, bucket_bytes=bucket_bytes)
         super().__init__(task, comm)
 
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Run forward and backward; gradients are averages when this returns."""
+        # Zeroed in place, so gradients stay views of the reducer's buckets and backward needs no copy into them.
         self.optimizer.zero_grad(set_to_none=False)
         return loss_and_gradients(self.wrapped, sequences_BS)
 

@@ -32,6 +32,7 @@ class DdpNaive(Replica):
         """Average the gradients, one tensor after the other."""
         for parameter in self.model.parameters():
             assert parameter.grad is not None
+            # Blocking, in the model's order on every rank: calls match up, and each pays the full latency.
             self.comm.backend.all_reduce(parameter.grad)
             parameter.grad.div_(self.comm.world_size)
 

@@ -49,8 +49,10 @@ class DdpRing(FlatReplica):
         """Average over those who are there; who comes back takes up all that training has become."""
         before, self.members = self.members, members
         if self.comm.rank in members:
+            # Sorted: both sides must send and receive the state in one order, whatever order Adam made it in.
             state = self.optimizer.state[self.flat.parameter]
             welcome(self.comm, before, members, [self.flat.values, *(state[name] for name in sorted(state))])
+            # Chunks depend on the number of members. No exchange is under way between steps.
             self.ring = self._ring(members)
 
 
@@ -63,6 +65,7 @@ def cost(task: Task) -> Cost:
         exchanges=range(task.steps),
         count=task.num_parameters,
         absence=task.absence,
+        # Weights, two moments and Adam's step count, which is one float32 more: four tensors, a message each.
         welcome_bytes=4 * (3 * task.num_parameters + 1) if adam else 4 * task.num_parameters,
         welcome_messages=4 if adam else 1,
     )

@@ -39,6 +39,7 @@ class DeMo(DecoupledMomentum):
     def __init__(
         self, task: Task, comm: Comm, *, k: int = 64, decay: float = 0.999, rate_factor: float = 1.0
     ) -> None:
+        # Groups of one rank: no gradient is averaged, and every momentum stays local, as in algorithm 1.
         super().__init__(task, comm, group=1, k=k, scheme="dct", decay=decay, rate_factor=rate_factor)
 
 

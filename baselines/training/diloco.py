@@ -73,6 +73,7 @@ class DiLoCo(FlatReplica):
             return
         outer = self.flat.gradients  # free until the next backward
         torch.sub(self.slow, self.flat.values, out=outer)
+        # Adam's moments stay with their replica: averaging both as well would triple the bytes.
         self.ring.run(outer)
         nesterov_(self.slow, self.momentum, outer, rate=self.outer_rate, momentum_share=self.outer_momentum)
         self.flat.values.copy_(self.slow)
@@ -83,6 +84,7 @@ class DiLoCo(FlatReplica):
         if self.comm.rank in members:
             welcome(self.comm, before, members, [self.slow, self.momentum])
             self.ring = self._ring(members)
+            # The newcomer's θ is as old as its leave; its displacement from the new φ would pull the others back.
             if self.comm.rank not in before:
                 self.flat.values.copy_(self.slow)
 

@@ -131,6 +131,7 @@ class Edit(Replica):
         super().update(step)
         self.ended = self.now()
         if step % self.sync_every == 0:
+            # From the end of the first step: the units' exchanges in its forward make ranks wait for each other.
             self.begun, self.taken = self.ended, 0
         else:
             self.taken += 1
@@ -142,6 +143,7 @@ class Edit(Replica):
             if self.by_time:
                 own = (self.ended - self.begun) / self.taken if self.taken else math.inf
                 fastest = min(self._gather(own))
+                # Without the first step, which waits for the slowest. All ranks compute this from the same numbers.
                 self.period = (self.sync_every - 1) * fastest if math.isfinite(fastest) else None
 
     def now(self) -> float:
@@ -165,10 +167,12 @@ class Edit(Replica):
 
     def _arrive(self, number: int) -> None:
         """Complete a unit's exchange before it is used, and begin the next one's."""
+        # The hook fires in every forward; only the first one after a round's end has something to complete.
         if not self.waiting[number]:
             return
         if number == 0:
             self._begin(0)
+        # Before the next unit begins: a ring's posted receives would take the numbers that _begin sends.
         self._complete(number)
         if number + 1 < len(self.units):
             self._begin(number + 1)
@@ -178,9 +182,11 @@ class Edit(Replica):
         unit, outer = self.units[number], self.outer[number]
         torch.sub(self.slow[number], unit.values, out=outer)
         own = float(outer.norm())
+        # ∞ travels in place of the norm: exp(−∞) is a weight of zero on every rank, without a second message.
         norms = self._gather(math.inf if self._is_odd(number, own) else own)
         self.heard = penalty_weights(norms, self.temperature)
         share = self.heard[self.comm.rank]
+        # n·wᵢ, since the ring divides by n. A zero weight writes zeros: 0·NaN would spread a NaN.
         outer.mul_(share * self.comm.world_size) if share > 0 else outer.zero_()
         self.rings[number].begin(outer)
 
@@ -190,6 +196,7 @@ class Edit(Replica):
         slow, outer = self.slow[number], self.outer[number]
         if sum(self.heard) > 0:
             length = float(outer.norm())
+            # 1e-12 keeps the ratio finite for a unit that did not move. Clipped is the weighted mean, not each Δᵢ.
             outer.mul_(min(self.longest / (length + 1e-12), 1.0))
             rate, share = self.outer_rate, self.outer_momentum
             nesterov_(slow, self.momentum[number], outer, rate=rate, momentum_share=share)
@@ -203,8 +210,10 @@ class Edit(Replica):
         self.rounds[number] += 1
         if not math.isfinite(norm):
             return True
+        # One-sided: only large norms are odd. They stay out of the average, or they would excuse the next.
         if known >= self.fill_rounds and norm - mean > self.deviations * math.sqrt(variance):
             return True
+        # 1/(known + 1): a plain mean at first. From zero, the average would lie below all norms for 1/α rounds.
         share = max(self.average_share, 1 / (known + 1))
         self.average[number, 0] = mean + share * (norm - mean)
         self.average[number, 1] = (1 - share) * (variance + share * (norm - mean) ** 2)
@@ -212,6 +221,7 @@ class Edit(Replica):
 
     def _gather(self, own: float) -> list[float]:
         rank, size = self.comm.rank, self.comm.world_size
+        # The own number is rounded to float32 as well: all ranks must compute weights from the same bits.
         found = torch.full((size,), own, dtype=torch.float32)
         others = [(rank + shift) % size for shift in range(1, size)]
         self.comm.start(
@@ -226,6 +236,7 @@ def penalty_weights(norms: Sequence[float], temperature: float) -> list[float]:
     least = min(norms)
     if math.isinf(least):
         return [0.0] * len(norms)
+    # The least norm is subtracted before exp, as in a stable softmax: norms far above T would underflow to 0/0.
     shares = [math.exp(-(g - least) / temperature) for g in norms]
     return [share / sum(shares) for share in shares]
 

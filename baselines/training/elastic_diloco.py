@@ -49,6 +49,7 @@ class ElasticDiLoCo:
         self.group = elastic_allreduce.ElasticAllReduce(
             place.problem, place.wire, place.master, place.peer, place.fixed_group
         )
+        # One vector for φ and m: one hash tells whether a peer differs, and one transfer brings it up to date.
         self.state = torch.cat([place.weights, torch.zeros_like(place.weights)])
         self.slow, self.momentum = self.state.chunk(2)
 
@@ -59,6 +60,7 @@ class ElasticDiLoCo:
     def begin_round(self, step: int) -> int:
         """Meet, level the global weights and their momentum, and begin at them."""
         step = self.group.synchronise(self.state, step)
+        # After the meeting: a peer that fetched another φ must not start its round from its own.
         self.weights.copy_(self.slow)
         return step
 
@@ -66,6 +68,7 @@ class ElasticDiLoCo:
         """Average the displacements of those who are alive, and take the outer step."""
         outer = self.slow - self.weights
         members: tuple[int, ...] = self.group.all_reduce(outer)
+        # A sum until here: who is in the mean is known only once a ring has succeeded.
         outer.div_(len(members))
         nesterov_(self.slow, self.momentum, outer, rate=self.outer_rate, momentum_share=self.outer_momentum)
         self.weights.copy_(self.slow)

@@ -41,6 +41,7 @@ class ExpertAllToAll(ExpertReplica):
 
     def encode(self, h_GTD: Tensor, routing: Routing) -> Tensor:
         """Fill slots by a product with a mask."""
+        # Dispatch is 0 or 1 and has no gradient; the gate learns through decode's weights alone.
         with torch.no_grad():
             mask_GTEC = mask(routing, torch.ones_like(routing.weights_GTk))
         return torch.einsum("gtec,gtd->egcd", mask_GTEC, h_GTD)
@@ -49,6 +50,7 @@ class ExpertAllToAll(ExpertReplica):
         """Exchange, work, and exchange back."""
         size, own = self.comm.world_size, self.num_own
         there_neND = all_to_all(self.comm, slots_EGCD.reshape(size, own, -1, slots_EGCD.shape[-1]))
+        # Expert first, so that each expert multiplies the rows of all ranks in one batched product.
         rows_eND = there_neND.transpose(0, 1).reshape(own, -1, slots_EGCD.shape[-1])
         made_eND = perceptrons(rows_eND, self.up_efD[layer], self.down_efD[layer])
         back_neND = made_eND.view(own, size, -1, slots_EGCD.shape[-1]).transpose(0, 1)
@@ -62,6 +64,7 @@ class ExpertAllToAll(ExpertReplica):
 def mask(routing: Routing, values_GTk: Tensor) -> Tensor:
     """Return each choice's value where its slot is and zero elsewhere, (G, T, E, C)."""
     kept_GTk = values_GTk * routing.kept_GTk
+    # Dropped choices have places beyond C, which one_hot refuses; their value is zero already, so any slot will do.
     places_GTk = routing.places_GTk.clamp(max=routing.capacity - 1)
     expert_GTkE = functional.one_hot(routing.experts_GTk, routing.num_experts).to(values_GTk.dtype)
     place_GTkC = functional.one_hot(places_GTk, routing.capacity).to(values_GTk.dtype)
@@ -72,6 +75,7 @@ def cost(task: Task) -> Cost:
     """Return the header's formula."""
 
     def of_layer(shape: Shape, step: int) -> tuple[int, int]:
+        # Four all-to-alls: there and back, forward and backward; of each a rank keeps 1/n.
         return 4 * (shape.ranks - 1) * shape.buffer_bytes // shape.ranks, 4 * (shape.ranks - 1)
 
     return expert_cost(task, of_layer)

@@ -50,6 +50,7 @@ class ExpertDecode(ExpertDecoder):
             h_mD = self.normalise(layer, x_mD)
             experts_m, weights_m = self.route(layer, position, self.home, h_mD)
             exchange = RowExchange(self.comm, self.rank_LE[layer, experts_m])
+            # The expert's number rides along as a float32, exact up to 2²⁴: one message instead of two.
             there = exchange.there(torch.cat([h_mD, experts_m[:, None].to(h_mD.dtype)], dim=1))
             made_ND = self.work(layer, there[:, :-1].contiguous(), there[:, -1].long())
             x_mD = x_mD + weights_m[:, None] * exchange.back(made_ND)
@@ -69,5 +70,6 @@ def cost(task: Task) -> Cost:
     moves_PTLnN = moves(home_of(ranks_PBTL, n), ranks_PBTL, n)
     out_bytes, out_messages = across(moves_PTLnN, ITEM * (width + 1))
     back_bytes, back_messages = across(moves_PTLnN.transpose(-1, -2), ITEM * width)
+    # Counts go to every other rank even where no row follows: the receiver cannot know how much to expect.
     counts = task.context * ranks_PBTL.shape[-1] * (n - 1)
     return cost_of(out_bytes + back_bytes + COUNT_BYTES * counts, out_messages + back_messages + counts)

@@ -62,13 +62,16 @@ class ExFlow(ExpertDecoder):
         made: list[Tensor] = []
         for layer in range(len(self.layers)):
             x_mD, k_mGK, v_mGK = self.attend(layer, position, sequences_m, x_mD)
+            # Kept for the position's end: only later positions read these keys, and one message serves all layers.
             made.append(torch.cat([sequences_m[:, None], k_mGK.flatten(1), v_mGK.flatten(1)], dim=1))
             h_mD = self.normalise(layer, x_mD)
             experts_m, weights_m = self.route(layer, position, sequences_m, h_mD)
             exchange = RowExchange(self.comm, self.rank_LE[layer, experts_m])
+            # As floats, exact up to 2²⁴: a token does not come back, so it carries what its next rank needs.
             notes_m3 = torch.stack([sequences_m, experts_m, weights_m], dim=1)
             arrived = exchange.there(torch.cat([x_mD, notes_m3], dim=1))
             x_mD, sequences_m, experts_m = arrived[:, :-3], arrived[:, -3].long(), arrived[:, -2].long()
+            # Normalised again on arrival: what travels is the stream, which the next layer's attention needs.
             made_mD = self.work(layer, self.normalise(layer, x_mD), experts_m)
             x_mD = x_mD + arrived[:, -1:] * made_mD
         self._make_coherent(position, made)
@@ -79,6 +82,7 @@ class ExFlow(ExpertDecoder):
         counts_L = torch.tensor([len(rows) for rows in made])
         for rank, (counts, rows) in enumerate(share_rows(self.comm, counts_L, torch.cat(made))):
             for layer, part in enumerate(torch.split(rows, counts) if rank != self.comm.rank else ()):
+                # shape[2::2] of (L, B, G, T, K) is (G, K); the first column is the sequence's number.
                 k_mGK, v_mGK = part[:, 1:].view(len(part), 2, *self.keys_LBGTK.shape[2::2]).unbind(1)
                 self.remember(layer, position, part[:, 0].long(), k_mGK, v_mGK)
 
@@ -96,6 +100,7 @@ def placed(task: Task, placement: str) -> Placement:
         return contiguous(len(layers), experts, size)
     if placement != "affinity":
         raise UnsupportedError(f"there is no placement '{placement}'")
+    # Refused and not approximated: a heuristic placement would be another technique with other bytes.
     if num_comparisons(experts, size) > MOST_COMPARISONS:
         raise UnsupportedError(f"placing {experts} experts on {size} ranks is too large to be solved exactly")
     assert task.router is not None
@@ -107,6 +112,7 @@ def cost(task: Task, *, placement: str) -> Cost:
     n, width = task.world_size, task.model.get_parameter("embedding.weight").shape[1]
     ranks_PBTL = ranks_of(task, placed(task, placement))
     before_PBTL = home_of(ranks_PBTL, n).clone()
+    # Before a layer a token is where the layer before it left it, and not at home, as it is for ep-decode.
     before_PBTL[..., 1:] = ranks_PBTL[..., :-1]
     moves_PTLnN = moves(before_PBTL, ranks_PBTL, n)
     row_bytes, row_messages = across(moves_PTLnN, ITEM * (width + 3))

@@ -51,6 +51,7 @@ class FlexDeMo(DecoupledMomentum):
         decay: float = 0.999,
         rate_factor: float = 1.0,
     ) -> None:
+        # Groups are consecutive ranks: with g ranks on a node the full exchange stays inside it.
         super().__init__(task, comm, group=group, k=k, scheme=scheme, decay=decay, rate_factor=rate_factor)
 
 

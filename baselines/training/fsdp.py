@@ -44,6 +44,7 @@ class Fsdp(Replica):
     own_gradients = False
 
     def __init__(self, task: Task, comm: Comm, *, reshard: bool = True) -> None:
+        # Before the optimiser is made: it must hold the shards that take the place of the parameters.
         fully_sharded(task.model, comm, reshard=reshard)
         super().__init__(task, comm)
 
@@ -64,6 +65,7 @@ class Fsdp(Replica):
 
         The optimiser makes its state in a step on zero gradients with a rate of zero; then it is overwritten.
         """
+        # The step makes moments as distributed tensors, laid out as the parameters; shares are copied in.
         self.set_rate(0.0)
         for parameter in self.model.parameters():
             parameter.grad = torch.zeros_like(parameter)
@@ -79,7 +81,9 @@ class Fsdp(Replica):
 
 def cost(task: Task, *, reshard: bool) -> Cost:
     """Return what a rank holds, shares of whole rows, and hands over; what is sent, the backend decides."""
+    # fully_shard cuts dimension 0 into ⌈rows/n⌉ rows a rank, and pads what it hands to collectives.
     owned = sum(-(-p.shape[0] // task.world_size) * p.shape[1:].numel() for p in task.model.parameters())
+    # All-gathers take the own share, forward and (resharded) backward; the reduce-scatter takes all n.
     handed = 4 * owned * ((1 + reshard) + task.world_size) * task.steps
     return Cost(
         state_bytes=(8 + task.moment_bytes) * owned, backend_bytes=handed if task.world_size > 1 else None

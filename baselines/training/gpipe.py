@@ -46,6 +46,7 @@ def table(ranks: int, microbatches: int) -> Table:
     """Return F 0 … M − 1, B M − 1 … 0 for every rank."""
     return [
         [Action("F", rank, m) for m in range(microbatches)]
+        # In reverse, as the backward of one graph over all microbatches would go.
         + [Action("B", rank, m) for m in reversed(range(microbatches))]
         for rank in range(ranks)
     ]

@@ -64,6 +64,7 @@ class Intellect1(FlatReplica):
         self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
         count = self.slow.numel()
         self.coded: int8_ring.Int8Ring | None = None
+        # bits stands before the *: an argument for the proof against synchronous training, no suite's option.
         if bits == 8:
             self.coded = int8_ring.Int8Ring(task.problem("all_reduce", count), comm)
         else:
@@ -76,6 +77,7 @@ class Intellect1(FlatReplica):
         outer = torch.sub(self.slow, self.flat.values, out=self.flat.gradients)
         if self.coded is not None:
             self.coded.run(outer)
+            # The coded ring returns the sum, as collectives do; RingAverage below divides by itself.
             outer.div_(self.comm.world_size)
         else:
             self.plain.run(outer)

@@ -54,12 +54,15 @@ def table(ranks: int, microbatches: int, chunks: int) -> Table:
     total = microbatches * chunks
     rows = []
     for rank in range(ranks):
+        # n microbatches pass through a chunk in turn: the first of them has then come around all ranks.
         order = [(k // ranks % chunks, k // (ranks * chunks) * ranks + k % ranks) for k in range(total)]
         forwards = [Action("F", chunk * ranks + rank, m) for chunk, m in order]
         backwards = [Action("B", (chunks - 1 - chunk) * ranks + rank, m) for chunk, m in order]
+        # Twice 1F1B's head start, and (v − 1)·n: the first microbatch passes all chunks before it comes back.
         warm = min(2 * (ranks - 1 - rank) + (chunks - 1) * ranks, total)
         row = forwards[:warm]
         for k in range(total):
+            # Empty once the forwards are used up, which leaves the cool-down: backwards alone.
             row += forwards[warm + k : warm + k + 1]
             row.append(backwards[k])
         rows.append(row)

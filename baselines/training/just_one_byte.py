@@ -41,14 +41,18 @@ SIGN = 128
 
 def encode(slopes: Tensor) -> Tensor:
     """Return one byte for each slope, (n, 1): the nearest magnitude on a logarithmic scale, and the sign above it."""
+    # One octave below the least code: it rounds to code 0, and the logarithm of zero never occurs.
     octaves = slopes.abs().clamp(min=2.0 ** (LEAST_EXPONENT - 1)).log2() - LEAST_EXPONENT
+    # Six codes an octave are at most 2^(1/12) − 1 = 5.9 % off, the slope_error that the technique promises.
     magnitude = (octaves * STEPS_PER_OCTAVE).round().add(1).clamp(0, LARGEST).to(torch.uint8)
+    # Code 128, a negative zero, is never sent: no slope has two codes.
     negative = (slopes < 0) & (magnitude > 0)
     return (magnitude + SIGN * negative.to(torch.uint8))[:, None]
 
 
 def decode(codes: Tensor) -> Tensor:
     """Return the slopes that bytes, (n, 1), stand for."""
+    # float64 until the step, as every rank replays the log: the same operations give the same bits.
     magnitude = (codes[:, 0] & LARGEST).double()
     sign = torch.where(codes[:, 0] >= SIGN, -1.0, 1.0).double()
     return sign * torch.where(

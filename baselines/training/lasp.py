@@ -38,10 +38,12 @@ class LASP(StateReplica):
 
     def scan(self, own_NKK: Tensor, decay_NK: Tensor, *, before: int | None, after: int | None) -> Tensor:
         """Wait for the state, and send what becomes of it."""
+        # Receive before send cannot deadlock: the chain is open, and its first rank waits for nobody.
         prefix_NKK = torch.zeros_like(own_NKK)
         if before is not None:
             self.comm.receive(prefix_NKK, before)
         if after is not None:
+            # The state after this rank: what its decays leave of the state before, plus what its own positions add.
             self.comm.send(prefix_NKK * decay_NK.unsqueeze(-1) + own_NKK, after)
         return prefix_NKK
 

@@ -50,6 +50,7 @@ class LocalSgd(FlatReplica):
     def exchange_parameters(self, step: int) -> None:
         """Average the parameters when a round ends."""
         if ends_round(step, self.sync_every, self.task.steps):
+            # Adam's moments stay local, which is why H = 1 equals synchronous training with plain SGD only.
             self.ring.run(self.flat.values)
 
     def change_members(self, step: int, members: tuple[int, ...]) -> None:

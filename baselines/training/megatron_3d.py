@@ -44,6 +44,7 @@ class Megatron3d(HybridReplica):
 
     def schedule(self, ranks: int, microbatches: int) -> Table:
         """Return the table of 1F1B."""
+        # The schedule sees a pipeline's p ranks alone; the executor maps them to ranks that are t·d apart (Mesh).
         found: Table = one_f_one_b.table(ranks, microbatches)
         return found
 

@@ -40,6 +40,7 @@ class Mezo(ProbingReplica):
 
     def encode(self, slopes: Tensor) -> Tensor:
         """Return the bytes of float32."""
+        # The sender applies these bytes as well: the float64 slope that it knows would split replicas.
         return slopes.float().view(torch.uint8).view(-1, self.code_bytes)
 
     def decode(self, codes: Tensor) -> Tensor:

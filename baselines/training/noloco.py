@@ -73,17 +73,22 @@ class NoLoCo(FlatReplica):
         """Take the outer step when a round ends."""
         if not ends_round(step, self.sync_every, self.task.steps):
             return
+        # Gradients are free until the next backward, so the displacement needs no buffer of its own.
         change = torch.sub(self.flat.values, self.slow, out=self.flat.gradients)
         partner = self._partner(step // self.sync_every)
         self.momentum.mul_(self.alpha)
         if partner is None:
+            # Nobody to meet: ⟨Δ⟩ is the own Δ, and φ − ⟨φ⟩ is zero, so the pull drops out.
             self.momentum.add_(change, alpha=self.beta)
         else:
+            # Sends and receives of both partners start together, so neither waits for the other to receive first.
             self.comm.start(
                 sends=[(self.slow, partner), (change, partner)],
                 receives=[(self.other_slow, partner), (self.other_change, partner)],
             ).wait()
+            # a + b has the bits of b + a: partners of the first round, which began alike, end it alike.
             self.momentum.add_(change.add_(self.other_change), alpha=self.beta / 2)
+            # φ − ⟨φ⟩ of a pair is half of φ − φ′, hence γ/2.
             self.momentum.sub_(self.other_slow.neg_().add_(self.slow), alpha=self.gamma / 2)
         self.slow.add_(self.momentum)
         self.flat.values.copy_(self.slow)
@@ -106,6 +111,7 @@ class NoLoCo(FlatReplica):
 def _partners(seed: int, number: int, members: Sequence[int]) -> dict[int, int]:
     """Return every paired rank's partner in a round."""
     ranks = list(members)
+    # A text is seeded through SHA-512; hash() of it would differ between processes, and so would their pairs.
     random.Random(f"{seed}/{number}").shuffle(ranks)
     pairs = list(zip(ranks[::2], ranks[1::2], strict=False))
     return dict(pairs) | {b: a for a, b in pairs}
@@ -116,6 +122,7 @@ def cost(task: Task, *, sync_every: int) -> Cost:
     sent, everyone = 2 * 4 * task.num_parameters, range(task.world_size)
     rounds = dict.fromkeys(everyone, 0)
     for step in round_ends(sync_every, task.steps):
+        # The same draw as in the run: with an odd number, who sits out decides which rank is busiest.
         members = task.absence.members(step, task.world_size) if task.absence else everyone
         for rank in _partners(task.seed, step // sync_every, members):
             rounds[rank] += 1

@@ -53,6 +53,7 @@ class OneBitAdam(FlatReplica):
         self.momentum = self.keep("momentum", torch.zeros_like(self.flat.values), kind="optimizer")
         self.variance = self.keep("variance", torch.zeros_like(self.flat.values), kind="optimizer")
         self.compressed = onebit.OneBit(task.problem("all_reduce", count), comm, feedback=feedback)
+        # Both errors are state: a resumed run without them would lose what compression still owes.
         self.keep("worker_error", self.compressed.worker_error)
         self.keep("server_error", self.compressed.server_error)
         self.ring = RingAverage(comm, count, dtype=torch.float32, device=task.device)
@@ -65,16 +66,21 @@ class OneBitAdam(FlatReplica):
             self.momentum.lerp_(self.flat.gradients, 1 - beta)
             return
         self.momentum.lerp_(self.flat.gradients, 1 - beta)
+        # m and not g is compressed, and the result replaces m on every rank: replicas stay identical (algorithm 1).
         self.compressed.run(self.momentum)
         self.momentum.div_(self.comm.world_size)
 
     def update(self, step: int) -> None:
         """Take Adam's step with the variance of the warm-up."""
+        # v has been updated this often; its bias correction freezes with it, or the step size would go on changing.
         count = min(step, self.warmup - 1) + 1
         if step < self.warmup:
             gradients = self.flat.gradients
+            # After the ring: these are averaged gradients, so that v, like m, has equal bits on all ranks.
             self.variance.mul_(BETAS[1]).addcmul_(gradients, gradients, value=1 - BETAS[1])
+        # The gradients have been used; their vector is the scratch for √v + ε, which saves 4P.
         scale = torch.div(self.variance, 1 - BETAS[1] ** count, out=self.flat.gradients).sqrt_().add_(EPSILON)
+        # m's own correction uses the true step: m goes on being updated after the freeze.
         rate = self.optimizer.param_groups[0]["lr"] / (1 - BETAS[0] ** (step + 1))
         self.flat.values.addcdiv_(self.momentum, scale, value=-rate)
 

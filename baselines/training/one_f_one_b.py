@@ -43,8 +43,10 @@ def table(ranks: int, microbatches: int) -> Table:
     rows = []
     for rank in range(ranks):
         forwards = iter([Action("F", rank, m) for m in range(microbatches)])
+        # zip stops at the shorter one: with fewer microbatches than ranks the warm-up simply takes all forwards.
         row = [action for _, action in zip(range(ranks - 1 - rank), forwards, strict=False)]
         for m in range(microbatches):
+            # At most one forward for each backward, and none once they are used up: the cool-down.
             row += [action for _, action in zip(range(1), forwards, strict=False)]
             row.append(Action("B", rank, m))
         rows.append(row)

@@ -45,8 +45,10 @@ class PowerSgd(FlatReplica):
         super().__init__(task, comm)
         shapes = [tuple(p.shape) for p in task.model.parameters()]
         self.left = torch.zeros(left_size(shapes, rank), device=task.device)
+        # The shared seed: the average of P = M·Q is meaningful only if every rank multiplied by the same Q.
         generator = torch.Generator(device=task.device).manual_seed(task.seed % (1 << 31))
         drawn = torch.randn(right_size(shapes, rank), generator=generator, device=task.device)
+        # Kept: Q is one step of a power iteration further each time, and a resumed run must go on from the same one.
         self.right = self.keep("right", drawn)
         self.error = self.keep("error", torch.zeros_like(self.flat.values))
         self.rank = rank
@@ -57,6 +59,7 @@ class PowerSgd(FlatReplica):
 
     def exchange_gradients(self, step: int) -> None:
         """Replace the gradients by the averaged product of factors."""
+        # In place: from here to the end of the step the error's memory holds M, and then what P·Qᵀ did not carry.
         whole = self.error.add_(self.flat.gradients)
         matrices, vectors = self._pieces(whole)
         lefts, rights, plain = self._factors()
@@ -66,6 +69,7 @@ class PowerSgd(FlatReplica):
             part.copy_(vector)
         self.rings[0].run(self.left)
         for matrix, left, right in zip(matrices, lefts, rights, strict=True):
+            # The ring leaves equal bits on all ranks, so each finds the same basis without another message.
             left.copy_(torch.linalg.qr(left).Q)
             torch.mm(matrix.T, left, out=right)
         self.rings[1].run(self.right)
@@ -74,8 +78,10 @@ class PowerSgd(FlatReplica):
             torch.mm(left, right.T, out=gradient)
         for average, part in zip(averages, plain, strict=True):
             average.copy_(part)
+        # Against the averaged product and not the own one: that is what every rank applies.
         whole.sub_(self.flat.gradients)
         for vector in vectors:
+            # Vectors were averaged exactly: own minus mean is no error, since the mean already contains the rest.
             vector.zero_()
 
     def _pieces(self, vector: Tensor) -> tuple[list[Tensor], list[Tensor]]:
@@ -89,6 +95,7 @@ class PowerSgd(FlatReplica):
         for parameter in self.model.parameters():
             if parameter.dim() == 2:
                 rows, columns = parameter.shape
+                # Bounded by rows, not by columns: at r = rows P is square and orthogonal, so P·Pᵀ·M is M.
                 width = min(self.rank, rows)
                 lefts.append(self.left[at : at + rows * width].view(rows, width))
                 rights.append(self.right[along : along + columns * width].view(columns, width))

@@ -62,15 +62,19 @@ class Qsdp(ShardedReplica):
             raise UnsupportedError(f"codes have {what}, and not {weight_bits} and {gradient_bits}")
         super().__init__(task, comm)
         self.weight_bits, self.gradient_bits, self.unbiased = weight_bits, gradient_bits, unbiased
+        # Another seed on every rank: errors must be independent, or the mean would not shrink them.
         generator = torch.Generator(device=task.device).manual_seed(task.seed + 1 + task.rank)
+        # Registered for checkpoints: a resumed run draws on where the saved one stopped, and so has the same bits.
         self.generators["rounding"] = generator
 
     def gather(self, unit: Unit) -> None:
         """Make a unit whole, from codes alone."""
         chunks, bits = unit.allocate(), self.weight_bits
         messages = [self._message(len(chunk), bits) for chunk in chunks]
+        # No generator: a layer is gathered twice a step, and backward must decode the values that forward has used.
         encode_levels(unit.share.detach(), messages[self.comm.rank], bits)
         self._exchange([messages[self.comm.rank]] * self.comm.world_size, messages)
+        # The own share is replaced by its code as well, or each rank would compute with another model.
         for chunk, message in zip(chunks, messages, strict=True):
             chunk.copy_(decode_levels(message, len(chunk), bits))
 
@@ -83,8 +87,10 @@ class Qsdp(ShardedReplica):
             encode_levels(chunk, message, bits, generator=generator)
         own = chunks[self.comm.rank]
         incoming = [self._message(len(own), bits) for _ in chunks]
+        # The own contribution is rounded like the others': the mean treats all ranks alike.
         incoming[self.comm.rank].copy_(outgoing[self.comm.rank])
         self._exchange(outgoing, incoming)
+        # float32 sum in rank order, which is one order whatever arrives first: two runs have the same bits.
         own.zero_()
         for message in incoming:
             own.add_(decode_levels(message, len(own), bits))
@@ -111,6 +117,7 @@ def cost(task: Task, *, weight_bits: int, gradient_bits: int) -> Cost:
         sent = 0
         for number, size in enumerate(sizes):
             shares = [stop - start for start, stop in chunk_bounds(size, n)]
+            # The rest (embedding, last norm) stays whole from forward to backward; layers are gathered twice.
             times = 1 if number == len(sizes) - 1 else 2
             sent += times * (n - 1) * level_bytes(shares[rank], weight_bits)
             sent += sum(level_bytes(s, gradient_bits) for i, s in enumerate(shares) if i != rank)

@@ -57,7 +57,9 @@ class RingAttention(SequenceReplica):
         """Send what is at hand to the next rank; start to receive what is there after this step."""
         rank, size = self.comm.rank, self.comm.world_size
         _, _, heads, width = block_2sNK.shape
+        # A fresh buffer: the one at hand is read by attention and by its send until the transfer has ended.
         coming = block_2sNK.new_empty(2, self.counts[(rank - step - 1) % size], heads, width)
+        # Both ends are posted in one call, so the ring has no rank that must receive before it can send.
         sends, receives = [(block_2sNK, (rank + 1) % size)], [(coming, (rank - 1) % size)]
         return coming, self.comm.start(sends=sends, receives=receives)
 
@@ -66,6 +68,7 @@ class _Ring(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, ring: RingAttention, q_tMK: Tensor, k_tNK: Tensor, v_tNK: Tensor) -> Tensor:
         rank, size = ring.comm.rank, ring.comm.world_size
+        # One message for keys and values: the ring's n − 1 hops each pay the latency once.
         block = torch.stack([k_tNK, v_tNK])
         for step in range(size):
             last = step + 1 == size
@@ -73,6 +76,7 @@ class _Ring(torch.autograd.Function):
             part_tMK, part_lse_tM = attend_to(
                 q_tMK, block[0], block[1], ring.runs[rank], ring.runs[(rank - step) % size]
             )
+            # The own block first: every query sees itself, so sums are finite before blocks of −∞ are merged.
             if step == 0:
                 out_tMK, lse_tM = part_tMK, part_lse_tM
             else:
@@ -81,6 +85,7 @@ class _Ring(torch.autograd.Function):
                 transfer.wait()
             block = coming
         ctx.ring = ring
+        # The own keys alone: keeping the visiting ones would cost what the ring saves. They come again.
         ctx.save_for_backward(q_tMK, k_tNK, v_tNK, out_tMK, lse_tM)
         return out_tMK
 
@@ -90,6 +95,7 @@ class _Ring(torch.autograd.Function):
         ring: RingAttention = ctx.ring
         rank, size = ring.comm.rank, ring.comm.world_size
         q_tMK, k_tNK, v_tNK, out_tMK, lse_tM = ctx.saved_tensors
+        # rowsum(dO ∘ O), FlashAttention-2, algorithm 2: the softmax's term over all keys of all ranks.
         delta_tM = (d_out_tMK * out_tMK).sum(dim=-1)
         block, d_q_tMK = torch.stack([k_tNK, v_tNK]), torch.zeros_like(q_tMK)
         d_block = torch.zeros_like(block)
@@ -103,6 +109,7 @@ class _Ring(torch.autograd.Function):
             d_block[1] += d_v
             if transfer is not None:
                 transfer.wait()
+            # The gradient leaves once this rank has added to it; its n-th hop, unlike keys', brings it home.
             if size > 1:
                 d_coming, transfer = ring.pass_on(d_block, step)
                 transfer.wait()
@@ -118,6 +125,7 @@ def cost(task: Task) -> Cost:
 
     def attention(rank: int) -> tuple[float, int]:
         passed = total - counts[(rank + 1) % n]
+        # Keys and values: n − 1 hops forward and again backward; gradients: n hops, which is every chunk once.
         return 2 * row.keys_bytes * (2 * passed + total), 3 * n - 2
 
     return sequence_cost(task, attention)

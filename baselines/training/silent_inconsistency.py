@@ -55,13 +55,16 @@ class SilentInconsistency(FlatReplica):
     def exchange_gradients(self, step: int) -> None:
         """Tell the others, then average the gradients."""
         rank, size = self.comm.rank, self.comm.world_size
+        # Now, and not after the exchange: the ring replaces this rank's gradient by the mean.
         self.reports[rank, 1] = torch.linalg.vector_norm(self.flat.gradients, dtype=torch.float64)
         others = [(rank + shift) % size for shift in range(1, size)]
+        # To all, not around a ring: 16 bytes cost latency only, and this way they cost one of it.
         self.comm.start(
             sends=[(self.reports[rank], peer) for peer in others],
             receives=[(self.reports[peer], peer) for peer in others],
         ).wait()
         self.ring.run(self.flat.gradients)
+        # float64: the cosine is a difference of two nearly equal sums of squares when ranks agree.
         norm = torch.linalg.vector_norm(self.flat.gradients, dtype=torch.float64)
         self.mean_square = float(norm) ** 2
 
@@ -69,6 +72,7 @@ class SilentInconsistency(FlatReplica):
         """Return the three figures of the step."""
         losses, norms = self.reports.unbind(1)
         n, squares = len(norms), float(norms.square().sum())
+        # Σ_{i≠j} ‖gᵢ‖·‖gⱼ‖, the weights by which the mean cosine is normalised.
         across = float(norms.sum()) ** 2 - squares
         return {
             "loss_dispersion": float(losses.std(correction=0)),

@@ -60,14 +60,17 @@ class SparseLoCo(FlatReplica):
         self.slow = self.keep("slow", self.flat.values.clone())
         problem = task.problem("all_reduce", self.slow.numel())
         self.sparse = topk_sparse.TopKSparse(problem, comm, k=k, decay=decay, bits=bits)
+        # The accumulator is state: it stands in for the outer momentum, and holds what has not been sent yet.
         self.keep("unsent", self.sparse.unsent)
 
     def exchange_parameters(self, step: int) -> None:
         """Take the outer step when a round ends."""
         if not ends_round(step, self.sync_every, self.task.steps):
             return
+        # The exchange overwrites it by the sum over ranks, which needs no copy of the gradients' vector.
         outer = torch.sub(self.slow, self.flat.values, out=self.flat.gradients)
         self.sparse.run(outer)
+        # A sum comes back, hence 1/n here. There is no momentum: e decays by β and carries the past (algorithm 1).
         self.slow.sub_(outer, alpha=self.outer_rate / self.comm.world_size)
         self.flat.values.copy_(self.slow)
 

@@ -48,6 +48,7 @@ class StaticDiLoCo:
 
     def exchange(self) -> tuple[int, ...]:
         """Average the displacements of all members, and take the outer step."""
+        # A vector of its own: here no gradients' vector is free, since the family and not the technique trains.
         outer = self.slow - self.weights
         members: tuple[int, ...] = self.group.all_reduce(outer)
         outer.div_(len(members))

@@ -72,6 +72,7 @@ class StreamingDiLoCo(FlatReplica):
         outer_momentum: float = 0.9,
     ) -> None:
         super().__init__(task, comm)
+        # A fragment must arrive before it is due again: a delay of a whole round or more would never be applied.
         self.sync_every, self.fragments, self.delay = sync_every, fragments, min(delay, sync_every - 1)
         self.mixing, self.outer_rate, self.outer_momentum = mixing, outer_rate, outer_momentum
         count = self.flat.values.numel()
@@ -90,6 +91,7 @@ class StreamingDiLoCo(FlatReplica):
         for fragment, action in due(step, self.sync_every, self.fragments, self.delay):
             if action == "begin":
                 start, stop = self.bounds[fragment]
+                # begin() encodes at once, so the difference may be a temporary and training may go on changing θ.
                 self.averages[fragment].begin(self.slow[start:stop] - self.flat.values[start:stop])
                 self.stage[fragment] = 1
             elif action == "advance":
@@ -100,6 +102,7 @@ class StreamingDiLoCo(FlatReplica):
     def finish(self) -> None:
         """Apply what is still under way."""
         for fragment in range(self.fragments):
+            # Fragments that are idle have nothing under way: Nesterov's step with an old mean would be taken twice.
             if self.stage[fragment]:
                 self._apply(fragment)
 
@@ -113,6 +116,7 @@ class StreamingDiLoCo(FlatReplica):
         return self.flat.pieces(self.slow)
 
     def _advance(self, fragment: int) -> None:
+        # A pause may have advanced it ahead of time; the second message must not be sent again when it is due.
         if self.stage[fragment] == 1:
             self.averages[fragment].advance()
             self.stage[fragment] = 2
@@ -121,6 +125,7 @@ class StreamingDiLoCo(FlatReplica):
         self._advance(fragment)
         if self.stage[fragment] == 2:
             start, stop = self.bounds[fragment]
+            # Into kept memory: a mean that arrived before a checkpoint is applied after it, when it is due.
             self.averages[fragment].complete(self.arrived[start:stop])
             self.stage[fragment] = 3
 
@@ -135,6 +140,7 @@ class StreamingDiLoCo(FlatReplica):
             rate=self.outer_rate,
             momentum_share=self.outer_momentum,
         )
+        # α = mixing is the share of the local θ, which has moved on by τ steps since Δ was taken.
         values.lerp_(slow, 1 - self.mixing)
         self.stage[fragment] = 0
 
@@ -142,12 +148,14 @@ class StreamingDiLoCo(FlatReplica):
 def due(step: int, sync_every: int, fragments: int, delay: int) -> Iterator[tuple[int, str]]:
     """Yield (fragment, action) after a step; the second message of a fragment leaves half way through its delay."""
     for fragment in range(fragments):
+        # The first round trains whole: fragment f is due f·H/F steps after it, so that traffic is spread evenly.
         age = step + 1 - sync_every - fragment * sync_every // fragments
         if age < 0:
             continue
         phase = age % sync_every
         if phase == 0:
             yield fragment, "begin"
+        # Rounded up, and checked after "begin": with τ = 0 all three actions fall into one step, in this order.
         if phase == (delay + 1) // 2:
             yield fragment, "advance"
         if phase == delay:
@@ -177,6 +185,7 @@ def cost(
                 now = [a + costs[fragment][rank][1] for rank, a in enumerate(now)]
                 open_fragments.discard(fragment)
                 messages += size - 1
+        # finish() lets open fragments arrive, which sends their second half in the last step.
         if step == task.steps - 1:
             for fragment in open_fragments:
                 now = [a + costs[fragment][rank][1] for rank, a in enumerate(now)]

@@ -39,6 +39,7 @@ class SyncSave(CheckpointingReplica):
     def save(self, step: int) -> None:
         """Write, flush and commit a copy: of a view ``torch.save`` would write all that lies behind it."""
         own = {name: tensor.clone() for name, tensor in self.live_state().items()}
+        # Returns after fsync and rename: the whole time counts as a stop of training, which is what this foil shows.
         self.storage.write_object(step, own)
         self.saved = step
 

@@ -41,11 +41,13 @@ class TernGrad(FlatReplica):
         super().__init__(task, comm)
         problem = task.problem("all_reduce", self.flat.values.numel())
         self.ternary = ternary.Ternary(problem, comm, layer=layer, clip_sigmas=clip_sigmas)
+        # Draws are state: without them a resumed run would round otherwise and end with other weights.
         self.generators["ternary"] = self.ternary.generator
 
     def exchange_gradients(self, step: int) -> None:
         """Replace the gradients by the mean of all ranks' ternary ones."""
         self.ternary.run(self.flat.gradients)
+        # The collective sums what ranks sent; the mean keeps the expectation equal to the clipped gradient's.
         self.flat.gradients.div_(self.comm.world_size)
 
 

@@ -73,6 +73,7 @@ class TokenRing(SequenceReplica):
         """
         rank, size = self.comm.rank, self.comm.world_size
         heads = own_tMX.shape[1]
+        # A buffer for each answer: all n − 1 may be on their way at once, since no hop waits for one.
         replies = [own_tMX.new_empty(self.counts[rank], heads, width) for _ in range(size - 1)]
         own: list[Tensor] = []
 
@@ -81,6 +82,7 @@ class TokenRing(SequenceReplica):
 
         def reply(step: int, held_tMX: Tensor) -> Tensor:
             found = answer((rank - step) % size, held_tMX)
+            # Rows at home are answered without a message; visit() drops this answer, so it is kept here.
             if step == 0:
                 own.append(found)
             return found
@@ -99,10 +101,12 @@ class _Visit(torch.autograd.Function):
 
         def answer(owner: int, visiting_tMK: Tensor) -> Tensor:
             out_tMK, lse_tM = attend_to(visiting_tMK, k_tNK, v_tNK, ring.runs[owner], k_runs)
+            # One message for output and log-sum-exp: apart, each answer would pay the latency twice.
             return torch.cat([out_tMK, lse_tM.unsqueeze(-1)], dim=-1)
 
         answers = ring.circulate(q_tMK.contiguous(), answer, width + 1)
         first = next(answers)
+        # The own rank's part first: every query sees itself there, so merging starts from a finite log-sum-exp.
         out_tMK, lse_tM = first[..., :width].contiguous(), first[..., width].contiguous()
         for part in answers:
             merge(out_tMK, lse_tM, part[..., :width], part[..., width])
@@ -125,10 +129,12 @@ class _Visit(torch.autograd.Function):
             d_q_tMK, d_k, d_v = gradients(
                 q_tMK, k_tNK, v_tNK, d_out_tMK, lse_tM, delta_tM, ring.runs[owner], k_runs
             )
+            # Keys never move: gradients add up here, in the order of visits, which is the same in every run.
             d_k_tNK.add_(d_k)
             d_v_tNK.add_(d_v)
             return d_q_tMK.contiguous()
 
+        # What backward by blocks needs of a row beside q and dO (FlashAttention-2, algorithm 2): two numbers.
         sums_tM2 = torch.stack([lse_tM, delta_tM], dim=-1)
         own_tMX = torch.cat([q_tMK, d_out_tMK, sums_tM2], dim=-1)
         d_q_tMK = torch.zeros_like(q_tMK)
@@ -143,10 +149,13 @@ def cost(task: Task, *, direct_last: bool) -> Cost:
     n, total = len(counts), sum(counts)
 
     def attention(rank: int) -> tuple[float, int]:
+        # A rank answers every other rank's rows, and passes on all rows but those that end their visit at it.
         answers = total - counts[rank]
         queries = total - counts[(rank + 1) % n]
         if direct_last:
+            # In the last step it sends its own rows backward instead of passing on those of rank + 2.
             queries += counts[rank] - counts[(rank + 2) % n]
+        # There: q forward; q, dO and two numbers backward. Back: output and log-sum-exp forward; dq backward.
         there, back = 3 * row.queries_bytes + 2 * row.sums_bytes, 2 * row.queries_bytes + row.sums_bytes
         return queries * there + answers * back, 4 * (n - 1)
 

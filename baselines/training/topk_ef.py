@@ -42,6 +42,7 @@ class TopKErrorFeedback(FlatReplica):
         super().__init__(task, comm)
         problem = task.problem("all_reduce", self.flat.values.numel())
         self.sparse = topk_sparse.TopKSparse(problem, comm, k=k, bits=bits)
+        # The memory is state: dropped at a checkpoint, it would be gradient that nobody ever applies.
         self.keep("unsent", self.sparse.unsent)
 
     def exchange_gradients(self, step: int) -> None:

@@ -100,6 +100,7 @@ class Tutel(ExpertReplica):
         step = int(self.step) - 1
         if self.asked == "measured" and step < TRIALS * len(self.tried):
             place = step % len(self.tried)
+            # The best of the trials: a first step may pay for allocations, which say nothing of the strategy.
             self.best_s[place] = min(float(self.best_s[place]), self._clock() - self._began_s)
 
     def _fastest(self, step: int) -> str:
@@ -107,6 +108,8 @@ class Tutel(ExpertReplica):
         trials = TRIALS * len(self.tried)
         if step < trials:
             return self.tried[step % len(self.tried)]
+        # The maximum over ranks, exchanged once: a step lasts as long as its slowest rank, and ranks that chose from
+        # their own times could choose differently and wait for each other for ever.
         if step == trials:
             self.best_s.copy_(all_gather(self.comm, self.best_s).amax(dim=0))
         return self.tried[int(self.best_s.argmin())]
@@ -131,6 +134,7 @@ class Tutel(ExpertReplica):
 
     def _places(self, routing: Routing) -> tuple[Tensor, Tensor]:
         """Return a routing's indices, which encode and decode share."""
+        # By identity: encode and decode of one layer are given the same routing object.
         if self._found is None or self._found[0] is not routing:
             self._found = routing, _indices(routing)
         return self._found[1]
@@ -147,6 +151,7 @@ class Tutel(ExpertReplica):
             up_eFD, down_eFD = self._gathered(up_efD, down_efD, self.row)
             return self._there_and_back(parts_qeND, up_eFD, down_eFD, self.column).view(slots_EGCD.shape)
         ranks = range(self.comm.world_size)
+        # Each rank of a group gets the group's slots and applies its f columns: the down product is a sum over F.
         to_all_neND = parts_qeND.repeat_interleave(self.slices, dim=0)
         made_neND = self._there_and_back(to_all_neND, up_efD, down_efD, ranks)
         made_qseND = made_neND.view(self.num_groups, self.slices, *made_neND.shape[1:])
@@ -166,6 +171,7 @@ class Tutel(ExpertReplica):
             return up_efD, down_efD
         parts_n2efD = all_gather(self.comm, torch.stack([up_efD, down_efD]), members)
         parts_qs2efD = parts_n2efD.view(-1, self.slices, *parts_n2efD.shape[1:])
+        # (q, s, 2, e, f, D) to (2, q·e, s·f, D): groups in the experts' order, slices in the hidden width's.
         up_EFD, down_EFD = parts_qs2efD.permute(2, 0, 3, 1, 4, 5).flatten(1, 2).flatten(2, 3)
         return up_EFD, down_EFD
 
@@ -180,6 +186,7 @@ def sent(strategy: str, shape: Shape, slices: int) -> tuple[int, int]:
     n, tokens, weights = shape.ranks, shape.buffer_bytes, shape.weight_bytes
     if strategy == "expert":
         groups = n // slices
+        # Four all-to-alls of slots; of weights an all-gather forward and its reduce-scatter backward.
         own_bytes = 4 * tokens * (groups - 1) // groups + 2 * (slices - 1) * weights // n
         return own_bytes, 4 * (groups - 1) + 2 * (slices - 1)
     if strategy == "model":
@@ -192,6 +199,7 @@ def choice(asked: str, step: int, shape: Shape, slices: int) -> str:
     if asked == "cycle":
         return STRATEGIES[step % len(STRATEGIES)]
     if asked == "adaptive":
+        # By bytes: every rank finds the same without a message. Ties go to the first of STRATEGIES.
         return min(STRATEGIES, key=lambda strategy: sent(strategy, shape, slices)[0])
     return asked
 
@@ -215,6 +223,7 @@ def _indices(routing: Routing) -> tuple[Tensor, Tensor]:
     slot_GTk = (routing.experts_GTk * num_sequences + sequence_G11) * routing.capacity + routing.places_GTk
     token_GTk = torch.arange(num_sequences * length, device=slot_GTk.device).view(num_sequences, length, 1)
     token_S = slot_GTk.new_full((routing.num_experts * num_sequences * routing.capacity,), -1)
+    # Dropped choices are left out here: their slot numbers run past their expert's queue into the next one's.
     token_S[slot_GTk[routing.kept_GTk]] = token_GTk.expand(-1, -1, top_k)[routing.kept_GTk]
     return slot_GTk, token_S
 
@@ -225,6 +234,7 @@ def _apply(function: Any, *arguments: Any) -> Any:
 
 def _rows(source_ND: Tensor, index_M: Tensor, wanted_M: Tensor) -> Tensor:
     """Return rows by index, and zeros where none is wanted."""
+    # The clamp makes −1 and dropped slots readable; what was read there is multiplied by zero.
     return source_ND.index_select(0, index_M.clamp(0, len(source_ND) - 1)).mul_(wanted_M[:, None])
 
 
@@ -233,6 +243,7 @@ class _Encode(torch.autograd.Function):
     def forward(ctx: Any, h_GTD: Tensor, slot_GTk: Tensor, token_S: Tensor, routing: Routing) -> Tensor:
         ctx.save_for_backward(slot_GTk, routing.kept_GTk)
         ctx.shape = h_GTD.shape
+        # A slot holds at most one token, so both directions are gathers, without atomic adds.
         slots_SD = _rows(h_GTD.reshape(-1, h_GTD.shape[-1]), token_S, token_S >= 0)
         return slots_SD.view(routing.num_experts, len(h_GTD), routing.capacity, -1)
 
@@ -241,6 +252,7 @@ class _Encode(torch.autograd.Function):
         slot_GTk, kept_GTk = ctx.saved_tensors
         flat_SD = gradients[0].reshape(-1, ctx.shape[-1])
         found = _rows(flat_SD, slot_GTk.reshape(-1), kept_GTk.reshape(-1))
+        # A token's gradient is the sum over its k copies.
         return found.view(*slot_GTk.shape, -1).sum(dim=2), None, None, None
 
 
@@ -251,6 +263,7 @@ class _Decode(torch.autograd.Function):
     ) -> Tensor:
         flat_SD = slots_EGCD.reshape(-1, slots_EGCD.shape[-1])
         made_GTkD = _rows(flat_SD, slot_GTk.reshape(-1), kept_GTk.reshape(-1)).view(*slot_GTk.shape, -1)
+        # made_GTkD is kept for the gate: a weight's gradient is that of the output times what it weighs.
         ctx.save_for_backward(made_GTkD, weights_GTk, slot_GTk, token_S, kept_GTk)
         ctx.shape = slots_EGCD.shape
         return torch.einsum("gtk,gtkd->gtd", weights_GTk, made_GTkD)
@@ -260,6 +273,7 @@ class _Decode(torch.autograd.Function):
         made_GTkD, weights_GTk, slot_GTk, token_S, kept_GTk = ctx.saved_tensors
         (g_GTD,) = gradients
         g_weights_GTk = torch.einsum("gtd,gtkd->gtk", g_GTD, made_GTkD)
+        # Slots nobody took keep weight zero, so their experts' rows get no gradient.
         weight_S = weights_GTk.new_zeros(token_S.shape)
         weight_S[slot_GTk[kept_GTk]] = weights_GTk[kept_GTk]
         g_slots_SD = _rows(g_GTD.reshape(-1, g_GTD.shape[-1]), token_S, weight_S)

@@ -51,9 +51,11 @@ class Ulysses(SequenceReplica):
     def attend(self, q_BHtK: Tensor, k_BGtK: Tensor, v_BGtK: Tensor) -> Tensor:
         """Exchange positions for heads, attend, and exchange back."""
         shares = [x.chunk(self.comm.world_size, dim=1) for x in (q_BHtK, k_BGtK, v_BGtK)]
+        # Interleaved by rank: q, k and v of one rank's heads are neighbours and leave as one message.
         by_rank = [part for of_rank in zip(*shares, strict=True) for part in of_rank]
         whole_BhTK = to_heads(self.comm, torch.cat(by_rank, dim=1), self.counts)
         each = [share[0].shape[1] for share in shares]
+        # This rank now has every position of its heads: plain causal attention, nothing to merge.
         return to_positions(self.comm, causal_attention(*torch.split(whole_BhTK, each, dim=1)), self.counts)
 
 
@@ -64,6 +66,7 @@ def cost(task: Task) -> Cost:
 
     def attention(rank: int) -> tuple[float, int]:
         out, back = counts[rank] * (n - 1) / n, (total - counts[rank]) / n
+        # q, k, v leave and the result returns; backward the other way round: 2·(q + k) each way in all.
         return 2 * (row.queries_bytes + row.keys_bytes) * (out + back), 4 * (n - 1)
 
     return sequence_cost(task, attention)

@@ -58,9 +58,11 @@ class UniversalCheckpoint(CheckpointingReplica):
 
     def restore(self, step: int) -> None:
         """Read this rank's share, through atoms where other ranks wrote it."""
+        # The usual case costs nothing extra: atoms are made only when the number of ranks has changed.
         if self.storage.saved_by(step) == self.comm.world_size:
             self.take_up(self.storage.read(step))
             return
+        # A message as a barrier: the others may look for atoms only after rank 0 has renamed them into place.
         done = torch.zeros(1, device=self.task.device)
         if self.comm.rank == 0:
             atoms.convert(self.storage, step, self.flat.bounds)
@@ -69,6 +71,7 @@ class UniversalCheckpoint(CheckpointingReplica):
         else:
             self.comm.receive(done, 0)
         share = self.bounds[self.comm.rank]
+        # Only atoms that overlap the new share are read: ranks together read each byte about once.
         self.take_up(atoms.load(atoms.atoms_of(self.storage, step), step, self.flat.bounds, share))
 
 

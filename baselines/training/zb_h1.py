@@ -42,11 +42,13 @@ def table(ranks: int, microbatches: int) -> Table:
     """Return the header's table."""
     rows = []
     for rank in range(ranks):
+        # 1F1B's warm-up; with r W's put off and the one in hand, n microbatches on every rank: 1F1B's peak.
         warm = min(ranks - 1 - rank, microbatches)
         row = [Action("F", rank, m) for m in range(warm)]
         for m in range(microbatches):
             row += [Action("F", rank, warm + m)] if warm + m < microbatches else []
             row.append(Action("I", rank, m))
+            # Rank r has its last I r hops before rank 0 has: it keeps r W's to fill that gap.
             row += [Action("W", rank, m - rank)] if m >= rank else []
         row += [Action("W", rank, m) for m in range(max(microbatches - rank, 0), microbatches)]
         rows.append(row)

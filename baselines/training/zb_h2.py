@@ -42,9 +42,11 @@ def table(ranks: int, microbatches: int) -> Table:
     """Return the header's table."""
     rows = []
     for rank in range(ranks):
+        # 2·(n − r) − 1 forwards and 2·r W's put off: 2·n − 1 on every rank, about twice 1F1B's peak.
         warm, late = min(2 * (ranks - rank) - 1, microbatches), 2 * rank
         row = [Action("F", rank, m) for m in range(warm)]
         for m in range(microbatches):
+            # I first: the rank before waits for it, whereas nobody waits for W.
             row.append(Action("I", rank, m))
             row += [Action("W", rank, m - late)] if m >= late else []
             row += [Action("F", rank, warm + m)] if warm + m < microbatches else []

@@ -45,6 +45,7 @@ class ZeCO(StateReplica):
 
     def __init__(self, task: Task, comm: Comm, *, blocks: int = 4) -> None:
         super().__init__(task, comm)
+        # Rows of the state do not depend on each other (the decay acts on rows), so they may travel apart.
         self.bounds = bounds(task, blocks)
 
     def scan(self, own_NKK: Tensor, decay_NK: Tensor, *, before: int | None, after: int | None) -> Tensor:
@@ -54,6 +55,7 @@ class ZeCO(StateReplica):
         scan = BlockScan(self.comm, self.bounds, arriving_NCK, before=before, after=after)
         prefix_NKK = torch.zeros_like(own_NKK)
         scan.run(own_NKK, decay_NK, prefix_NKK)
+        # Waited for at the end only: a send of one block overlaps the decay and sum of the next.
         scan.finish()
         return prefix_NKK
 

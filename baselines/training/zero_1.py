@@ -43,7 +43,9 @@ class Zero1(FlatReplica):
     """Update one share and gather the others."""
 
     def __init__(self, task: Task, comm: Comm, *, state: str = "single") -> None:
+        # Before the parameters are laid out in one vector, whose dtype is theirs.
         narrow_parameters(task, state)
+        # Before super().__init__, which makes the optimiser over this rank's share.
         self.bounds = chunk_bounds(task.num_parameters, task.world_size)
         super().__init__(task, comm)
         self.members = range(task.world_size)
@@ -57,6 +59,7 @@ class Zero1(FlatReplica):
         """Return the point's optimiser over this rank's share, a view of the whole vector, or over its master."""
         start, stop = self.bounds[self.task.rank]
         self.share = nn.Parameter(self.flat.values[start:stop])
+        # A view: the reduce-scatter leaves the sum where the optimiser reads it, without a copy.
         self.share.grad = self.flat.gradients[start:stop]
         self.masters = Masters(self, [self.share])
         return self.task.optimizer(self.masters.parameters)
@@ -66,6 +69,7 @@ class Zero1(FlatReplica):
         rings.finish(
             rings.reduce_scatter(self.comm, self.gradients, self.members, self.comm.rank, self.scratch)
         )
+        # Only the own share is a sum; the other chunks hold partial sums, which nobody reads.
         self.gradients[self.comm.rank].div_(self.comm.world_size)
 
     def update(self, step: int) -> None:
@@ -74,6 +78,7 @@ class Zero1(FlatReplica):
 
     def exchange_parameters(self, step: int) -> None:
         """Gather all shares."""
+        # In place over the views of the flat vector: the model has the new weights when the ring ends.
         rings.finish(rings.all_gather(self.comm, self.values, self.members, self.comm.rank))
 
 
@@ -86,6 +91,7 @@ def cost(task: Task, *, state: str) -> Cost:
         sent_bytes=task.steps * sent,
         peak_bytes=sent,
         messages=task.steps * messages,
+        # Weights and gradients whole, masters and moments for one share: ZeRO's P_os (section 5.1).
         state_bytes=2 * width * count + (master + task.moment_bytes) * longest,
         scratch_bytes=2 * width * longest if n > 1 else 0,
     )

@@ -55,6 +55,7 @@ class Zero2(Replica):
         super().__init__(task, comm)
         for number, bucket in enumerate(self.buckets):
             for parameter in bucket.parameters:
+                # All ranks run one graph, so buckets complete in one order: an exchange in a hook finds its peers.
                 parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]  # torch leaves it without types
                     partial(_completed, self, number)
                 )
@@ -65,6 +66,7 @@ class Zero2(Replica):
         for bucket in self.buckets:
             start, stop = bucket.bounds[self.task.rank]
             share = nn.Parameter(bucket.values[start:stop])
+            # Memory of its own, unlike stage 1's view: the bucket's whole gradient is freed after its scatter.
             share.grad = torch.zeros_like(share)
             shares.append(share)
         self.masters = Masters(self, shares)
@@ -73,6 +75,7 @@ class Zero2(Replica):
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Run forward and backward; buckets are scattered and freed meanwhile."""
         for bucket in self.buckets:
+            # Set before each backward: the counts are used up by the one before.
             bucket.missing = len(bucket.parameters)
         return loss_and_gradients(self.model, sequences_BS)
 
@@ -85,6 +88,7 @@ class Zero2(Replica):
         gradients = bucket.take_gradients()
         chunks = [gradients[a:b] for a, b in bucket.bounds]
         longest = max(b - a for a, b in bucket.bounds)
+        # Made here and freed with the bucket: held between steps it would be scratch, of which cost states none.
         scratch = gradients.new_empty(2 * longest if self.comm.world_size > 1 else 0)
         rings.finish(rings.reduce_scatter(self.comm, chunks, self.members, self.comm.rank, scratch))
         share = self.owned[number].grad
@@ -116,6 +120,7 @@ def cost(task: Task, *, bucket_bytes: int, state: str) -> Cost:
         sent_bytes=task.steps * sent,
         peak_bytes=sent,
         messages=task.steps * messages,
+        # Weights whole; gradients, masters and moments of the owned shares: P_os+g (section 5.2).
         state_bytes=width * sum(sizes) + (width + master + task.moment_bytes) * owned,
         scratch_bytes=0,
     )

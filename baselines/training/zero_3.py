@@ -48,6 +48,7 @@ class Zero3(ShardedReplica):
 
     def gather(self, unit: Unit) -> None:
         """Make a unit whole."""
+        # The storage is refilled, not replaced: what autograd saved of these parameters in forward sees them again.
         chunks = unit.allocate()
         rings.finish(rings.all_gather(self.comm, chunks, range(len(chunks)), self.comm.rank))
 
@@ -55,6 +56,7 @@ class Zero3(ShardedReplica):
         """Return the sum over ranks of this rank's share of a unit's gradients."""
         chunks = unit.take_gradients()
         longest = max(len(chunk) for chunk in chunks)
+        # Transient on purpose: one unit at a time is whole, and its scratch goes with it.
         scratch = chunks[0].new_empty(2 * longest if len(chunks) > 1 else 0)
         rings.finish(rings.reduce_scatter(self.comm, chunks, range(len(chunks)), self.comm.rank, scratch))
         return chunks[self.comm.rank]
@@ -68,7 +70,9 @@ def cost(task: Task, *, state: str, reshard: bool) -> Cost:
         sent = 0
         for number, size in enumerate(sizes):
             shares = [width * (stop - start) for start, stop in chunk_bounds(size, n)]
+            # Gathered for forward and again for backward; the rest, which stays, once.
             times = 2 if reshard and number < len(sizes) - 1 else 1
+            # An all-gather sends all chunks but the next rank's, a reduce-scatter all but the own one.
             sent += times * (sum(shares) - shares[(place + 1) % n]) + sum(shares) - shares[place]
         busiest = max(busiest, sent)
     messages = (n - 1) * (2 * len(sizes) + (len(sizes) - 1 if reshard else 0))

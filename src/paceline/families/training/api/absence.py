@@ -56,10 +56,12 @@ def welcome(comm: Comm, before: Sequence[int], members: Sequence[int], state: Se
         members: Ranks that take part from now on.
         state: Contiguous tensors.
     """
+    # One source that every rank names without a message: the first member that has the state.
     source = next(rank for rank in members if rank in before)
     for newcomer in members:
         if newcomer in before:
             continue
+        # One direction, tensor by tensor: nobody waits for an answer, so blocking calls cannot deadlock.
         for tensor in state:
             if comm.rank == source:
                 comm.send(tensor, newcomer)
@@ -93,6 +95,7 @@ def ring_bytes(
         sent = messages = peak = 0
         for step in range(steps):
             own, several = 0, 0
+            # Rank 0 welcomes: the first member that stayed, since it is the last rank that leaves.
             if absence is not None and step == absence.last and rank == 0:
                 own, several = welcome_bytes, welcome_messages
             members = absence.members(step, world_size) if absence else tuple(range(world_size))

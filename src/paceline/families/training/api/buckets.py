@@ -29,6 +29,7 @@ class Bucket:
         found = []
         for parameter in self.parameters:
             assert parameter.grad is not None
+            # Joined here, not accumulated in a held vector: outside backward gradients take no memory.
             found.append(parameter.grad.reshape(-1))
             parameter.grad = None
         return torch.cat(found)
@@ -40,11 +41,20 @@ def buckets(model: nn.Module, bucket_bytes: int, world_size: int) -> list[Bucket
 
 
 def bucket_groups(model: nn.Module, bucket_bytes: int) -> list[list[nn.Parameter]]:
-    """Deal parameters out to buckets of at most ``bucket_bytes`` (or one tensor), the last parameters first."""
+    """Deal parameters out to buckets of at most ``bucket_bytes`` (or one tensor), the last parameters first.
+
+    Li et al., "PyTorch Distributed" (VLDB 2020), section 3.2.
+
+    Args:
+        model: Its parameters are left as they are.
+        bucket_bytes: In the parameters' own dtypes.
+    """
     groups: list[list[nn.Parameter]] = [[]]
     filled = 0
+    # Backward reaches the last parameters first: their bucket is complete while most is still to come.
     for parameter in reversed(list(model.parameters())):
         size = parameter.numel() * parameter.element_size()
+        # A tensor longer than a bucket gets one of its own: a gradient is complete as a whole or not at all.
         if groups[-1] and filled + size > bucket_bytes:
             groups.append([])
             filled = 0
@@ -54,12 +64,18 @@ def bucket_groups(model: nn.Module, bucket_bytes: int) -> list[list[nn.Parameter
 
 
 def make_bucket(parameters: list[nn.Parameter], world_size: int) -> Bucket:
-    """Move parameters into one vector, of which they become views."""
+    """Move parameters into one vector, (B,), of which they become views; all must have one dtype and device.
+
+    Args:
+        parameters: In the order in which they lie in the vector.
+        world_size: Shares into which it is cut, of sizes that differ by one element at most.
+    """
     with torch.no_grad():
         values = torch.cat([p.detach().reshape(-1) for p in parameters])
     start = 0
     for parameter in parameters:
         stop = start + parameter.numel()
+        # The old storage goes with the old data: an all-gather into the bucket changes the model in place.
         parameter.data = values[start:stop].view(parameter.shape)
         start = stop
     bounds = chunk_bounds(values.numel(), world_size)

@@ -30,6 +30,7 @@ Scheme = Literal["dct", "random", "striding"]
 def cosines(size: int, device: torch.device) -> Tensor:
     """Return the orthonormal matrix of the discrete cosine transform (type II), (size, size), a row a frequency."""
     place = torch.arange(size, dtype=torch.float64)
+    # In float64: its transpose is taken for its inverse, so what it lacks of orthogonality stays in momenta.
     matrix = torch.cos(math.pi / size * (place[None, :] + 0.5) * place[:, None]) * math.sqrt(2 / size)
     matrix[0] /= math.sqrt(2)
     return matrix.to(torch.float32).to(device)
@@ -59,20 +60,33 @@ class Extractor:
         return message_bytes(self.count, self.k, self.scheme)
 
     def encode(self, vector_m: Tensor, message: Tensor, places: Tensor) -> None:
-        """Write the components of a vector that ``dct`` finds largest, or that lie at ``places``."""
+        """Write the components of a vector that ``dct`` finds largest, or that lie at ``places``.
+
+        Args:
+            vector_m: (count,), float32.
+            message: ``message_bytes`` bytes to fill, uint8: bfloat16 values, then packed places of ``dct``.
+            places: Elements, int64; not read by ``dct``.
+        """
         if not self.count:
             return
         values_CE = self._transform(vector_m)
         if self.scheme != "dct":
             message.view(torch.bfloat16).copy_(values_CE.view(-1)[places])
             return
+        # Unsorted: places travel with the values, so their order means nothing.
         _, inside_Ck = values_CE.abs().topk(self.k, dim=1, sorted=False)
         head = self.chunks * self.k * VALUE_BYTES
         message[:head].view(torch.bfloat16).copy_(values_CE.gather(1, inside_Ck).view(-1))
         message[head:].copy_(pack_indices(inside_Ck.view(-1)))
 
     def add_decoded(self, message: Tensor, total_CE: Tensor, places: Tensor) -> None:
-        """Add a message's components to coefficients, (chunks, 4096)."""
+        """Add a message's components to coefficients, (chunks, 4096) in float32, in place.
+
+        Args:
+            message: What ``encode`` has filled, uint8.
+            total_CE: Takes them.
+            places: As for ``encode``.
+        """
         if not self.count:
             return
         if self.scheme == "dct":
@@ -80,12 +94,14 @@ class Extractor:
             inside = unpack_indices(message[head:], self.chunks * self.k)
             first = torch.arange(self.chunks, device=self.device).repeat_interleave(self.k) * CHUNK
             places, message = inside + first, message[:head]
+        # Added: groups may choose one place. Within a message places differ, so sums have one order.
         total_CE.view(-1).index_add_(0, places, message.view(torch.bfloat16).float())
 
     def restore(self, coefficients_CE: Tensor) -> Tensor:
-        """Return the vector that coefficients stand for, (count,)."""
+        """Return the vector, (count,) in float32, that coefficients, (chunks, 4096), stand for."""
         if self.scheme == "dct" and self.count:
             square_CSS = coefficients_CE.view(-1, SIDE, SIDE)
+            # The inverse of an orthonormal transform is its transpose, on both sides of the square.
             coefficients_CE = self._cosines_FS.T @ square_CSS @ self._cosines_FS
         return coefficients_CE.reshape(-1)[: self.count]
 
@@ -99,8 +115,10 @@ class Extractor:
             return torch.empty(0, dtype=torch.int64, device=self.device)
         wanted = num_values(self.count, self.k, self.scheme)
         if self.scheme == "random":
+            # The text (seed, step) seeds the same draw on every rank and after a restart; no generator has to be kept.
             found = torch.tensor(random.Random(f"{seed}/{step}").sample(range(self.count), wanted))
         else:
+            # Shifted by one each step, so that every element has its turn after a stride's length of steps.
             found = (torch.arange(wanted) * self.count // max(wanted, 1) + step) % max(self.count, 1)
         return found.to(torch.int64).to(self.device)
 
@@ -119,6 +137,7 @@ def num_values(count: int, k: int, scheme: Scheme) -> int:
     chosen = num_parts(count, CHUNK) * k
     if scheme == "dct":
         return chosen
+    # Places that all ranks know cost nothing: their 12 bits are spent on more values instead.
     return min(message_bytes(count, k, "dct") // VALUE_BYTES, count)
 
 
@@ -162,6 +181,7 @@ class DecoupledMomentum(FlatReplica):
         first = comm.rank - comm.rank % size
         self.group = range(first, first + size)
         self.place = comm.rank % size
+        # The ranks that own the same share in other groups, in the groups' order: a peer's index is its group.
         self.peers = range(self.place, comm.world_size, size)
         self.bounds = chunk_bounds(self.flat.values.numel(), size)
         start, stop = self.bounds[self.place]
@@ -185,12 +205,14 @@ class DecoupledMomentum(FlatReplica):
         if size > 1:
             rings.finish(rings.reduce_scatter(self.comm, chunks, self.group, self.place, self.scratch))
         own = chunks[self.place]
+        # The ring has summed over the group; alpha = 1/g makes it the group's mean.
         self.momentum.mul_(self.decay).add_(own, alpha=1 / size)
         places = self.extractor.places(step, self.task.seed)
         mine = self.messages[self.comm.rank // size]
         with self.comm.span("compress"):
             self.extractor.encode(self.momentum, mine, places)
             sent = self.extractor.zeros()
+            # What leaves the momentum is what others decode: bfloat16's rounding stays for later steps.
             self.extractor.add_decoded(mine, sent, places)
             self.momentum.sub_(self.extractor.restore(sent))
         received = zip(self.peers, self.messages, strict=True)
@@ -201,6 +223,7 @@ class DecoupledMomentum(FlatReplica):
         ).wait()
         with self.comm.span("decompress"):
             total = self.extractor.zeros()
+            # In the groups' order on every rank, the own message among them: sums and signs have equal bits everywhere.
             for message in self.messages:
                 self.extractor.add_decoded(message, total, places)
             own.copy_(self.extractor.restore(total).sign())
@@ -209,6 +232,7 @@ class DecoupledMomentum(FlatReplica):
         """Step this rank's share; the group's other shares follow in ``exchange_parameters``."""
         start, stop = self.bounds[self.place]
         rate = self.optimizer.param_groups[0]["lr"] * self.rate_factor
+        # Signs instead of an optimiser: the SGD made above only carries the learning rate.
         self.flat.values[start:stop].sub_(self.flat.gradients[start:stop], alpha=rate)
 
     def exchange_parameters(self, step: int) -> None:
@@ -220,6 +244,7 @@ class DecoupledMomentum(FlatReplica):
 
 def group_size(group: int, world_size: int) -> int:
     """Return the largest size of groups that divides both."""
+    # Groups must be equal, or ranks of unequal groups would own shares with different bounds.
     return math.gcd(group, world_size)
 
 

@@ -45,12 +45,13 @@ class RingAverage:
         self._taken = 0
 
     def run(self, vector: Tensor) -> None:
-        """Average ``vector`` and wait for the result."""
+        """Average ``vector``, (count,), in place and wait for the result."""
         self.begin(vector)
         self.complete()
 
     def begin(self, vector: Tensor) -> None:
         """Start the exchange; ``vector`` must stay untouched until ``complete`` has returned."""
+        # One exchange at a time: a second ring on the same links would receive the first one's messages.
         assert self._steps is None
         self._steps = self._run(vector)
         self._taken = 0
@@ -67,6 +68,7 @@ class RingAverage:
         """
         if self._steps is None:
             return
+        # Turn p of P owes ⌊p·messages/P⌋ messages: evenly spread, and all of them at the last turn.
         while self._taken < passed * self.num_messages // period:
             self._taken += 1
             next(self._steps, None)
@@ -88,12 +90,21 @@ class RingAverage:
         members, place = self.members, self.members.index(self.comm.rank)
         chunks = [vector[start:stop] for start, stop in self.bounds]
         yield from rings.reduce_scatter(self.comm, chunks, members, place, self.scratch)
+        # Divided between the two halves: each element once, on its owner, so that all ranks receive the same bits.
         chunks[place].div_(self.size)
         yield from rings.all_gather(self.comm, chunks, members, place)
 
 
 def ring_cost(count: int, world_size: int, item_bytes: int = 4) -> tuple[int, int]:
-    """Return the bytes and messages that the busiest rank sends in one ring average."""
+    """Return the bytes and messages that the busiest rank sends in one ring average.
+
+    Patarasuk and Yuan, 2009: 2·(n − 1)/n of the vector in 2·(n − 1) messages, here with the exact sizes of chunks.
+
+    Args:
+        count: Elements of the vector.
+        world_size: n.
+        item_bytes: Bytes of an element.
+    """
     sizes = [stop - start for start, stop in chunk_bounds(count, world_size)]
     sent = [rings.sent(sizes, place) for place in range(world_size)]
     return max(s[0] for s in sent) * item_bytes, max(s[1] for s in sent)
@@ -122,7 +133,7 @@ class CodedAverage:
         self._transfer: Transfer | None = None
 
     def begin(self, vector: Tensor) -> None:
-        """Start the first step; ``vector`` may change afterwards."""
+        """Start the first step; ``vector``, (count,) in float32, may change afterwards."""
         for (start, stop), message in zip(self.bounds, self.outgoing, strict=True):
             encode_floats(vector[start:stop], message, self.bits)
         self._transfer = self._start(self.outgoing, self.parts)
@@ -132,16 +143,18 @@ class CodedAverage:
         self._wait()
         rank = self.comm.rank
         start, stop = self.bounds[rank]
+        # The own chunk goes through its code, too: the sum treats all ranks alike.
         self.parts[rank].copy_(self.outgoing[rank])
         total = torch.zeros(stop - start, dtype=torch.float32, device=self.parts[rank].device)
         for message in self.parts:
             total.add_(decode_floats(message, stop - start, self.bits))
         own = self.outgoing[rank]
         encode_floats(total.div_(self.comm.world_size), own, self.bits)
+        # outgoing[peer] has left and has the size of peer's coded chunk, so it can receive that chunk's average.
         self._transfer = self._start([own] * self.comm.world_size, self.outgoing)
 
     def complete(self, vector: Tensor) -> None:
-        """Wait for the second step and write the average."""
+        """Wait for the second step and write the average into ``vector``, (count,); the same bits on all ranks."""
         self._wait()
         for (start, stop), message in zip(self.bounds, self.outgoing, strict=True):
             vector[start:stop].copy_(decode_floats(message, stop - start, self.bits))
@@ -163,4 +176,5 @@ class CodedAverage:
 def coded_cost(count: int, world_size: int) -> list[tuple[int, int]]:
     """Return the bytes that each rank sends in the two steps of a coded average."""
     sizes = [float4_bytes(stop - start) for start, stop in chunk_bounds(count, world_size)]
+    # First step: the codes of all foreign chunks. Second: the own average, to every other rank.
     return [(sum(sizes) - own, (world_size - 1) * own) for own in sizes]

@@ -35,6 +35,7 @@ class Flat:
             stop = start + piece.numel()
             piece.data = self.parameter.data[start:stop].view(piece.shape)
             if self.parameter.grad is not None:
+                # Autograd adds to a gradient in place, so all stay in the vector as long as nobody sets one to None.
                 piece.grad = self.parameter.grad[start:stop].view(piece.shape)
             self.bounds.append((start, stop))
             start = stop

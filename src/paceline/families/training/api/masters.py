@@ -22,6 +22,8 @@ SINGLE, MIXED = "single", "mixed"
 def narrow_parameters(task: Task, state: str) -> None:
     """Round a model's parameters in place where state is mixed; it computes in their dtype then.
 
+    Rajbhandari et al., "ZeRO" (SC 2020), count such state as two bytes a weight and a gradient, and four a master.
+
     Raises:
         UnsupportedError: There is no such state.
     """
@@ -31,6 +33,7 @@ def narrow_parameters(task: Task, state: str) -> None:
         return
     model = task.model
     assert isinstance(model, Transformer)
+    # Autocast takes the weights' dtype from now on; logits and loss stay in float32 (Transformer.forward).
     model.narrow = NARROW
     for parameter in model.parameters():
         parameter.data = parameter.data.to(NARROW)
@@ -56,9 +59,11 @@ class Masters:
         replica.owned = list(shares)
         self.parameters = replica.owned
         self._pairs: list[tuple[nn.Parameter, nn.Parameter]] = []
+        # Single precision: the shares are stepped themselves, and no second copy is held.
         if all(share.dtype == torch.float32 for share in shares):
             return
         wide = [share.detach().float() for share in shares]
+        # Kept as the optimiser's state: checkpoints need them, for narrow weights do not determine their masters.
         kept = [replica.keep(f"master {i}", tensor, kind="optimizer") for i, tensor in enumerate(wide)]
         self.parameters = [nn.Parameter(tensor) for tensor in kept]
         self._pairs = list(zip(self.parameters, shares, strict=True))
@@ -67,8 +72,10 @@ class Masters:
         """Apply the shares' gradients; wide ones exist meanwhile alone."""
         for master, share in self._pairs:
             assert share.grad is not None
+            # Widened here and dropped after the step: held, wide gradients would cost what narrow ones save.
             master.grad = share.grad.float()
         optimizer.step()
         for master, share in self._pairs:
             master.grad = None
+            # Rounded from the master, not updated: small updates add up in the master until they show in bfloat16.
             share.detach().copy_(master.detach())

@@ -29,7 +29,7 @@ the logarithms of decays, (B, G, T, K)."""
 
 
 class RMSNorm(nn.Module):
-    """Scales rows to unit root mean square, and by a learned gain."""
+    """Scales rows to unit root mean square, and by a learned gain (Zhang and Sennrich, NeurIPS 2019)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -49,6 +49,7 @@ def causal_attention(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
 def linear_attention(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, log_decay_BGTK: Tensor) -> Tensor:
     """Return gated linear attention, (B, H, T, K), by its definition: position after position."""
     repeats = q_BHTK.shape[1] // k_BGTK.shape[1]
+    # The recurrence has no grouped form: each head of keys is repeated for the queries that it serves.
     alike = (x.repeat_interleave(repeats, dim=1) for x in (k_BGTK, v_BGTK, log_decay_BGTK))
     seen_TMK = recurrence(*(positions_first(x) for x in (q_BHTK, *alike)))
     return heads_first(seen_TMK, q_BHTK.shape[0])
@@ -97,11 +98,14 @@ class Layer(nn.Module):
         normed_BTD = self.attention_norm(x_BTD)
         counts = [self.size.heads, self.size.num_kv_heads, self.size.num_kv_heads]
         q_BHTK, k_BGTK, v_BGTK = torch.split(self._heads(self.qkv(normed_BTD)), counts, dim=1)
+        # Decays tell positions apart, so gated linear attention has no rotation.
         if self.forget is None:
             q_BHTK, k_BGTK = rotate(q_BHTK, cos_TK, sin_TK), rotate(k_BGTK, cos_TK, sin_TK)
             seen_BHTK = self.attend(q_BHTK, k_BGTK, v_BGTK)
         else:
+            # In [0.9, 1): chunked forms divide by products of decays, which must not underflow.
             decay_BGTK = MIN_DECAY + (1 - MIN_DECAY) * torch.sigmoid(self._heads(self.forget(normed_BTD)))
+            # The 1/√K of softmax attention, on the keys: the recurrence has no scores to scale.
             scaled_BGTK = k_BGTK * self.size.head_width**-0.5
             seen_BHTK = self.attend(q_BHTK, scaled_BGTK, v_BGTK, decay_BGTK.log())
         x_BTD = x_BTD + self.mix(seen_BHTK.transpose(1, 2).flatten(2))
@@ -156,7 +160,9 @@ class Transformer(nn.Module):
 
     def initialise(self, seed: int) -> None:
         """Draw all weights: normal with σ = 0.02, products that add to the stream with σ / √(2·layers)."""
+        # On the host in the parameters' order: the same weights on every device and for every number of ranks.
         generator = torch.Generator().manual_seed(seed)
+        # Two products a layer add to the stream: 1/√(2·layers) keeps its variance from growing (GPT-2).
         deep = INIT_STD / math.sqrt(2 * len(self.layers))
         with torch.no_grad():
             for name, weight in self.named_parameters():
@@ -181,12 +187,14 @@ class Transformer(nn.Module):
             x_BTD = self.embedding(symbols_BT)
             for layer in self.layers:
                 x_BTD = layer(x_BTD, cos_TK, sin_TK)
+            # Tied to the embedding. Wide, since a softmax in bfloat16 would lose the loss's digits.
             return functional.linear(self.norm(x_BTD), self.embedding.weight, self.head_bias).float()
 
     def compile_layers(self) -> None:
         """Compile every layer, for the shapes that it meets; equal layers share what was compiled."""
         for layer in self.layers:
             assert isinstance(layer, Layer)
+            # Not the module itself: hooks of techniques that gather or free parameters must stay outside the graph.
             layer.compiled = torch.compile(layer.added, dynamic=False)
 
 
@@ -209,11 +217,18 @@ def rotations(length: int, width: int) -> tuple[Tensor, Tensor]:
     """Return cosines and sines, (T, K), of rotary positions (RoFormer, section 3.2.2), in halves."""
     frequency = ROTARY_BASE ** (-torch.arange(0, width, 2, dtype=torch.float32) / width)
     angle = torch.outer(torch.arange(length, dtype=torch.float32), frequency)
+    # Halves, not neighbours: rotate() pairs k with k + K/2, so both halves have the same angles.
     angle = torch.cat([angle, angle], dim=-1)
     return angle.cos(), angle.sin()
 
 
 def rotate(x_BHTK: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
-    """Rotate pairs (k, k + K/2) by their position's angle."""
+    """Return x with its pairs (k, k + K/2) rotated by their position's angle (RoFormer, section 3.2.2).
+
+    Args:
+        x_BHTK: Queries or keys; other leading shapes that (T, K) broadcasts against will do.
+        cos_TK: See ``rotations``.
+        sin_TK: See ``rotations``.
+    """
     first, second = x_BHTK.chunk(2, dim=-1)
     return x_BHTK * cos_TK + torch.cat([-second, first], dim=-1) * sin_TK

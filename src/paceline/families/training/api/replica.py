@@ -132,6 +132,7 @@ class Task:
         """Return the learning rate of a step: linear warm-up, then a cosine to a tenth of the peak."""
         if step < self.warmup_steps:
             return self.peak_rate * (step + 1) / self.warmup_steps
+        # By the point's steps and not by the technique's: all techniques of a block follow one schedule.
         done = (step - self.warmup_steps) / max(self.steps - self.warmup_steps, 1)
         falling = 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
         return self.peak_rate * (FINAL_RATE + (1 - FINAL_RATE) * falling)
@@ -139,7 +140,9 @@ class Task:
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
         """Return the point's inner optimiser over some parameters."""
         if self.optimizer_name == "sgd":
+            # Without momentum: plain SGD is the optimiser under which averaging weights and averaging gradients agree.
             return torch.optim.SGD(parameters, lr=self.peak_rate)
+        # fused: one pass over the vector on every device; the oracle's process uses the same one.
         return torch.optim.AdamW(
             parameters, lr=self.peak_rate, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
         )
@@ -175,6 +178,7 @@ class Replica:
         self.generators: dict[str, torch.Generator] = {}
         self.owned: list[nn.Parameter] = []
         """Shares of the model's parameters, with storages or gradients that neither it nor the optimiser may have."""
+        # Last: techniques lay out vectors and shares before they call this, and the optimiser must see those.
         self.optimizer = self.make_optimizer()
 
     def make_optimizer(self) -> Optimizer:
@@ -267,6 +271,7 @@ class Replica:
             ValueError: The state is another technique's or another model's.
         """
         own, given = list(self.model.parameters()), state["weights"]
+        # Checked before anything is copied: a checkpoint that does not fit leaves the replica as it was.
         if [p.shape for p in own] != [w.shape for w in given] or set(self.kept) != set(state["kept"]):
             raise ValueError("the checkpoint does not fit this technique and model")
         with torch.no_grad():
@@ -276,6 +281,7 @@ class Replica:
                 self.kept[name].copy_(tensor)
         for name, generator in state["generators"].items():
             self.generators[name].set_state(generator)
+        # After the weights: moments are made for the parameters that are there.
         self.optimizer.load_state_dict(state["optimizer"])
 
 
@@ -288,6 +294,7 @@ class FlatReplica(Replica):
     """
 
     def __init__(self, task: Task, comm: Comm) -> None:
+        # Before super().__init__, whose optimiser steps the one vector.
         self.flat = Flat(task.model)
         super().__init__(task, comm)
 
@@ -297,5 +304,6 @@ class FlatReplica(Replica):
 
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Leave this rank's gradients in the vector and return its loss."""
+        # Zeroed in place: parameters' gradients are views of this vector, and must stay so.
         self.flat.gradients.zero_()
         return loss_and_gradients(self.model, sequences_BS)

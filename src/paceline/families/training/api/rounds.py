@@ -26,6 +26,17 @@ def num_rounds(sync_every: int, steps: int) -> int:
 def nesterov_(
     weights: Tensor, momentum: Tensor, gradient: Tensor, *, rate: float, momentum_share: float
 ) -> None:
-    """Take a step of SGD with Nesterov momentum in place: m ← μ·m + g; w ← w − η·(g + μ·m). ``gradient`` is used up."""
+    """Take a step of SGD with Nesterov momentum in place: m ← μ·m + g; w ← w − η·(g + μ·m). ``gradient`` is used up.
+
+    The outer step of DiLoCo (Douillard et al., 2023), algorithm 1, as ``torch.optim.SGD`` defines it.
+
+    Args:
+        weights: w, of any shape.
+        momentum: m, alike; zero before the first step.
+        gradient: g, alike: the mean of w less what local steps have made of it.
+        rate: η.
+        momentum_share: μ.
+    """
+    # As torch's SGD with nesterov=True, which begins with m = g; from m = 0 that is the same.
     momentum.mul_(momentum_share).add_(gradient)
     weights.sub_(gradient.add_(momentum, alpha=momentum_share), alpha=rate)

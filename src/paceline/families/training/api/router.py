@@ -25,4 +25,5 @@ class Router:
 
     def chosen(self, number: int) -> Tensor:
         """Return the experts of a pass, (B, T, L)."""
+        # Modulo: more passes than were drawn go through the same routes again.
         return self.experts_PBTL[number % len(self.experts_PBTL)]

@@ -38,6 +38,7 @@ class Unit:
             self._whole = torch.cat([p.detach().reshape(-1) for p in parameters])
         self._nbytes = self._whole.untyped_storage().nbytes()
         start, stop = self.bounds[rank]
+        # A copy, since the whole vector's storage is freed; the only memory of these elements between uses.
         self.share = nn.Parameter(self._whole[start:stop].clone())
         self.share.grad = torch.zeros_like(self.share)
         self.missing = 0
@@ -55,8 +56,10 @@ class Unit:
 
     def allocate(self) -> list[Tensor]:
         """Make room for all parameters and return it in shares, of which this rank's is filled."""
+        # The same storage object: views that autograd saved in forward are valid again.
         self._whole.untyped_storage().resize_(self._nbytes)
         chunks = [self._whole.data[start:stop] for start, stop in self.bounds]
+        # Narrow and wide states alike: the share is what the last step rounded its master to.
         chunks[self.rank].copy_(self.share.detach())
         return chunks
 
@@ -81,6 +84,7 @@ class Unit:
             assert parameter.grad is not None
             found.append(parameter.grad.reshape(-1))
             parameter.grad = None
+        # Contiguous by bounds, which cross tensors: a share is a run of the unit and not of a parameter.
         whole = torch.cat(found)
         return [whole[start:stop] for start, stop in self.bounds]
 
@@ -92,6 +96,7 @@ def unit_groups(model: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Parameter
         parameters = list(layer.parameters())
         taken.update(map(id, parameters))
         yield layer, parameters
+    # Last: embedding and last norm, used at both ends of the model, stay whole from forward to backward.
     yield model, [p for p in model.parameters() if id(p) not in taken]
 
 
@@ -131,6 +136,7 @@ class ShardedReplica(Replica):
         self.units = [Unit(parameters, task.rank, task.world_size) for _, parameters in groups]
         super().__init__(task, comm)
         for (module, _), unit in zip(groups, self.units, strict=True):
+            # The model's own unit is not freed after forward: its backward begins at once, with the tied head.
             self._watch(module, unit, frees=reshard and module is not task.model)
 
     @abstractmethod
@@ -190,7 +196,9 @@ class ShardedReplica(Replica):
     def _watch(self, module: nn.Module, unit: Unit, *, frees: bool) -> None:
         module.register_forward_pre_hook(lambda *_: self._use(unit))
         if frees:
+            # All ranks run the layers in one order, so gathers meet: nobody waits for what others do not send.
             module.register_forward_hook(lambda *_: unit.free())
+            # Before the first of the layer's gradients: autograd reads its weights to get the inputs' gradient.
             module.register_full_backward_pre_hook(lambda *_: self._use(unit))
         for parameter in unit.parameters:
             parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]  # torch leaves it without types
@@ -198,6 +206,7 @@ class ShardedReplica(Replica):
             )
 
     def _use(self, unit: Unit) -> None:
+        # A unit may be whole already: with reshard off, a forward without a backward leaves it so.
         if not unit.is_whole:
             self.gather(unit)
 
@@ -208,6 +217,7 @@ class ShardedReplica(Replica):
             return
         assert unit.share.grad is not None
         torch.div(self.scatter(unit), self.comm.world_size, out=unit.share.grad)
+        # The last gradient says that backward is through with the unit's weights.
         unit.free()
 
 

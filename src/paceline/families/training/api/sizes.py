@@ -43,6 +43,7 @@ class Size:
         """Return the number of weights in products: 12·d² a layer with as many heads of keys as of queries."""
         keys = self.num_kv_heads * self.head_width
         shared = 3 if self.attention == GATED_LINEAR else 2
+        # 10·d² a layer: queries and mix d² each, the perceptron 8·d². Keys and values (and decays) d·keys each.
         return self.layers * (10 * self.width + shared * keys) * self.width + vocabulary * self.width
 
     def parameters(self, vocabulary: int, experts: int = 0) -> int:
@@ -51,6 +52,7 @@ class Size:
         With experts there are as many perceptrons of 8·d² in a layer, and a gate of d for each.
         """
         perceptron = 8 * self.width**2
+        # The base count has one perceptron already, hence experts − 1.
         more = (experts - 1) * perceptron + experts * self.width if experts else 0
         return self.weights(vocabulary) + self.layers * more + (2 * self.layers + 1) * self.width
 
@@ -62,10 +64,12 @@ class Size:
         the state and reads from it. Recomputation is not counted: there is none. Of experts a token uses ``top_k``;
         slots that stay empty are not counted.
         """
+        # 12·L·K·d is 6·L·(2K)·d: the state takes the place of the context.
         seen = 2 * self.head_width if self.attention == GATED_LINEAR else context
         perceptron = 8 * self.width**2
         more = (top_k - 1) * perceptron + experts * self.width if experts else 0
         weights = self.weights(vocabulary) + self.layers * more
+        # 6 = 2 forward (multiply and add) + 4 backward (to the input and to the weight).
         return 6.0 * weights + 6.0 * self.layers * seen * self.width
 
 

@@ -103,6 +103,7 @@ def steps_in(folder: Path) -> list[int]:
     """
     try:
         names = [path.name for path in folder.iterdir()]
+    # A folder that is not there holds nothing; one that cannot be read may hold the only checkpoint.
     except FileNotFoundError:
         return []
     numbers = [name.removeprefix("step-") for name in names if name.startswith("step-")]
@@ -117,6 +118,7 @@ def look_into(folder: Path) -> Found:
         text = f"{folder} cannot be read: {error.strerror or error}"
         return Found(step=None, flaws=(Flaw(step=0, kind="unreadable", text=text),))
     flaws: list[Flaw] = []
+    # Newest first, and whole: sizes and digests are checked before anything is taken up.
     for step in reversed(steps):
         found = flaws_of(folder, step)
         if not found:
@@ -143,10 +145,12 @@ def parts_of(folder: Path, step: int) -> Parts:
     """Read the manifests of a checkpoint, as many as rank 0's says that there are, and none of its other files."""
     manifests: list[Mapping[str, Any]] = []
     flaws: list[Flaw] = []
+    # How many parts there must be, only a part can say: rank 0's manifest is asked first.
     rank, ranks = 0, 1
     while rank < ranks:
         part = step_folder(folder, step) / f"rank-{rank}"
         try:
+            # Apart from the manifest: a missing part is a torn checkpoint, one without manifest a damaged one.
             part.stat()
         except FileNotFoundError:
             return Parts(flaws=(_torn(folder, step, part, "is not there"),))
@@ -159,6 +163,7 @@ def parts_of(folder: Path, step: int) -> Parts:
             flaws.append(_flaw(folder, step, part / MANIFEST, error))
             continue
         count = manifest["world_size"]
+        # Parts of two runs with different numbers of ranks: a crash between their saves, so torn and not damaged.
         if manifests and count != ranks:
             return Parts(flaws=(_torn(folder, step, part, f"is one of {count}, rank 0's of {ranks}"),))
         ranks = count
@@ -173,6 +178,7 @@ def read_manifest(part: Path, step: int) -> dict[str, Any]:
         OSError: It cannot be read.
         UnsoundError: It is not what was written, or another step's.
     """
+    # The manifest vouches for all files, so it needs a digest of its own.
     text, _, digest = (part / MANIFEST).read_bytes().partition(b"\n")
     if hashlib.sha256(text).hexdigest().encode() != digest:
         raise UnsoundError("is not what was written")
@@ -192,6 +198,7 @@ def entry_of(path: Path) -> dict[str, Any]:
     """Return what a manifest says of a file."""
     digest, size = hashlib.sha256(), 0
     with path.open("rb") as file:
+        # In blocks: a part is as large as a rank's state, and reading it whole would double the memory.
         while data := file.read(READ_BYTES):
             digest.update(data)
             size += len(data)
@@ -211,6 +218,7 @@ def _torn(folder: Path, step: int, part: Path, what: str) -> Flaw:
 
 def _flaw(folder: Path, step: int, path: Path, error: OSError | ValueError) -> Flaw:
     name = path.relative_to(folder)
+    # Before OSError, of which it is a kind: this file was lost; one that cannot be read may be sound.
     if isinstance(error, FileNotFoundError):
         return Flaw(step=step, kind="damaged", text=f"{name} is missing")
     if isinstance(error, OSError):

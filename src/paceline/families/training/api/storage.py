@@ -66,7 +66,9 @@ class Storage:
         self.rank, self.world_size = rank, world_size
         self._outside, self._delay_s = outside, delay_s
         with outside():
+            # One worker each: jobs of a kind keep their order, and a copy never waits behind a slow write.
             self._lanes = [ThreadPoolExecutor(1), ThreadPoolExecutor(1)]
+            # By ident: these threads touch files without the fences, which guard the technique's thread.
             self._threads = {lane.submit(threading.get_ident).result() for lane in self._lanes}
 
     # Background work
@@ -102,6 +104,7 @@ class Storage:
         """Return the empty folder for this rank's files of a checkpoint that is not complete."""
         with self._files():
             path = self._step(step) / f"writing-{self.rank}"
+            # What a crash has left under this name is nobody's part: it was never renamed.
             shutil.rmtree(path, ignore_errors=True)
             path.mkdir(parents=True)
         return path
@@ -135,6 +138,7 @@ class Storage:
         with self._files():
             path = self._step(step) / f"writing-{self.rank}"
             files = {str(p.relative_to(path)): entry_of(p) for p in sorted(path.rglob("*")) if p.is_file()}
+            # The library may not have synced all that it wrote; an fsync of clean pages is cheap.
             for name in files:
                 _flush(path / name)
         self._commit(step, files, {})
@@ -143,22 +147,30 @@ class Storage:
         with self._files():
             path = self._step(step) / f"writing-{self.rank}"
             manifest = {"step": step, "world_size": self.world_size, "files": files, "index": index}
+            # Last file of the folder: it holds the digests of all others.
             with _Digested(path / MANIFEST) as file:
                 file.write(manifest_text(manifest))
+            # The folder's own entries are data, too: without this fsync the names of its files could be lost.
             _flush(path)
             final = self._step(step) / f"rank-{self.rank}"
+            # A run came to this step again; rename does not replace a folder that is not empty.
             if final.exists():
                 _remove(final)
+            # The commit point: rename is atomic, so a part is there in whole or not at all.
             path.rename(final)
+            # fsync of both parents: a rename that is not on disk may be undone by a crash after training went on.
             for changed in (self._step(step), self.folder):
                 _flush(changed)
+            # After the commit, never before: between the two there must be a checkpoint to fall back to.
             self._drop_old()
 
     def _drop_old(self) -> None:
         with suppress(OSError):  # a folder that cannot be read now is tidied up with the next checkpoint
             steps = steps_in(self.folder)
+            # By manifests alone: looking at all data again after every save would read as much as is written.
             complete = [step for step in steps if parts_of(self.folder, step).manifests]
             for step in steps:
+                # Also incomplete ones that are older: no rank can complete them any more.
                 if len(complete) >= KEPT and step < complete[-KEPT]:
                     self._drop(step)
 
@@ -170,6 +182,7 @@ class Storage:
         with self._files():
             for step in steps:
                 number = 1
+                # Renamed, not removed: a damaged checkpoint is evidence, and perhaps all that is left of a run.
                 while (aside := self.folder / f"damaged-{step:08d}-{number}").exists():
                     number += 1
                 self._step(step).rename(aside)
@@ -187,6 +200,7 @@ class Storage:
         with suppress(OSError):  # the folder goes with the last rank's part, whoever that is
             for path in list(self._step(step).iterdir()):
                 what, _, rank = path.name.partition("-")
+                # Modulo: parts of ranks that exist no more (a run on fewer ranks goes on) are dropped by one that does.
                 if what in ("rank", "writing", "dropping") and int(rank) % self.world_size == self.rank:
                     _remove(path)
             self._step(step).rmdir()
@@ -214,7 +228,13 @@ class Storage:
     def read(
         self, step: int, rank: int | None = None, *, only: Sequence[str] | None = None
     ) -> dict[str, Tensor]:
-        """Return the tensors of a rank's part, its own by default; all, or some, whose files alone are read."""
+        """Return the tensors of a rank's part, its own by default; all, or some, whose files alone are read.
+
+        Raises:
+            KeyError: A name of ``only`` is not in the part.
+            OSError: A file cannot be read.
+            UnsoundError: The manifest is not what was written.
+        """
         rank = self.rank if rank is None else rank
         index = self.manifest(step, rank)["index"]
         contents: dict[str, bytearray] = {}
@@ -223,6 +243,7 @@ class Storage:
             entry = index[name]
             if entry["file"] not in contents:
                 with self._files():
+                    # bytearray: torch.frombuffer needs memory that may be written to, and tensors keep it alive.
                     contents[entry["file"]] = bytearray((self.part(step, rank) / entry["file"]).read_bytes())
             data = contents[entry["file"]]
             dtype, count = getattr(torch, entry["dtype"]), torch.Size(entry["shape"]).numel()
@@ -233,6 +254,7 @@ class Storage:
     def read_object(self, step: int) -> dict[str, Any]:
         """Return what this rank wrote with ``write_object``."""
         with self._files():
+            # weights_only: a checkpoint is data and must not be able to run code.
             found: dict[str, Any] = torch.load(self.part(step, self.rank) / DATA, weights_only=True)
             return found
 
@@ -291,6 +313,7 @@ class _Digested:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._file:
+            # Only when the write succeeded: an error must not wait for a full or broken disk once more.
             if kind is None:
                 self._file.flush()
                 os.fsync(self._file.fileno())
@@ -298,6 +321,7 @@ class _Digested:
 
 def _remove(path: Path) -> None:
     """Remove a rank's files, by another name first: a kill meanwhile leaves no part that has lost some of them."""
+    # The name says of whom it is, so the next _drop finds what a kill has left half removed.
     gone = path.with_name(f"dropping-{path.name.partition('-')[2]}")
     if path != gone:
         shutil.rmtree(gone, ignore_errors=True)
@@ -306,6 +330,7 @@ def _remove(path: Path) -> None:
 
 
 def _flush(path: Path) -> None:
+    # fsync works on a read-only descriptor, and folders cannot be opened otherwise.
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

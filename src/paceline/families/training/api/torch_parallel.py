@@ -43,14 +43,17 @@ def distributed_data_parallel(model: nn.Module, comm: Comm, *, bucket_bytes: int
         process_group=transport.group,
         bucket_cap_mb=bucket_bytes / MEBIBYTE,
         gradient_as_bucket_view=True,
+        # No broadcast of buffers in forward: they are constant tables here, and its bytes would be uncounted.
         broadcast_buffers=False,
     )
+    # The hook replaces the reducer's own all-reduce, the only call of a step that moves bytes.
     wrapped.register_comm_hook(comm, _average)
     return wrapped
 
 
 def _average(comm, bucket):  # type: ignore[no-untyped-def]  # see below
     """Start the average of a bucket; the library compares annotations with its own classes, which strings are not."""
+    # Divided before the sum, as the library's own hook does against overflow in narrow types.
     buffer = bucket.buffer().div_(comm.world_size)
     return comm.backend.future_all_reduce(buffer)
 
@@ -76,8 +79,11 @@ def fully_sharded(model: nn.Module, comm: Comm, *, reshard: bool) -> None:
         raise UnsupportedError("PyTorch's fully_shard needs a process group")
     kind = next(model.parameters()).device.type
     mesh = DeviceMesh.from_group(transport.group, kind)
+    # Layers first: the root is left with what no layer has, the embedding and the last norm.
     for part in (*model.get_submodule("layers").children(), model):
+        # reshard is passed to the root as well: by default the library keeps it whole until backward.
         sharded: Any = fully_shard(part, mesh=mesh, reshard_after_forward=reshard)
+        # Otherwise collectives would bypass Comm: no count, no trace, no name in a hang report.
         sharded.set_custom_all_gather(_AllGather(comm))
         sharded.set_custom_reduce_scatter(_ReduceScatter(comm))
 
@@ -117,13 +123,14 @@ class _ReduceScatter(_Counted):
 
 def local_part(tensor: Tensor) -> Tensor:
     """Return the share of a distributed tensor that lies here; another tensor as it is."""
+    # By attribute: importing DTensor takes long, and plain tensors come through here as well.
     found = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     assert isinstance(found, Tensor)
     return found
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """Gather a distributed tensor."""
+    """Return a distributed tensor in whole, in its own shape: a collective, so call it on all ranks."""
     found = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     assert isinstance(found, Tensor)
     return found

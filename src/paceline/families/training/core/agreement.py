@@ -45,19 +45,24 @@ def mismatch(schedule: str, seen: Sequence[Sequence[str]], period: int) -> str |
         seen: For every step, and after the end, the digest of each rank's model.
         period: Steps of a round.
     """
+    # Ranks that share a model's parameters hold different ones by design: there are no replicas to compare.
     if any(SHARED in row for row in seen):
         return None
     ranks, last, met = len(seen[0]), len(seen) - 1, 0
     for at, row in enumerate(seen):
+        # How many ranks share each digest: the pattern of a schedule, whichever ranks they are.
         sizes = sorted(Counter(row).values(), reverse=True)
+        # Digests are taken where gradients are taken, so step at sees the exchange that ended the round before it.
         ends_round = at % period == 0 or at == last
         if at == 0 or schedule == "always" or (schedule == "rounds" and ends_round):
             fits = sizes == [ranks]
         elif schedule == "pairs" and ends_round:
             met += 1
+            # All begin alike, so pairs of the first meeting must be equal; later partners bring different pasts.
             all_meet = met == 1 or ranks == 2
             fits = sizes == [2] * (ranks // 2) + [1] * (ranks % 2) if all_meet else sizes[0] <= 2
         else:
+            # All different in between: a technique that exchanges more often than it says must not pass.
             fits = sizes == [1] * ranks
         if not fits:
             where = "at the end" if at == last else f"in step {at + 1}"

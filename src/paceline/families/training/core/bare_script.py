@@ -60,13 +60,16 @@ class BareScript:
                 fully_shard(layer, mesh=mesh, reshard_after_forward=True)
             fully_shard(model, mesh=mesh, reshard_after_forward=True)
         self.model = model
+        # The same settings as Task.optimizer, or the ratio would compare optimisers and not harnesses.
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=setting.peak_rate, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
         )
+        # As the techniques: ddp keeps gradients as views of its buckets, fsdp frees them.
         self.set_to_none = kind != "ddp"
 
     def window(self, steps: range) -> float:
         """Train some steps; return their seconds."""
+        # Both clocks begin when all ranks are there: otherwise this window would contain the loop's stragglers.
         self.session.control.barrier()
         begin = _clock_ns()
         for step in steps:
@@ -74,5 +77,6 @@ class BareScript:
             self.optimizer.zero_grad(set_to_none=self.set_to_none)
             loss_and_gradients(self.model, sequences_BS)
             self.optimizer.step()
+        # What was issued to a device belongs to the window that issued it.
         self.session.device.synchronize()
         return (_clock_ns() - begin) * 1e-9

@@ -41,6 +41,7 @@ def problem(errors: Sequence[Tensor], lengths: Sequence[float]) -> str | None:
         return "weights are not finite"
     square, spread = statistic(torch.stack(list(errors)))
     step = sum(lengths) / len(lengths)
+    # The larger of both: where codes hardly err there is no spread, and the order of float32 sums is all there is.
     if square <= max(MOST_ERRORS * spread, (ROUNDING * step) ** 2):
         return None
     share, errors_of_it = math.sqrt(square) / step, square / max(spread, 1e-300)
@@ -52,6 +53,7 @@ def statistic(errors_TP: Tensor) -> tuple[float, float]:
     """Return the mean inner product of two errors, which estimates the squared length of the bias, and its error."""
     errors_TP = errors_TP.double()
     count = len(errors_TP)
+    # Without the diagonal: an error's product with itself is its variance, which would pass for a bias.
     pairs = ~torch.eye(count, dtype=torch.bool, device=errors_TP.device)
     products_TT = errors_TP @ errors_TP.T
     about_TP = errors_TP - errors_TP.mean(dim=0)

@@ -103,4 +103,5 @@ class Callback:
 
 def overrides(callback: Callback, name: str) -> bool:
     """Tell whether a callback's class has a method of its own."""
+    # By the class, since the loop decides once whom to call.
     return getattr(type(callback), name) is not getattr(Callback, name)

@@ -66,6 +66,7 @@ class KernelCounts:
     def left_out(self) -> Iterator[None]:
         """Leave out what happens inside, which begins and ends when nobody is on the way."""
         sandbox, control = self._sandbox, self._sandbox.session.control
+        # Two barriers around each reading: nobody sends until all have read, so no byte is counted on one side only.
         control.barrier()
         data, around = self._read()
         control.barrier()
@@ -73,9 +74,11 @@ class KernelCounts:
         control.barrier()
         data_after, around_after = self._read()
         control.barrier()
+        # A library gathers weights over its own group, on the interface for data; others copy what lies on the rank.
         if sandbox.library or sandbox.session.control_interface is None:
             self._left_out[0] += data_after.tx_bytes - data.tx_bytes
             self._left_out[1] += data_after.tx_packets - data.tx_packets
+        # The harness's own gathering of weights is in its messages, which judging compares with a fixed allowance.
         self._left_out[2] += around_after.tx_bytes - around.tx_bytes
 
     def end(self) -> Carried:
@@ -83,6 +86,7 @@ class KernelCounts:
         data, around = self._read()
         since, since_around = self._begun
         around_bytes = float(around.tx_bytes - since_around.tx_bytes - self._left_out[2])
+        # Shared with other ranks, the counter says nothing of this one.
         if not self._own(self._sandbox.session.interface):
             return Carried(around_bytes=around_bytes)
         return Carried(

@@ -87,11 +87,16 @@ class Markov:
         return self._draw(np.random.Philox(key=[seed, 1]), count, length, range(count))
 
     def _draw(self, bits: np.random.Philox, count: int, length: int, rows: range) -> Sequences:
+        # The whole global batch is drawn and then cut: a row does not depend on
+        # who reads it, nor on how many ranks there are.
         uniform = np.random.Generator(bits).random((count, length))[rows.start : rows.stop : rows.step]
         symbols = np.empty(uniform.shape, dtype=np.int64)
+        # The last cumulative sum may lie a rounding error below 1, and a draw above it.
         pair = np.minimum(np.searchsorted(self.start, uniform[:, 0]), len(self.start) - 1)
         symbols[:, 0], symbols[:, 1] = pair // self.vocabulary, pair % self.vocabulary
         for place in range(2, length):
+            # Inverse of the distribution function by counting: all rows at once,
+            # and the same symbols for any split into rows.
             below = self.cumulative[pair] < uniform[:, place, None]
             drawn = np.minimum(below.sum(axis=1), self.vocabulary - 1)
             symbols[:, place] = drawn
@@ -112,11 +117,13 @@ def markov(vocabulary: int = VOCABULARY, shift: float = 0.0) -> Markov:
     pairs = random.standard_normal((1, vocabulary, vocabulary))
     triples = random.standard_normal((vocabulary, vocabulary, vocabulary))
     logits = PAIR_STRENGTH * pairs + TRIPLE_STRENGTH * triples
+    # Drawn after the language's own numbers, so that the language without a shift is the same as ever.
     if shift:
         logits += shift * random.standard_normal((1, 1, vocabulary))
     chance = np.exp(logits)
     chance /= chance.sum(axis=2, keepdims=True)
     stationary = np.full((vocabulary, vocabulary), 1.0 / vocabulary**2)
+    # All chances are positive, so the chain mixes and power iteration converges to its one stationary distribution.
     for _ in range(STATIONARY_ROUNDS):
         stationary = np.einsum("ab,abc->bc", stationary, chance)
     conditional = -(chance * np.log(chance)).sum(axis=2)
@@ -150,6 +157,7 @@ class Bytes:
     def _cut(
         self, text: NDArray[np.uint8], bits: np.random.Philox, count: int, length: int, rows: range
     ) -> Sequences:
+        # Again all of the batch, of which a rank keeps its rows.
         starts = np.random.Generator(bits).integers(0, len(text) - length, count)
         chosen = starts[rows.start : rows.stop : rows.step]
         found: Sequences = text[chosen[:, None] + np.arange(length)].astype(np.int64)
@@ -171,6 +179,8 @@ def file_bytes(path: str | None) -> Bytes:
     try:
         files = _files(root, "*" if path else "*.py")
         for number, text in enumerate(_texts(root, files)):
+            # Whole files, not places in one text: sequences overlap, and a
+            # held-out one must share no byte with training.
             parts[number % HELD_OUT_SHARE == 0].append(text)
             total += len(text)
             if total >= MAX_BYTES:
@@ -196,6 +206,7 @@ def _files(root: Path, pattern: str) -> list[Path] | None:
         return None
     if not stat.S_ISDIR(mode):
         raise CaseError("invalid", f"data: {root} is neither a file nor a folder")
+    # Not the same in every installation of one Python, and the fingerprint is of what is read.
     skipped = {"site-packages", "dist-packages", "__pycache__", "test", "tests"}
     return sorted(
         p for p in root.rglob(pattern) if p.is_file() and skipped.isdisjoint(p.relative_to(root).parts)
@@ -230,6 +241,7 @@ def _bytes(train: bytes, kept: bytes, name: str) -> Bytes:
     if min(len(train), len(kept)) < LEAST_BYTES:
         text = f"data: {name} has {len(train)} bytes to train and {len(kept)} to judge; 64 KiB of each are needed"
         raise CaseError("invalid", text)
+    # Both parts: ranks with equal training text and another held-out text would judge differently.
     digest = hashlib.sha256(train)
     digest.update(kept)
     return Bytes(

@@ -20,9 +20,11 @@ def prove_diagnosis(session: Session, block: Block, case: Case, setting: Setting
     sandbox = make_sandbox(session, block, case, setting)
     serial = make_serial(session, setting)
     for step in range(steps):
+        # Before the step: figures are of the gradients at the weights that the step begins with.
         take_up(serial, sandbox.weights())
         whole = setting.batch(step, range(setting.batch_size))
         sandbox.step(whole[session.rank :: session.world_size], step)
+        # One process goes through all ranks' shares: what each rank's own loss and gradient are, without any exchange.
         losses, gradients = [], []
         for rank in range(session.world_size):
             own = whole[rank :: session.world_size].to(setting.device).long()

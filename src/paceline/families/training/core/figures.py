@@ -58,6 +58,7 @@ class Figures:
             uncounted=uncounted,
             passes_counted=passes_counted,
         )
+        # The slowest and the busiest rank at each evaluation: a run is there when its last rank is.
         everyone = session.control.gather([trained.seconds, trained.sent, trained.taken])
         self.seconds = [max(rank[0][i] for rank in everyone) for i in range(len(trained.seconds))]
         self.sent = [max(rank[1][i] for rank in everyone) for i in range(len(trained.sent))]
@@ -100,6 +101,7 @@ class Figures:
             "divergence": {"samples": [divergence]},
         }
         for name in (*PARTS, "communicate_s"):
+            # Parts of one rank, the slowest of the window: maxima would come from different ranks.
             values = zip(self._slowest(name), self._steps(), strict=True)
             metrics[name] = {"samples": [v / n for v, n in values]}
         if self.setting.device.type == "cpu":
@@ -113,6 +115,7 @@ class Figures:
             slowest = [max(rank[0][i] for rank in rows) for i in range(len(self.bare))]
             theirs = [s / tokens for s, tokens in zip(slowest, read, strict=True)]
             metrics["bare_time_per_token"] = {"samples": theirs}
+        # Per rank's device, since the peak is that of one.
         metrics.update(self._utilisation([1 / (s * self.session.world_size) for s in seconds]))
         metrics.update(self._diagnosed())
         metrics.update(self._memory())
@@ -139,6 +142,7 @@ class Figures:
             return {}
         flops = setting.size.flops_per_token(setting.corpus.vocabulary, setting.context)
         shares = [rate * flops / peak for rate in tokens_per_s]
+        # A processor's sheet is a nominal clock, which a boost may exceed; a device's datasheet is an upper bound.
         if max(shares) > 1 and device.torch_type != "cpu":
             raise CaseError(
                 "invalid", f"{max(shares):.0%} of what {sheet.name if sheet else ''} can do at most"
@@ -207,6 +211,7 @@ class Figures:
         if self.uncounted is not None:
             self.absent["link_clock_ratio"] = self.uncounted
             return {}
+        # Computation of the slowest rank; with the busiest one's bytes and messages, a clock on which nothing overlaps.
         own = max(
             sum(s - inside for s, inside in zip(*self._columns(rank), strict=True)) for rank in self.windows
         )
@@ -270,10 +275,12 @@ def crossing(values: list[float], target: float) -> float | None:
         if value <= target:
             if i == 0:
                 return 0.0
+            # Linear between two evaluations: otherwise times to a target would come in steps of whole evaluations.
             return i - 1 + (values[i - 1] - target) / (values[i - 1] - value)
     return None
 
 
 def _at(values: list[float], where: float) -> float:
+    # The last evaluation ends the last segment and begins none.
     low = min(int(where), len(values) - 2)
     return values[low] + (where - low) * (values[low + 1] - values[low])

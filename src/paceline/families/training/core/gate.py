@@ -100,13 +100,17 @@ def prove(
     exact = is_exact(promised, info.options, case)
     compared = 0
     if exact:
+        # The point's own optimiser, in every launch: weights and data are drawn anew for each.
         compared += _equals_serial(session, block, case, setting, "", counted=counted)
     else:
         _warm_up(session, block, case, setting, counted)
     transient = None if counted is None else _worst(session, counted.peak_bytes)
     key = f"gate/{block.block}/{case.case_id}"
+    # The rest once in a run, by its first launch: code cannot change within one.
     earlier = session.earlier_proof(key)
     if earlier is None:
+        # Plain SGD as well: Adam's step is the same for gradients that are all
+        # twice as large, so a sum would pass for a mean.
         once = _equals_serial(session, block, case, _plain(setting), " with plain SGD") if exact else 0
         once += sum(proof(session, block, case, setting) for proof in more)
         once += _prove_more(session, block, case, setting)
@@ -125,6 +129,7 @@ def is_exact(promised: Training, defaults: Mapping[str, Any], case: Case) -> boo
     An option ends that only where it is not what it is by default: a technique that says it is exact is held to it.
     """
     rounding = promised.inexact_with.items()
+    # Only a value that differs from the default: a technique cannot excuse its default behaviour as rounding.
     ended = any(case.options.get(name, defaults[name]) == value != defaults[name] for name, value in rounding)
     return promised.exact and not ended
 
@@ -151,17 +156,20 @@ def _prove_more(session: Session, block: Block, case: Case, setting: Setting) ->
     if is_exact(promised, info.options, case):
         steps, saved_after = EXACT_PROOF_STEPS, EXACT_SAVED_AFTER
     short = replace(setting, steps=steps)
+    # Short rounds and warm-ups, so that a proof's few steps contain their ends.
     quick = _with_options(case, PROOF_OPTIONS, known=info.options)
     run = partial(_run, session, block, quick, short, kept_from=min(saved_after))
     whole = run()
     again = run()
     _same(session, whole, again, "two runs from one seed have")
+    # Held against the uninterrupted run at every step from the first save on, not only at the end: errors may cancel.
     resumed = run(saved_after=saved_after)
     _same(session, whole, resumed, "a run that was saved and taken up again has", bitwise=promised.bitwise)
     _agrees(session, promised, quick, whole)
     equal = promised.equals_ddp
     if equal is not None and (equal.max_ranks is None or session.world_size <= equal.max_ranks):
         under = _plain(short) if equal.optimizer == "sgd" else replace(short, optimizer=equal.optimizer)
+        # Arguments need not be options: this is the only place that may set them.
         special = replace(case, options={**case.options, **equal.arguments})
         text = f" with {dict(equal.arguments)}"
         compared += _equals_serial(session, block, special, under, text, late=equal.late)
@@ -217,6 +225,7 @@ def _equals_serial(
         sandbox.step(whole[rows], step, counted=counted if step + 1 == STEPS else None)
         if late:
             compare()
+        # The length of the exact step is what distances are relative to, so its beginning must be kept.
         begin = [w.clone() for w in serial.weights()]
         serial.set_rate(serial.task.rate(step))
         leave_gradients(serial, setting, whole, session.world_size)
@@ -240,13 +249,16 @@ def _compare(
     when: str,
 ) -> None:
     """Hold a technique's weights against one process's after a step, and let that one go on from them."""
+    # From the serial process's moments, after its step: a technique must not widen its own tolerance.
     shares = oracle.rounding_share(serial.optimizer, list(serial.model.parameters()), step)
     allowed = [a + b for a, b in zip(shares, oracle.last_place(serial.weights()), strict=True)]
     found_weights = sandbox.weights()
     problem = None
+    # The reference first: where one process diverges, nothing can be held against the technique.
     if not all(bool(torch.isfinite(w).all()) for w in serial.weights()):
         problem = f"diverged: {when}: one process on the whole batch has weights that are not finite"
     else:
+        # Narrow gradients are rounded share by share, which the tight bound for plain SGD does not allow for.
         plain = setting.optimizer == "sgd" and not setting.by_share
         beside = oracle.beside(found_weights, serial.weights(), begin, allowed, plain=plain)
         problem = (
@@ -255,6 +267,7 @@ def _compare(
     found = session.control.first_problem(problem)
     if found is not None:
         raise CaseError("incorrect", found)
+    # On from the technique's weights: one step's rounding must not be amplified by the next and be taken for an error.
     take_up(serial, found_weights)
 
 
@@ -266,6 +279,7 @@ def _decided_batch(session: Session, setting: Setting, serial: Replica, step: in
     for draw in range(1, setting.proof_draws):
         with torch.no_grad():
             model(batch[:, :-1].to(setting.device).long())
+        # All ranks or none: a rank that drew again alone would train on another batch.
         if session.control.agree(setting.decided(model)):
             break
         batch = setting.batch(step + draw * STEPS, rows)
@@ -279,6 +293,7 @@ def _unbiased(
     special = replace(case, options={**case.options, **arguments})
     under = replace(_plain(setting), peak_rate=bias.RATE, steps=bias.DRAWS)
     sandbox, serial = make_sandbox(session, block, special, under), make_serial(session, under)
+    # One batch for all draws: the steps then differ by the technique's draws alone.
     whole = under.batch(0, range(under.batch_size))
     rows = list(under.rows(session.rank, session.world_size))
     errors, lengths = [], []
@@ -290,6 +305,7 @@ def _unbiased(
         serial.update(step)
         sandbox.step(whole[rows], step)
         exact, shipped = flat(serial.weights()), sandbox.weights()
+        # Each error is beside the exact step from the same weights, so that errors do not pile up from draw to draw.
         errors.append(flat(shipped) - exact)
         lengths.append(float((exact - begin).double().norm()))
         take_up(serial, shipped)
@@ -334,6 +350,8 @@ def _run(
     for step in range(setting.steps):
         sandbox.step(setting.batch(step, rows), step, digests=digests)
         if step in saved_after:
+            # Immediately after the step, between two steps of the same run: what
+            # a real restart does, without its processes.
             sandbox = _taken_up(session, block, case, setting, sandbox)
         if step >= kept_from:
             shipped.append([w.clone() for w in sandbox.weights()])
@@ -352,6 +370,7 @@ def _taken_up(session: Session, block: Block, case: Case, setting: Setting, sand
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
+    # Through a file's bytes: objects that the state shares with the old replica would hide what was not saved.
     given = torch.load(file, weights_only=True)
     fresh = make_sandbox(session, block, case, setting)
     with fresh.watch():

@@ -65,6 +65,8 @@ def cached(name: str) -> tuple[bytes, bytes]:
     try:
         root.mkdir(parents=True, exist_ok=True)
         with (root / f"{folder.name}.lock").open("w") as lock:
+            # One rank of a machine reads, the others wait and find the cache; the
+            # lock goes with the process, even a killed one.
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not folder.is_dir():
                 _fetch(dataset, revision, folder)
@@ -94,6 +96,8 @@ def _key(dataset: str, revision: str) -> str:
     digest = hashlib.sha256(f"{dataset}@{revision}@{MAX_BYTES}".encode())
     if not revision:
         for path in sorted(p for p in Path(dataset).rglob("*") if p.is_file()):
+            # Size and time instead of contents: the key must be cheap, and the
+            # corpus is fingerprinted once it has been read.
             facts = path.stat()
             digest.update(f"{path.relative_to(dataset)} {facts.st_size} {facts.st_mtime_ns}\n".encode())
     return digest.hexdigest()[:32]
@@ -101,8 +105,10 @@ def _key(dataset: str, revision: str) -> str:
 
 def _fetch(dataset: str, revision: str, folder: Path) -> None:
     """Let a process of its own write the two files, and put them into their place together."""
+    # Beside its place, so that the rename stays on one file system and puts both files there at once.
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".making-"))
     try:
+        # A process of its own: the library brings threads and imports into ranks that are about to be timed.
         command = [sys.executable, "-m", MODULE, dataset, revision, str(made)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
         if ended.returncode != 0:
@@ -127,6 +133,7 @@ def texts(dataset: str, revision: str) -> Iterator[str]:
         raise HubError("data hf: needs the package datasets: pip install 'paceline[hf]'") from error
     try:
         given = {"revision": revision} if revision else {}
+        # Streamed: at most 64 MiB are kept, whatever the size of the dataset.
         rows = library.load_dataset(dataset, split="train", streaming=True, **given)
         for row in rows:
             column = COLUMN if COLUMN in row else _only_text(row, dataset)
@@ -158,6 +165,7 @@ def write(dataset: str, revision: str, folder: Path) -> None:
     with (folder / TRAIN).open("wb") as train, (folder / HELD_OUT).open("wb") as kept:
         for number, text in enumerate(texts(dataset, revision)):
             data = text.encode() + SEPARATOR
+            # By rows, so that no text is on both sides.
             (kept if number % HELD_OUT_SHARE == 0 else train).write(data)
             total += len(data)
             if total >= MAX_BYTES:

@@ -36,6 +36,7 @@ def seeing(session: Session, trained: Trained, *, some_may_not: bool) -> list[in
     Raises:
         CaseError: ``refused``: none has, or not all where each has sequences or positions of its own.
     """
+    # Gathered, as every verdict here: ranks must agree on it, or some would wait for others that have given up.
     found = [r for r, row in enumerate(session.control.gather([[float(trained.sees_loss)]])) if row[0][0]]
     if not found:
         raise CaseError("refused", "forward_backward returned no loss on any rank")
@@ -88,8 +89,10 @@ def losses(
     info = session.loaded(case).info
     assert info is not None
     if setting.absence is not None:
+        # Replicas are compared next; a rank that was away would differ for a reason that the point asked for.
         lend(session, setting.absence, trained.evaluated, trained.weights)
     initial = setting.judge()
+    # The first copy was taken before any step: a technique that ships other weights has not begun where others did.
     begun = all(
         torch.equal(a, b.detach().to(a.dtype))
         for a, b in zip(trained.weights[0], initial.parameters(), strict=True)
@@ -101,6 +104,7 @@ def losses(
     if info.promised(Training).replicas == "identical" and not all(equal):
         first = trained.evaluated[equal.index(False)]
         raise CaseError("incorrect", f"ranks hold different weights after step {first}")
+    # Equal weights are judged once, a part on each rank; weights that differ, in whole by their own rank.
     curve = oracle.losses(session, initial, trained.weights, held_out, shared=all(equal))
     if not oracle.learnt(curve) and (setting.require_convergence or not all(map(math.isfinite, curve))):
         raise CaseError("incorrect", nothing_learnt(curve))
@@ -120,12 +124,14 @@ def lend(
         weights: The copies, which change on the rank that was away.
     """
     for number, done in enumerate(evaluated):
+        # A copy after step d holds what step d − 1, counted from 0, has left; the untrained copy is everybody's.
         if not done or not absence.away(absence.rank, done - 1):
             continue
         for index, weight in enumerate(weights[number]):
             lent = (
                 weight.detach().cpu().clone() if session.rank == 0 else torch.zeros_like(weight, device="cpu")
             )
+            # A sum in which rank 0 alone is not zero: a broadcast with what control has.
             session.control.sum_in_place(lent)
             if session.rank == absence.rank:
                 weights[number][index] = lent.to(weight)
@@ -201,11 +207,14 @@ def uncounted(session: Session, sandbox: Sandbox, trained: Trained) -> str | Non
             ]
         ]
     )
+    # A collective of the backend sends messages that Comm never sees; bytes are then absent, not zero.
     if any(rank[0][0] for rank in rows):
         return "the backend's own collective moves them; only the kernel's counters can tell"
     counted, messages, seen, beside, again = (sum(rank[0][i] for rank in rows) for i in range(1, 6))
+    # Upper bound: headers, messages both ways and what TCP repeats are allowed for. More than that went past Comm.
     problem = unaccounted(seen + beside, counted, messages=2 * messages, fixed=HARNESS_BYTES + again)
     if problem is None and tells_techniques_apart(session):
+        # Lower bound, where an interface is the technique's alone: counted bytes that nothing carried were not sent.
         problem = overstated(seen, counted)
     if problem is not None:
         raise CaseError("refused", problem)
@@ -221,6 +230,7 @@ def predicted(
         CaseError: The module has no ``cost`` function, or it gives something else than was counted, or what nobody
             counted.
     """
+    # From the module of the replica's class, since a technique is one file.
     function = getattr(sys.modules[type(sandbox.replica).__module__], "cost", None)
     if function is None:
         raise CaseError("refused", "the technique's module defines no cost(task, **options)")
@@ -230,6 +240,7 @@ def predicted(
         return None
     if not isinstance(found, Cost):
         raise CaseError("refused", f"cost(task, **options) gave {type(found).__name__}, not a Cost or None")
+    # Position tables are the model's and not the technique's, but lie among the buffers that are counted.
     tables = sum(buffer.untyped_storage().nbytes() for buffer in sandbox.replica.model.buffers())
     scratch = None if found.scratch_bytes is None else found.scratch_bytes + tables
     stated = {
@@ -241,6 +252,7 @@ def predicted(
         "scratch_bytes": (scratch, 1),
     }
     predicted = {name: total / over for name, (total, over) in stated.items() if total is not None}
+    # A formula that nothing checked must not be shown beside one that was.
     unmeasured = [name for name in CLAIMED if name in predicted and name not in metrics]
     if unmeasured:
         raise CaseError("refused", f"its closed form states {unmeasured[0]}, which nobody could measure")

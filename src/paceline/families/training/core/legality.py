@@ -62,6 +62,7 @@ def _data_problems(params: Params, rows: int) -> list[str]:
     assert isinstance(overlap, int | float)
     if overlap > 1:
         found.append(f"data_overlap is a share, at most 1, and not {overlap}")
+    # Within rounding: a share such as 0.1 is no exact double.
     elif abs(overlap * rows - round(overlap * rows)) > SHARE_ROUNDING:
         found.append(f"data_overlap {overlap} of {rows} sequences a rank is no whole number")
     data = str(params["data"])
@@ -85,7 +86,9 @@ def estimate_s(params: Params, *, start_s: float = START_S) -> float:
     size, context = size_of(params), number(params, "context")
     steps, ranks = number(params, "steps"), number(params, "ranks")
     operations = size.flops_per_token(vocabulary(str(params["data"])), context, **experts_of(params))
+    # A proof's step is the technique's, and the whole batch once more on each rank, by the process beside it.
     rows = float((steps + PROVED_STEPS * (1 + ranks)) * number(params, "batch"))
+    # One more evaluation, of the untrained weights; forward alone is a third of forward and backward.
     rows += (number(params, "evaluations") + 1) * number(params, "eval_batch") / 3
     return start_s + rows * context * operations / ESTIMATED_RATE + steps * 0.005 * ranks
 

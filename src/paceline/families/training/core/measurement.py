@@ -60,15 +60,18 @@ def run_block(session: Session, block: Block, strategy: Strategy) -> None:
             session.emit_failure(block, case, error)
         return
     batches = _batches(session, block, setting)
+    # int16 holds every symbol, at most 256 of them, in a quarter of int64's memory.
     held_out = torch.from_numpy(
         setting.corpus.held_out(
             session.draw_seed("held out", block.block), int(block.params["eval_batch"]), setting.context + 1
         )
     ).to(torch.int16)
+    # Once, before techniques: the first of them must not pay for what torch does once in a process.
     prepare_torch(setting.device)
     if not gc.get_freeze_count():
         gc.freeze()  # what was imported is not looked through again after every technique: a quarter of a second each
     order = list(block.cases)
+    # Drawn anew in each launch: a drift of the machine then falls on all techniques alike over launches.
     random.Random(session.draw_seed("order", block.block)).shuffle(order)
     results: list[tuple[Case, dict[str, Any] | CaseError]] = []
     for position, case in enumerate(order):
@@ -79,6 +82,7 @@ def run_block(session: Session, block: Block, strategy: Strategy) -> None:
         except CaseError as error:
             results.append((case, error))
         finally:
+            # In finally: a technique that failed must not leave its memory to the next one's counts.
             gc.collect()
     strategy.clear(session, setting)
     # told at the end: after a crash the whole block is drawn anew, so that all techniques share weights and data
@@ -114,6 +118,7 @@ def _train(
     Raises:
         CaseError: It was refused, wrong, or did not learn.
     """
+    # Before the technique that is timed is made: proofs warm caches and allocators with another replica.
     proved = strategy.prove(session, block, case, point.for_proofs(session, block, case, setting))
     trial = _trial(session, block, case, setting, batches)
     callbacks = strategy.callbacks(trial)
@@ -126,6 +131,7 @@ def _train(
     session.begin(block, case.label, "evaluate")
     windows = session.control.gather(loop.trained.windows)
     seeing = judging.seeing(session, loop.trained, some_may_not=strategy.some_see_no_loss)
+    # Before anything is averaged: one NaN would make every rank's figures NaN, and hide where it came from.
     judging.check_finite(session, loop.trained, seeing)
     curve, equal = strategy.losses(session, case, setting, loop.trained, held_out)
     figures = Figures(
@@ -162,6 +168,7 @@ def _result(
     outcome = Outcome(trained=figures.trained, windows=figures.windows, curve=curve, absent=figures.absent)
     for callback in callbacks:
         metrics |= callback.metrics(outcome)
+    # Times of a run that learnt nothing are worth nothing: it can be as fast as it likes. Losses and bytes still count.
     if curve and not oracle.learnt(curve):
         figures.absent |= dict.fromkeys(timed(metrics, strategy.metrics), judging.nothing_learnt(curve))
         metrics = {name: found for name, found in metrics.items() if name not in figures.absent}
@@ -178,6 +185,7 @@ def _result(
 def _trial(session: Session, block: Block, case: Case, setting: Setting, batches: torch.Tensor) -> Trial:
     """Make a technique, and draw after which steps memory is counted."""
     evaluations = int(block.params["evaluations"])
+    # A technique cannot foresee the draw, so it cannot free for the count what it holds otherwise.
     counted = random.Random(session.draw_seed("memory", block.block, case.label))
     return Trial(
         session=session,
@@ -241,6 +249,7 @@ def _extra_seconds(session: Session, block: Block, setting: Setting, batches: to
     factor = float(block.params["slow_factor"])
     if factor == 1 or session.rank != session.world_size - 1:
         return 0.0
+    # Asleep and not computing longer: a slow rank must not take cores from the others.
     return (factor - 1) * compute_seconds(setting, batches[0])
 
 
@@ -250,6 +259,7 @@ def _run(loop: Loop, beside: BareScript | None) -> list[float] | None:
         loop.run()
         return None
     taken = []
+    # In turn, window by window, so that both meet the same machine.
     for steps in loop.windows():
         taken.append(beside.window(steps))
         loop.session.control.barrier()  # all ranks begin the loop's next window at once, as they do the script's

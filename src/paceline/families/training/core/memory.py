@@ -26,6 +26,8 @@ def state_bytes(replica: Replica) -> dict[str, float]:
     kept = replica.kept
     optimizer = [t for state in replica.optimizer.state.values() for t in _tensors(state, 1)]
     optimizer += [kept[name] for name, kind in replica.kept_as.items() if kind == "optimizer"]
+    # In this order: a view of a parameter that is also gradient or scratch
+    # counts once, as the first kind that reaches it.
     sources: dict[str, Iterable[Tensor]] = {
         "parameter": map(local_part, _leaves(replica)),
         "gradient": (local_part(p.grad) for p in _leaves(replica) if p.grad is not None),
@@ -39,6 +41,7 @@ def state_bytes(replica: Replica) -> dict[str, float]:
         total = 0
         for tensor in sources[kind]:
             storage = tensor.untyped_storage()
+            # By storage, not by tensor: views share memory, and a view of one element keeps all of it alive.
             if storage.data_ptr() not in seen:
                 seen.add(storage.data_ptr())
                 total += storage.nbytes()
@@ -48,6 +51,7 @@ def state_bytes(replica: Replica) -> dict[str, float]:
 
 def _leaves(replica: Replica) -> list[nn.Parameter]:
     """Return the model's parameters, shares and what the optimiser steps, unless that is kept as its own state."""
+    # Masters are stepped, but kept as the optimiser's state: they must not count as parameters as well.
     masters = {replica.kept[name].data_ptr() for name, kind in replica.kept_as.items() if kind == "optimizer"}
     groups = [p for group in replica.optimizer.param_groups for p in group["params"]]
     stepped = [p for p in groups if local_part(p).data_ptr() not in masters]
@@ -59,6 +63,7 @@ def _tensors(value: Any, depth: int) -> Iterator[Tensor]:
         yield value
         if value.grad is not None:
             yield value.grad
+    # The depth bounds cycles among objects; storages found twice are counted once.
     elif depth > MAX_DEPTH or isinstance(value, PLAIN):
         return
     elif isinstance(value, nn.Module):
@@ -71,6 +76,7 @@ def _tensors(value: Any, depth: int) -> Iterator[Tensor]:
     elif isinstance(value, list | tuple | set | frozenset | deque):
         for part in value:
             yield from _tensors(part, depth + 1)
+    # The communicator is the harness's; the optimiser's state has been counted under its own kind.
     elif not isinstance(value, Comm | Optimizer):
         slots = [getattr(value, name, None) for name in getattr(type(value), "__slots__", ())]
         yield from _tensors([*getattr(value, "__dict__", {}).values(), *slots], depth + 1)

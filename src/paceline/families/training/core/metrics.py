@@ -171,6 +171,7 @@ def _kernel_over_busiest(params: Params, carried: float, busiest: float) -> floa
     """Return at most kernel_over_counted, and no less where all ranks send alike: records of any age have both."""
     ranks = params["ranks"]
     assert isinstance(ranks, int)
+    # The busiest rank's bytes times the ranks are at least what all ranks sent, so this is at most the true ratio.
     return carried / (ranks * busiest)
 
 

@@ -51,9 +51,11 @@ def held_out_loss(
     """
     with torch.no_grad():
         for parameter, weight in zip(model.parameters(), weights, strict=True):
+            # Into the family's own model: a technique's modules may be wrapped, sharded or changed.
             parameter.copy_(weight)
         total = 0.0
         for rows in torch.split(sequences, EVALUATION_ROWS):
+            # Weighted by rows, since the last part may be shorter.
             total += float(next_symbol_loss(model, rows.to(device).long())) * len(rows)
     return total / len(sequences)
 
@@ -81,6 +83,7 @@ def losses(
         own = sequences[session.rank :: session.world_size]
     found = [held_out_loss(model, weights, own, device) for weights in snapshots]
     everyone = session.control.gather([found])
+    # fsum: the mean does not depend on the order of ranks.
     return [math.fsum(rank[0][i] for rank in everyone) / len(everyone) for i in range(len(found))]
 
 
@@ -101,6 +104,7 @@ def digest(weights: Sequence[Tensor]) -> str:
 
 def divergence(session: Session, weights: Sequence[Tensor]) -> float:
     """Return the largest distance of a rank's weights from the mean of all, over the mean's norm."""
+    # float64: distances are small beside the weights, and float32 would round them away.
     vector = torch.cat([w.detach().reshape(-1).double().cpu() for w in weights])
     mean = vector.clone()
     if session.world_size > 1:
@@ -116,6 +120,8 @@ def dispersion(losses: Sequence[float], gradients: Sequence[Tensor]) -> dict[str
     dots = weights = 0.0
     for i, g in enumerate(gradients):
         for j in range(i):
+            # Pair by pair from whole gradients: the technique derives the same
+            # from norms alone, and this is to check it.
             dots += float(g.double() @ gradients[j].double())
             weights += float(norms[i] * norms[j])
     return {
@@ -150,8 +156,10 @@ def rounding_share(optimizer: Optimizer, weights: Sequence[nn.Parameter], step: 
             shares.append(torch.zeros_like(weight))
             continue
         assert weight.grad is not None
+        # Bias-corrected, as AdamW's own step: in the first steps the raw moment is too small by 1 − β₂^t.
         mean_square = optimizer.state[weight]["exp_avg_sq"] / (1 - group["betas"][1] ** (step + 1))
         noise = GRADIENT_NOISE * weight.grad.square().mean().sqrt()
+        # At most 2: Adam's normalised update lies about within ±1, so a flipped sign is the most that noise can do.
         shares.append(group["lr"] * (noise / (mean_square.sqrt() + group["eps"])).clamp(max=2))
     return shares
 
@@ -186,6 +194,7 @@ def relative_distance(
         wide = r.detach().double()
         apart = (w.detach().double() - wide).abs()
         if allowed is not None:
+            # Allowed is subtracted for each element and not from the norm: no element may use what another has left.
             apart = (apart - allowed[number]).clamp(min=0)
         square += float(apart.square().sum())
         norm += float((wide if begin is None else wide - begin[number].double()).square().sum())
@@ -210,9 +219,11 @@ def beside(
         plain: Whether it is one of plain SGD in float32, which is held to more.
     """
     distance = relative_distance(weights, reference, begin, allowed)
+    # Written with not: NaN compares false and must fail.
     if not distance <= (PLAIN_TOLERANCE if plain else EXACT_TOLERANCE):
         return f"{distance:.2g} of the way"
     pairs = zip(weights, reference, strict=True)
+    # Tensor by tensor and with nothing allowed: in the sum over all, an error in a small tensor would drown.
     farthest = max((relative_distance([w], [r]) for w, r in pairs), default=0.0)
     if plain and not farthest <= WEIGHTS_TOLERANCE:
         return f"{farthest:.2g} of a tensor's norm"

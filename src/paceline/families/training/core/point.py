@@ -23,6 +23,7 @@ def corpus_of(
         CaseError: ``invalid``, on all ranks: some rank cannot read it, or ranks read different data.
     """
     found = session.on_all_ranks(lambda: load(params))
+    # A path may name different files on different machines; ranks would then train on two languages.
     if len(set(session.control.gather_text(found.fingerprint))) > 1:
         raise CaseError("invalid", f"data: ranks read different text from '{params['data']}'")
     return found

@@ -50,6 +50,7 @@ class Training:
     @property
     def schedule(self) -> Schedule:
         """When ranks' models hold the same weights, said or by default."""
+        # Identical replicas agree always unless something is said: a technique with rounds has to say so.
         return self.agree or ("always" if self.replicas == "identical" else "never")
 
 

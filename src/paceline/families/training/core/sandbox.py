@@ -47,7 +47,9 @@ class Sandbox:
             ContractBreachError: It sent something through the communicator, or changed its model, to answer.
         """
         comm, replica = self.replica.comm, self.replica
+        # As bits: a technique that diverged holds NaN, which is unequal to itself.
         before = [_bits(p).clone() for p in replica.model.parameters()]
+        # Asked for its weights between steps, a technique could exchange off the clock and ship what it never paid for.
         sent = sum(comm.counters.sent_messages) + comm.counters.backend_calls
         with self.watch():
             shares = replica.shares()
@@ -57,6 +59,7 @@ class Sandbox:
         after = map(_bits, replica.model.parameters())
         if not all(torch.equal(x, y) for x, y in zip(before, after, strict=True)):
             raise ContractBreachError("it changed its model when asked for its weights")
+        # Told to all before anything is gathered: ranks that disagree would wait in different exchanges.
         answers = self.session.control.gather_text("whole" if shares is None else "shares")
         if len(set(answers)) > 1:
             raise ContractBreachError("some ranks have whole weights, others shares")
@@ -82,17 +85,20 @@ class Sandbox:
 
         def make() -> tuple[Tensor, Tensor]:
             whole = [torch.zeros(p.numel(), dtype=torch.float64) for p in parameters]
+            # Counted by element, so that gaps and overlaps show: what nobody owns would be shipped as zero.
             owners = [torch.full((p.numel(),), float(i in common)) for i, p in enumerate(parameters)]
             for number, start, values in shares:
                 whole[number][start : start + values.numel()] += values.detach().cpu()
                 owners[number][start : start + values.numel()] += 1
             return torch.cat(whole), torch.cat(owners)
 
+        # On all ranks or none: one whose shares do not fit must not leave the others waiting in the sum.
         vector, owned = self.session.on_all_ranks(make)
         self.session.control.sum_in_place(owned)
         if not bool((owned >= 1).all()):
             raise ContractBreachError("its ranks' shares leave gaps")
         own = {number for number, _, values in shares if values.numel() == parameters[number].numel()}
+        # A rank could train whole replicas that part, and show a share of each as if they were one model.
         if any(p.untyped_storage().nbytes() for i, p in enumerate(parameters) if i not in own | common):
             raise ContractBreachError("it owns shares of parameters that it holds in whole")
         self.session.control.sum_in_place(vector)
@@ -106,6 +112,7 @@ class Sandbox:
             _alike(found[number].reshape(-1)[start : start + values.numel()], values.detach())
             for number, start, values in shares
         )
+        # Compared with the mean: it equals every copy only if all copies are equal.
         if self.session.control.first_problem(None if alike else "other") is not None:
             raise ContractBreachError("its ranks hold different copies of what they share")
         return found
@@ -134,6 +141,8 @@ class Sandbox:
             replica.set_rate(replica.task.rate(step))
             replica.forward_backward(sequences_BS.to(replica.task.device).long())
             if digests is not None:
+                # Here, where gradients were just taken: what a forward synchronises
+                # belongs to the round that ended before it.
                 digests.append(self._digest())
             replica.exchange_gradients(step)
             replica.update(step)
@@ -147,6 +156,7 @@ class Sandbox:
 
     def _digest(self) -> str:
         parameters = list(self.replica.model.parameters())
+        # No rank has a whole model, so there is nothing to compare between ranks.
         if self.replica.shares() is not None or any(local_part(p) is not p for p in parameters):
             return SHARED
         return oracle.digest(parameters)
@@ -186,6 +196,7 @@ class Sandbox:
             [list(map(float, counts.sent_bytes)), list(map(float, counts.received_bytes))]
         )
         size = range(len(rows))
+        # Every byte that i sent to j must have been received: a message left over would be the next technique's first.
         if any(rows[i][0][j] != rows[j][1][i] for i in size for j in size):
             raise ContractBreachError("what ranks sent and what they received does not fit")
 
@@ -214,10 +225,12 @@ def make_sandbox(session: Session, block: Block, case: Case, setting: Setting) -
     def make() -> Sandbox:
         task = setting.furnished(session, setting.task(rank=session.rank, world_size=session.world_size))
         loaded = session.loaded(case)
+        # Libraries build groups, threads and hooks in their constructors, which others may not.
         with session.guard.watch(building=library, library=library):
             replica = loaded.factory(task, session.comm(), **case.options)
         if not isinstance(replica, Replica):
             raise ContractBreachError("it is no Replica (paceline.families.training.api.replica)")
+        # After the constructor: what it may not know when it lays out its state, such as the run's routes.
         setting.unlock(replica)
         assert loaded.info is not None
         diagnoses = loaded.info.promised(Training).diagnoses

@@ -27,6 +27,8 @@ def sealed(operations: Collection[str]) -> tuple[ModuleType, ...]:
         operations: Those whose ``run`` was imported, and with it what each of them has of its own.
     """
     for module in pkgutil.walk_packages(api.__path__, f"{api.__name__}."):
+        # Imported now, before techniques are: a module that one of them
+        # imports first could be replaced before it is noted.
         if module.name not in SLOW_TO_IMPORT:
             importlib.import_module(module.name)
     wanted = (*SHARED, *(f"{FAMILY}.ops.{operation}." for operation in operations))

@@ -14,12 +14,14 @@ from paceline.worker.session import Session
 
 def make_serial(session: Session, setting: Setting) -> Replica:
     """Return a replica that has the point's model and optimiser to itself."""
+    # World size 1: no code of a technique and no exchange takes part in the reference.
     return Replica(setting.task(rank=0, world_size=1), session.comm())
 
 
 def take_up(serial: Replica, weights: Sequence[Tensor]) -> None:
     """Let one process go on from a technique's weights."""
     for weight, own in zip(serial.weights(), weights, strict=True):
+        # In place: the optimiser goes on with its moments, which belong to the same parameters.
         weight.copy_(own)
 
 
@@ -30,6 +32,7 @@ def leave_gradients(serial: Replica, setting: Setting, whole_BS: Tensor, world_s
     worked through one by one, and averaged in float64.
     """
     device = setting.device
+    # In float32 the gradient of the whole batch is the mean of the shares' up to the order of sums.
     if not setting.by_share:
         serial.forward_backward(whole_BS.to(device).long())
         return

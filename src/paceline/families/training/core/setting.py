@@ -79,6 +79,7 @@ class Setting:
 
     def judge(self) -> Transformer:
         """Return the model with its initial weights, eager and in float32, as all points are judged."""
+        # Made where it trains; its weights are drawn on the host (Transformer.initialise).
         with torch.device(self.device):
             model = Transformer(
                 self.size,
@@ -93,6 +94,7 @@ class Setting:
                 for parameter, weight in zip(model.parameters(), self.start, strict=True):
                     parameter.copy_(weight)
         for name, parameter in model.named_parameters():
+            # "" is in every name, so by default all parameters are trained.
             parameter.requires_grad_(self.trained_names in name)
         return model
 
@@ -147,6 +149,7 @@ class Setting:
 
     def rows(self, rank: int, world_size: int) -> range:
         """Return the rows of a step's global batch that a rank reads."""
+        # Every n-th row, not a block: any number of ranks then reads the same global batch in the same order.
         return range(self.batch_size) if self.whole_batch else range(rank, self.batch_size, world_size)
 
     def batch(self, step: int, rows: range) -> Tensor:
@@ -197,6 +200,7 @@ def compute_seconds(setting: Setting, sequences_BS: Tensor) -> float:
         loss_and_gradients(model, sequences_BS.to(setting.device).long())
         if setting.device.type != "cpu":
             torch.accelerator.synchronize()
+        # Synchronised before the clock is read: launches of kernels return at once.
         seconds.append((_clock_ns() - begin) * 1e-9)
     return median(seconds)
 
@@ -218,9 +222,11 @@ def local_batches(
     if shared and session.rank:
         first = setting.rows(0, session.world_size)
         for step in range(setting.steps):
+            # Rank 0's first rows in the place of the own ones: the number of rows stays, and their variety falls.
             found[step, :shared] = setting.batch(step, first)[:shared]
     if corrupted:
         bad = found[setting.steps // 2 :]
+        # Seeded by the data: every technique of a block meets the same bad symbols.
         generator = torch.Generator().manual_seed(setting.data_seed)
         bad.copy_(torch.randint(setting.corpus.vocabulary, bad.shape, generator=generator))
     return found

@@ -57,6 +57,7 @@ class Traffic:
         self._own, self._sent, self._handed, self._carried = zip(*everyone, strict=True)
         self.kernel_bytes: float | None = None
         """Of all ranks and steps, headers included."""
+        # Ranks are set up alike: where this one has an interface of its own, all have.
         if carried.data_bytes is not None:
             self.kernel_bytes = sum(rank[0] for rank in self._carried)
 
@@ -81,6 +82,7 @@ class Traffic:
         counted = sum(rank[0] for rank in self._own)
         if self.uncounted is not None:
             self.absent[names[2]] = self.uncounted
+        # On one interface for all, the harness's bytes are among them, and a ratio would be no technique's.
         elif not tells_techniques_apart(self.session):
             self.absent[names[2]] = NOT_ALONE
         elif not counted:
@@ -91,6 +93,7 @@ class Traffic:
 
     def _handed_over(self) -> dict[str, float]:
         calls, handed = (max(rank[i] for rank in self._handed) for i in (0, 1))
+        # No call and no count means that a library called the backend by itself: zero would be a false figure.
         if calls or self.uncounted is None:
             return {"backend_calls": calls / self.steps, "backend_bytes": handed / self.steps}
         self.absent.update(dict.fromkeys(HANDED, "PyTorch's own modules call it, past the communicator"))
@@ -123,4 +126,5 @@ def between_halves(sent: Sequence[Sequence[float]]) -> float | None:
     half, odd = divmod(len(sent), 2)
     if odd:
         return None
+    # Both directions: a link between two halves carries what goes either way.
     return float(sum(sum(row[half:] if rank < half else row[:half]) for rank, row in enumerate(sent)))

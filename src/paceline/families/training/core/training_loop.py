@@ -59,6 +59,7 @@ class Loop:
         self.trained = Trained(pass_bytes=[0.0] * sandbox.session.world_size)
         self.absence = absence
         self.callbacks = callbacks
+        # Sorted out once: a step must not ask callbacks that do nothing, for each question is on the clock.
         self._around = [c for c in callbacks if overrides(c, "around_passes")]
         self._looking = [c for c in callbacks if overrides(c, "look")]
         self._after = [c for c in callbacks if overrides(c, "after_step")]
@@ -81,12 +82,14 @@ class Loop:
     def windows(self) -> Iterator[range]:
         """Train window by window; yield the steps of each when it has ended. What is done meanwhile is not counted."""
         trained, comm, session = self.trained, self.replica.comm, self.session
+        # The untrained weights, before counters are reset: what gathering them sends is no training.
         self._copy(0, 0.0, 0.0)
         self._look(None)
         comm.counters.reset()
         comm.take_split()
         session.control.barrier()
         self._kernel.begin()
+        # Around the reading of the kernel's counters, so that no rank's first message is missed or counted early.
         session.control.barrier()
         session.device.synchronize()
         steps = len(self.batches)
@@ -97,15 +100,18 @@ class Loop:
             for step in window:
                 comm.begin_call()
                 self._step(step, last=step == steps - 1)
+                # After each step: peak_bytes needs the step that sends most, whatever a window's mean is.
                 total = float(sum(comm.counters.sent_bytes))
                 trained.peak_bytes, sent = max(trained.peak_bytes, total - sent), total
                 if step + 1 in self.evaluate_after:
                     session.device.synchronize()
                     copying = _clock_ns()
+                    # Training time alone: copies, counts of memory and callbacks' time are taken off.
                     spent = elapsed_ns + copying - opened - (self._excluded_ns - excluded)
                     self._copy(step + 1, spent * 1e-9, sent)
                     self._excluded_ns += _clock_ns() - copying
             session.device.synchronize()
+            # After the device is idle: a window ends with its own work and not with what was merely issued.
             own_ns = _clock_ns() - opened - (self._excluded_ns - excluded)
             elapsed_ns += own_ns
             self._close_window(own_ns, comm.take_split())
@@ -136,18 +142,18 @@ class Loop:
         sent = replica.comm.counters.sent_bytes
         for callback in after_backward:
             callback.before_step(step)
-        before = sent[:]
+        before = sent[:]  # by receiver: pass_link_bytes is of the pair that carries most
         with self.sandbox.watch():
             with keeping:
                 begin = clock()
                 if self.extra_s:
-                    _sleep(self.extra_s)
+                    _sleep(self.extra_s)  # in this span, as a slow rank's longer computation would be
                 replica.set_rate(replica.task.rate(step))
                 loss = replica.forward_backward(sequences_BS)
                 computed = clock()
             after = sent[:]
             if counted or after_backward:
-                with between():
+                with between():  # judges first what the technique could have replaced
                     self._look_after_backward(step, after_backward)
             with keeping:
                 exchanging = clock()
@@ -162,7 +168,7 @@ class Loop:
             replica.exchange_parameters(step)
             if last:
                 replica.finish()
-            said = self.sandbox.diagnosis()
+            said = self.sandbox.diagnosis()  # on the clock: it is part of what the technique costs
             ended = clock()
         sums = zip(self.trained.pass_bytes, before, after, strict=True)
         self.trained.pass_bytes = [n + b - a for n, a, b in sums]
@@ -176,6 +182,7 @@ class Loop:
         """Note a step's parts in nanoseconds, its loss, and what the technique found out."""
         for part, spent in enumerate(spans):
             self._parts[part] += spent
+        # Tensors and not numbers: reading each would wait for the device in every step.
         self._losses.append(torch.tensor(math.nan) if loss is None else loss)
         self.trained.sees_loss &= loss is not None
         for name, value in said.items():
@@ -183,6 +190,7 @@ class Loop:
 
     def _leave_out(self, step: int) -> None:
         """Note a step in which this rank takes no part."""
+        # NaN keeps one entry a step; the window's mean leaves steps out in which the rank took no part.
         self._losses.append(torch.tensor(math.nan))
         if step in self.count_after:
             self._count_memory()
@@ -203,6 +211,7 @@ class Loop:
     def _rests(self, step: int, *, last: bool) -> bool:
         """Return whether the technique leaves a step out on this rank, and let it end its round all the same."""
         replica, begin = self.replica, _clock_ns()
+        # The base class never rests: without this every step of every technique would pay for the fences twice.
         if type(replica).rests is Replica.rests:
             return False
         with self.sandbox.watch():
@@ -227,6 +236,7 @@ class Loop:
     def _count_memory(self) -> None:
         counting = _clock_ns()
         for kind, size in state_bytes(self.replica).items():
+            # The most of all looks: state may come and go with rounds.
             self.trained.state[kind] = max(self.trained.state.get(kind, 0.0), size)
         self._excluded_ns += _clock_ns() - counting
 
@@ -238,6 +248,7 @@ class Loop:
         self._excluded_ns += _clock_ns() - looking
 
     def _close_window(self, elapsed_ns: int, split: dict[str, float]) -> None:
+        # Read once a window, after the device is idle.
         losses = torch.stack([x.reshape(()) for x in self._losses]).double()
         self.trained.losses += losses.tolist()
         took = self.trained.took[-len(losses) :]
@@ -256,6 +267,7 @@ class Loop:
             self._kernel.left_out()
         ):  # weights that lie in shares are gathered to be copied, which no count may show
             weights = self.sandbox.weights()
+        # Cloned: a technique may return views of weights that it goes on training.
         trained.weights.append([w.clone() for w in weights])
         trained.evaluated.append(steps)
         trained.seconds.append(seconds)

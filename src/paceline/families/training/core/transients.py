@@ -44,6 +44,7 @@ class Transients(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run an operation and count what it returns."""
+        # By storage: a view or an in-place result returns memory that was given, and makes nothing.
         given = {id(t.untyped_storage()) for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
         found = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(found):
@@ -51,6 +52,8 @@ class Transients(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
                 storage = leaf.untyped_storage()
                 if id(storage) not in given and id(storage) not in self._alive:
                     self._made(storage)
+        # Storages that a technique fills and frees by resize_ are not made by
+        # an operation: they are looked at after each.
         filled = sum(storage.nbytes() for storage in self._empty)
         self.peak_bytes = max(self.peak_bytes, self._now + filled)
         return found
@@ -60,6 +63,7 @@ class Transients(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
 
         def freed(_: object) -> None:
             self._now -= size
+            # ids are used again after a storage has gone, so its entry must go with it.
             del self._alive[number]
 
         self._alive[number] = weakref.ref(storage, freed)

@@ -23,4 +23,5 @@ def keeps(replica: Replica, kind: type[Replica], names: Sequence[str]) -> bool:
     """Tell whether a technique has some methods as they are in a class of the family."""
     own = type(replica)
     same = all(getattr(own, name, None) is getattr(kind, name) for name in names)
+    # Neither in a subclass nor on the instance: what is replaced there runs instead of the family's code.
     return same and not set(names) & set(vars(replica))

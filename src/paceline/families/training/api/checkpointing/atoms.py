@@ -30,16 +30,19 @@ def convert(storage: Storage, step: int, bounds: Sequence[tuple[int, int]]) -> S
     parts = [storage.read(step, rank) for rank in range(storage.saved_by(step))]
     atoms: dict[str, Tensor] = {}
     for name, first in parts[0].items():
+        # Adam's step count: it has no elements to cut, and must be the same on all ranks.
         if not first.dim():
             if any(not torch.equal(first, part[name]) for part in parts):
                 raise ValueError(f"ranks have saved different values of '{name}'")
             atoms[name] = first
             continue
         whole = torch.cat([part[name] for part in parts])
+        # Only the sum of shares tells the model; another one would be cut at the wrong places.
         if len(whole) != bounds[-1][1]:
             raise ValueError(f"'{name}' has {len(whole)} elements, and the model {bounds[-1][1]}")
         atoms |= {f"{name}.{number:04d}": whole[a:b] for number, (a, b) in enumerate(bounds)}
     found = atoms_of(storage, step)
+    # A file for each atom, so that a rank of another layout opens only those it needs.
     found.write(step, atoms, apart=True)
     return found
 

@@ -38,6 +38,7 @@ def take_up_atoms(replica: HybridReplica, atoms: Storage, step: int) -> None:
                 **{name: value.clone() for name, value in common.items()},
                 **{kind: _part(replica, number, read[_name(kind, number)]) for kind in kinds},
             }
+        # The last stage's copy of the embedding, which is parameter 0 in the model's order.
         if replica.head is not None:
             first = _name(WEIGHTS, 0)
             replica.head.copy_(atoms.read(step, 0, only=[first])[first].view_as(replica.head))
@@ -52,6 +53,7 @@ def _part(replica: HybridReplica, number: int, atom: Tensor) -> Tensor:
     whole: nn.Parameter = list(replica.model.parameters())[number]
     if atom.numel() != whole.numel():
         raise ValueError(f"parameter {number} has {atom.numel()} elements there, and {whole.numel()} here")
+    # The whole model still has the shapes, though the storages of what other ranks hold were freed.
     shaped = atom.view(whole.shape).to(replica.task.device)
     cut = replica.cut_of(number)
     return shaped.clone() if cut is None else cut.of(shaped)

@@ -30,6 +30,7 @@ class CheckpointingReplica(FlatReplica):
     """A rank of data-parallel training that owns a share of weights and optimiser state; techniques save it."""
 
     def __init__(self, task: Task, comm: Comm) -> None:
+        # Before super().__init__, which makes the optimiser over this rank's share.
         self.bounds = chunk_bounds(task.num_parameters, task.world_size)
         super().__init__(task, comm)
         assert isinstance(task.storage, Storage)
@@ -47,6 +48,7 @@ class CheckpointingReplica(FlatReplica):
         self.share.grad = self.flat.gradients[start:stop]
         optimizer = self.task.optimizer([self.share])
         if isinstance(optimizer, AdamW):
+            # Adam makes moments in its first step; host buffers of the right size are allocated before it.
             optimizer.state[self.share] = {
                 "step": torch.zeros((), device=self.task.device),
                 "exp_avg": torch.zeros_like(self.share.data),
@@ -92,6 +94,7 @@ class CheckpointingReplica(FlatReplica):
 
     def live_state(self) -> dict[str, Tensor]:
         """Return this rank's part of the state by name, without copying it."""
+        # Live tensors: a technique that copies late must do so before before_update returns.
         return {"weights": self.share.data} | dict(self.optimizer.state[self.share])
 
     def take_up(self, state: dict[str, Tensor]) -> None:

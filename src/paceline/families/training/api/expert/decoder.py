@@ -47,6 +47,7 @@ class ExpertDecoder(Replica):
         check_deal(layers[0].num_experts, task.world_size)
         self.layers, self.placement = layers, placement
         self.rank_LE = torch.tensor(placement, device=task.device)
+        # Before caches are made: the peak is then one rank's experts and caches, and not all experts and caches.
         self._free(task, layers)
         super().__init__(task, comm)
         self.num_sequences = task.tokens // task.context
@@ -57,6 +58,7 @@ class ExpertDecoder(Replica):
         self.keys_LBGTK = self.keep("keys", torch.zeros(shape, device=task.device))
         self.values_LBGTK = self.keep("values", torch.zeros(shape, device=task.device))
         self.cache_row_B = torch.full((self.num_sequences,), -1, device=task.device)
+        # Sequences outside the cache keep row −1, which a technique that is right never reads.
         self.cache_row_B[list(cached)] = torch.arange(len(cached), device=task.device)
         self.passes = self.keep("passes", torch.zeros((), dtype=torch.int64))
         self.router: Router | None = None
@@ -82,6 +84,7 @@ class ExpertDecoder(Replica):
         """Read the batch; return a loss whose mean over ranks is that of all positions."""
         task = self.task
         vocabulary = task.model.get_parameter("embedding.weight").shape[0]
+        # NaN and a count, so that a token that no rank delivered, or two ranks did, cannot pass for a right one.
         self.logits_BTV = torch.full((self.num_sequences, task.context, vocabulary), torch.nan).to(
             task.device
         )
@@ -96,7 +99,10 @@ class ExpertDecoder(Replica):
                 self.logits_BTV[sequences_m, position] = logits_mV
                 self.times_BT[sequences_m, position] += 1
                 targets_m = sequences_BS[sequences_m, position + 1]
+                # A sum, for ranks deliver different numbers of tokens; a mean of
+                # ranks' means would weigh them unequally.
                 total += functional.cross_entropy(logits_mV, targets_m, reduction="sum")
+        # The mean over ranks of this is the sum of all ranks over all tokens.
         return total * (task.world_size / task.tokens)
 
     def update(self, step: int) -> None:
@@ -122,9 +128,12 @@ class ExpertDecoder(Replica):
         qkv = module.qkv(module.attention_norm(x_mD)).view(len(x_mD), sum(counts), size.head_width)
         q_mHK, k_mGK, v_mGK = torch.split(qkv, counts, dim=1)
         cos, sin = (self.model.get_buffer(name)[position] for name in ("cos_TK", "sin_TK"))
+        # Keys are kept rotated: a key's angle is its own position's, whoever reads it later.
         q_mHK, k_mGK = rotate(q_mHK, cos, sin), rotate(k_mGK, cos, sin)
+        # Before attention: a token sees its own key, which must be in the cache by then.
         self.remember(layer, position, sequences_m, k_mGK, v_mGK)
         rows_m = self.cache_row_B[sequences_m]
+        # No mask: the slice ends at this position, so nothing later is there to be seen.
         k_mGTK = self.keys_LBGTK[layer, rows_m, :, : position + 1]
         v_mGTK = self.values_LBGTK[layer, rows_m, :, : position + 1]
         seen_mH1K = functional.scaled_dot_product_attention(
@@ -146,6 +155,7 @@ class ExpertDecoder(Replica):
     def route(self, layer: int, position: int, sequences_m: Tensor, h_mD: Tensor) -> tuple[Tensor, Tensor]:
         """Return the expert of every token, (m,), and what it counts, (m,)."""
         experts_m = self.chosen_BTL[sequences_m, position, layer]
+        # The trace says where a token goes; the gate's softmax still says what its expert counts, as in training.
         weights_mE = self.layers[layer].gate(h_mD).softmax(dim=-1)
         return experts_m, weights_mE.gather(1, experts_m[:, None])[:, 0]
 
@@ -174,6 +184,8 @@ class ExpertDecoder(Replica):
                     if rank == task.rank:
                         self._own[numbers[id(parameter)]] = parameter
                     else:
+                        # Freed and not deleted: the module keeps its shapes, and shares()
+                        # is checked against storages of size zero.
                         parameter.untyped_storage().resize_(0)
         self.common = tuple(sorted(others))
 

@@ -47,6 +47,7 @@ class _AllToAll(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor]:
+        # An all-to-all is a permutation of parts over ranks, and its own transpose.
         return None, None, _exchange(ctx.comm, ctx.members, gradients[0])
 
 
@@ -64,6 +65,7 @@ class _AllGather(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor]:
         comm: Comm = ctx.comm
         place = ctx.members.index(comm.rank)
+        # A copy: the ring adds partial sums into its chunks, and autograd may use this gradient elsewhere.
         parts_n = gradients[0].clone(memory_format=torch.contiguous_format)
         scratch = parts_n.new_empty(2 * parts_n[place].numel())
         rings.finish(
@@ -75,6 +77,7 @@ class _AllGather(torch.autograd.Function):
 def _exchange(comm: Comm, members: tuple[int, ...], parts_n: Tensor) -> Tensor:
     leaving = parts_n.contiguous()
     arriving = torch.empty_like(leaving)
+    # All sends and receives start in one call: no rank has to receive before it may send.
     others = [(place, rank) for place, rank in enumerate(members) if rank != comm.rank]
     comm.start(
         sends=[(leaving[place], rank) for place, rank in others],

@@ -46,6 +46,7 @@ class ExpertLayer(Layer):
 
     def __init__(self, size: Size, *, num_experts: int, top_k: int, capacity_factor: float) -> None:
         super().__init__(size)
+        # The dense perceptron of the base class: left in, its parameters would be counted, trained and averaged.
         del self.up, self.down
         self.top_k, self.capacity_factor = top_k, capacity_factor
         self.gate = nn.Linear(size.width, num_experts, bias=False)
@@ -71,6 +72,7 @@ class ExpertLayer(Layer):
         logits_GTE = self.gate(h_GTD)
         if self.chosen_GT is not None:
             return self.mixture(h_GTD, forced(logits_GTE, self.chosen_GT))
+        # For proofs: where two logits nearly tie, rounding decides a route, and no oracle can hold it.
         self.closest = closest(logits_GTE, self.top_k)
         return self.mixture(h_GTD, route(logits_GTE, self.top_k, self.capacity(h_GTD.shape[1])))
 
@@ -82,6 +84,7 @@ class ExpertLayer(Layer):
             sequence, position, choice = mine.nonzero(as_tuple=True)
             weight_N1 = routing.weights_GTk[sequence, position, choice][:, None]
             made_ND = weight_N1 * expert(h_GTD[sequence, position])
+            # accumulate: with top_k > 1 other experts add to the same token.
             added_GTD = added_GTD.index_put((sequence, position), made_ND, accumulate=True)
         return added_GTD
 

@@ -46,6 +46,7 @@ def stays(placement: Placement, counts_LEE: Tensor) -> int:
 
 def num_comparisons(experts: int, ranks: int) -> int:
     """Return the number of sums that are compared for one pair of layers, and what their calls cost beside."""
+    # States² pairs with ranks·2^ranks sums each; calls are added, since small tables are bound by them.
     return (_num_states(experts, ranks) ** 2 + CALL_COMPARISONS) * (ranks << ranks)
 
 
@@ -58,6 +59,7 @@ def solve(counts_LEE: Tensor, ranks: int) -> Placement:
     """
     experts = counts_LEE.shape[-1]
     states = list(_groupings(tuple(range(experts)), experts // ranks))
+    # float64: counts of tokens are exact up to 2⁵³, so ties are ties and argmax is the same on every rank.
     member_UnE = torch.zeros(len(states), ranks, experts, dtype=torch.float64)
     for state, groups in enumerate(states):
         for group, members in enumerate(groups):
@@ -67,10 +69,12 @@ def solve(counts_LEE: Tensor, ranks: int) -> Placement:
     for counts_EE in counts_LEE.double():
         value_U, before_U = _best_before(value_U, member_UnE, counts_EE)
         back.append(before_U)
+    # All ranks solve this from one sample, and argmax takes the first of equals: no placement is sent.
     path = [int(value_U.argmax())]
     for before_U in reversed(back):
         path.append(int(before_U[path[-1]]))
     path.reverse()
+    # Matchings are found anew for the best path alone: kept for all pairs of states they would fill memory.
     orders = [
         _order(_kept(member_UnE[[here]], counts_EE, member_UnE[[there]])[0, 0].tolist())
         for here, there, counts_EE in zip(path[:-1], path[1:], counts_LEE.double(), strict=True)
@@ -80,6 +84,7 @@ def solve(counts_LEE: Tensor, ranks: int) -> Placement:
 
 def _kept(before_UnE: Tensor, counts_EE: Tensor, after_unE: Tensor) -> Tensor:
     """Count the tokens that go from a group of one state to a group of another, (U, u, n, n)."""
+    # Group by counts first: the product over E is then small, and one call serves all pairs of states.
     return torch.einsum("are,bse->abrs", before_UnE @ counts_EE, after_unE)
 
 
@@ -87,6 +92,7 @@ def _best_before(value_U: Tensor, member_UnE: Tensor, counts_EE: Tensor) -> tupl
     """Return for each state of the next layer the best value, and from which state it comes."""
     num_states, ranks, _ = member_UnE.shape
     values, states = [], []
+    # In parts of the next layer's states, so that the matching's tables stay below CHUNK_ELEMENTS.
     chunk = max(1, CHUNK_ELEMENTS // (num_states * 2**ranks))
     for part_unE in torch.split(member_UnE, chunk):
         best_Uu = _best_matching(_kept(member_UnE, counts_EE, part_unE))
@@ -101,6 +107,7 @@ def _best_matching(kept_Uunn: Tensor) -> Tensor:
     ranks = kept_Uunn.shape[-1]
     best = [torch.zeros_like(kept_Uunn[..., 0, 0])]
     for taken in range(1, 1 << ranks):
+        # Groups are matched in order: the set that is taken tells which one is next. 2^n states, not n!.
         row = taken.bit_count() - 1
         ways = [best[taken ^ 1 << s] + kept_Uunn[..., row, s] for s in range(ranks) if taken >> s & 1]
         best.append(torch.stack(ways).amax(dim=0))
@@ -114,6 +121,7 @@ def _order(kept_nn: list[list[float]]) -> list[int]:
     for taken in range(1, 1 << ranks):
         row = taken.bit_count() - 1
         ways = [(best[taken ^ 1 << s][0] + kept_nn[row][s], s) for s in range(ranks) if taken >> s & 1]
+        # max over (value, group): among equal values always the last group, so the order is the same on every rank.
         best.append(max(ways))
     order, taken = [0] * ranks, (1 << ranks) - 1
     for row in reversed(range(ranks)):
@@ -128,6 +136,7 @@ def _named(path: list[tuple[tuple[int, ...], ...]], orders: list[list[int]], exp
     found: Placement = []
     for layer, groups in enumerate(path):
         if layer:
+            # Names travel along the chain: a group has the rank of the group that it was matched with.
             before, rank_of = rank_of, [0] * len(rank_of)
             for group, matched in enumerate(orders[layer - 1]):
                 rank_of[matched] = before[group]
@@ -142,6 +151,7 @@ def _named(path: list[tuple[tuple[int, ...], ...]], orders: list[list[int]], exp
 def _num_states(experts: int, ranks: int) -> int:
     deal = experts // ranks
     named: int = math.factorial(experts) // math.factorial(deal) ** ranks
+    # Divided by n!: which rank a group gets does not change how many tokens stay.
     return named // math.factorial(ranks)
 
 
@@ -150,6 +160,7 @@ def _groupings(left: tuple[int, ...], size: int) -> Iterator[tuple[tuple[int, ..
     if not left:
         yield ()
         return
+    # The least number left opens the next group: each set of unnamed groups is found once.
     first, *rest = left
     for others in combinations(rest, size - 1):
         remaining = tuple(number for number in rest if number not in others)

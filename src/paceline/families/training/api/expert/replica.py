@@ -115,12 +115,15 @@ class ExpertReplica(Replica):
         self.up_efD = [self._take(numbers, layer.experts, "up") for layer in self.layers]
         self.down_efD = [self._take(numbers, layer.experts, "down") for layer in self.layers]
         for parameter in of_experts:
+            # Own parts were copied by _take; the whole experts would stay on every rank otherwise.
             parameter.untyped_storage().resize_(0)
         whole = list(task.model.parameters())
+        # Only what all ranks hold goes into the ring; experts' gradients are complete on their rank.
         self.flat = Flat(nn.ParameterList(whole[number] for number in self.common))
         super().__init__(task, comm)
         self.ring = RingAverage(comm, self.flat.values.numel(), dtype=torch.float32, device=task.device)
         for index, layer in enumerate(self.layers):
+            # Bound with the layer's index, which techniques need to find their part of its experts.
             layer.mixture = partial(self.mixture, index)
 
     # What techniques say
@@ -158,6 +161,7 @@ class ExpertReplica(Replica):
         self.begin_step()
         self.flat.gradients.zero_()
         for parameter in (*self.up_efD, *self.down_efD):
+            # None and not zero: between steps an expert's gradient takes no memory; the flat vector's is held anyway.
             parameter.grad = None
         loss = loss_and_gradients(self.model, sequences_BS)
         self.end_passes()
@@ -168,6 +172,7 @@ class ExpertReplica(Replica):
         self.ring.run(self.flat.gradients)
         for parameter in (*self.up_efD, *self.down_efD):
             assert parameter.grad is not None
+            # Tokens of all ranks brought gradients of their ranks' mean losses; the batch's mean is 1/n.
             parameter.grad.div_(self.comm.world_size)
 
     # Around steps
@@ -177,6 +182,7 @@ class ExpertReplica(Replica):
         found = []
         for number, parameter, place in self._owned:
             part_fD = parameter.detach()[place]
+            # A part of the hidden width is a run of rows, and so of memory: one share for each matrix.
             found.append((number, self.slice * part_fD.numel(), part_fD.reshape(-1)))
         return found
 
@@ -220,7 +226,14 @@ class ExpertReplica(Replica):
 
 
 def perceptrons(x_eND: Tensor, up_efD: Tensor, down_efD: Tensor) -> Tensor:
-    """Return what experts make of N rows each, (e, N, D); of parts of their hidden widths the results add up."""
+    """Return what experts make of N rows each, (e, N, D); of parts of their hidden widths the results add up.
+
+    Args:
+        x_eND: Rows, (e, N, D).
+        up_efD: First products' weights, or parts of them, (e, f, D).
+        down_efD: Second products' weights, laid out alike.
+    """
+    # GELU acts on single hidden features: a part of F works alone, and the last product sums over parts.
     return torch.bmm(torch.nn.functional.gelu(torch.bmm(x_eND, up_efD.mT)), down_efD)
 
 
@@ -234,6 +247,7 @@ def expert_cost(task: Task, of_layer: Callable[[Shape, int], tuple[int, int]]) -
     shape, size = shape_of(task), task.world_size
     if size == 1:
         return Cost(sent_bytes=0, peak_bytes=0, messages=0)
+    # Experts' gradients are in no ring: their tokens, or gathered weights, are what travels for them.
     experts = shape.layers * shape.weight_bytes // ITEM
     chunks = [stop - start for start, stop in chunk_bounds(task.num_parameters - experts, size)]
     rings_sent = [rings.sent(chunks, rank) for rank in range(size)]

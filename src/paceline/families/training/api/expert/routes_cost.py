@@ -17,6 +17,7 @@ def ranks_of(task: Task, placement: Placement) -> Tensor:
     assert task.router is not None
     table_LE = torch.tensor(placement)
     layers_L = torch.arange(len(placement))
+    # The run's routes: placements were made without them; closed forms are called when the run is over.
     return table_LE[layers_L, task.router.experts_PBTL[: task.steps].cpu()]
 
 

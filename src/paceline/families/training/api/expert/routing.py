@@ -39,16 +39,25 @@ class Routing:
 
 def slots(factor: float, top_k: int, length: int, num_experts: int) -> int:
     """Return C, at least one, and at most as many as a sequence has tokens."""
+    # Less a rounding error: a product whose last bit lies above a whole number must not cost a slot more.
     wanted = math.ceil(factor * top_k * length / num_experts - ROUNDING)
     return max(1, min(length, wanted))
 
 
 def route(logits_GTE: Tensor, top_k: int, capacity: int) -> Routing:
-    """Return where tokens go, given their gate's logits."""
+    """Return where tokens go, given their gate's logits.
+
+    Args:
+        logits_GTE: (G, T, E); the weights of choices keep their graph.
+        top_k: Experts of a token, at most E.
+        capacity: C, slots of an expert for a sequence.
+    """
     num_sequences, length, num_experts = logits_GTE.shape
     weights_GTk, experts_GTk = logits_GTE.softmax(dim=-1).topk(top_k, dim=-1)
+    # All first choices before all second ones: a second choice never takes a first one's slot.
     queue_GQ = experts_GTk.transpose(1, 2).reshape(num_sequences, -1)
     chosen_GQE = torch.nn.functional.one_hot(queue_GQ, num_experts)
+    # Inclusive sum less the own one: how many before it in the queue chose the same expert, which is its slot.
     before_GQE = chosen_GQE.cumsum(dim=1) - chosen_GQE
     places_GQ = before_GQE.gather(2, queue_GQ[..., None])[..., 0]
     places_GTk = places_GQ.view(num_sequences, top_k, length).transpose(1, 2).contiguous()
@@ -56,6 +65,7 @@ def route(logits_GTE: Tensor, top_k: int, capacity: int) -> Routing:
         experts_GTk=experts_GTk,
         weights_GTk=weights_GTk,
         places_GTk=places_GTk,
+        # Weights are not renormalised: a dropped choice adds nothing, the other one counts as before.
         kept_GTk=places_GTk < capacity,
         num_experts=num_experts,
         capacity=capacity,
@@ -63,11 +73,17 @@ def route(logits_GTE: Tensor, top_k: int, capacity: int) -> Routing:
 
 
 def forced(logits_GTE: Tensor, chosen_GT: Tensor) -> Routing:
-    """Return a routing in which every token has the expert that a trace gives it, and none is dropped."""
+    """Return a routing in which every token has the expert that a trace gives it, and none is dropped.
+
+    Args:
+        logits_GTE: Of the gate, (G, T, E).
+        chosen_GT: Experts, (G, T), int64.
+    """
     experts_GT1 = chosen_GT[..., None]
     return Routing(
         experts_GTk=experts_GT1,
         weights_GTk=logits_GTE.softmax(dim=-1).gather(2, experts_GT1),
+        # Slots and capacity have no meaning here: experts take all rows that a trace sends them.
         places_GTk=torch.zeros_like(experts_GT1),
         kept_GTk=torch.ones_like(experts_GT1, dtype=torch.bool),
         num_experts=logits_GTE.shape[-1],
@@ -77,6 +93,7 @@ def forced(logits_GTE: Tensor, chosen_GT: Tensor) -> Routing:
 
 def closest(logits_GTE: Tensor, top_k: int) -> float:
     """Return the least distance of two logits whose order decides where a token goes; infinite with one expert."""
+    # One more than top_k: between the last one chosen and the first one left out lies a decision, too.
     best = logits_GTE.detach().topk(min(top_k + 1, logits_GTE.shape[-1]), dim=-1).values
     gaps = best[..., :-1] - best[..., 1:]
     return float(gaps.min()) if gaps.numel() else math.inf

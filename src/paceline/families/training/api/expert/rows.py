@@ -21,6 +21,7 @@ class RowExchange:
     def __init__(self, comm: Comm, rank_m: Tensor) -> None:
         self.comm = comm
         self.others = [(comm.rank + shift) % comm.world_size for shift in range(1, comm.world_size)]
+        # Stable: rows of one target keep their order, so that two runs send the same bytes.
         self.order_m = rank_m.argsort(stable=True)
         leaving = torch.bincount(rank_m, minlength=comm.world_size)
         arriving = leaving.clone()
@@ -61,6 +62,7 @@ def share_rows(comm: Comm, counts_L: Tensor, rows_mD: Tensor) -> list[tuple[list
         rows_mD: The rows, part after part.
     """
     others = [(comm.rank + shift) % comm.world_size for shift in range(1, comm.world_size)]
+    # Counts in a message of their own: a receiver needs a buffer of the right size before rows can land.
     counts_nL = [
         counts_L if rank == comm.rank else torch.empty_like(counts_L) for rank in range(comm.world_size)
     ]

@@ -17,5 +17,6 @@ def direction(seed: int, step: int, rank: int, probe: int, count: int) -> Tensor
     """
     assert rank < PLACES
     assert probe < PLACES
+    # On the host: devices' generators differ, and all ranks must draw a direction with equal bits.
     bits = np.random.Philox(key=[seed, (step * PLACES + rank) * PLACES + probe])
     return torch.from_numpy(np.random.Generator(bits).standard_normal(count, dtype=np.float32))

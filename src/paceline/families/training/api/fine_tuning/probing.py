@@ -52,6 +52,7 @@ class ProbingReplica(Replica):
     code_bytes: int
 
     def __init__(self, task: Task, comm: Comm) -> None:
+        # No backward runs: the vector of gradients, 4P, is what probing saves beside activations.
         self.flat = Flat(task.model, gradients=False)
         super().__init__(task, comm)
         self.members = tuple(range(task.world_size))
@@ -96,10 +97,12 @@ class ProbingReplica(Replica):
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Measure this rank's slopes; return the mean loss at all points where it was measured."""
         step, slopes, losses = int(self.next_step), [], []
+        # Each probe has sequences of its own: Q probes cost the forward passes of one over the whole share.
         for probe, part_bS in enumerate(sequences_BS.chunk(self.task.num_perturbations)):
             slope, loss = self.probe(part_bS, self.direction(step, self.comm.rank, probe))
             slopes.append(slope)
             losses.append(loss)
+        # float64: the codes of float32 losses' slopes must not depend on a further rounding.
         self.own.copy_(self.encode(torch.tensor(slopes, dtype=torch.float64)))
         return torch.tensor(sum(losses) / len(losses))
 
@@ -109,6 +112,7 @@ class ProbingReplica(Replica):
         self.before.copy_(weights)
         weights.add_(z_P, alpha=distance)
         above = float(next_symbol_loss(self.model, sequences_BS))
+        # From the copy and not by −2ε·z: (w + εz) − εz rounds, on every rank at another z, and replicas would part.
         weights.copy_(self.before).add_(z_P, alpha=-distance)
         below = float(next_symbol_loss(self.model, sequences_BS))
         weights.copy_(self.before)
@@ -133,12 +137,15 @@ class ProbingReplica(Replica):
     @torch.no_grad()
     def apply(self, step: int, members: Sequence[int], codes: Tensor) -> None:
         """Change the weights by the header's formula."""
+        # The own codes are decoded like all others: a rank that applied its exact slopes would leave the others.
         slopes = self.decode(codes.reshape(-1, self.code_bytes)).view(codes.shape[:2]).tolist()
         self.total.zero_()
+        # One order: float32 sums depend on it, and replicas and the replay must agree in every bit.
         for rank, of_rank in zip(members, slopes, strict=True):
             for probe, slope in enumerate(of_rank):
                 self.total.add_(self.direction(step, rank, probe), alpha=slope)
         (group,) = self.optimizer.param_groups
+        # The mean of all members' probes, by the number that took part: members may change (meet).
         self.flat.values.sub_(self.total, alpha=group["lr"] / (codes.shape[0] * codes.shape[1]))
 
 

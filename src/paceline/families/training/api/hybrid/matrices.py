@@ -32,13 +32,15 @@ class Group:
     place: int
 
     def sum(self, x: Tensor) -> Tensor:
-        """Return the sum over ranks, with equal bits on all of them, by a ring."""
+        """Return the sum over ranks, in the shape and dtype of ``x``, with equal bits on all of them, by a ring."""
+        # A copy: the ring sums in place, and x may be saved by autograd.
         total = x.contiguous().clone()
         if len(self.ranks) > 1:
             bounds = chunk_bounds(total.numel(), len(self.ranks))
             chunks = [total.view(-1)[a:b] for a, b in bounds]
             scratch = total.new_empty(2 * max(b - a for a, b in bounds))
             rings.finish(rings.reduce_scatter(self.comm, chunks, self.ranks, self.place, scratch))
+            # Each element is summed on one rank and handed round: equal bits, on which norms' gradients rely.
             rings.finish(rings.all_gather(self.comm, chunks, self.ranks, self.place))
         return total
 
@@ -85,6 +87,7 @@ class ByOutputs(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """Return this rank's outputs."""
+        # The stream is whole everywhere: no exchange forward; its gradient is a sum of all ranks' parts.
         y_BTF: Tensor = self.linear(_apply(_Copied, self.group, x_BTD))
         return y_BTF
 
@@ -124,9 +127,11 @@ def cuts(layer: Layer, ranks: int, place: int) -> dict[str, Cut]:
 
     width, keys = size.width, size.num_kv_heads * size.head_width
     whole = (0, width)
+    # Queries, keys and values are cut apart: a plain cut of the fused matrix would give one rank queries only.
     projected = (part(0, width), part(width, keys), part(width + keys, keys))
     return {
         "qkv": Cut(rows=projected, columns=whole),
+        # By inputs, at the same places as qkv's heads: what attention leaves is then already where it is needed.
         "mix": Cut(rows=(whole,), columns=part(0, width)),
         "up": Cut(rows=(part(0, 4 * width),), columns=whole),
         "down": Cut(rows=(whole,), columns=part(0, 4 * width)),
@@ -142,11 +147,14 @@ def laid_out(layer: Layer, group: Group, parts: dict[str, Cut]) -> Layer:
         parts: See ``cuts``.
     """
     ranks, size = len(group.ranks), layer.size
+    # No memory: its matrices are replaced below by parts.
     with torch.device("meta"):
         found = Layer(size)
+    # The layer cuts features into heads by its size, so it must have the number that lies on this rank.
     found.size = replace(
         size, width=size.width // ranks, heads=size.heads // ranks, kv_heads=size.num_kv_heads // ranks
     )
+    # Norms are replicated, not cut; their gradients have equal bits on all ranks (see replica).
     found.attention_norm, found.mlp_norm = layer.attention_norm, layer.mlp_norm
     kinds = {"qkv": ByOutputs, "mix": ByInputs, "up": ByOutputs, "down": ByInputs}
     for name, kind in kinds.items():
@@ -191,4 +199,5 @@ class _Summed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
+        # After a sum the gradient of every summand is that of the sum, which all ranks have: nothing to exchange.
         return None, gradients[0]

@@ -33,6 +33,7 @@ class Mesh:
             tensor: t, lowered to the greatest divisor that it shares with the number of ranks.
             pipeline: p, lowered likewise by what is left.
         """
+        # Tensor first, then stages of what is left; the rest are copies: any number of ranks has a mesh.
         shared = gcd(tensor, world_size)
         stages = gcd(pipeline, world_size // shared)
         return cls(rank=rank, tensor=shared, data=world_size // shared // stages, pipeline=stages)
@@ -40,6 +41,7 @@ class Mesh:
     @property
     def tensor_place(self) -> int:
         """Index among those that share matrices with this rank."""
+        # The fastest axis: ranks of one group are neighbours, and so on one machine wherever machines have t ranks.
         return self.rank % self.tensor
 
     @property
@@ -50,6 +52,7 @@ class Mesh:
     @property
     def pipeline_place(self) -> int:
         """Index of this rank's stage."""
+        # The slowest axis: stages send least, so they may lie farthest apart.
         return self.rank // (self.tensor * self.data)
 
     @property

@@ -46,6 +46,7 @@ class HybridReplica(PipelineReplica):
                 f"{task.microbatches} microbatches"
             )
         self.group = Group(comm=comm, ranks=mesh.tensor_ranks, place=mesh.tensor_place)
+        # Before super().__init__, which calls lay() and held().
         self._parts: dict[int, tuple[Cut, nn.Parameter, int]] = {}
         """By the id of a whole matrix: which part of it lies here, that part, and columns of the whole."""
         super().__init__(task, comm, line=mesh.pipeline_ranks)
@@ -68,6 +69,7 @@ class HybridReplica(PipelineReplica):
         for name, cut in parts.items():
             whole = layer.get_parameter(f"{name}.weight")
             local = found.get_parameter(f"{name}.linear.weight")
+            # By id, since the base class numbers whole parameters, of which some are replaced by their part.
             self._parts[id(whole)] = cut, local, whole.shape[1]
         return found
 
@@ -82,14 +84,17 @@ class HybridReplica(PipelineReplica):
 
     def exchange_gradients(self, step: int) -> None:
         """Bring the embedding's gradient together, then average all over the copies."""
+        # First, so that the embedding's gradient has the head's part in it before copies are averaged.
         super().exchange_gradients(step)
         if self.mesh.data == 1:
             return
         gradients = list(self._own_gradients())
+        # One ring for all gradients: a ring for each would pay 2·(d − 1) latencies a tensor.
         torch.cat([g.reshape(-1) for g in gradients], out=self._gradients)
         chunks = [self._gradients[a:b] for a, b in self._bounds]
         place, ranks = self.mesh.data_place, self.mesh.data_ranks
         rings.finish(rings.reduce_scatter(self.comm, chunks, ranks, place, self._scratch))
+        # Copies have equally many sequences, so the mean of their means is the batch's.
         chunks[place].div_(self.mesh.data)
         rings.finish(rings.all_gather(self.comm, chunks, ranks, place))
         means = torch.split(self._gradients, [g.numel() for g in gradients])
@@ -143,14 +148,17 @@ def _sent(task: Task, mesh: Mesh) -> tuple[int, int]:
     deal = len(layers) // mesh.pipeline
     activation = task.tokens // (mesh.data * task.microbatches) * embedding.shape[1]
     hops = task.microbatches * ((stage < last) + (stage > 0))
+    # The tied embedding: its gradient from the last stage to the first, its new values back, one message each.
     ends = int(last > 0 and stage in (0, last))
     elements, messages = hops * activation + ends * embedding.numel(), hops + ends
     sums = SUMS * deal * task.microbatches
     inside, count = _ring(activation, mesh.tensor, mesh.tensor_place)
     elements, messages = elements + sums * inside, messages + sums * count
+    # The head's copy is not averaged: it gets values of the first stage, whose gradient was.
     own = (stage == 0) * embedding.numel() + (stage == last) * embedding.shape[1]
     for layer in layers[stage * deal : (stage + 1) * deal]:
         for name, parameter in layer.named_parameters():
+            # Matrices are named "weight" and cut; gains of norms are whole.
             own += parameter.numel() // (mesh.tensor if name.endswith("weight") else 1)
     between, count = _ring(own, mesh.data, mesh.data_place)
     return elements + between, messages + count

@@ -32,6 +32,7 @@ class WeightGradients:
         """Let the linear layers of a model, which have no bias, compute through this."""
         for module in model.modules():
             if isinstance(module, nn.Linear):
+                # On instances: layers keep their class, parameters and names, so shares and checkpoints do not change.
                 module.forward = partial(_forward, self, module)  # type: ignore[method-assign]  # this instance alone
 
     def _keep(self, pending: Pending) -> None:
@@ -39,6 +40,7 @@ class WeightGradients:
 
     def take(self) -> list[Pending]:
         """Return what has come up since the last call, and forget it."""
+        # Taken after each I, so that what is pending belongs to one microbatch of one stage.
         found, self._pending = self._pending, []
         return found
 
@@ -48,12 +50,18 @@ def _forward(gradients: WeightGradients, module: nn.Linear, x: Tensor) -> Tensor
 
 
 def accumulate(pending: list[Pending]) -> None:
-    """Add gᵀ·x to the gradient of each weight."""
+    """Add gᵀ·x, (out, in), to the gradient of each weight: W of Qi et al. (ICLR 2024), section 2.
+
+    Args:
+        pending: See ``Pending``; x has shape (rows, in), g (rows, out).
+    """
     with torch.no_grad():
         for weight, x, g in pending:
             if weight.grad is None:
                 weight.grad = g.T @ x
             else:
+                # Added in place, without a temporary of the weight's size;
+                # microbatches add up in the order of their W's.
                 weight.grad.addmm_(g.T, x)
 
 
@@ -68,5 +76,7 @@ class _Deferred(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (g,) = gradients
         x, weight = ctx.saved_tensors
+        # x and g are all that W needs: the rest of the graph is freed by I.
         ctx.keep((weight, x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])))
+        # No gradient for the weight here, so autograd leaves weight.grad alone until accumulate().
         return g @ weight, None, None

@@ -72,6 +72,8 @@ class PipelineReplica(Replica):
         recompute: bool = False,
         line: Sequence[int] | None = None,
     ) -> None:
+        # 1F1B's neighbours send to each other at once. Where operations run in the order of their start, each send
+        # would wait for a receive that is queued behind the peer's own send.
         if task.world_size > 1 and not comm.posts_ahead:
             raise UnsupportedError("needs a carrier that matches messages in any order, such as gloo")
         layers = list(task.model.get_submodule("layers").children())
@@ -86,6 +88,7 @@ class PipelineReplica(Replica):
             )
         deal = len(layers) // self.num_stages
         self.table = self.schedule(length, task.microbatches)
+        # Before anything is sent: a table that waits for itself is refused here, and does not hang in training.
         check(self.table, num_stages=self.num_stages, microbatches=task.microbatches)
         self.row = self.table[self.place]
         cut = {s: layers[s * deal : (s + 1) * deal] for s in range(self.place, self.num_stages, length)}
@@ -96,9 +99,11 @@ class PipelineReplica(Replica):
         for layer in chain.from_iterable(self.stages.values()):
             self.gradients.attach(layer)
         self.own = self._own_parameters(task.model, chain.from_iterable(cut.values()))
+        # Cloned before _free_others gives the embedding's memory back on ranks without the first stage.
         head = self._embedding(task.model).detach().clone() if self.has_last and not self.has_first else None
         self._free_others(task.model)
         super().__init__(task, comm)
+        # Kept as extra state and not owned: the first stage updates the embedding, this rank gets the new values.
         self.head = None if head is None else nn.Parameter(self.keep("head", head))
         self._inbox: dict[Message, Tensor] = {}
         self._expected = {p: self._from(p) for p in range(length) if p != self.place}
@@ -151,13 +156,16 @@ class PipelineReplica(Replica):
         micro = self.part(sequences_BS).chunk(self.task.microbatches)
         self._shape = (len(micro[0]), sequences_BS.shape[1] - 1, self._embedding(self.model).shape[1])
         self._left = {peer: deque(queue) for peer, queue in self._expected.items()}
+        # Receives are posted before the first action: Gloo sends only once the receiver has announced itself.
         for peer in self._left:
             self._post(peer, self._ahead)
         losses: list[Tensor] = []
+        # With W's in the table weights' gradients are put off; without them B computes both, as autograd does.
         split = any(a.kind == "W" for a in self.row)
         self.passes, self.alive = [], 0
         for action in self.row:
             key = action.stage, action.microbatch
+            # Outside the clock of the pass: what an action waits for is bubble, not work.
             arrived = self._await(action)
             begin, processor = _clock_ns(), _processor_ns()
             if action.kind == "F":
@@ -171,8 +179,10 @@ class PipelineReplica(Replica):
                     self._weights_later[key] = self.gradients.take()
                 else:
                     accumulate(self.gradients.take())
+            # Inputs kept for a W count like activations: ZB-H1 is held to 1F1B's memory with both.
             self.alive = max(self.alive, len(self._live) + len(self._weights_later))
             self.passes.append((action, begin, _clock_ns(), _processor_ns() - processor))
+        # At the step's end, when all have arrived: a wait after each send would serialise neighbours.
         for transfer, _ in self._sent.values():
             transfer.wait()
         self._sent.clear()
@@ -182,6 +192,7 @@ class PipelineReplica(Replica):
         """Send the gradient of the head's copy to the embedding."""
         if self.head is not None:
             assert self.head.grad is not None
+            # The first stage receives at this point and sends nothing before: the pair cannot deadlock.
             self.comm.send(self.head.grad, self.line[0])
         elif self.has_first and self.last_place != 0:
             embedding = self._embedding(self.model)
@@ -241,12 +252,15 @@ class PipelineReplica(Replica):
         self, stage: int, microbatch: int, sequences_bS: Tensor, arrived: Tensor | None
     ) -> list[Tensor]:
         """Work through a stage, send on what comes out, and keep what its backward needs; return the loss if any."""
+        # A leaf of the graph: backward stops here, and its gradient is what the stage before waits for.
         x = None if arrived is None else arrived.requires_grad_()
+        # Without a graph no activation inside the stage is kept (GPipe, section 2.3); _backward builds it anew.
         with torch.set_grad_enabled(not self.recompute):
             y = self._stage(stage, sequences_bS, x)
         self._live[stage, microbatch] = sequences_bS, x, None if self.recompute else y
         if stage + 1 == self.num_stages:
             return [y.detach()]
+        # Detached: what is sent must not keep this stage's graph alive.
         self._send(Message("F", stage + 1, microbatch), y.detach())
         return []
 
@@ -262,6 +276,7 @@ class PipelineReplica(Replica):
         head = self._embedding(model) if self.head is None else self.head
         logits = self.gradients.linear(model.get_submodule("norm")(y), head)
         loss = functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), sequences_bS[:, 1:].reshape(-1))
+        # Equal microbatches: the sum of their losses and gradients is then the mean over the batch.
         return loss / self.task.microbatches
 
     def _backward(self, stage: int, microbatch: int, gradient: Tensor | None) -> None:
@@ -281,16 +296,20 @@ class PipelineReplica(Replica):
             self._inbox[message] = tensor
         else:
             tensor = tensor.contiguous()
+            # Not waited for: 1F1B's neighbours would wait for each other.
+            # Kept, since a send reads it until it has left.
             self._sent[message] = self.comm.start(sends=[(tensor, self.line[peer])]), tensor
 
     def _drop_sent(self, arrived: Message) -> None:
         """Forget the activation whose gradient has come back: it has left. Gradients are kept to the step's end."""
         if arrived.kind == "B":
+            # Its gradient has come back, so it has arrived: this wait is free, and gives the activation's memory back.
             transfer, _ = self._sent.pop(Message("F", arrived.stage + 1, arrived.microbatch))
             transfer.wait()
 
     def _post(self, peer: int, ahead: int) -> None:
         """Let the next messages of a peer come in, in the order in which it sends them."""
+        # In the sender's order and not in this rank's: Gloo matches messages of a pair by the order of their start.
         coming, left = self._coming[peer], self._left[peer]
         while left and len(coming) < ahead:
             buffer = torch.empty(self._shape, dtype=torch.float32, device=self.task.device)
@@ -301,18 +320,21 @@ class PipelineReplica(Replica):
         """Return a message; those that its sender sent before are kept for later."""
         step = 1 if message.kind == "F" else -1
         peer = (message.stage - step) % len(self.line)
+        # What the peer sent before may belong to a later action: it is kept, or its receive would block this one.
         while message not in self._inbox:
             self._post(peer, 1)
             arrived, buffer, transfer = self._coming[peer].popleft()
             transfer.wait()
             self._inbox[arrived] = buffer
             self._drop_sent(arrived)
+            # Refilled at once: the next message travels while this rank computes. Two bound the memory.
             self._post(peer, self._ahead)
         return self._inbox.pop(message)
 
     def _from(self, peer: int) -> list[Message]:
         """Return what a peer sends to this rank in a step, in its order."""
         found = []
+        # Both sides read the same table, so the receiver knows order and meaning of messages without any header.
         for action in self.table[peer]:
             if action.kind == "F" and action.stage + 1 < self.num_stages:
                 found.append(Message("F", action.stage + 1, action.microbatch))
@@ -339,6 +361,7 @@ class PipelineReplica(Replica):
         mine = set(map(id, self.own.values()))
         for parameter in model.parameters():
             if id(parameter) not in mine:
+                # Freed in place: the model keeps its shapes and numbering, by which shares are gathered.
                 parameter.untyped_storage().resize_(0)
 
 
@@ -361,6 +384,7 @@ def pipeline_cost(task: Task, chunks: int = 1) -> Cost:
         hops = (stage + 1 < stages) + (stage > 0)
         sent[rank] += hops * 4 * task.tokens * width
         messages[rank] += hops * m
+    # The tied embedding: its gradient from the last rank, its new values from the first.
     for rank in (0, n - 1):
         sent[rank] += 4 * count
         messages[rank] += 1

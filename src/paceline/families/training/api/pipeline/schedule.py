@@ -75,10 +75,12 @@ def check(table: Table, *, num_stages: int, microbatches: int) -> None:
     for stage in range(num_stages):
         for microbatch in range(microbatches):
             kinds = "".join(kind for kind in KINDS if seen[Action(kind, stage, microbatch)])
+            # A split backward needs both halves: I alone would leave the weights without a gradient.
             if kinds not in ("FB", "FIW"):
                 raise ScheduleError(
                     f"stage {stage} does '{kinds}' with microbatch {microbatch}, and not FB or FIW"
                 )
+    # Running it is the check: sends are not waited for, so only data dependencies can form a circle.
     for _ in in_order(table, num_stages):
         pass
 
@@ -95,6 +97,7 @@ def in_order(table: Table, num_stages: int) -> Iterator[tuple[int, Action]]:
     while left:
         before = left
         for rank, row in enumerate(table):
+            # As far as this rank gets: data dependencies alone decide, so the order of ranks here changes no verdict.
             while at[rank] < len(row):
                 action = row[at[rank]]
                 if not all(done.intersection(one) for one in needs(action, num_stages)):
@@ -103,6 +106,7 @@ def in_order(table: Table, num_stages: int) -> Iterator[tuple[int, Action]]:
                 at[rank] += 1
                 left -= 1
                 yield rank, action
+        # A round without progress: no rank's next action can ever run, since nothing else would change.
         if left == before:
             waiting = [f"rank {r} for {row[at[r]]}" for r, row in enumerate(table) if at[r] < len(row)]
             raise ScheduleError(f"ranks wait for one another in a circle: {'; '.join(waiting)}")
@@ -112,6 +116,7 @@ def most_live(row: Sequence[Action]) -> int:
     """Return for how many microbatches a rank at most keeps activations of a stage at one time."""
     live = most = 0
     for action in row:
+        # I frees nothing: the inputs that W needs are kept until W.
         live += (action.kind == "F") - (action.kind in ("B", "W"))
         most = max(most, live)
     return most

@@ -23,10 +23,20 @@ __all__ = ["attend_to", "gradients", "merge"]
 def attend_to(
     q_tMK: Tensor, k_sNK: Tensor, v_sNK: Tensor, q_runs: Runs, k_runs: Runs
 ) -> tuple[Tensor, Tensor]:
-    """Return what queries see of some keys, (t, M, K), and its log-sum-exp, (t, M), −∞ for those that see nothing."""
+    """Return what queries see of some keys, (t, M, K), and its log-sum-exp, (t, M), −∞ for those that see nothing.
+
+    Args:
+        q_tMK: Queries, (t, M, K).
+        k_sNK: Keys, (s, N, K); N divides M.
+        v_sNK: Values, alike.
+        q_runs: Positions of the queries.
+        k_runs: Positions of the keys.
+    """
+    # An empty softmax: weight 0 and log-sum-exp −∞, to which merge() can add a part that sees something.
     out_tMK, lse_tM = torch.zeros_like(q_tMK), q_tMK.new_full(q_tMK.shape[:2], -math.inf)
     for queries, keys, causal in _seen(q_runs, k_runs):
         part = attend(q_tMK[queries], k_sNK[keys], v_sNK[keys], causal=causal)
+        # Run by run: a mask over all positions would cost t·s products even where nothing is seen.
         merge(out_tMK[queries], lse_tM[queries], *part)
     return out_tMK, lse_tM
 
@@ -62,9 +72,12 @@ def gradients(
         lse_NRt1, delta_NRt1 = (
             _grouped(x[queries].unsqueeze(-1), num_kv_heads).permute(1, 2, 0, 3) for x in (lse_tM, delta_tM)
         )
+        # exp(S − L) with L over the keys of all ranks: these are the final weights, and no rescaling is left to do.
         weights_NRts = torch.exp(scores(q_tMK[queries], k_sNK[keys], causal=causal) - lse_NRt1)
+        # Sums over r as well: a head of keys serves R heads of queries, and its gradient is the sum of theirs.
         d_v_sNK[keys] += torch.einsum("nrts,tnrk->snk", weights_NRts, d_out_tNRK)
         d_weights_NRts = torch.einsum("tnrk,snk->nrts", d_out_tNRK, v_sNK[keys])
+        # dS = P ∘ (dP − D), times the scale of Q·Kᵀ. Masked pairs have P = 0 and need no mask here.
         d_scores_NRts = weights_NRts * (d_weights_NRts - delta_NRt1) * scale
         d_q_tMK[queries] += torch.einsum("nrts,snk->tnrk", d_scores_NRts, k_sNK[keys]).flatten(1, 2)
         d_k_sNK[keys] += torch.einsum("nrts,tnrk->snk", d_scores_NRts, q_tNRK)
@@ -81,6 +94,7 @@ def _seen(q_runs: Runs, k_runs: Runs) -> Iterator[tuple[slice, slice, bool]]:
     k_places = _places(k_runs)
     for (first, _), queries in zip(q_runs, _places(q_runs), strict=True):
         for (k_first, _), keys in zip(k_runs, k_places, strict=True):
+            # Runs do not overlap: their beginnings tell before, same or after. Later keys are not computed.
             if k_first <= first:
                 yield queries, keys, k_first == first
 

@@ -86,6 +86,7 @@ class _ToPositions(torch.autograd.Function):
 
 
 def _scatter_heads(comm: Comm, counts: tuple[int, ...], x_BHtK: Tensor) -> Tensor:
+    # Heads are cut evenly, positions by counts: this rank's heads arrive of all ranks' positions.
     leaving = [part.contiguous() for part in x_BHtK.chunk(len(counts), dim=1)]
     arriving = [x_BHtK.new_empty(_with_positions(leaving[0], count)) for count in counts]
     return torch.cat(_all_to_all(comm, leaving, arriving), dim=2)

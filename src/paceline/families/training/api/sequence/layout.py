@@ -23,6 +23,7 @@ def zigzag(length: int, size: int) -> list[Runs]:
     A position attends to those before it: early runs have little to do, late ones much (Brandon et al., "Striped
     Attention", 2023, and the zigzag of public ring-attention kernels).
     """
+    # A run from each end: the work of runs r and 2n − 1 − r adds up to about the same for every r.
     bounds = chunk_bounds(length, 2 * size)
     return [_not_empty([bounds[rank], bounds[2 * size - 1 - rank]]) for rank in range(size)]
 
@@ -43,4 +44,5 @@ def causal_work(places: list[Runs]) -> list[int]:
 
 
 def _not_empty(runs: Runs) -> Runs:
+    # With fewer positions than runs some are empty; a block of no keys would have no softmax.
     return [(start, stop) for start, stop in runs if stop > start]

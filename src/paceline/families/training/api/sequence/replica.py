@@ -56,6 +56,7 @@ class SequenceReplica(FlatReplica):
         self.ring = RingAverage(comm, self.flat.values.numel(), dtype=torch.float32, device=task.device)
         self.layers = [m for m in task.model.modules() if isinstance(m, Layer)]
         for layer in self.layers:
+            # Only attention mixes positions; in its place alone the model differs from one process's.
             layer.attend = self.attend
 
     @abstractmethod
@@ -66,9 +67,11 @@ class SequenceReplica(FlatReplica):
         """Leave gradients whose mean over ranks is that of all positions; return a loss of which the same holds."""
         self.flat.gradients.zero_()
         own_t = self.places[self.comm.rank]
+        # With their positions: rotary angles are those of the whole sequence, not of the rank's part.
         logits_BtV = self.model(sequences_BS[:, :-1][:, own_t], own_t)
         targets = sequences_BS[:, 1:][:, own_t].reshape(-1)
         total = functional.cross_entropy(logits_BtV.reshape(len(targets), -1), targets, reduction="sum")
+        # n/tokens, not 1/own: a rank with one position more weighs more, and the mean over ranks is exact.
         loss = total * (self.comm.world_size / self.task.tokens)
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it without types
         return loss.detach()

@@ -48,8 +48,10 @@ class StateReplica(SequenceReplica):
         repeats = q_BHtK.shape[1] // k_BGtK.shape[1]
         alike = (x.repeat_interleave(repeats, dim=1) for x in (k_BGtK, v_BGtK, log_decay_BGtK))
         local = local_pass(*(positions_first(x) for x in (q_BHtK, *alike)))
+        # Every repeats-th head: queries that share a head of keys share its state, which need travel only once.
         prefix_NKK = _Prefix.apply(self, local.state_HDD[::repeats], local.decay_HD[::repeats])  # type: ignore[no-untyped-call]  # torch leaves it without types
         prefix_MKK = prefix_NKK.repeat_interleave(repeats, dim=0)
+        # Outputs are linear in the state: what came before is added, read by decayed queries.
         seen_tMK = local.out_THD + torch.einsum("tmk,mkv->tmv", local.query_THD, prefix_MKK)
         return heads_first(seen_tMK, q_BHtK.shape[0])
 
@@ -69,9 +71,11 @@ class _Prefix(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor]:
         prefix_NKK, decay_NK = ctx.saved_tensors
         before, after = _neighbours(ctx.replica)
+        # dP = α·dP′ plus what own outputs say: the forward's scan with its two neighbours exchanged.
         later_NKK = ctx.replica.scan(
             gradients[0].contiguous(), decay_NK.contiguous(), before=after, after=before
         )
+        # dS = dP′ and dα = rowsum(dP′ ∘ P). The scan returns dP′, the gradient that came from the ranks after.
         return None, later_NKK, (later_NKK * prefix_NKK).sum(dim=-1)
 
 
