@@ -74,6 +74,8 @@ def chosen(
     from scipy.sparse import coo_array  # noqa: PLC0415 - not there on every machine
 
     num_nodes = len({node for path in paths for node in path})
+    # Nodes that the same leaves lie beneath are bought or spared together, so one variable stands for all: the
+    # programme grows with branchings and not with depth.
     beneath: dict[int, tuple[int, ...]] = {}
     for i, path in enumerate(paths):
         for node in path:
@@ -85,6 +87,7 @@ def chosen(
     leaves, first_node, first_group = len(paths), len(paths), len(paths) + len(bundles)
     size = first_group + len(groups)
     value = np.zeros(size)
+    # Divided by the sum of W, so that λ_b and λ_d mean the same at every depth and budget.
     value[:leaves] = np.asarray(weights) / max(sum(weights), 1e-300) - SMALLEST
     value[:leaves] -= [cache * numbers[i,] / num_nodes for i in range(leaves)]
     value[first_node:first_group] = [-cache * numbers[members] / num_nodes for members in bundles]
@@ -93,12 +96,14 @@ def chosen(
     taken = [(i, first_node + place) for members, place in bundles.items() for i in members]
     rows = [row for row in range(len(taken)) for _ in range(2)]
     columns = [column for pair in taken for column in pair]
+    # leaf − bundle <= 0 for each pair.
     entries = [1.0, -1.0] * len(taken)
     for group, place in groups.items():
         row = len(taken) + place
         members = [i for i, own in enumerate(clusters) if own == group]
         rows += [row] * (len(members) + 1)
         columns += [first_group + place, *members]
+        # cluster − Σ its leaves <= 0: it counts once, however many of its leaves stay.
         entries += [1.0, *[-1.0] * len(members)]
     last = len(taken) + len(groups)
     rows += [last] * leaves
@@ -108,6 +113,8 @@ def chosen(
     upper[last] = -1.0  # one leaf stays
     matrix = coo_array((entries, (rows, columns)), shape=(last + 1, size)).tocsc()
     integral = np.zeros(size)
+    # Given whole leaves, costs press a bundle down onto its largest leaf and credit lifts a cluster to 1 or leaves it
+    # at 0: their optimum is whole, and branching on leaves alone is faster.
     integral[:leaves] = 1  # the others follow
     found = milp(
         -value,
@@ -169,6 +176,8 @@ def ets(
             budget = count - len(done)
             if not going or budget < 1:
                 return weighted_majority((leaf.answer, leaf.reward) for leaf in done)
+            # W of the objective is what REBASE would give all leaves; the budget itself is shared anew among those
+            # that stay.
             weights = shares([p.leaf.reward for p in going], budget, temperature)
             best = chosen(
                 weights, [p.nodes for p in going], [p.said for p in going], cache=cache, coverage=coverage
@@ -177,6 +186,7 @@ def ets(
             numbers = shares([p.leaf.reward for p in kept], budget, temperature)
             parents = [p for p, n in zip(kept, numbers, strict=True) for _ in range(n)]
             branches = [Branch(trace=p.leaf.trace) for p in parents]
+            # In one round, served in order: children copy their parents' cache before that is given up.
             replies = yield [*branches, *(Drop(trace=p.leaf.trace) for p in going)]
             replies = replies[: len(branches)]
             above = {r.trace: p.nodes for r, p in zip(replies, parents, strict=True)}
