@@ -69,6 +69,8 @@ class Cache:
         """Prepare for a step; the harness calls it. Places of its tokens become unwritten where it is proved."""
         self._batch, self._hidden = batch, hidden_places(batch, self._dtype)
         self._fresh = set(batch.slots_N.tolist()) if proving else set()
+        # Only where it is proved: overwriting costs time, and shows who attends to a token before its keys are
+        # written.
         if proving:
             for paged in self._ranges.values():
                 paged.numbers[:, batch.slots_N] = UNWRITTEN
@@ -78,6 +80,8 @@ class Cache:
         if key not in self._ranges:
             if not 0 <= heads.start < heads.stop <= self._shape.kv_heads or heads.step != 1:
                 raise ValueError(f"{heads} is no range of {self._shape.kv_heads} heads of keys")
+            # A store for each range that is named: a rank that keeps all heads holds all of them, and `held` counts
+            # it.
             paged = Paged(
                 self._shape.layers, self._slots, len(heads), self._shape.head_dim, self._dtype, self._device
             )
@@ -88,6 +92,7 @@ class Cache:
     def write(self, layer: int, heads: range, slots_N: Tensor, k_NGd: Tensor, v_NGd: Tensor) -> None:
         """Keep keys and values of some tokens for a range of heads."""
         if self._fresh:
+            # Slots of earlier steps: keys and values that had to move here, as a switch of modes must not need.
             late = sum(slot not in self._fresh for slot in slots_N.tolist())
             self.moved_bytes += late * 2 * len(heads) * self._shape.head_dim * k_NGd.element_size()
         self._of(heads).write(layer, slots_N, k_NGd, v_NGd)
@@ -112,6 +117,7 @@ class Cache:
         """Return how many heads of how many tokens and layers are written, and which slots have any, (slots)."""
         count, used = 0, torch.zeros(self._slots, dtype=torch.float64)
         for paged in self._ranges.values():
+            # One number of a head's keys tells for the head; the sentinel is far outside of what projections give.
             written = paged.numbers[:, :, 0, :, 0] != UNWRITTEN
             count += int(written.sum())
             used += written.sum((0, 2)).cpu()
@@ -144,6 +150,7 @@ class Setting:
         Names are norm, q, k, v, o, ffn_norm, gate, up and down; matrices are (outputs, inputs), norms (h).
         """
         whole = self._weights[f"{layer}.{name}"]
+        # A copy: what a rank holds is what it has taken, and nobody can change the harness's weights.
         found = (whole[rows] if whole.dim() == 1 else whole[rows, columns]).clone()
         self.taken_bytes += found.numel() * found.element_size()
         return found
