@@ -74,8 +74,6 @@ def chosen(
     from scipy.sparse import coo_array  # noqa: PLC0415 - not there on every machine
 
     num_nodes = len({node for path in paths for node in path})
-    # Nodes that the same leaves lie beneath are bought or spared together, so one variable stands for all: the
-    # programme grows with branchings and not with depth.
     beneath: dict[int, tuple[int, ...]] = {}
     for i, path in enumerate(paths):
         for node in path:
@@ -96,14 +94,12 @@ def chosen(
     taken = [(i, first_node + place) for members, place in bundles.items() for i in members]
     rows = [row for row in range(len(taken)) for _ in range(2)]
     columns = [column for pair in taken for column in pair]
-    # leaf − bundle <= 0 for each pair.
     entries = [1.0, -1.0] * len(taken)
     for group, place in groups.items():
         row = len(taken) + place
         members = [i for i, own in enumerate(clusters) if own == group]
         rows += [row] * (len(members) + 1)
         columns += [first_group + place, *members]
-        # cluster − Σ its leaves <= 0: it counts once, however many of its leaves stay.
         entries += [1.0, *[-1.0] * len(members)]
     last = len(taken) + len(groups)
     rows += [last] * leaves
@@ -113,8 +109,7 @@ def chosen(
     upper[last] = -1.0  # one leaf stays
     matrix = coo_array((entries, (rows, columns)), shape=(last + 1, size)).tocsc()
     integral = np.zeros(size)
-    # Given whole leaves, costs press a bundle down onto its largest leaf and credit lifts a cluster to 1 or leaves it
-    # at 0: their optimum is whole, and branching on leaves alone is faster.
+    # Given whole leaves, costs press bundles onto them and credit lifts clusters to 1: their optimum is whole too.
     integral[:leaves] = 1  # the others follow
     found = milp(
         -value,
