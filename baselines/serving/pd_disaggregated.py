@@ -83,7 +83,7 @@ class Disaggregated:
         return least_loaded(loads, self._prefill)
 
     def go_on(self, request: Request, memory: int, loads: Sequence[Load]) -> int:
-        """Send it to the device for answers with most room."""
+        """Send it to the device for answers with the fewest requests; of equals to the one with most free blocks."""
         # Requests before blocks: a decode's time per token grows with its batch; what is on its way counts as waiting.
         return min(
             self._decode, key=lambda m: (loads[m].running + loads[m].waiting, -loads[m].free_blocks, m)

@@ -63,6 +63,10 @@ def leader_is_safe(first: int, second: int) -> float:
 
 
 def top_two(answers: Iterable[str | None]) -> tuple[int, int]:
-    """Return the votes of the two most frequent answers, 0 where there is none."""
+    """Return the votes of the two most frequent answers, 0 where there is none.
+
+    Args:
+        answers: Of traces; None for what could not be read, which does not vote.
+    """
     counts = [n for _, n in Counter(a for a in answers if a is not None).most_common(2)] + [0, 0]
     return counts[0], counts[1]

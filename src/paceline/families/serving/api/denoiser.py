@@ -50,7 +50,12 @@ class Layer(nn.Module):
         self.down = nn.Linear(4 * width, width, bias=False)
 
     def forward(self, x_BTD: Tensor, time_D: Tensor) -> Tensor:
-        """Return the stream after this layer."""
+        """Return the stream after this layer, (B, T, D).
+
+        Args:
+            x_BTD: The stream before it.
+            time_D: What ``Network.times`` says of the step's time, (D) or (B, 1, D).
+        """
         batch, patches, width = x_BTD.shape
         heads = (batch, patches, 3, self.shape.heads, width // self.shape.heads)
         scale, shift, scale_too, shift_too = self.by_time(time_D).chunk(4, -1)

@@ -115,7 +115,15 @@ class Deployment(Protocol):
 
 
 def least_loaded(loads: Sequence[Load], among: Sequence[int]) -> int:
-    """Return the memory with the fewest tokens to compute; of equals the one with fewest requests."""
+    """Return the memory with the fewest tokens to compute; of equals the one with fewest requests, then the first.
+
+    Args:
+        loads: Of all memories.
+        among: Those that may be chosen.
+
+    Raises:
+        ValueError: None may be.
+    """
     return min(
         among,
         key=lambda m: (loads[m].missing_tokens + loads[m].running, loads[m].waiting + loads[m].running, m),

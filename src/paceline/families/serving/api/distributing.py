@@ -90,7 +90,18 @@ class Cache:
         return self._ranges[key]
 
     def write(self, layer: int, heads: range, slots_N: Tensor, k_NGd: Tensor, v_NGd: Tensor) -> None:
-        """Keep keys and values of some tokens for a range of heads."""
+        """Keep keys and values of some tokens for a range of heads.
+
+        Args:
+            layer: Of which.
+            heads: Of keys, G of them in a row; the same range is named to read and to attend.
+            slots_N: Where in the cache, int64.
+            k_NGd: Turned keys, (N, G, d).
+            v_NGd: Values, (N, G, d).
+
+        Raises:
+            ValueError: The model has no such heads.
+        """
         if self._fresh:
             # Slots of earlier steps: keys and values that had to move here, as a switch of modes must not need.
             late = sum(slot not in self._fresh for slot in slots_N.tolist())
@@ -98,7 +109,11 @@ class Cache:
         self._of(heads).write(layer, slots_N, k_NGd, v_NGd)
 
     def read(self, layer: int, heads: range, slots_N: Tensor) -> tuple[Tensor, Tensor]:
-        """Return copies of keys and values of some tokens, each (N, G, d), for who moves them."""
+        """Return copies of keys and values of some tokens, each (N, G, d), for who moves them.
+
+        Raises:
+            ValueError: The model has no such heads.
+        """
         k_NGd, v_NGd = self._of(heads).numbers[layer][slots_N].unbind(1)
         return k_NGd.contiguous(), v_NGd.contiguous()
 

@@ -65,7 +65,7 @@ class Given:
     """What memory and network reach, of their rate alone, on 0.4 of the device."""
 
     def alone_s(self, operator: Operator, rows: int) -> float:
-        """Return how long some rows take on the whole device: its slowest resource, and the start."""
+        """Return how many seconds some rows take on the whole device: its slowest resource, and the start."""
         # A roofline: within one operator compute, memory and links overlap fully, so the slowest decides.
         return self.start_s + max(
             rows * operator.row_flops / self.flops_per_s,
@@ -74,7 +74,7 @@ class Given:
         )
 
     def performance(self, kind: str, share: float) -> float:
-        """Return the rate on a share of the device, of that on all of it.
+        """Return the rate on a share of the device, of that on all of it: both between 0 and 1.
 
         Compute goes with its share. Memory and network are straight lines from (0, 0) by (0.4, ``exchange``) to (1, 1).
         """

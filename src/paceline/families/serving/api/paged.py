@@ -73,7 +73,14 @@ class Paged:
         """Keys and values of a token lie beside each other, and so are written and read at once."""
 
     def write(self, layer: int, slots_N: Tensor, k_NGd: Tensor, v_NGd: Tensor) -> None:
-        """Keep keys and values of some tokens."""
+        """Keep keys and values of some tokens.
+
+        Args:
+            layer: Of which.
+            slots_N: Where, int64; each once.
+            k_NGd: Turned keys, (N, G, d), of the cache's dtype.
+            v_NGd: Values likewise.
+        """
         self.numbers[layer].index_copy_(0, slots_N, torch.stack((k_NGd, v_NGd), 1))
 
     def attend(self, layer: int, q_NHd: Tensor, batch: Batch, hidden_D11L: Tensor) -> Tensor:

@@ -18,6 +18,11 @@ LEAST_STEP = 1e-7
 def quantised(x: Tensor, bits: int, group: int) -> tuple[Tensor, Tensor]:
     """Return packed codes, [..., D·bits/8] bytes, and scales with offsets, [..., D/group, 2] float16.
 
+    Args:
+        x: [..., D], float32.
+        bits: Of a code, one of ``WIDTHS``.
+        group: Numbers that share a scale and an offset.
+
     Raises:
         ValueError: The width is none, or groups do not divide.
     """
@@ -35,7 +40,7 @@ def quantised(x: Tensor, bits: int, group: int) -> tuple[Tensor, Tensor]:
 
 
 def restored(codes: Tensor, scales: Tensor, bits: int) -> Tensor:
-    """Return what ``quantised`` keeps, float32."""
+    """Return what ``quantised`` keeps, [..., D] float32: each number off by half a step at most, and its rounding."""
     numbers = unpacked(codes, bits).float()
     step, low = scales.float().chunk(2, -1)
     grouped = numbers.reshape(*numbers.shape[:-1], scales.shape[-2], -1) * step + low
@@ -54,7 +59,7 @@ def packed(codes: Tensor, bits: int) -> Tensor:
 
 
 def unpacked(codes: Tensor, bits: int) -> Tensor:
-    """Return the codes that ``packed`` packed."""
+    """Return the codes that ``packed`` packed: uint8 [..., D] from [..., D·bits/8]."""
     if bits == 3:
         width = codes.shape[-1] * 2 // 3
         return unpacked(codes[..., :width], 2) | (unpacked(codes[..., width:], 1) << 2)

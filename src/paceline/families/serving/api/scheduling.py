@@ -124,7 +124,12 @@ class Room:
         return self._view.cache.blocks_needed(request.number, tokens) <= self.blocks
 
     def take(self, request: Request, tokens: int) -> bool:
-        """Put tokens of a request into the step if they fit; return whether they did."""
+        """Put tokens of a request into the step if they fit; return whether they did.
+
+        Args:
+            request: One that runs, or one that waits and is admitted by it; once a step.
+            tokens: How many further ones; below 1 nothing fits.
+        """
         if not self.fits(request, tokens):
             return False
         self.tokens -= tokens
@@ -176,7 +181,13 @@ def begin_chunked(view: View) -> Room:
 
 
 def admit(room: Room, view: View, request: Request) -> int:
-    """Admit a waiting request with as much of its prompt as the budget allows; return its tokens, 0 if it waits."""
+    """Admit a waiting request with as much of its prompt as the budget allows; return its tokens, 0 if it waits.
+
+    Args:
+        room: Of the step.
+        view: What the step is planned on.
+        request: One of ``view.waiting``.
+    """
     # Cached tokens cost no budget, as they are not computed; one token at least is, since its logits are what is
     # wanted.
     tokens = min(request.tokens - view.cache.cached_tokens(request.number), room.tokens)

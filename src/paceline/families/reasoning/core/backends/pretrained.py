@@ -55,8 +55,8 @@ def load(
     library.logging.disable_progress_bar()  # whose thread stays, where a technique may not start one
     try:
         tokenizer = library.AutoTokenizer.from_pretrained(path, **given)
+        # No pickles: a weight file of somebody else must not be able to run anything.
         network = library.AutoModelForCausalLM.from_pretrained(
-            # No pickles: a weight file of somebody else must not be able to run anything.
             path, dtype=dtype, attn_implementation=attention, use_safetensors=True, **given
         ).to(device)
     except Exception as error:  # of the library, on files of other people
