@@ -40,7 +40,7 @@ def quantised(x: Tensor, bits: int, group: int) -> tuple[Tensor, Tensor]:
 
 
 def restored(codes: Tensor, scales: Tensor, bits: int) -> Tensor:
-    """Return what ``quantised`` keeps, [..., D] float32: each number off by half a step at most, and its rounding."""
+    """Return what ``quantised`` keeps, [..., D] float32: each number off by about half a step at most."""
     numbers = unpacked(codes, bits).float()
     step, low = scales.float().chunk(2, -1)
     grouped = numbers.reshape(*numbers.shape[:-1], scales.shape[-2], -1) * step + low
