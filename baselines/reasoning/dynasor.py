@@ -121,5 +121,5 @@ def _note_probes(going: list[_Thought], replies: tuple[Reply, ...], agreeing: in
 
 def _certain(thoughts: list[_Thought], least_votes: int, threshold: float) -> bool:
     votes = [t.vote for t in thoughts if t.ended]
-    # One vote has no entropy and would always be certain, hence the least number of votes.
+    # Two votes that agree have no entropy and would already be certain, hence the least number of votes.
     return len(votes) >= least_votes and 1 - normalised_entropy(votes) >= threshold

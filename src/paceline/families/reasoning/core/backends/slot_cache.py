@@ -68,7 +68,7 @@ class SlotCache:
         """Make room for sequences of this length."""
         positions = self.num_positions
         while positions < num_positions:
-            # By doubling, so that a trace of n tokens is copied O(n) times in all and not for each token.
+            # By doubling, so that growing to n positions copies O(n) of them in all.
             positions *= 2
         if positions > self.num_positions:
             self._resize(self.num_slots, min(positions, self._context))
