@@ -128,6 +128,7 @@ class Drop:
     trace: int
 
 
+# A closed set of frozen classes, checked by exact type: a subclass could bring methods that run in the harness.
 Request = Sample | Extend | Branch | Fork | Join | Merge | Share | Probe | Review | Compare | Drop
 
 
@@ -297,6 +298,7 @@ def require(name: str, value: float, *, least: float, most: float = math.inf) ->
     # Written so that NaN, which compares false with everything, is refused as well.
     if not least <= value <= most:
         above = "" if most == math.inf else f" to {most:g}"
+        # When a technique is made and not in the middle of a launch: the text is the reason in the record.
         raise OptionError(f"{name} is {value:g}; {least:g}{above or ' or more'}")
 
 

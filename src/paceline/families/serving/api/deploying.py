@@ -126,6 +126,7 @@ def least_loaded(loads: Sequence[Load], among: Sequence[int]) -> int:
     """
     return min(
         among,
+        # The memory's number breaks ties, so that equal runs route alike.
         key=lambda m: (loads[m].missing_tokens + loads[m].running, loads[m].waiting + loads[m].running, m),
     )
 
@@ -143,6 +144,7 @@ class InParts:
     def plan(self, view: View) -> Step:
         """Decode, go on with prompts, admit."""
         room = begin_chunked(view)
+        # First come, first served: with one order for all deployments, what they differ by is where and when, not who.
         for request in view.waiting:
             if not admit(room, view, request):
                 break
@@ -170,6 +172,7 @@ class OnePerDevice:
                 Memory(
                     device=w.memory,
                     blocks=given.blocks_per_device,
+                    # what order costs.
                     shares_prefixes=bool(w.scheduler.shares_prefixes),
                 )
                 for w in workers
