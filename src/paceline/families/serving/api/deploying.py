@@ -172,7 +172,6 @@ class OnePerDevice:
                 Memory(
                     device=w.memory,
                     blocks=given.blocks_per_device,
-                    # what order costs.
                     shares_prefixes=bool(w.scheduler.shares_prefixes),
                 )
                 for w in workers
