@@ -40,6 +40,7 @@ def adaptive_consistency(task: Task, *, threshold: float = 0.95) -> Method:
         for index in range(question.samples):
             (reply,) = yield [Sample(index=index)]
             answers.append(reply.answer)
+            # Without a readable answer this is P(share > 1/2) = 1/2, which is below the paper's threshold: it goes on.
             if leader_is_safe(*top_two(answers)) > threshold:
                 break
         return majority(answers)

@@ -28,6 +28,7 @@ def best_of_n(task: Task) -> Method:
     def solve(question: Question) -> Plan:
         replies = yield [Sample(index=i) for i in range(question.samples)]
         read = [reply for reply in replies if reply.answer is not None]
+        # The mean and not the sum, which would favour short traces whatever they say.
         return max(read, key=lambda reply: fmean(reply.logprobs)).answer if read else None
 
     return solve

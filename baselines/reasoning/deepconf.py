@@ -53,6 +53,7 @@ class _Thought:
 
     def confidence(self, window: int) -> float:
         """Return exp(−mean entropy) of the least sure window of tokens, of all tokens where there are fewer."""
+        # The lowest group confidence: one bad stretch gives a trace away, where a mean over the trace would hide it.
         sums = [sum(self.entropies[i : i + window]) for i in range(max(len(self.entropies) - window, 0) + 1)]
         return math.exp(-max(sums) / min(window, len(self.entropies)))
 
@@ -96,15 +97,18 @@ def deepconf(
         answer, share = _weighed(thoughts, window)
         if share >= consensus or first == question.samples:
             return answer
+        # Per question: what is unsure on a hard one would be sure on none.
         threshold = _quantile([t.confidence(window) for t in thoughts], 1 - keep)
         replies = yield [Sample(index=i, tokens=chunk) for i in range(first, question.samples)]
         going = [_heard(reply) for reply in replies]
         while going:
+            # Ended ones too: a trace that has fallen below the threshold on its last chunk must not vote.
             unsure = [t for t in going if t.confidence(window) < threshold]
             sure = [t for t in going if t not in unsure]
             thoughts += [t for t in sure if t.ended]
             going = [t for t in sure if not t.ended]
             yield [Drop(trace=t.trace) for t in unsure]
+            # Traces still under way do not vote, and on consensus what they have decoded is paid for all the same.
             answer, share = _weighed(thoughts, window)
             if share >= consensus:
                 break
@@ -127,6 +131,7 @@ def _weighed(thoughts: Sequence[_Thought], window: int) -> tuple[str | None, flo
     weights: dict[str, float] = {}
     for thought in thoughts:
         if thought.vote is not None:
+            # Unreadable answers weigh nothing here, so they cannot keep a consensus from being reached.
             weights[thought.vote] = weights.get(thought.vote, 0.0) + thought.confidence(window)
     if not weights:
         return None, 0.0

@@ -78,6 +78,7 @@ def deepprune(
 
     def solve(question: Question) -> Plan:
         replies = yield [Sample(index=i, tokens=glimpse) for i in range(question.samples)]
+        # What has ended within the glimpse has cost all that it will: pruning it would save nothing.
         votes: list[tuple[str | None, float]] = [(r.answer, 1.0) for r in replies if r.ended]
         clusters = yield from grouped([r.trace for r in replies if not r.ended], members, threshold)
         yield [Drop(trace=trace) for cluster in clusters for trace in cluster.traces[kept:]]
@@ -85,6 +86,8 @@ def deepprune(
         replies = yield [Extend(trace=trace) for trace, _ in going]
         for reply, (_, cluster) in zip(replies, going, strict=True):
             size = len(cluster.traces)
+            # The kept ones share their cluster's weight: pruning then leaves the vote as it was where the judge is
+            # right.
             votes.append((reply.answer, size / min(kept, size) if by_size else 1.0))
         return weighted_majority(votes)
 
@@ -97,6 +100,8 @@ def grouped(
     """Put each trace into the cluster that it fits best, or into one of its own."""
     clusters: list[Cluster] = []
     for trace in traces:
+        # Greedy and online: a trace is compared with the first members alone, which bounds comparisons by clusters and
+        # not by pairs.
         asked = [(cluster, other) for cluster in clusters for other in cluster.traces[:members]]
         replies = yield [Compare(trace=trace, other=other) for _, other in asked]
         scores: dict[int, list[float]] = {}
@@ -104,6 +109,7 @@ def grouped(
             scores.setdefault(id(cluster), []).append(reply.score or 0.0)
         means = {name: sum(values) / len(values) for name, values in scores.items()}
         best = max(clusters, key=lambda cluster: means[id(cluster)], default=None)
+        # When in doubt it stands alone: a wrong merge can lose an answer, a needless cluster only costs tokens.
         if best is None or means[id(best)] < threshold:
             clusters.append(best := Cluster())
         best.traces.append(trace)

@@ -48,6 +48,7 @@ class _Thought:
     def settled(self, agreeing: int) -> bool:
         """Whether its latest probes agree on an answer."""
         latest = self.probes[-agreeing:]
+        # Unreadable probes agree on nothing: a trace that cannot answer yet is not settled.
         return len(latest) == agreeing and latest[0] is not None and len(set(latest)) == 1
 
 
@@ -82,10 +83,13 @@ def dynasor(
         thoughts = [_Thought(reply.trace) for reply in replies]
         going = list(thoughts)
         while True:
+            # Ends before probes: an ended trace has its answer, and cannot be copied for a probe.
             _note_ends(going, replies)
             going = [t for t in going if not t.ended]
             if not going or _certain(thoughts, least_votes, threshold):
                 break
+            # Without settling probes would cost tokens and decide nothing; certaindex then looks at ended traces
+            # alone.
             if agreeing:
                 replies = yield [Probe(trace=t.trace) for t in going]
                 settled = _note_probes(going, replies, agreeing)
@@ -117,4 +121,5 @@ def _note_probes(going: list[_Thought], replies: tuple[Reply, ...], agreeing: in
 
 def _certain(thoughts: list[_Thought], least_votes: int, threshold: float) -> bool:
     votes = [t.vote for t in thoughts if t.ended]
+    # Two votes that agree have no entropy and would already be certain, hence the least number of votes.
     return len(votes) >= least_votes and 1 - normalised_entropy(votes) >= threshold

@@ -42,6 +42,7 @@ def esc(task: Task, *, window: int = 4) -> Method:
             replies = yield [Sample(index=i) for i in range(len(answers), last)]
             found = [reply.answer for reply in replies]
             answers += found
+            # A window of one would always agree with itself; the last window may be cut to one.
             if found[0] is not None and len(set(found)) == 1 and len(found) > 1:
                 return found[0]
         return majority(answers)

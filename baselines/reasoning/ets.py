@@ -85,6 +85,7 @@ def chosen(
     leaves, first_node, first_group = len(paths), len(paths), len(paths) + len(bundles)
     size = first_group + len(groups)
     value = np.zeros(size)
+    # Divided by the sum of W, so that λ_b and λ_d mean the same at every depth and budget.
     value[:leaves] = np.asarray(weights) / max(sum(weights), 1e-300) - SMALLEST
     value[:leaves] -= [cache * numbers[i,] / num_nodes for i in range(leaves)]
     value[first_node:first_group] = [-cache * numbers[members] / num_nodes for members in bundles]
@@ -108,6 +109,7 @@ def chosen(
     upper[last] = -1.0  # one leaf stays
     matrix = coo_array((entries, (rows, columns)), shape=(last + 1, size)).tocsc()
     integral = np.zeros(size)
+    # Given whole leaves, costs press bundles onto them and credit lifts clusters to 1: their optimum is whole too.
     integral[:leaves] = 1  # the others follow
     found = milp(
         -value,
@@ -169,6 +171,8 @@ def ets(
             budget = count - len(done)
             if not going or budget < 1:
                 return weighted_majority((leaf.answer, leaf.reward) for leaf in done)
+            # W of the objective is what REBASE would give all leaves; the budget itself is shared anew among those
+            # that stay.
             weights = shares([p.leaf.reward for p in going], budget, temperature)
             best = chosen(
                 weights, [p.nodes for p in going], [p.said for p in going], cache=cache, coverage=coverage
@@ -177,6 +181,7 @@ def ets(
             numbers = shares([p.leaf.reward for p in kept], budget, temperature)
             parents = [p for p, n in zip(kept, numbers, strict=True) for _ in range(n)]
             branches = [Branch(trace=p.leaf.trace) for p in parents]
+            # In one round, served in order: children copy their parents' cache before that is given up.
             replies = yield [*branches, *(Drop(trace=p.leaf.trace) for p in going)]
             replies = replies[: len(branches)]
             above = {r.trace: p.nodes for r, p in zip(replies, parents, strict=True)}

@@ -54,16 +54,19 @@ def glimp_router(task: Task, *, threshold: float = 0.5) -> Method:
         (whole,) = yield [Sample(index=0, tokens=0)]
         own, other = whole.trace, None  # the latest trace of each model: what it has read is not read again
         for _ in range(NUM_STEPS):
+            # On a copy, so that a glimpse that is thrown away leaves no token in the chain.
             (glimpse,) = yield [Branch(trace=whole.trace, tokens=1)]
             if not glimpse.tokens:
                 return None
             if glimpse.entropies[0] <= threshold:
+                # The glimpse holds all that its parent did, and takes its place as what the model has read.
                 yield [Drop(trace=own)]
                 own, whole = glimpse.trace, glimpse
                 if not glimpse.ended:
                     (whole,) = yield [Extend(trace=glimpse.trace, step=True)]
             else:
                 yield [Drop(trace=glimpse.trace)]
+                # From before the glimpse: the partner writes the whole step, its first token too.
                 (whole,) = yield [Branch(trace=whole.trace, partner=True)]
                 if other is not None:
                     yield [Drop(trace=other)]

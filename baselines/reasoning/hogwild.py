@@ -42,7 +42,10 @@ def hogwild(task: Task, *, workers: int = 2) -> Method:
         if count < 2:
             (alone,) = yield [Sample(index=0)]
             return alone.answer
+        # The prompt is one block that all read; opened without decoding, so that no token comes before the workers
+        # part.
         (root,) = yield [Sample(index=0, tokens=0)]
+        # All in one round: workers that began later would not have been seen from the start.
         replies = yield [Share(trace=root.trace, part=part) for part in range(count)]
         return majority(reply.answer for reply in replies)
 

@@ -41,6 +41,7 @@ def llm_compiler(task: ToolTask) -> ToolMethod:
     """Return the method."""
 
     def answer() -> Course:
+        # Kept across plans: what was called for one plan fills placeholders of the next.
         results: dict[int, int] = {}
         while True:
             yield from _one_plan(results)
@@ -69,9 +70,12 @@ def _one_plan(results: dict[int, int]) -> Course:
                 calling -= 1
             case _:
                 pass
+        # After every event, so a call begins while the planner still writes: that is the streaming planner's gain over
+        # a plan that is read when it is whole.
         ready = [step for step in waiting if all(d in results for d in step.depends)]
         waiting = [step for step in waiting if step not in ready]
         asked = [Call(number=s.number, arguments=tuple(results[d] for d in s.depends)) for s in ready]
         calling += len(ready)
+        # All three: calls may return while the planner still writes, and a planned step may wait for one that runs.
         if not (planning or waiting or calling):
             return None

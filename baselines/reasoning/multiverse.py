@@ -57,13 +57,17 @@ def multiverse(task: Task, *, traces: int = 1) -> Method:
             return majority(reply.answer for reply in alone)
         roots = yield [Sample(index=i, tokens=0) for i in range(traces)]
         parts = range(question.num_parts)
+        # One round for all, so on the critical path they count as the longest part and not as their sum.
         threads = yield [Fork(trace=root.trace, part=part) for root in roots for part in parts]
         merges: list[Request] = []
         for i, root in enumerate(roots):
             own = threads[i * len(parts) : (i + 1) * len(parts)]
+            # A path that ended the whole solution, or found no room, has no part that could be merged.
             if not any(thread.ended for thread in own):
                 merges.append(Merge(trace=root.trace, forks=tuple(thread.trace for thread in own)))
+        # A negative number is a fork for which the context had no room: there is nothing to drop.
         freed = [Drop(trace=thread.trace) for thread in threads if thread.trace >= 0]
+        # In this order: a merge copies keys and values, which a drop gives up.
         replies = yield [*merges, *freed]
         return majority(reply.answer for reply in replies[: len(merges)])
 

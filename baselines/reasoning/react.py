@@ -47,6 +47,7 @@ def react(task: ToolTask, *, together: bool = False) -> ToolMethod:
             calls = [
                 Call(number=s.number, arguments=tuple(results[d] for d in s.depends)) for s in thought.steps
             ]
+            # Sent back when the first call returns; `yield []` then waits for each further one.
             event = yield calls
             for _ in calls[1:]:
                 assert isinstance(event, Called)

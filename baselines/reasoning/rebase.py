@@ -51,9 +51,12 @@ class Leaf:
 
 def shares(rewards: Sequence[float], budget: int, temperature: float) -> list[int]:
     """Share a budget in proportion to exp(reward / temperature); the largest remainders are rounded up."""
+    # As in a stable softmax: at the least temperature exp(1 / T) would overflow.
     top = max(rewards)
     weights = [math.exp((reward - top) / temperature) for reward in rewards]
     exact = [budget * weight / math.fsum(weights) for weight in weights]
+    # Largest remainders, so that the shares sum to the budget exactly; rounding each could begin more traces than
+    # there are.
     found = [math.floor(x) for x in exact]
     by_remainder = sorted(range(len(exact)), key=lambda i: (found[i] - exact[i], i))
     for i in by_remainder[: budget - sum(found)]:
@@ -63,6 +66,7 @@ def shares(rewards: Sequence[float], budget: int, temperature: float) -> list[in
 
 def reviewed(replies: Sequence[Reply]) -> Rounds:
     """Let the partner review what was just written."""
+    # A copy without room has written no step that could be reviewed; it leaves the tree.
     there = [reply for reply in replies if reply.tokens]
     scores = yield [Review(trace=reply.trace) for reply in there]
     return [
@@ -101,11 +105,13 @@ def rebase(task: Task, *, width: int | None = None, temperature: float = 0.2) ->
             numbers = shares([leaf.reward for leaf in going], count - len(done), temperature)
             parents = [leaf for leaf, n in zip(going, numbers, strict=True) for _ in range(n)]
             branches = [Branch(trace=leaf.trace) for leaf in parents]
+            # In one round, served in order: children copy their parents' cache before that is given up.
             replies = yield [*branches, *(Drop(trace=leaf.trace) for leaf in going)]
             replies = replies[: len(branches)]
             leaves = yield from reviewed(replies)
             done += [leaf for leaf in leaves if leaf.ended]
             going = [leaf for leaf in leaves if not leaf.ended]
+        # By the last step's reward: it is the only one that has read the answer.
         return weighted_majority((leaf.answer, leaf.reward) for leaf in done)
 
     return solve

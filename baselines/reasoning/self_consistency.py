@@ -35,6 +35,7 @@ def self_consistency(task: Task, *, traces: int | None = None) -> Method:
     require("traces", task.samples if traces is None else traces, least=1, most=task.samples)
 
     def solve(question: Question) -> Plan:
+        # One round: no trace waits for another, so the critical path is the longest of them.
         replies = yield [Sample(index=i) for i in range(question.samples if traces is None else traces)]
         return majority(reply.answer for reply in replies)
 

@@ -54,14 +54,17 @@ def thread_weaver(task: Task, *, traces: int = 1) -> Method:
     require("traces", traces, least=1, most=task.samples)
 
     def solve(question: Question) -> Plan:
+        # Opened without decoding: what is forked is the prompt, read once for all threads.
         roots = yield [Sample(index=i, tokens=0) for i in range(traces)]
         parts = range(question.num_parts)
         threads = yield [Fork(trace=root.trace, part=part) for root in roots for part in parts]
         joins: list[Request] = []
         for i, root in enumerate(roots):
             own = threads[i * len(parts) : (i + 1) * len(parts)]
+            # A thread that ended by itself has written past its part, or had no room.
             if not any(thread.ended for thread in own):
                 joins.append(Join(trace=root.trace, forks=tuple(thread.trace for thread in own)))
+        # Before the join, which reads texts and no cache: an unchanged engine has no way to put caches together.
         yield [Drop(trace=thread.trace) for thread in threads if thread.trace >= 0]
         joined = yield joins
         return majority(reply.answer for reply in joined)

@@ -52,13 +52,19 @@ class Apex:
         now_s, first = 0.0, [0.0] * len(trace)
         steps = computed = 0
         while run.waiting or run.running:
+            # Taken before anybody is admitted or preempted, as the table's steps were measured: its "seen" is what the
+            # scheduler was shown.
             seen = len(run.waiting) + len(run.running)
             work = run.iteration()
+            # `computed` is still the context before the step here: `advance` moves it on only once the step has its
+            # time.
             pieces = [(r.computed, n, r.computed + n == r.tokens) for r, n in work]
             now_s += costs.seconds(pieces, seen)
             steps += 1
             computed += sum(n for _, n in work)
             for request, count in work:
+                # A preempted request keeps what it has answered, so its recomputed prompt does not set the first
+                # token's time again.
                 if run.advance(request, count) and request.answered == 1:
                     first[request.number] = now_s
         return Predicted(
@@ -85,6 +91,8 @@ class _Run:
         """Compose a step and take its memory."""
         self._budget, queue, before = self._set.token_budget, list(self.waiting), self.preemptions
         work: list[tuple[_Simulated, int]] = []
+        # Over a copy, since preemption takes requests out of `running`. Decodes first, the latest admitted as victim:
+        # the rule of the engine's scheduler, with whose counts these are compared.
         for request in [r for r in self.running if r.tokens - r.computed == 1]:
             while request in self.running and not self._take(request, 1, work):
                 if not self._make_room(work):
@@ -115,12 +123,14 @@ class _Run:
         """Take the memory of the latest admitted away that is not in the step; it waits again, in order of arrival."""
         there = {id(r) for r, _ in work}
         for victim in reversed(self.running):
+            # The engine refuses a step that computes a request and preempts it.
             if id(victim) in there:
                 continue
             self.running.remove(victim)
             self._free += victim.blocks
             victim.blocks = victim.computed = 0
             self.preemptions += 1
+            # The engine shows waiting requests by number, so a victim goes ahead of all that arrived after it.
             insort(self.waiting, victim, key=lambda r: r.number)
             return True
         return False
@@ -130,6 +140,7 @@ class _Run:
         request.computed += count
         if request.computed < request.tokens:
             return False
+        # The new token's own keys and values are not there yet, which makes the next step one of one token: a decode.
         request.tokens += 1
         request.answered += 1
         if request.answered == request.wanted:

@@ -54,6 +54,7 @@ class AsyncDiff:
                 f"{setting.world_size} ranks are {ways} components at a stride of {stride}"
             )
         self._setting, self._comm, self._warm_up, self._stride = setting, comm, warm_up, stride
+        # The last K ranks share the last component: with a stride of K, that many noises are needed at once.
         self._ways, self._place = ways, min(setting.rank, ways - 1)
         self._mine = range(*chunk_bounds(setting.num_layers, ways)[self._place])
         self._copies = range(ways - 1, setting.world_size)
@@ -62,10 +63,13 @@ class AsyncDiff:
     def denoise(self, images_BSS: Tensor, exact: int) -> Tensor | None:
         """Warm up on every rank, then let all components compute at once."""
         setting, steps = self._setting, self._setting.num_steps
+        # One warm-up step at least: the first asynchronous step reads the component before at the step before.
         warm = min(max(self._warm_up, exact), steps)
         for step in range(warm - 1):
             images_BSS = whole_step(setting, images_BSS, step, step + 1)
         before = range(self._mine.start)
+        # The last warm-up step is cut in front of this rank's component, to keep what enters it: that is the
+        # one-step-old input of the first asynchronous step.
         held = setting.layers(before, setting.embed(images_BSS), warm - 1)
         stream = setting.layers(range(self._mine.start, setting.num_layers), held, warm - 1)
         images_BSS = setting.advance(images_BSS, setting.noise(stream), warm - 1, warm)
@@ -77,7 +81,10 @@ class AsyncDiff:
         """Compute this rank's component once for the steps from ``first`` to ``end``."""
         setting, comm, rank = self._setting, self._comm, self._setting.rank
         if rank == 0:
+            # The first component alone has a fresh input; component n reads images that are n slots older.
             held = setting.embed(images_BSS)
+        # Copy j of the last component predicts the noise of step first + j, with that step's time; the others compute
+        # once, at the time of the slot's last step.
         step = first + rank - self._copies.start if rank in self._copies else end - 1
         if step >= end:
             step = end - 1  # the steps are over; what this copy says is not asked for
@@ -89,12 +96,15 @@ class AsyncDiff:
             sends = [(stream, reader) for reader in readers]
         if more and rank > 0:
             following = torch.empty_like(stream)
+            # By component and not by rank: all copies of the last one read the same component before it.
             receives = [(following, self._place - 1)]
         told = [torch.empty_like(images_BSS) for _ in range(first, end)]
         if rank == 0:
             receives += [(noise, self._copies[n]) for n, noise in enumerate(told)]
         elif rank in self._copies and rank - self._copies.start < end - first:
             sends.append((setting.noise(stream).contiguous(), 0))
+        # Every rank starts all of the slot's messages before it waits, so the cycle 0 → 1 → … → copies → 0 cannot
+        # deadlock; a pair has one message a slot and direction, so none is taken for another.
         comm.start(sends=sends, receives=receives).wait()
         if rank == 0:
             for step, noise in enumerate(told, start=first):

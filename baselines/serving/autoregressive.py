@@ -24,6 +24,7 @@ class Autoregressive:
         """Hand out the target's answer."""
         answer: list[int] = []
         while len(answer) < simulator.given.num_tokens:
+            # A check without drafts is a plain forward pass: it tells one token.
             simulator.check(answer)
             told = simulator.wait().told
             assert told is not None

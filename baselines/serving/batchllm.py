@@ -45,17 +45,22 @@ class BatchLlm:
         if not (room.tokens and room.places and view.waiting):
             return room.step
         chains = {r.number: view.cache.beginning(r.number) for r in (*view.waiting, *view.running)}
+        # Ranks are those of the last sort; whoever came, or was preempted, since then is in none and makes it stale.
         if any(r.number not in self._rank for r in view.waiting):
             self._sort(view.waiting, chains)
         size = view.block_size
+        # Floor division: a block that is computed in part is not in the cache, which shares full blocks alone.
         under_way = {block for r in view.running for block in chains[r.number][r.computed // size :]}
         for request in sorted(view.waiting, key=lambda r: self._rank[r.number]):
             chain = chains[request.number]
             cached = view.cache.cached_tokens(request.number) // size
+            # Its next block is being computed by somebody else. Admitted now it would be computed twice; a step later
+            # it is a hit. Skipped and not a break: those behind need not wait for that.
             if cached < len(chain) and chain[cached] in under_way:
                 continue
             if not admit(room, view, request):
                 break
+            # Within a step too: two requests with one new prefix must not both be admitted.
             under_way.update(chain[cached:])
         return room.step
 
@@ -64,15 +69,20 @@ class BatchLlm:
         groups: dict[int, list[Request]] = defaultdict(list)
         for request in waiting:
             chain = chains[request.number]
+            # Prompts without a full block share nothing and are groups of one; chains are 64-bit hashes, which small
+            # negative numbers do not meet in practice.
             groups[chain[0] if chain else -request.number - 1].append(request)
 
         def worth(members: Sequence[Request]) -> float:
             shared = {block for r in members for block in chains[r.number]}
+            # Decoding over prefill, the paper's order of groups, with requests for the unknown tokens of answers; 1
+            # for what no block holds.
             return len(members) / (1 + len(shared))
 
         ordered = sorted(groups.values(), key=lambda g: (-worth(g), g[0].number))
         self._rank = {
             request.number: place
+            # Tuples compare block by block, so requests below one node stand together: that is the depth-first walk.
             for place, request in enumerate(
                 r for g in ordered for r in sorted(g, key=lambda r: (chains[r.number], r.number))
             )

@@ -58,8 +58,11 @@ class CacheAwareRouter:
         """Take the least busy where loads are uneven, and else the one that will hold most."""
         requests = [load.waiting + load.running for load in loads]
         least, most = min(requests), max(requests)
+        # Both: under heavy load an even spread passes the absolute threshold, and with few requests the relative one.
         if most - least > self._absolute and most > self._relative * least:
             return requests.index(least)
+        # What is queued counts as cached: otherwise a burst with one prefix would be scattered before its first
+        # request is computed.
         held = [load.coming_tokens for load in loads]
         if max(held) >= self._threshold * prompt_tokens:
             return held.index(max(held))

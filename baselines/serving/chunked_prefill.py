@@ -32,6 +32,8 @@ class ChunkedPrefill:
         """Decode, go on with prompts, admit."""
         room = begin_chunked(view)
         for request in view.waiting:
+            # First come, first served: a shorter prompt behind one that does not fit must not overtake it, or long
+            # ones starve.
             if not admit(room, view, request):
                 break
         return room.step

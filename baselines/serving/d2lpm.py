@@ -74,14 +74,18 @@ class DoubleDeficitLongestPrefixMatch:
         return _Queue(inner, lambda tenant, tokens: self._answered(tenant, server, tokens))
 
     def _answered(self, tenant: str, server: int, output_tokens: int) -> None:
+        # The length of an answer is unknown when it is routed, so its tokens are charged where they come.
         self._credit[tenant][server] -= self._output_weight * output_tokens
 
     def route(self, tenant: str, prompt_tokens: int, loads: Sequence[Load]) -> int:
         """Take the server that will hold most of it, of those where its tenant has credit."""
         credit = self._credit.setdefault(tenant, [self._server_quantum] * len(loads))
+        # All servers are refilled together: differences between them, which keep a tenant from staying on one server,
+        # survive a refill.
         while max(credit) <= 0:
             credit[:] = [c + self._server_quantum for c in credit]
         open_to = [s for s, c in enumerate(credit) if c > 0]
+        # Fairness first, then locality, then load: an order of keys and no weighted sum, so there is no scale to tune.
         most = max(loads[s].coming_tokens for s in open_to)
         server = least_loaded(loads, [s for s in open_to if loads[s].coming_tokens == most])
         credit[server] -= self._prompt_weight * (prompt_tokens - most)
@@ -117,4 +121,5 @@ class _Queue:
     def served(self, tenant: str, prompt_tokens: int, output_tokens: int) -> None:
         """Charge what was answered, here and with the router."""
         self._inner.served(tenant, prompt_tokens, output_tokens)
+        # Prompts are not told: the router charged them when it chose the server.
         self._tell(tenant, output_tokens)

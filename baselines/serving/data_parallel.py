@@ -29,6 +29,8 @@ class DataParallel:
     modes = ("whole",)
 
     def __init__(self, setting: Setting, comm: Comm) -> None:
+        # A replicated technique's setting has one rank, over which tensor parallelism is the whole model and its sums
+        # send nothing.
         self._whole = TensorParallel(setting, comm)
 
     def step(self, batch: Batch, mode: int) -> Left:

@@ -28,6 +28,7 @@ def least_lookahead(given: Given) -> int:
     """Return the fewest drafts a check for which copies of the target never run out (equation 1)."""
     drafts_a_call = given.target_s / given.drafter_s
     lookahead = max(1, math.floor(drafts_a_call / given.servers))
+    # A ratio that is a whole number but for rounding must not be rounded up.
     while math.ceil(drafts_a_call / lookahead - 1e-9) > given.servers:
         lookahead += 1
     return lookahead
@@ -79,13 +80,17 @@ class _Run:
 
     def go_on(self) -> None:
         """Keep the drafter and the target's copies busy."""
+        # The last token needs no draft: a check tells one token beyond its drafts.
         wanted = self.simulator.given.num_tokens - 1
         if self.drafting is None and len(self.tokens) < wanted and self.simulator.drafter_free():
             self.drafting = self.simulator.draft(self.tokens)
         while self.simulator.free_servers():
+            # A correction can make tokens sure that no check was asked for.
             self.sent = max(self.sent, self.sure)
             drafts = min(len(self.tokens) - self.sent, self.lookahead)
             whole = drafts == self.lookahead or (drafts > 0 and len(self.tokens) == wanted)
+            # Fewer than k drafts wait for more while a check is under way. With none under way a check starts at once,
+            # if need be without a draft, so that the answer goes on at the target's own pace.
             if self.checks and not whole:
                 return
             self.checks.append(
@@ -109,7 +114,10 @@ class _Run:
     def _checked(self, place: int, told: tuple[int, ...]) -> None:
         before = self.sure
         for at, token in enumerate(told, start=place):
+            # Greedy acceptance: a draft stands where it is the target's own token, given all tokens before it.
             if at < len(self.tokens) and self.tokens[at] == token:
+                # Holds as long as checks end in the order of their prefixes, which they do where every call takes the
+                # same time (`growth` 0).
                 self.sure = max(self.sure, at + 1)
                 continue
             self._start_behind(at, token)
@@ -119,6 +127,7 @@ class _Run:
 
     def end(self) -> None:
         """Give up what is still computed."""
+        # Calls that run on would keep their devices busy beyond the answer's end.
         for job in [*self.checks, *([self.drafting] if self.drafting else [])]:
             self.simulator.cancel(job)
 
@@ -127,9 +136,11 @@ class _Run:
         drafted = place < len(self.tokens)
         self.tokens = [*self.tokens[:place], token]
         self.sure = self.sent = place + 1
+        # It continues a prefix that is wrong now, or drafts the very token that the target has just told.
         if self.drafting is not None:
             self.simulator.cancel(self.drafting)
             self.drafting = None
+        # Checks under way continue the rejected draft. Where no draft stood at this place none of them can.
         for job in self.checks if drafted else ():
             self.simulator.cancel(job)
         if drafted:

@@ -50,13 +50,17 @@ class DeficitLongestPrefixMatch:
         while waiting and room.tokens and room.places:
             self._refill({r.tenant for r in waiting})
             cached = view.cache.cached_tokens
+            # Credit decides who may go, the cached prefix alone who goes first: dlpm is lpm over those with credit.
             order = sorted(waiting, key=lambda r: (-cached(r.number), r.arrived_s, r.number))
             for request in order:
                 if self._credit[request.tenant] <= 0:
                     continue
                 tokens = request.tokens - cached(request.number)
+                # The step ends with the first eligible request that does not fit: smaller ones must not overtake it
+                # for ever.
                 if not admit(room, view, request):
                     return room.step
+                # Its tenant paid for the prompt when it was first admitted; losing its memory was the engine's doing.
                 if not request.preempted:
                     self._credit[request.tenant] -= self._prompt_weight * tokens
                 waiting.remove(request)
@@ -65,7 +69,10 @@ class DeficitLongestPrefixMatch:
     def _refill(self, tenants: set[str]) -> None:
         """Give quanta to those who wait until somebody has credit."""
         for tenant in tenants:
+            # A new tenant starts with one quantum, and nobody saves more than one: idle time buys no burst.
             self._credit[tenant] = min(self._credit.get(tenant, self._quantum), self._quantum)
+        # Several quanta at once where long answers ran deep into debt. All who wait get them, so who owes more still
+        # waits longer.
         while all(self._credit[t] <= 0 for t in tenants):
             for tenant in tenants:
                 self._credit[tenant] += self._quantum

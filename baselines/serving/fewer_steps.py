@@ -42,6 +42,8 @@ class FewerSteps:
             return None
         step = 0
         while step < setting.num_steps:
+            # The DDIM update holds between any two times of the schedule, so one predicted noise can carry over
+            # several steps; cut at the end, where fewer are left.
             to = min(step + (1 if step < exact else self._every), setting.num_steps)
             images_BSS = whole_step(setting, images_BSS, step, to)
             step = to

@@ -28,6 +28,7 @@ class FullCache:
         self, model: CachedModel, layer: int, x_B1D: Tensor, kept: Sequence[Mapping[str, Tensor]]
     ) -> Kept:
         """Return keys and values."""
+        # Keys before their rotation, by the contract: whoever attends turns them by their positions.
         keys, values = model.layers[layer].keys_values(x_B1D)
         return {"keys": keys.half(), "values": values.half()}
 

@@ -41,6 +41,8 @@ class QuantisedKeysValues:
         self, model: CachedModel, layer: int, x_B1D: Tensor, kept: Sequence[Mapping[str, Tensor]]
     ) -> Kept:
         """Return codes and scales of keys and values."""
+        # Keys before rotation, as KVQuant keeps them: rotation mixes a large channel with its partner, by another
+        # angle at every position.
         keys, values = model.layers[layer].keys_values(x_B1D)
         group = self.group or keys.shape[-1]
         found: Kept = {}

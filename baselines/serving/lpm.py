@@ -31,6 +31,8 @@ class LongestPrefixMatch:
         room = begin_chunked(view)
         if room.tokens and room.places:
             cached = view.cache.cached_tokens
+            # Longest match first walks the tree of prefixes depth first: one branch is used up before another may
+            # evict it (section 3). Ties go by arrival, so that equal runs plan equal steps.
             for request in sorted(view.waiting, key=lambda r: (-cached(r.number), r.arrived_s, r.number)):
                 if not admit(room, view, request):
                     break

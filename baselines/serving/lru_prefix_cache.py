@@ -25,6 +25,7 @@ from paceline.families.serving.api.scheduling import Step, View, admit, begin_ch
 class LruPrefixCache:
     """Admits prompts in parts behind what is cached of them, in the order of their arrival."""
 
+    # The only difference from chunked-prefill, whose plan this is: what the two differ by is what caching gains.
     shares_prefixes = True
 
     def plan(self, view: View) -> Step:

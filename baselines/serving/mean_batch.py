@@ -33,11 +33,15 @@ class MeanBatch:
         prompt = sum(a.prompt_tokens for a in trace) / num
         answer = sum(a.output_tokens for a in trace) / num
         room = configuration.num_blocks * configuration.block_size
+        # Room for whole answers: at a request's end it holds all of its tokens, and this rule knows no preemption.
         batch = max(1, min(configuration.max_batch, num, int(room / (prompt + answer))))
+        # The context grows by one a step from prompt to prompt + answer: this is its mean.
         context = round(prompt + answer / 2)
         filled = configuration.token_budget
         prefill_s = num * prompt / filled * costs.seconds([(0, filled, True)], batch)
         decode_s = num * answer / batch * costs.seconds([(context, 1, True)] * batch, batch)
+        # Requests go in waves of one batch: wave w of W begins at w/W of the total, (W − 1)/(2W) of it in the mean,
+        # and its first tokens come after its own share of the prefill.
         waves = -(-num // batch)
         total_s = prefill_s + decode_s
         return Predicted(makespan_s=total_s, ttft_s=prefill_s / waves + total_s * (waves - 1) / (2 * waves))

@@ -40,6 +40,7 @@ class NanoBatched:
         now_s = 0.0
         for layer in range(given.layers):
             for operator in given.operators:
+                # No empty nano-batch, which would pay for its start and weights and compute nothing.
                 parts = min(self.parts, operator.rows)
                 edges = [operator.first + operator.rows * n // parts for n in range(parts + 1)]
                 for begin, end in itertools.pairwise(edges):

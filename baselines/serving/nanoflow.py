@@ -33,6 +33,7 @@ CUTS = ((1, 1), (2, 2), (3, 2), (3, 3), (4, 2), (4, 4))
 """Nano-batches of the operators up to attention, and of those behind it."""
 BEGINNINGS = ((1.0, 0.1), (1.0, 0.2), (1.0, 0.4), (0.8, 0.2))
 """Shares of compute and of the others from which a descent starts."""
+# Compute takes what the others leave, and keeps it to its end: below this it waits for more instead of crawling.
 LEAST_SHARE = 0.05
 TRIED_LAYERS = (2, 2)
 """Layers that are tried, and how many more: what those add is what a layer takes inside a model."""
@@ -70,6 +71,8 @@ class _Lines:
         layer, place, n = key
         operators = self.given.operators
         operator, (begin, end) = operators[place], self.parts[place][n]
+        # Dependencies by rows are what makes overlap legal: rows of the next operator may start while others are still
+        # in this one.
         if operator.after:
             before = [(layer, p) for p, o in enumerate(operators) if o.name in operator.after]
         else:
@@ -78,6 +81,7 @@ class _Lines:
             (at, p, m)
             for at, p in before
             for m, (first, last) in enumerate(self.parts[p])
+            # Overlapping rows, reaching back to a prompt's first row where a row attends to all before it.
             if first < end and last > operator.needs(begin, operators[p])
         ]
 
@@ -96,21 +100,29 @@ class _Lines:
             for kind in order:
                 if not idle[kind] or not ready[kind]:
                     continue
+                # The heap's least key is the earliest layer, operator and rows; nothing overtakes it within its kind,
+                # so the order cannot starve.
                 key = ready[kind][0]
                 place, n = key[1:]
                 share = min(shares[place], 1.0 - used) if kind == COMPUTE else shares[place]
                 if share < LEAST_SHARE or used + share > 1.0 + CLOSE:
                     continue
                 heapq.heappop(ready[kind])
+                # Interference enters here alone: the rate P(r) that work of a kind reaches on a share r (the paper's
+                # stage II).
                 took_s = self.alone_s[place][n] / self.given.performance(kind, share)
                 heapq.heappush(ends, (now_s + took_s, key, share))
                 idle[kind] = False
                 used += share
                 if into is not None:
                     into.append(self._nano_batch(key, share, now_s))
+            # Nothing runs and nothing could begin. With an idle device every ready nano-batch can begin, so all are
+            # done.
             if not ends:
                 return now_s
             now_s = ends[0][0]
+            # All that end at one instant give their shares back before anything begins, or their order would decide
+            # what fits.
             while ends and ends[0][0] <= now_s:
                 _, key, share = heapq.heappop(ends)
                 used -= share
@@ -129,6 +141,7 @@ class _Lines:
 
 def _parts(given: Given, cuts: tuple[int, int]) -> list[list[tuple[int, int]]]:
     """Return the nano-batches of each operator."""
+    # The last reader of queries, keys and values is attention: what stands behind it can be cut otherwise.
     attention = max(n for n, o in enumerate(given.operators) if "kqv" in o.after)
     return [_cut(o, cuts[place > attention]) for place, o in enumerate(given.operators)]
 
@@ -153,6 +166,7 @@ class NanoFlow:
         best: tuple[float, tuple[int, int], Sequence[float]] | None = None
         for cuts in CUTS:
             inner_s = _inner(given, cuts)
+            # Descent finds a local optimum, so it starts from several places; the paper solves this exactly.
             for compute, others in BEGINNINGS:
                 start = [compute if o.kind == COMPUTE else others for o in given.operators]
                 found_s, shares = _descend(inner_s, start)
@@ -162,6 +176,8 @@ class NanoFlow:
         order: list[NanoBatch] = []
         whole_s = _Lines(given, best[1], given.layers).run(best[2], order)
         alone_s = given.layers * sum(given.alone_s(o, o.rows) for o in given.operators)
+        # Judged by all layers: the search looked at a layer inside of others, without filling and emptying the
+        # pipeline.
         return order if whole_s < alone_s else SequentialOperators().order(given)
 
 
@@ -175,6 +191,7 @@ def _descend(
         for place, share in itertools.product(range(len(shares)), SHARES):
             tried = [*shares[:place], share, *shares[place + 1 :]]
             tried_s = time_s(tried)
+            # A real gain only: equal times that differ by rounding could make the descent go round for ever.
             if tried_s < best_s * (1 - CLOSE):
                 best_s, shares, improved = tried_s, tried, True
     return best_s, shares
@@ -184,5 +201,7 @@ def _inner(given: Given, cuts: tuple[int, int]) -> Callable[[Sequence[float]], f
     """Return what gives the time that a layer adds between others, under some shares."""
     if given.layers < sum(TRIED_LAYERS):
         return _Lines(given, cuts, given.layers).run
+    # The difference of two lengths is what further layers add, free of how the pipeline fills and empties. For a deep
+    # model it is all that counts, and four layers are fast to play.
     few, all_ = _Lines(given, cuts, TRIED_LAYERS[0]), _Lines(given, cuts, sum(TRIED_LAYERS))
     return lambda shares: all_.run(shares) - few.run(shares)

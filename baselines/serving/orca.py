@@ -38,6 +38,8 @@ class Orca:
                 room.take(request, min(request.missing, room.tokens))
         for request in view.waiting:
             tokens = request.missing
+            # A prompt above a step's budget fits only where nothing but decodes is in the step, and is then begun in
+            # part; the loop above goes on with it. Others are admitted whole or wait.
             whole = min(tokens, view.token_budget - len(view.running))
             if not room.take(request, tokens if tokens <= room.tokens else whole):
                 break

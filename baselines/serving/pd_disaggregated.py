@@ -59,6 +59,7 @@ class Disaggregated:
             UnsupportedError: There is one device, without room for a second copy of the weights and two caches.
         """
         if given.devices == 1:
+            # Blocks are counted beside one copy of the weights; a second instance on the device needs its own.
             room = given.blocks_per_device - given.weight_blocks
             first = round(room * self._share)
             if not 0 < first < room:
@@ -82,7 +83,8 @@ class Disaggregated:
         return least_loaded(loads, self._prefill)
 
     def go_on(self, request: Request, memory: int, loads: Sequence[Load]) -> int:
-        """Send it to the device for answers with most room."""
+        """Send it to the device for answers with the fewest requests; of equals to the one with most free blocks."""
+        # Requests before blocks: a decode's time per token grows with its batch; what is on its way counts as waiting.
         return min(
             self._decode, key=lambda m: (loads[m].running + loads[m].waiting, -loads[m].free_blocks, m)
         )

@@ -62,6 +62,7 @@ class SemiDisaggregated:
         self._share = dict.fromkeys(devices, self._first)
         workers: list[Worker] = []
         for device in devices:
+            # Both workers name one memory: pages are handed from phase to phase by bookkeeping, and no byte moves.
             workers.append(Worker(memory=device, scheduler=InParts(), phase="prefill"))
             workers.append(Worker(memory=device, scheduler=InParts(), phase="decode"))
         return Layout(
@@ -79,10 +80,14 @@ class SemiDisaggregated:
 
     def shares(self, device: int, workers: Sequence[Busy]) -> Mapping[int, float]:
         """Divide the device between those who compute."""
+        # In the order of the layout: the even one is for prompts.
         prefill, decode = workers
         if not (prefill.computing and decode.computing):
             return {prefill.worker: float(prefill.computing), decode.worker: float(decode.computing)}
+        # Between 0 and `patience` waiting prompts nothing moves: without that band the border would swing at every
+        # event, at each of which this is asked.
         moved = self._step if prefill.wants > self._patience else -self._step if not prefill.wants else 0.0
+        # A share of 0 would stop a phase for good, as a step at share x takes 1/x of its time.
         share = min(self._most, max(1.0 - self._most, self._share[device] + moved))
         self._share[device] = share
         return {prefill.worker: share, decode.worker: 1.0 - share}

@@ -30,6 +30,7 @@ class SequentialDenoising:
 
     def denoise(self, images_BSS: Tensor, exact: int) -> Tensor | None:
         """Compute all steps on rank 0."""
+        # No message, so ranks need not stay in step: the others return at once.
         if self._setting.rank > 0:
             return None
         for step in range(self._setting.num_steps):

@@ -36,6 +36,7 @@ class SequentialOperators:
                     NanoBatch(
                         layer=layer,
                         operator=operator.name,
+                        # All rows at once: weights are read once a layer, which is what every cut has to pay back.
                         begin=operator.first,
                         end=operator.last,
                         share=1.0,

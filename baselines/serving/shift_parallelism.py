@@ -51,6 +51,8 @@ class ShiftParallelism:
     def __init__(
         self, setting: Setting, comm: Comm, *, tensor: int = 1, threshold: int = 0, context: int = 64
     ) -> None:
+        # Both take their weights, since a switch must not load any. Both write the heads of keys of rank r in a P-way
+        # split, so either can read the other's cache.
         self._modes = (UlyssesInference(setting, comm, tensor=tensor), TensorParallel(setting, comm))
         self._threshold, self._given, self._context = threshold, threshold > 0, context
 
@@ -64,6 +66,8 @@ class ShiftParallelism:
         if self._given:
             return
 
+        # Sequence parallelism sends less per token and reads more weights, so once it gains it goes on gaining with
+        # more tokens: that is what lets a bisection find the threshold.
         def gains(tokens: int) -> bool:
             decodes = [(self._context, 1, True)] * tokens
             return costs[SEQUENCE].seconds(decodes, 0) <= costs[TENSOR].seconds(decodes, 0)
@@ -76,4 +80,5 @@ class ShiftParallelism:
 
     def choose(self, pieces: Sequence[Piece]) -> int:
         """Compare the step's tokens with the threshold."""
+        # A function of the step alone: ranks that chose differently would wait for each other's messages for ever.
         return SEQUENCE if sum(count for _, count, _ in pieces) >= self._threshold else TENSOR

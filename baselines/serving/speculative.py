@@ -40,12 +40,15 @@ class Speculative:
         answer: list[int] = []
         while (left := simulator.given.num_tokens - len(answer)) > 0:
             drafts: list[int] = []
+            # At most left − 1 drafts: the check tells one token more than it has drafts.
             for _ in range(min(self.lookahead or simulator.given.lookahead, left - 1)):
                 simulator.draft([*answer, *drafts])
                 drafts += simulator.wait().told or ()
             simulator.check(answer, drafts)
             told = simulator.wait().told
             assert told is not None
+            # Behind the first rejected draft the target's tokens continue a wrong prefix. Its own token at that place
+            # is right, so a check always brings one token at least.
             agreed = next((n for n, token in enumerate(drafts) if token != told[n]), len(drafts))
             answer += told[: agreed + 1]
             simulator.deliver(told[: agreed + 1])

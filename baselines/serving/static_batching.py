@@ -37,10 +37,12 @@ class StaticBatching:
             if request.missing > 1:
                 room.take(request, min(request.missing, room.tokens))
         known = {r.number for r in (*view.running, *view.waiting)}
+        # Finished requests are in neither list. A preempted one still waits and stays of the batch.
         self._batch &= known
         if not self._batch:
             self._batch = {r.number for r in view.waiting[: view.max_batch]}
         for request in view.waiting:
+            # Members that had no budget or memory yet are admitted as it comes free; nobody else is.
             if request.number in self._batch and not room.take(request, min(request.missing, room.tokens)):
                 break
         return room.step

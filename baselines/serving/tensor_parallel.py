@@ -44,12 +44,15 @@ def heads_of(shape: Shape, place: int, ways: int) -> tuple[range, range]:
     Raises:
         UnsupportedError: Heads cannot be dealt out evenly.
     """
+    # With more ranks than heads of keys, each head is held by P/G ranks; an uneven split would part a group of queries
+    # from its keys.
     if shape.heads % ways or (shape.kv_heads % ways and ways % shape.kv_heads):
         raise UnsupportedError(
             f"{shape.heads} heads over {shape.kv_heads} heads of keys cannot be dealt out to {ways} ranks"
         )
     count, group = shape.heads // ways, shape.heads // shape.kv_heads
     queries = range(place * count, (place + 1) * count)
+    # Rounded outwards: a rank whose queries are a part of one group needs that group's whole head of keys.
     return queries, range(queries.start // group, -(-queries.stop // group))
 
 
@@ -71,7 +74,11 @@ class Shards:
         for layer in range(shape.layers):
             taken = {name: setting.take(layer, name) for name in ("norm", "ffn_norm")}
             parts = [setting.take(layer, "q", rows), *(setting.take(layer, n, fewer) for n in ("k", "v"))]
+            # One product instead of three; the same for gate and up. Splitting outputs needs no message: each rank has
+            # whole columns of the result.
             taken["qkv"] = torch.cat(parts)
+            # Split along its inputs, which are this rank's heads: the product is a partial sum over ranks. So is
+            # `down`'s.
             taken["o"] = setting.take(layer, "o", columns=rows)
             taken["gate_up"] = torch.cat([setting.take(layer, n, inner) for n in ("gate", "up")])
             taken["down"] = setting.take(layer, "down", columns=inner)
@@ -106,9 +113,12 @@ def total(comm: Comm, x_Nh: Tensor, members: Sequence[int]) -> Tensor:
     """Return the members' sum on each of them, by a ring: reduce-scatter, then all-gather."""
     if len(members) == 1 or not x_Nh.numel():
         return x_Nh
+    # The ring works in place. That is safe, as x_Nh is the fresh output of a product that nobody else holds.
     place, flat = members.index(comm.rank), x_Nh.contiguous().flatten()
     chunks = [flat[first:last] for first, last in chunk_bounds(flat.numel(), len(members))]
+    # The first chunk is the largest. Two halves, since the ring posts a receive while it adds the one before.
     scratch = torch.empty(2 * chunks[0].numel(), dtype=flat.dtype, device=flat.device)
+    # Gathering copies each chunk's one sum, so all ranks go on with the same bits and stay in step.
     rings.finish(rings.reduce_scatter(comm, chunks, members, place, scratch))
     rings.finish(rings.all_gather(comm, chunks, members, place))
     return flat.view_as(x_Nh)
@@ -138,6 +148,7 @@ class TensorParallel:
             q, k, v = shards.project(layer, x, turns)
             setting.cache.write(layer, shards.keys, batch.slots_N, k, v)
             mixed = setting.cache.attend(layer, shards.keys, q)
+            # The residual is added after the sum: added on each rank before, it would count P times.
             x = x + total(self._comm, shards.mix(layer, mixed), self._members)
             x = x + total(self._comm, shards.feed_forward(layer, x), self._members)
         return Left(rows=batch.last_rows, states=x[batch.last_rows])

@@ -65,6 +65,8 @@ class UlyssesInference:
         first = share * self._size
         self._peers = range(first, first + self._size)
         self._sharing = range(self._part, setting.world_size, self._size)
+        # Split over all P ranks and not over S: rank r gets the heads that it has in tensor parallelism, so that the
+        # two can share a cache.
         self._heads = [heads_of(setting.shape, peer, setting.world_size) for peer in self._peers]
         self._keys = self._heads[self._part][1]
 
@@ -77,8 +79,10 @@ class UlyssesInference:
         for layer in range(setting.shape.layers):
             q, k, v = shards.project(layer, x, turns)
             q, k, v = self._to_heads(q, k, v, bounds)
+            # Behind the all-to-all this rank has all tokens of its heads, so it writes all slots of the step.
             setting.cache.write(layer, self._keys, batch.slots_N, k, v)
             mixed = self._to_tokens(setting.cache.attend(layer, self._keys, q), bounds)
+            # Only over ranks with the same tokens; with T = 1 that is this rank alone, and nothing is sent.
             x = x + total(comm, shards.mix(layer, mixed), self._sharing)
             x = x + total(comm, shards.feed_forward(layer, x), self._sharing)
         wanted = batch.last_rows[(batch.last_rows >= first) & (batch.last_rows < last)]
@@ -93,6 +97,8 @@ class UlyssesInference:
         for queries, keys in self._heads:
             own = slice(queries.start - shards.queries.start, queries.stop - shards.queries.start)
             read = slice(keys.start - shards.keys.start, keys.stop - shards.keys.start)
+            # Queries, keys and values in one message: with few tokens the number of messages costs more than their
+            # bytes.
             leaving.append(torch.cat([q_nHd[:, own], k_nGd[:, read], v_nGd[:, read]], 1))
         queries, keys = self._heads[self._part]
         count, kept = len(queries), len(keys)
@@ -106,11 +112,14 @@ class UlyssesInference:
         leaving = [mixed_N[first:last].contiguous() for first, last in bounds]
         landing = [torch.empty_like(leaving[self._part]) for _ in self._peers]
         self._exchange(leaving, landing)
+        # Peers' heads follow each other in the order of their ranks, as the columns of the share's output matrix do.
         return torch.cat(landing, 1)
 
     def _exchange(self, leaving: Sequence[Tensor], landing: list[Tensor]) -> None:
         landing[self._part] = leaving[self._part]
         others = [n for n in range(self._size) if n != self._part]
+        # All started before any is waited for, so the exchange cannot deadlock. Empty parts are not sent, and both
+        # sides know from the bounds which are.
         self._comm.start(
             sends=[(leaving[n], self._peers[n]) for n in others],
             receives=[(landing[n], self._peers[n]) for n in others],

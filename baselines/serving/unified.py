@@ -57,6 +57,7 @@ class Unified:
 
     def route(self, tenant: str, prompt_tokens: int, loads: Sequence[Load]) -> int:
         """Take the device with the fewest tokens to compute."""
+        # By tokens and not by requests: a long prompt weighs more than many decodes.
         return least_loaded(loads, range(len(loads)))
 
     def go_on(self, request: Request, memory: int, loads: Sequence[Load]) -> int:

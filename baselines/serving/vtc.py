@@ -50,9 +50,11 @@ class VirtualTokenCounter:
             tenant = min(queues, key=lambda t: (self._counters[t], t))
             request = queues[tenant].pop(0)
             tokens = request.tokens - view.cache.cached_tokens(request.number)
+            # The tenant that was served least does not fit: nobody with a higher counter may take its turn.
             if not admit(room, view, request):
                 break
             if not request.preempted:
+                # At once and not when it is computed, so that turns change within a step.
                 self._counters[tenant] += self._prompt_weight * tokens
             if not queues[tenant]:
                 del queues[tenant]
@@ -62,7 +64,10 @@ class VirtualTokenCounter:
         """Let nobody begin below those who waited all the time."""
         stayed = [self._counters[t] for t in waiting & self._waited]
         for tenant in waiting - self._waited:
+            # Algorithm 2 lifts to the least counter of those who wait; where nobody did, the highest one stands in for
+            # its "last client that left".
             least = min(stayed) if stayed else max(self._counters.values(), default=0.0)
+            # Lifted and never lowered: who was served much and went away must not come back as new.
             self._counters[tenant] = max(self._counters.get(tenant, 0.0), least)
         self._waited = waiting
 

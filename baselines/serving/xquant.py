@@ -52,7 +52,10 @@ class XQuant:
     ) -> Kept:
         """Return codes and scales of the input, or of what it differs from the one before."""
         if self.across and layer:
+            # Layers below hold the new position already; what is restored of it is the sum of their kept differences.
             last = [{name: tensor[:, -1:] for name, tensor in own.items()} for own in kept[:layer]]
+            # Against the restored input and not the true one: the reader has nothing else, and so each layer corrects
+            # the errors of those below instead of adding to them.
             x_B1D = x_B1D - self._restored(model, layer - 1, last)
         codes, scales = quantised(x_B1D, self._bits(model, layer), self.group or x_B1D.shape[-1])
         return {"codes": codes, "scales": scales}
@@ -71,4 +74,5 @@ class XQuant:
         return x_BTD
 
     def _bits(self, model: CachedModel, layer: int) -> int:
+        # The first layer's input is a whole stream, with a wider range than the differences of the others.
         return self.base_bits if self.across and layer == 0 else model.bits

@@ -128,6 +128,7 @@ class Drop:
     trace: int
 
 
+# A closed set of frozen classes, checked by exact type: a subclass could bring methods that run in the harness.
 Request = Sample | Extend | Branch | Fork | Join | Merge | Share | Probe | Review | Compare | Drop
 
 
@@ -225,6 +226,7 @@ class Ledger:
     @property
     def total(self) -> int:
         """All tokens that were decoded for the question, or read by those who judge."""
+        # Forced and merged tokens are left out: nobody drew them, and a reader computes them in one parallel pass.
         return self.decoded + self.probed + self.reviewed + self.judged
 
     @property
@@ -238,6 +240,7 @@ class Ledger:
         Args:
             partner_weight: The partner's parameters over the model's.
         """
+        # Probes are always the model's own; `decoded` has the partner's tokens in it, which weigh more.
         own = self.decoded - self.by_partner + self.probed
         return own + partner_weight * (self.by_partner + self.reviewed)
 
@@ -292,8 +295,10 @@ def require(name: str, value: float, *, least: float, most: float = math.inf) ->
     Raises:
         OptionError: It is.
     """
+    # Written so that NaN, which compares false with everything, is refused as well.
     if not least <= value <= most:
         above = "" if most == math.inf else f" to {most:g}"
+        # When a technique is made and not in the middle of a launch: the text is the reason in the record.
         raise OptionError(f"{name} is {value:g}; {least:g}{above or ' or more'}")
 
 

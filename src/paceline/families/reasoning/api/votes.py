@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 def majority(answers: Iterable[str | None]) -> str | None:
     """Return the most frequent answer; among equals the one that came first; None when nothing could be read."""
     counts = Counter(a for a in answers if a is not None)
+    # `max` returns the first of equals, and a dict keeps the order of first votes: ties go to the earliest answer.
     return max(counts, key=counts.__getitem__) if counts else None
 
 
@@ -37,8 +38,10 @@ def normalised_entropy(answers: Sequence[str | None]) -> float:
     if len(answers) < 2:
         return 1.0
     counts = list(Counter(a for a in answers if a is not None).values())
+    # As answers of their own: traces that cannot be read must not look like agreement.
     counts += [1] * sum(a is None for a in answers)
     total = len(answers)
+    # log(answers) is its value when all differ: the scale depends on how many there are, not on how many differ.
     return -sum(c / total * math.log(c / total) for c in counts) / math.log(total)
 
 
@@ -53,11 +56,17 @@ def leader_is_safe(first: int, second: int) -> float:
         first: Votes of the leader.
         second: Votes of the runner-up, no more than those.
     """
+    # P(Beta(a + 1, b + 1) > 1/2) is the probability of at most a successes in a + b + 1 fair trials: exact, with no
+    # integral.
     trials = first + second + 1
     return float(sum(math.comb(trials, k) for k in range(first + 1)) / 2**trials)
 
 
 def top_two(answers: Iterable[str | None]) -> tuple[int, int]:
-    """Return the votes of the two most frequent answers, 0 where there is none."""
+    """Return the votes of the two most frequent answers, 0 where there is none.
+
+    Args:
+        answers: Of traces; None for what could not be read, which does not vote.
+    """
     counts = [n for _, n in Counter(a for a in answers if a is not None).most_common(2)] + [0, 0]
     return counts[0], counts[1]

@@ -25,6 +25,7 @@ MAX_EXACT_PLACES = 5
 
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)"
 _NUMBER = re.compile(
+    # Not inside of words, indices, exponents or commands; a minus behind a closing bracket is a subtraction.
     r"(?<![0-9A-Za-z_^.\\])"
     r"(?P<sign>(?<![)\]}%])[-+])?"
     rf"(?:(?:(?P<whole>[0-9]+) )?(?P<over>{_DIGITS}) ?/ ?(?P<under>{_DIGITS})(?![.,]?[0-9])"
@@ -59,10 +60,12 @@ _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 
 def last_boxed(text: str) -> str | None:
     r"""Return what the last closed ``\boxed{…}`` holds; None where there is none."""
+    # From the end, and only what is closed: a text that was cut off inside of its box has not answered there.
     for found in reversed(list(re.finditer(r"\\f?box(?:ed)?\s*\{", text))):
         depth, place = 1, found.end()
         while place < len(text) and depth:
             depth += {"{": 1, "}": -1}.get(text[place], 0)
+            # An escaped brace opens and closes nothing.
             place += 2 if text[place] == "\\" else 1
         if not depth:
             return text[found.end() : place - 1].strip()
@@ -90,6 +93,7 @@ def read_number(text: str) -> Fraction | None:
     """Return the number that a short text consists of, behind its last equals sign, units aside; None for others."""
     plain = re.split(r"=|≈|\\approx", _plain(text))[-1]
     found = list(_NUMBER.finditer(plain))
+    # Two numbers are two answers, and a grader must not choose the better one.
     if len(found) != 1:
         return None
     (one,) = found
@@ -110,6 +114,7 @@ def exact_number(formula: str) -> Fraction | None:
 def extract_number(text: str) -> str | None:
     """Return the number that a text answers by; without a stated one the last number counts."""
     boxed = last_boxed(text)
+    # Final even where it is unreadable: looking on would find some number of the working by luck.
     if boxed is not None:
         value = read_number(boxed)
         return None if value is None else number_text(value)
@@ -158,6 +163,7 @@ def tidy(formula: str) -> str:
 def canonical_formula(formula: str) -> str | None:
     """Return the text that votes compare: an exact number's one text, or the tidy formula; None for an empty one."""
     text = tidy(formula)
+    # A mixed number, and no product: 2\frac{1}{2} is 5/2.
     spaced = re.sub(r"(?<=[0-9])\\frac", r" \\frac", text)
     value = exact_number(spaced)
     return (number_text(value) if value is not None else text) or None
@@ -205,6 +211,7 @@ def _value(found: re.Match[str]) -> Fraction | None:
         return None
     if found["over"] is not None:
         under = int(found["under"].replace(",", ""))
+        # Division by zero in a model's text is no answer, and no crash of the grader.
         if not under:
             return None
         value = int(found["whole"] or 0) + Fraction(int(found["over"].replace(",", "")), under)
@@ -218,6 +225,7 @@ def _first_number(sentence: str) -> Fraction | None:
     found = _NUMBER.search(sentence)
     if found is None:
         return None
+    # "The answer is 3 + 4 = 7": the first number is only a term.
     if re.match(r"\s*(?:[-+*/×=^]|\\times|\\cdot)", sentence[found.end() :]):
         found = _NUMBER.search(sentence.rpartition("=")[2]) if "=" in sentence else None
     return None if found is None else _value(found)

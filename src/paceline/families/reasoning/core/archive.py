@@ -34,6 +34,7 @@ class Line:
 
     def end(self, begin: int, upto: int, stop: Collection[int]) -> int | None:
         """Return where a piece ends that begins at a token; None when that has not been written down."""
+        # A stop first: decoding would have ended there, however much was recorded behind it.
         for place in range(begin, min(upto, len(self.tokens))):
             if self.tokens[place] in stop:
                 return place + 1
@@ -73,6 +74,7 @@ class Archive:
     def digest(self) -> str:
         """Return the SHA-256 of all traces' names and tokens, in order of their names."""
         found = hashlib.sha256()
+        # By name and not by time: batches finish in any order, and the digest must not depend on it.
         for name in sorted(self.lines):
             line = self.lines[name]
             found.update(repr((name, line.tokens, line.ended)).encode())
@@ -82,6 +84,7 @@ class Archive:
         """Take over what another archive of the same model holds beyond this one; equal names have equal tokens."""
         for name, line in other.lines.items():
             known = self.lines.get(name)
+            # Equal names have equal tokens, so the longer one holds the shorter.
             if known is None or len(line.tokens) > len(known.tokens) or line.ended > known.ended:
                 self.lines[name] = line
         self.scores = {**other.scores, **self.scores}
@@ -97,6 +100,7 @@ class Archive:
             line.begun_s = begun_s
         for i, token in enumerate(piece.tokens):
             if at + i < len(line.tokens):
+                # Where draws are said to repeat this is their proof, with every run.
                 if line.tokens[at + i] != token:
                     raise ValueError(
                         f"token {at + i} of draw {name[1]} was {line.tokens[at + i]}, now {token}"
@@ -151,6 +155,8 @@ class Recording:
         """Open a copy of a trace that goes on otherwise."""
         handle = self._model.fork(trace, forced, draw)
         (before, _, _), tokens = self._open[trace]
+        # Named by the whole text and not by its parent: however it came about, the same text and draw have the same
+        # tokens.
         self._open[handle] = (((*before, *tokens, *forced), draw.key, draw.temperature), [])
         return handle
 
@@ -196,6 +202,7 @@ class Recording:
         """
         known = self._archive.scores
         wanted = [(tuple(prompt), tuple(continuation)) for prompt, continuation in asked]
+        # Each once: two traces of one text would otherwise be scored twice in one batch.
         fresh = [one for one in dict.fromkeys(wanted) if one not in known]
         known.update(zip(fresh, self._model.score(fresh) if fresh else (), strict=True))
         return [known[one] for one in wanted]

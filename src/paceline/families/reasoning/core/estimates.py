@@ -27,6 +27,7 @@ def pass_at_k(num_samples: int, num_right: int, k: int) -> float:
     """
     if not 1 <= k <= num_samples or not 0 <= num_right <= num_samples:
         raise ValueError(f"pass@{k} of {num_samples} samples, {num_right} right")
+    # Exact in whole numbers; 1 − (1 − c/n)^k would be biased, as samples are drawn without replacement.
     return 1.0 - math.comb(num_samples - num_right, k) / math.comb(num_samples, k)
 
 
@@ -44,12 +45,14 @@ def consensus(answers: Sequence[str | None], truth: str) -> list[float]:
     won = np.zeros(n + 1)
     for votes in range(1, right + 1):
         ways = np.zeros((n + 1, 1))
+        # Rows count the subset's size, columns how many other answers tie with the truth.
         ways[votes] = math.comb(right, votes)
         ways = _times(ways, [math.comb(silent, i) for i in range(silent + 1)])
         for other in counts.values():
             below = [math.comb(other, i) for i in range(min(other, votes - 1) + 1)]
             tied = math.comb(other, votes) if other >= votes else 0
             ways = _times(ways, below, tied, votes)
+        # With j others at the same number of votes the truth wins one time in j + 1.
         won += (ways / np.arange(1, ways.shape[1] + 1)).sum(axis=1)
     return [float(won[k]) / math.comb(n, k) for k in range(1, n + 1)]
 
@@ -73,6 +76,7 @@ def hull(curve: Sequence[Point]) -> list[Point]:
     """
     corners: list[Point] = []
     for x, y in curve:
+        # Andrew's monotone chain: a corner below the line to the new point is none.
         while len(corners) > 1 and _rises_less(corners[-2], corners[-1], (x, y)):
             corners.pop()
         corners.append((x, y))
@@ -106,6 +110,7 @@ def auroc(scores: Sequence[float], positive: Sequence[bool]) -> float:
     if not num_positive or not num_negative:
         raise ValueError(f"{num_positive} positive and {num_negative} negative ones cannot be told apart")
     _, inverse, counts = np.unique(np.asarray(scores), return_inverse=True, return_counts=True)
+    # Equal scores share the mean of their ranks, which counts each such pair as one half.
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     above = float(ranks[kinds].sum()) - num_positive * (num_positive + 1) / 2
     return above / (num_positive * num_negative)

@@ -79,8 +79,10 @@ class Executor:
                     )
                 )
                 self._go_on(state, None)
+            # Reviews wait for company, as scoring one step alone wastes a batch, but never while nothing else goes on.
             if len(self._service.reviews) >= MOST_WAITING or not jobs:
                 self._review()
+            # Every model with work is polled once a turn; neither waits for the other's questions.
             for partner in sorted({partner for partner, _ in jobs}):
                 for piece in self.models.get(partner).poll():
                     self._arrived(partner, piece)
@@ -100,6 +102,7 @@ class Executor:
                 self._finish(state, stop.value)
                 return
             state.ledger.rounds += 1
+            # Rounds without tokens cost nothing, so a plan that never ends would not be stopped by its costs.
             if state.ledger.rounds > MAX_ROUNDS:
                 raise PlanError(f"no answer after {MAX_ROUNDS} rounds")
             state.round, state.replies, state.under_way = tuple(asked), {}, set()
@@ -127,6 +130,7 @@ class Executor:
         told = piece.ended or job.probe is not None
         answer = self.reader(state.number, text) if told else None
         if answer is not None:
+            # Only what a trace has said can be answered: a technique cannot compute, guess or smuggle in an answer.
             state.seen.add(answer)
         state.replies[job.place] = _reply(job, piece, answer)
         state.num_waiting -= 1
@@ -138,18 +142,22 @@ class Executor:
         replies = tuple(state.replies[i] for i in range(len(state.round)))
         ledger = state.ledger
         longest = max((len(r.tokens) for r in replies), default=0)
+        # Of decoded tokens alone: forced ones are read in parallel. The round ends with its longest request.
         ledger.critical += longest
         ledger.critical_work += max((self._weight(state, r) * len(r.tokens) for r in replies), default=0.0)
         live = {
             number
             for number, t in state.traces.items()
+            # Those that ended in this round held their cache until its end.
             if not t.dropped and (not t.ended or number in state.under_way)
         }
         if live:
+            # Model and partner keep keys and values of the prompt each; traces of one model share them.
             readers = len({state.traces[number].partner for number in live})
             kept = readers * len(state.script.prompt) + kept_tokens(state.traces, live)
             ledger.peak_traces = max(ledger.peak_traces, len(live))
             ledger.peak_cache = max(ledger.peak_cache, kept)
+            # Weighted by the round's length, so that the mean is over time and not over rounds.
             ledger.sum_cache += longest * kept
             ledger.sum_longest += longest
         state.under_way = set()

@@ -96,6 +96,7 @@ class Grader:
             return [extract_number(text) for text in texts]
         if self.kind == "choice":
             return [extract_choice(text, self._choices) for text in texts]
+        # Boxes are read here, exactly; only texts without one need the library's search.
         boxed = [last_boxed(text) for text in texts]
         unboxed: list[Call] = [
             ("extract", text[-MAX_TAIL:], "") for text, box in zip(texts, boxed, strict=True) if box is None
@@ -129,6 +130,7 @@ class Grader:
             return [
                 answer is not None and self.normal(answer) == self.normal(truth) for answer, truth in pairs
             ]
+        # The truth first: the library treats the two sides differently.
         calls: list[Call | None] = [
             ("equal", tidy(truth), tidy(answer)) if answer else None for answer, truth in pairs
         ]
@@ -151,6 +153,7 @@ class Grader:
         for answer in dict.fromkeys(answers):
             if answer is None:
                 continue
+            # Both ways round, since the library's equality is not symmetric: a class needs both.
             ways = self.equal_all([pair for name in names for pair in ((answer, name), (name, answer))])
             equal = (
                 name for name, one, other in zip(names, ways[::2], ways[1::2], strict=True) if one and other
@@ -190,6 +193,7 @@ class Grader:
                 "a grader of formulas works inside of its context: with Grader('math') as grader"
             )
         for call, (ending, value) in zip(new, self._service.run(new), strict=True):
+            # Failures are remembered too: a formula that hangs must not cost its limit again in every vote.
             self._known[call] = value if ending == "ok" else None
             if ending != "ok":
                 self.timeouts += ending == "timeout"
@@ -204,6 +208,7 @@ def _quickly(truth: str, answer: str) -> bool | None:
         return bool(truth)
     if max(len(truth), len(answer)) > MAX_FORMULA:
         return False
+    # Before numbers are compared: equal digits in two bases are two numbers.
     if in_base(truth) or in_base(answer):
         return in_base(truth) == in_base(answer)
     if words(truth) or words(answer):

@@ -62,6 +62,7 @@ class Service:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            # Symbolic simplification goes through sets: with one order of hashes equal pairs get equal verdicts.
             env={**os.environ, "PYTHONHASHSEED": "0"},
             start_new_session=True,  # an interrupt at the keyboard is the caller's to handle
         )
@@ -86,6 +87,7 @@ class Service:
         try:
             self._process.stdin.write(json.dumps(list(calls)).encode() + b"\n")
             self._process.stdin.flush()
+            # Every call may use its limit and a new worker behind it; beyond that the process itself is lost.
             answers = self._line(len(calls) * (self._timeout_s + 1) + SLACK_S)
         except BrokenPipeError:
             self.close()
@@ -135,6 +137,7 @@ class Worker:
         """Return what a call gave; a worker that hangs or dies is replaced."""
         try:
             self._pipe.send(call)
+            # Standard input as well, so that the end of the caller is seen in the middle of a call.
             ready = wait([self._pipe, STDIN], self._timeout_s)
             if STDIN in ready:  # the caller sends nothing while it waits, so it has ended
                 self._process.kill()
@@ -153,6 +156,7 @@ class Worker:
         return ending
 
     def _start(self) -> None:
+        # Forked from a process that has loaded the library: a new worker is ready at once.
         context = multiprocessing.get_context("fork")
         self._pipe, far = context.Pipe()
         self._process = context.Process(target=_begin, args=(self._work, far, self._pipe), daemon=True)
@@ -163,7 +167,9 @@ class Worker:
 def _begin(work: Callable[[Connection], None], pipe: Connection, near: Connection) -> None:
     """Set a forked worker up and let it work."""
     die_with_parent()
+    # The copied near end would keep the pipe open, and the worker would never read its end.
     near.close()
+    # A worker that reads the caller's requests or prints among the answers would break the protocol.
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)

@@ -63,7 +63,9 @@ def kept_tokens(traces: Mapping[int, Trace], live: set[int]) -> int:
         current, length = number, len(traces[number].text)
         while True:
             trace = traces[current]
+            # What it holds beyond its parent; of the parent only as much as was there when it was copied.
             own = length - len(trace.inherited)
+            # The longest stretch that any live trace needs of it: shorter ones are beginnings of that, and count once.
             held[current] = max(held.get(current, 0), own)
             if trace.parent is None:
                 break
@@ -81,6 +83,8 @@ def nearest(traces: Mapping[int, Trace], number: int, *, partner: bool) -> int |
     while current is not None:
         trace = traces[current]
         held = trace.text
+        # A trace that has gone on since then holds other tokens behind the common beginning, and its cache is of no
+        # use.
         if trace.partner == partner and not trace.dropped and text[: len(held)] == held:
             return current
         current = trace.origin

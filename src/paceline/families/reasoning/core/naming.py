@@ -77,6 +77,7 @@ def _wrong_endpoint(where: str) -> str | None:
         host = address.hostname
     except ValueError:
         return "the endpoint's address is no URL: openai:http://HOST:PORT/v1#MODEL"
+    # Before anything that repeats the name: an error's text goes into records.
     if address.username or address.password or address.query:
         return "the endpoint's address holds a key or a query, which records would show; set OPENAI_API_KEY"
     if not url or not name or address.scheme not in ("http", "https") or not host:

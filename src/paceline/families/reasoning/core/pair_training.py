@@ -82,6 +82,7 @@ def pairs_of(examples: Sequence[Example], cut: int) -> list[Pair]:
     """Return features of all pairs of traces that go on after a cut, and whether they come to one answer."""
     found = []
     for example in examples:
+        # Ended traces are never compared in use, so none is in training.
         going = [(read_work(t[:cut]), extract(t)) for t in example.traces if len(t) > cut]
         for (one, first), (other, second) in combinations(going, 2):
             alike = first is not None and first == second
@@ -99,6 +100,7 @@ def train(pairs: Sequence[Pair], seed: int) -> nn.Sequential:
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     labels = torch.arange(2, dtype=torch.float64).repeat_interleave(PAIRS_OF_STEP // 2)
     for _ in range(STEPS):
+        # Both kinds equally often, or the judge could always say the commoner one.
         drawn = [f for kind in kinds for f in rng.choices(kind, k=PAIRS_OF_STEP // 2)]
         loss = focal_loss(model(torch.stack(drawn).double())[:, 0], labels)
         optimizer.zero_grad()
@@ -110,6 +112,7 @@ def train(pairs: Sequence[Pair], seed: int) -> nn.Sequential:
 
 def focal_loss(logits_B: Tensor, labels_B: Tensor) -> Tensor:
     """Return the mean of −(1 − p)^γ log p, with p the probability of the right label."""
+    # log p of the right label in one stable function: log(1 − sigmoid) loses all digits at large logits.
     logprob_B = nn.functional.logsigmoid(torch.where(labels_B > 0, logits_B, -logits_B))
     return -((1 - logprob_B.exp()) ** FOCUS * logprob_B).mean()
 
@@ -132,6 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     reasoner = load("weak")
     examples = sample(reasoner, SEED, options.problems)
+    # Split by problems and not by pairs: pairs of one problem share traces, and would leak.
     kept, trained_on = examples[::VALIDATION_SHARE], []
     for place, example in enumerate(examples):
         if place % VALIDATION_SHARE:

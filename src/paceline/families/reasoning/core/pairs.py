@@ -47,11 +47,13 @@ def read_work(text: Sequence[int]) -> Work:
     work = Work()
     branch, results = -1, list[int]()
     for place, token in enumerate(text):
+        # Whatever begins anew names no branch until the next name: results of the sum belong to none.
         if token in _NAMES or token in (_SUM, _CHECK):
             branch, results = _NAMES.get(token, -1), []
         elif token == _EQUALS and place + 1 < len(text) and text[place + 1] < MODULUS:
             results.append(text[place + 1])
             if branch >= 0:
+                # By branch and place, as branches come in any order; a later pass overwrites an earlier one.
                 work.results[branch, len(results)] = results[-1]
         elif token == _END and results:
             if branch >= 0:
@@ -75,6 +77,7 @@ def compare_work(prompt: Sequence[int], one: Work, other: Work) -> list[float]:
     ):
         known = [(a, b) for a, b in pairs if a is not None and b is not None]
         alike = sum(a == b for a, b in known)
+        # Shares and not counts, so that problems of all sizes look alike to the perceptron.
         found += [x / len(pairs) for x in (alike, len(known) - alike, len(pairs) - len(known))]
     return [*found, len(operations) / 10, operations.count("*") / 10, len(chains) / 4]
 

@@ -34,6 +34,7 @@ def check_questions(params: Params) -> list[str]:
         return [f"{samples} samples; at most {MAX_SAMPLES}"]
     if not is_embedded(str(params["model"])):
         return []
+    # Levels are drawn in turn: fewer questions would leave some out, and the point's name would not say so.
     if questions < len(levels):
         return [f"{questions} questions cannot have {len(levels)} levels"]
     if levels[0] == 1 and questions > FIRST_LEVEL * len(levels):

@@ -45,6 +45,7 @@ def draw_pool(setting: Setting) -> Pool:
         tuple(setting.reading.answer(number, tokens) for tokens in of_one)
         for number, of_one in enumerate(traces)
     )
+    # From here on techniques read: what they come across must not name answers for each other.
     setting.reading.freeze()
     graded = [_graded(setting, number, given) for number, given in enumerate(answers)]
     samples, count = setting.task.samples, len(traces)
@@ -54,6 +55,7 @@ def draw_pool(setting: Setting) -> Pool:
         archives=archives,
         traces=traces,
         answers=answers,
+        # In expectation a random subset of k samples costs k times the mean trace.
         curve=tuple(
             ((k + 1) * total / (samples * count), fmean(v[k] for v in votes)) for k in range(samples)
         ),
@@ -67,5 +69,6 @@ RIGHT = ""
 
 
 def _graded(setting: Setting, number: int, answers: tuple[str | None, ...]) -> list[str | None]:
+    # All right texts are one vote: two ways of writing the truth must not compete with each other.
     right = {a for a in set(answers) if a is not None and setting.reading.right(number, a)}
     return [RIGHT if a in right else a for a in answers]

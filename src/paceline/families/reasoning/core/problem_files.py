@@ -120,6 +120,7 @@ def draw(
     Raises:
         UserError: There are not so many.
     """
+    # By key first: a file in another order has the same draw.
     left = sorted((p for p in problems if levels is None or p.level in levels), key=lambda one: one.key)
     if not 0 <= count <= len(left):
         of_levels = "" if levels is None else f" of the levels {', '.join(map(str, levels))}"
@@ -130,6 +131,8 @@ def draw(
         )
     rng = random.Random(seed)
     for place in range(count):
+        # Fisher and Yates from the front: the first problems do not depend on how many are drawn. Only `random()` is
+        # promised across versions of Python.
         other = place + int(rng.random() * (len(left) - place))
         left[place], left[other] = left[other], left[place]
     return left[:count]
@@ -166,6 +169,7 @@ def _gpqa(row: Row, seed: int) -> TextProblem:
         if choice == choices[0]:
             raise _wrong(row, name, "it is the right answer too", "a wrong answer")
     key = _key("\n".join([question, *sorted(choices)]))
+    # By digests of seed and problem: the right one is first in the file, and must be at no place more often.
     order = sorted(range(len(choices)), key=lambda place: _digest(f"{seed}/{key}/{choices[place]}/{place}"))
     lines = (f"{letter}) {choices[place]}" for letter, place in zip(CHOICES, order, strict=True))
     text = "\n".join([question, "", *lines])
@@ -238,4 +242,5 @@ def _digest(text: str) -> bytes:
 
 
 def _key(text: str) -> int:
+    # White space aside, which files differ in; 63 bits, so that it fits a signed number.
     return int.from_bytes(_digest(" ".join(text.split()))) >> 1

@@ -142,6 +142,7 @@ def _by_library(source: str, arguments: list[str], expected: str, fix: str) -> I
     """Yield the rows that a process with ``datasets`` prints."""
     command = [sys.executable, "-m", MODULE, *arguments]
     try:
+        # In a process of its own: ranks keep to torch and numpy, and nothing of the library stays in them.
         ended = subprocess.run(command, capture_output=True, timeout=TIME_LIMIT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise UserError(f"it was not read within {TIME_LIMIT_S} s", where=source, fix=fix) from error
@@ -173,6 +174,7 @@ def _text(data: bytes, where: str) -> str:
 
 def _parsed(text: str, where: str) -> Any:
     try:
+        # JSON takes the last of two equal keys in silence: a row with two answers must not pass.
         return json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise UserError(

@@ -142,6 +142,7 @@ def draw(seed: int, count: int, *, levels: Sequence[int], held_out: bool = True)
     rng = random.Random(seed)
     drawn: dict[int, Problem] = {}
     while len(drawn) < count:
+        # By the number drawn: levels stay in turn, and fewer problems are the beginning of more.
         level = levels[len(drawn) % len(levels)]
         attempts = (one_problem(rng, level, held_out=held_out) for _ in range(MAX_ATTEMPTS))
         found = next((problem for problem in attempts if problem.key not in drawn), None)
@@ -173,6 +174,7 @@ def one_problem(rng: random.Random, level: int, *, held_out: bool, max_operand: 
 def _random_branches(rng: random.Random, level: int, max_operand: int) -> tuple[Branch, ...]:
     """Return chains whose operations and sums are as many as the level says."""
     count = 1 + int(rng.random() * min(MAX_BRANCHES, (level + 1) // 2))
+    # A branch has one operation at least, and n branches need n − 1 sums: what is left is spread at random.
     lengths = [1] * count
     for _ in range(level - (count - 1) - count):
         lengths[int(rng.random() * count)] += 1
@@ -204,6 +206,7 @@ def _chain_result(chain: Branch) -> int:
 
 def _is_held_out(chains: tuple[Branch, ...]) -> bool:
     """Tell the side of the split; problems that differ in the order of their branches only are on the same one."""
+    # Sorted, or a problem to train on could be a held-out one with its branches in another order.
     canonical = " T ".join(sorted(_chain_text(chain) for chain in chains))
     digest = hashlib.blake2b(canonical.encode(), key=SPLIT_KEY, digest_size=4).digest()
     return int.from_bytes(digest) % HELD_OUT_SHARE == 0

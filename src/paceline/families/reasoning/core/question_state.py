@@ -79,6 +79,7 @@ class QuestionState:
         trace = self.own(number)
         if number in self.under_way:
             raise PlanError(f"trace {number} is {what} in the round that lets it go on")
+        # What it saw of others is in no text of its own, so nothing could rebuild what a copy goes on from.
         if trace.shared and what == "copied":
             raise PlanError(f"trace {number} sees others and cannot be copied")
         return trace

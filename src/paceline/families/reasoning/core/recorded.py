@@ -137,6 +137,7 @@ def source(params: Mapping[str, Any], launch: int) -> TraceFile:
         UserError: There are none, or they are of another point.
     """
     name = str(params["model"]).removeprefix(RECORDED)
+    # A folder's own name may have a # in it.
     folder, _, model = (name, "", "") if Path(name).exists() else name.rpartition("#")
     place = Path(folder or name)
     paths = sorted(place.glob(f"*{ENDING}")) if place.is_dir() else [place]
@@ -182,6 +183,7 @@ def _differences(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> list[
     found = [
         f"{name} {recorded[name]} and not {asked[name]}" for name in SAME if recorded[name] != asked[name]
     ]
+    # Fewer samples are the first ones of those recorded; more were never drawn.
     if int(recorded["samples"]) < int(asked["samples"]):
         found.append(f"{recorded['samples']} samples and not {asked['samples']}")
     return found
@@ -249,6 +251,7 @@ def keep(path: Path, header: Mapping[str, Any], all_traces: Archives) -> tuple[s
     if all_traces.partner is not None:
         archives[PARTNER] = all_traces.partner
     count = sum(num_values(archive) for archive in archives.values())
+    # Nothing rather than a part: a rule tried on some of the questions would look like a result.
     if count > MAX_VALUES:
         return None, f"{count} tokens with those before them; a file keeps {MAX_VALUES}"
     try:

@@ -94,6 +94,7 @@ class Replay:
         parent = self._open[trace]
         before, present = parent.name[0], self._present(trace)
         recipe = None
+        # Behind a merge the tokens do not give the cache: it has to be built again in the same way.
         if parent.recipe is not None:
             recipe = _forked(parent.recipe, (*present[len(before) :], *forced), draw)
         handle = self._new(((*present, *forced), draw.key, draw.temperature), recipe)
@@ -132,6 +133,7 @@ class Replay:
         """
         at = self._open[trace]
         line = self.archive.known(at.name)
+        # The same refusals as a model's, so that a rule cannot pass here and fail live.
         if trace in self._wanted or (line.ended and at.at >= len(line.tokens)):
             raise ValueError(f"trace {trace} has ended or is under way")
         self._wanted[trace] = (at.at + tokens, stop)
@@ -200,12 +202,14 @@ class Replay:
 
     def _missing(self) -> list[int]:
         """Return traces that were not recorded far enough, one of each name."""
+        # One of each name: equal names are one trace, and one decoding serves all.
         return list({self._open[h].name: h for h in self._wanted if self._end(h) is None}.values())
 
     def _decode(self, missing: Sequence[int]) -> None:
         if self._live is None:
             raise MissingTraceError(f"{len(missing)} traces were not recorded far enough")
         wanted = {h for handle in missing for h in self._open[handle].group or (handle,)}
+        # What they see of each other depends on going on in step; one alone would decode other tokens.
         if not wanted <= self._wanted.keys():
             raise MissingTraceError("traces that see each other go on together")
         under_way = {self._go_live(self._live, handle): handle for handle in sorted(wanted)}
@@ -240,11 +244,13 @@ class Replay:
     def _opened(self, live: Recording, at: _Open) -> tuple[int, int]:
         """Return a live trace for one that has none, and how many of its tokens that one has read as decoded."""
         known = self.archive.known(at.name).tokens
+        # Drawn again its tokens would be others than those in the archive, so they are read instead.
         if known and not self._repeatable:
             return live.resume(at.name, known), len(known)
         draw = Draw(key=at.name[1], temperature=at.name[2])
         if at.origin is not None:
             parent = self._open.get(at.origin[0]) or self._dropped.get(at.origin[0])
+            # Only while the parent stands where it was copied: behind later tokens its cache holds too much.
             if parent and parent.live is not None and parent.live_at == at.origin[1] == parent.at:
                 return live.fork(parent.live, at.forced, draw), 0
         return at.recipe(live) if at.recipe else live.begin(at.name[0], draw), 0

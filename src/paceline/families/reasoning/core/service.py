@@ -88,6 +88,7 @@ class Service:
             case Merge():
                 self._merge(state, place, request)
             case Share():
+                # The first share of a round begins all that name its trace; the others find themselves begun.
                 if place not in state.replies and all(j.place != place for j in self._jobs_of(state)):
                     self._share(state, request.trace)
             case Probe():
@@ -111,6 +112,7 @@ class Service:
             raise PlanError(
                 f"sample {request.index} is outside of the {self.task.samples} that a question has"
             )
+        # Twice the same index would be one draw that votes twice.
         if any(t.index == request.index for t in state.traces.values()):
             raise PlanError(f"sample {request.index} has been begun before")
         key = self.draws(state.number, request.index)
@@ -133,11 +135,13 @@ class Service:
         source = state.resting(request.trace, "copied")
         if source.ended:
             raise PlanError(f"trace {request.trace} has ended and cannot go on")
+        # A copy of an empty trace shares nothing with it: it is a sample of its own.
         state.ledger.traces += not source.text
         if request.partner != source.partner and source.merged:
             raise PlanError(f"trace {request.trace} continues a merge, which another model cannot read")
         self.models.get(request.partner)
         near = nearest(state.traces, request.trace, partner=request.partner)
+        # A trace that decodes cannot be copied: the text is read anew instead, and counted as forced.
         if near is not None and near in state.under_way:
             near = None
         if self._continue(state, place, request.trace, near, (), partner=request.partner):
@@ -173,6 +177,7 @@ class Service:
         if parent.merged:
             raise PlanError(f"trace {request.trace} continues a merge and cannot be merged again")
         forks = self._forks(state, request.trace, request.forks, 2)
+        # Unlike a join, which reads texts, a merge needs their keys and values.
         if any(fork.dropped for fork in forks):
             raise PlanError("what a dropped fork wrote cannot be merged: its cache is gone")
         written = tuple(token for fork in forks for token in (*fork.forced, *fork.tokens))
@@ -219,6 +224,7 @@ class Service:
                 state.replies[place] = Reply(trace=NO_TRACE, ended=True)
             return
         copied = self._copy_key(parent)
+        # All parts are in each key: what a trace sees, and so what it decodes, depends on its company.
         keys = [(*copied, SHARED, *parts, part) for part in parts]
         draws = [Draw(key=key, temperature=parent.temperature) for key in keys]
         model = self.models.get(parent.partner)
@@ -273,6 +279,7 @@ class Service:
             forced = wanted
         else:
             held = len(state.traces[near].text)
+            # Only what the near one has not read: with the other model's steps in between, those.
             forced = read = wanted[held:]
             draw = Draw(key=key, temperature=source.temperature)
             handle = self.models.get(partner).fork(state.traces[near].handle, forced, draw)
@@ -312,6 +319,7 @@ class Service:
     @staticmethod
     def _copy_key(trace: Trace) -> tuple[int, ...]:
         """Return the key of a trace's next copy."""
+        # By how far it has come and which copy this is: the same plan makes the same draws in every run.
         key = (*trace.key, len(trace.tokens), trace.num_copies)
         trace.num_copies += 1
         return key
@@ -322,6 +330,7 @@ class Service:
         Raises:
             PlanError: The trace has come to its own end, behind which nothing can be written.
         """
+        # Less than the context: behind what is forced one token at least has to fit.
         if len(state.script.prompt) + len(trace.text) + len(forced) < self.task.context:
             if trace.ended:
                 raise PlanError("a trace that has ended cannot go on")
@@ -337,6 +346,8 @@ class Service:
         if self._no_room(state, place, trace, probe):
             state.replies[place] = Reply(trace=request.trace, ended=True)
             return
+        # A copy, so that a probe leaves no token in the trace; at temperature 0 it asks for its belief and not for a
+        # draw of it.
         handle = self.models.model.fork(trace.handle, probe, Draw(key=key, temperature=0.0))
         self._open.add((False, handle))
         state.ledger.forced += len(probe)
@@ -362,6 +373,7 @@ class Service:
         waiting, self.reviews = self.reviews, []
         found = self.models.get(True).score([(one.before, one.step) for one in waiting])
         for one, logprobs in zip(waiting, found, strict=True):
+            # A geometric mean, so that long steps are not worse for being long.
             score = math.exp(math.fsum(logprobs) / len(one.step))
             one.state.replies[one.place] = Reply(trace=one.trace, score=score)
             one.state.num_waiting -= 1
@@ -375,6 +387,7 @@ class Service:
             raise PlanError("two traces are compared, neither of which has ended")
         for trace in (one, other):
             length = len(trace.text)
+            # A judge with a cache reads each token once, however many others it compares the trace with.
             state.ledger.judged += max(length - trace.num_judged, 0)
             trace.num_judged = max(trace.num_judged, length)
         probability = self.models.judge.probability(state.script.prompt, one.text, other.text)
@@ -391,6 +404,7 @@ class Service:
             raise PlanError("a trace is named twice in one round")
         if tokens is not None and tokens < 0:
             raise PlanError(f"asked for {tokens} tokens")
+        # Opened and nothing more: no job, and so nothing on the critical path.
         if tokens == 0:
             state.replies[place] = Reply(trace=number)
             return

@@ -79,6 +79,7 @@ class Setting:
 
     def draws(self, number: int, index: int) -> tuple[int, ...]:
         """Return the key of a question's trace."""
+        # No technique in the key: equal indices are equal traces, so techniques are compared on the same luck.
         return (self.seed, number, index)
 
     def reordered(self, order: int) -> Draws:
@@ -86,6 +87,7 @@ class Setting:
 
         def draws(number: int, index: int) -> tuple[int, ...]:
             places = list(range(self.task.samples))
+            # Each question by itself, so that one order is not lucky for all at once.
             random.Random(f"{self.seed}/{number}/{order}").shuffle(places)
             return self.draws(number, places[index])
 
@@ -96,6 +98,7 @@ class Setting:
         """The partner's parameters over the model's; 1 without a partner, or where they are not known."""
         own = self.model.num_parameters
         other = None if self.partner is None else self.partner.num_parameters
+        # A token's work is proportional to parameters, at contexts as short as these.
         return other / own if own and other else 1.0
 
     def archives(self) -> Archives:

@@ -58,6 +58,7 @@ def _procedural(session: Session, block: Block) -> Setting:
     seeds = _seeds(session, block, file)
     model, partner = _known_models(session, block) if file is None else recorded.models_of(file)
     problems = draw(seeds["problems"], int(params["questions"]), levels=levels_of(str(params["levels"])))
+    # Levels are drawn in turn, so that a question's number would tell its level.
     random.Random(seeds["places"]).shuffle(problems)
     reading = Procedural(problems)
     if file is not None:
@@ -99,6 +100,7 @@ def _textual(session: Session, block: Block, format_name: str, source: str, grad
     else:
         repeatable, timed = True, False
         (model, _), writer = recorded.models_of(file), recorded.writer_of(file)
+    # Grading starts processes, which the fences would hold against the technique that waits for it.
     reading = Textual(writer, problems, grader, session.guard.outside)
     if file is not None:
         recorded.check_questions(file, reading.asked)
@@ -177,4 +179,5 @@ def _with_secrets(session: Session) -> Iterator[None]:
         yield
     finally:
         for name in session.secrets:
+            # Taken out again before any technique runs in this process.
             os.environ.pop(name, None)

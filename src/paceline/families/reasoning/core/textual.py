@@ -69,6 +69,7 @@ class Textual:
                 prompt=self._writer.chat(f"{problem.question}\n\n{REQUEST[problem.kind]}"),
                 openings=((),),
                 part_end=(),
+                # A model stops at single tokens; where the tokenizer has several for it, steps cannot be told.
                 step_end=ends if len(ends) == 1 else (),
                 conclusion=(),
                 probe=probe,
@@ -81,6 +82,7 @@ class Textual:
         """Return a text's answer, by the name of the first one that it equals of those that the question has had."""
         with self._outside():
             text = self._writer.decode(tokens)
+            # The same text is graded once: what a formula equals can take seconds.
             if (number, text) not in self._read:
                 self._read[number, text] = self._named(number, self._grader.extract(text))
         return self._read[number, text]
@@ -93,6 +95,7 @@ class Textual:
         right = self._grader.equal(answer, truth)
         names = [n for n in self._names[number] if self._grader.equal(n, truth) == right]
         found = self._grader.canonical([*names, answer])[-1]
+        # Names come from the launch's own traces alone, in their order, so every technique reads by the same ones.
         if found is not None and found not in names and not self._frozen:
             self._names[number].append(found)
         return found

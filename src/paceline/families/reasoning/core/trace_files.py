@@ -64,6 +64,7 @@ def save(path: Path, header: Mapping[str, Any], archives: Mapping[str, Archive])
     )
     columns["header"] = np.frombuffer(text.encode(), dtype=np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, where replacing is atomic: a reader sees a whole file or the old one.
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **columns)
@@ -178,6 +179,7 @@ def _ragged(name: str, rows: Sequence[Sequence[int]], dtype: type[np.generic]) -
 def _rows(columns: Columns, name: str, *, like: str | None = None) -> list[list[Any]]:
     """Return a ragged column's rows; ``like`` names the column that says where they end."""
     values, ends = columns[name].tolist(), columns[f"{like or name}.ends"].tolist()
+    # Checked before it is cut: a damaged file must be refused, and not read as shorter rows.
     begins = [0, *ends][: len(ends)]
     if (ends[-1] if ends else 0) != len(values) or any(b > e for b, e in zip(begins, ends, strict=True)):
         raise ValueError(f"column '{name}' has {len(values)} values, and its rows end elsewhere")
@@ -187,5 +189,6 @@ def _rows(columns: Columns, name: str, *, like: str | None = None) -> list[list[
 def _floats(values: Iterator[float]) -> NDArray[np.floating[Any]]:
     """Return values in half the room where that loses nothing, as with those of a network in float32."""
     exact = np.fromiter(values, dtype=np.float64)
+    # Only if every value comes back equal: a replay has to give what was recorded.
     short = exact.astype(np.float32)
     return short if np.array_equal(short.astype(np.float64), exact) else exact

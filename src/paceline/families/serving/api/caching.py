@@ -31,7 +31,7 @@ class LayerWeights:
     epsilon: float
 
     def normal(self, x_BTD: Tensor) -> Tensor:
-        """Return the stream as attention reads it."""
+        """Return the stream as attention reads it, [B, T, D]: RMSNorm (Zhang and Sennrich, 2019, equation 4)."""
         return functional.rms_norm(x_BTD, (x_BTD.shape[-1],), self.gain_D, self.epsilon)
 
     def keys_values(self, x_BTD: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,6 +62,9 @@ class Cache(Protocol):
             layer: Which one asks.
             x_B1D: The stream before the layer's norm, float32.
             kept: Of each layer what is kept so far; those below hold the new position already.
+
+        Returns:
+            Tensors [B, 1, …] by name, of any dtype: their bytes are what the cache takes.
         """
 
     def keys_values(

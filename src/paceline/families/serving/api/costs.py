@@ -17,4 +17,9 @@ class StepCosts(Protocol):
         """Return bytes of keys and values of one token."""
 
     def seconds(self, pieces: Sequence[Piece], seen: int) -> float:
-        """Return what a step takes, alone on its device."""
+        """Return what a step takes in seconds, alone on its device.
+
+        Args:
+            pieces: Of each request of the step.
+            seen: Requests that the scheduler sees when it plans the step: those that wait, and those that run.
+        """

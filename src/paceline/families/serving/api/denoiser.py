@@ -42,6 +42,7 @@ class Layer(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape, width = shape, shape.width
+        # A scale and a shift for each of the two norms: adaptive layer norm, as in DiT.
         self.by_time = nn.Linear(width, 4 * width)
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.mix = nn.Linear(width, width, bias=False)
@@ -49,10 +50,16 @@ class Layer(nn.Module):
         self.down = nn.Linear(4 * width, width, bias=False)
 
     def forward(self, x_BTD: Tensor, time_D: Tensor) -> Tensor:
-        """Return the stream after this layer."""
+        """Return the stream after this layer, (B, T, D).
+
+        Args:
+            x_BTD: The stream before it.
+            time_D: What ``Network.times`` says of the step's time, (D) or (B, 1, D).
+        """
         batch, patches, width = x_BTD.shape
         heads = (batch, patches, 3, self.shape.heads, width // self.shape.heads)
         scale, shift, scale_too, shift_too = self.by_time(time_D).chunk(4, -1)
+        # 1 + scale, so that a layer whose time says nothing is a plain pre-normalised one.
         read_BTD = functional.rms_norm(x_BTD, (width,), eps=NORM_EPSILON) * (1 + scale) + shift
         q_BHTK, k_BHTK, v_BHTK = self.qkv(read_BTD).view(heads).permute(2, 0, 3, 1, 4)
         seen_BHTK = functional.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK)
@@ -86,6 +93,8 @@ class Network(nn.Module):
         """Return what layers know of times in [0, 1]: (D) of (1), (B, 1, D) of (B, 1, 1)."""
         half = self.shape.width // 2
         waves = LONGEST_WAVE ** -(torch.arange(half, dtype=torch.float64, device=time.device) / half)
+        # Stretched to DDPM's step numbers, for which these waves were made; in float64, as angles of hundreds lose
+        # digits.
         angles = 1000.0 * time.double() * waves
         parts = torch.cat((angles.cos(), angles.sin()), -1).to(self.places_TD.dtype)
         known: Tensor = functional.silu(self.time(parts))

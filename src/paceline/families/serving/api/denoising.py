@@ -37,6 +37,7 @@ class Setting:
         self._network, self._sampler = network, sampler
         device = network.places_TD.device
         times = torch.tensor(sampler.times, dtype=torch.float64, device=device)
+        # Once for all steps: every rank has the same times, so none of this is ever sent.
         self._known = [network.times(time) for time in times[:, None]]
         self.num_layers = len(network.layers)
         self.num_steps = len(sampler.times) - 1
@@ -51,6 +52,7 @@ class Setting:
         """Return the stream behind some layers at the time of a step, (B, T, D)."""
         for number in which:
             x_BTD = self._network.layers[number](x_BTD, self._known[step])
+        # Counted where layers are computed: a technique has no other way to them, and reports nothing itself.
         self.passes += len(which) * len(x_BTD)
         return x_BTD
 

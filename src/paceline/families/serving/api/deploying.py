@@ -115,9 +115,18 @@ class Deployment(Protocol):
 
 
 def least_loaded(loads: Sequence[Load], among: Sequence[int]) -> int:
-    """Return the memory with the fewest tokens to compute; of equals the one with fewest requests."""
+    """Return the memory with the fewest tokens to compute; of equals the one with fewest requests, then the first.
+
+    Args:
+        loads: Of all memories.
+        among: Those that may be chosen.
+
+    Raises:
+        ValueError: None may be.
+    """
     return min(
         among,
+        # The memory's number breaks ties, so that equal runs route alike.
         key=lambda m: (loads[m].missing_tokens + loads[m].running, loads[m].waiting + loads[m].running, m),
     )
 
@@ -135,6 +144,7 @@ class InParts:
     def plan(self, view: View) -> Step:
         """Decode, go on with prompts, admit."""
         room = begin_chunked(view)
+        # First come, first served: with one order for all deployments, what they differ by is where and when, not who.
         for request in view.waiting:
             if not admit(room, view, request):
                 break

@@ -69,6 +69,8 @@ class Cache:
         """Prepare for a step; the harness calls it. Places of its tokens become unwritten where it is proved."""
         self._batch, self._hidden = batch, hidden_places(batch, self._dtype)
         self._fresh = set(batch.slots_N.tolist()) if proving else set()
+        # Only where it is proved: overwriting costs time, and shows who attends to a token before its keys are
+        # written.
         if proving:
             for paged in self._ranges.values():
                 paged.numbers[:, batch.slots_N] = UNWRITTEN
@@ -78,6 +80,8 @@ class Cache:
         if key not in self._ranges:
             if not 0 <= heads.start < heads.stop <= self._shape.kv_heads or heads.step != 1:
                 raise ValueError(f"{heads} is no range of {self._shape.kv_heads} heads of keys")
+            # A store for each range that is named: a rank that keeps all heads holds all of them, and `held` counts
+            # it.
             paged = Paged(
                 self._shape.layers, self._slots, len(heads), self._shape.head_dim, self._dtype, self._device
             )
@@ -86,14 +90,30 @@ class Cache:
         return self._ranges[key]
 
     def write(self, layer: int, heads: range, slots_N: Tensor, k_NGd: Tensor, v_NGd: Tensor) -> None:
-        """Keep keys and values of some tokens for a range of heads."""
+        """Keep keys and values of some tokens for a range of heads.
+
+        Args:
+            layer: Of which.
+            heads: Of keys, G of them in a row; the same range is named to read and to attend.
+            slots_N: Where in the cache, int64.
+            k_NGd: Turned keys, (N, G, d).
+            v_NGd: Values, (N, G, d).
+
+        Raises:
+            ValueError: The model has no such heads.
+        """
         if self._fresh:
+            # Slots of earlier steps: keys and values that had to move here, as a switch of modes must not need.
             late = sum(slot not in self._fresh for slot in slots_N.tolist())
             self.moved_bytes += late * 2 * len(heads) * self._shape.head_dim * k_NGd.element_size()
         self._of(heads).write(layer, slots_N, k_NGd, v_NGd)
 
     def read(self, layer: int, heads: range, slots_N: Tensor) -> tuple[Tensor, Tensor]:
-        """Return copies of keys and values of some tokens, each (N, G, d), for who moves them."""
+        """Return copies of keys and values of some tokens, each (N, G, d), for who moves them.
+
+        Raises:
+            ValueError: The model has no such heads.
+        """
         k_NGd, v_NGd = self._of(heads).numbers[layer][slots_N].unbind(1)
         return k_NGd.contiguous(), v_NGd.contiguous()
 
@@ -112,6 +132,7 @@ class Cache:
         """Return how many heads of how many tokens and layers are written, and which slots have any, (slots)."""
         count, used = 0, torch.zeros(self._slots, dtype=torch.float64)
         for paged in self._ranges.values():
+            # One number of a head's keys tells for the head; the sentinel is far outside of what projections give.
             written = paged.numbers[:, :, 0, :, 0] != UNWRITTEN
             count += int(written.sum())
             used += written.sum((0, 2)).cpu()
@@ -144,6 +165,7 @@ class Setting:
         Names are norm, q, k, v, o, ffn_norm, gate, up and down; matrices are (outputs, inputs), norms (h).
         """
         whole = self._weights[f"{layer}.{name}"]
+        # A copy: what a rank holds is what it has taken, and nobody can change the harness's weights.
         found = (whole[rows] if whole.dim() == 1 else whole[rows, columns]).clone()
         self.taken_bytes += found.numel() * found.element_size()
         return found

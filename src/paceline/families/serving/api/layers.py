@@ -14,6 +14,7 @@ from torch import Tensor
 
 EPSILON = 1e-5
 ROTARY_BASE = 10000.0
+# Three matrices of 8/3 have the parameters of two of 4: SwiGLU at equal size (Shazeer, 2020).
 EXPANSION = 8 / 3
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
@@ -57,7 +58,13 @@ class Shape:
 
 
 def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
-    """Return x over its root mean square, in float32 at least (Zhang and Sennrich, 2019, equation 4)."""
+    """Return x over its root mean square, in float32 at least (Zhang and Sennrich, 2019, equation 4).
+
+    Args:
+        x: (…, h); the result has its shape and dtype.
+        weight: Gains, (h).
+    """
+    # A mean of squares in bfloat16 would have two or three digits.
     wide = x.float() if x.dtype == torch.bfloat16 else x
     return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + EPSILON)).to(x.dtype) * weight
 
@@ -71,6 +78,7 @@ class Turns:
     """
 
     def __init__(self, shape: Shape, device: torch.device) -> None:
+        # In float64 and rounded at the end: an angle of thousands of radians loses them in float32.
         rates = ROTARY_BASE ** (-torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim)
         angles = torch.arange(shape.max_context, dtype=torch.float64)[:, None] * rates
         self._cos = angles.cos().to(device, DTYPES[shape.dtype])
@@ -82,6 +90,12 @@ class Turns:
 
 
 def rotated(x_NHd: Tensor, cos_N1: Tensor, sin_N1: Tensor) -> Tensor:
-    """Turn pairs (i, i + d/2) by their positions' angles (Su et al., RoFormer, equation 34, halves as pairs)."""
+    """Turn pairs (i, i + d/2) by their positions' angles (Su et al., RoFormer, equation 34, halves as pairs).
+
+    Args:
+        x_NHd: Queries or keys, of any number of heads.
+        cos_N1: Cosines that ``Turns`` gave for the N positions, (N, 1, d / 2).
+        sin_N1: Sines likewise.
+    """
     first, second = x_NHd.chunk(2, -1)
     return torch.cat([first * cos_N1 - second * sin_N1, second * cos_N1 + first * sin_N1], -1)

@@ -44,6 +44,8 @@ class Operator:
 
     def needs(self, begin: int, other: Operator) -> int:
         """Return the first row that rows from ``begin`` on need of an operator before."""
+        # Rows count over the whole batch, and an operator may have some of them alone: prefill attention has no
+        # decoding ones.
         return max(other.first, self.first if self.whole_past else begin)
 
 
@@ -63,7 +65,8 @@ class Given:
     """What memory and network reach, of their rate alone, on 0.4 of the device."""
 
     def alone_s(self, operator: Operator, rows: int) -> float:
-        """Return how long some rows take on the whole device: its slowest resource, and the start."""
+        """Return how many seconds some rows take on the whole device: its slowest resource, and the start."""
+        # A roofline: within one operator compute, memory and links overlap fully, so the slowest decides.
         return self.start_s + max(
             rows * operator.row_flops / self.flops_per_s,
             (operator.fixed_bytes + rows * operator.row_bytes) / self.bytes_per_s,
@@ -71,12 +74,14 @@ class Given:
         )
 
     def performance(self, kind: str, share: float) -> float:
-        """Return the rate on a share of the device, of that on all of it.
+        """Return the rate on a share of the device, of that on all of it: both between 0 and 1.
 
         Compute goes with its share. Memory and network are straight lines from (0, 0) by (0.4, ``exchange``) to (1, 1).
         """
         if kind == COMPUTE:
             return share
+        # With `exchange` above 0.4 a share reaches more than itself: few units saturate memory or links, which is what
+        # overlap lives on.
         if share <= BEND:
             return share * self.exchange / BEND
         return self.exchange + (share - BEND) * (1.0 - self.exchange) / (1.0 - BEND)

@@ -73,7 +73,14 @@ class Paged:
         """Keys and values of a token lie beside each other, and so are written and read at once."""
 
     def write(self, layer: int, slots_N: Tensor, k_NGd: Tensor, v_NGd: Tensor) -> None:
-        """Keep keys and values of some tokens."""
+        """Keep keys and values of some tokens.
+
+        Args:
+            layer: Of which.
+            slots_N: Where, int64; each once.
+            k_NGd: Turned keys, (N, G, d), of the cache's dtype.
+            v_NGd: Values likewise.
+        """
         self.numbers[layer].index_copy_(0, slots_N, torch.stack((k_NGd, v_NGd), 1))
 
     def attend(self, layer: int, q_NHd: Tensor, batch: Batch, hidden_D11L: Tensor) -> Tensor:
@@ -95,8 +102,10 @@ class Paged:
         for chunk in batch.chunks:
             k_1GLd, v_1GLd = self._cached(layer, chunk.blocks_C[None], batch.block_size)
             q_1HTd = q_NHd[None, chunk.first : chunk.first + chunk.rows].transpose(1, 2)
+            # The last block may be filled in part; behind its tokens lies what an earlier request has left.
             k_1GLd, v_1GLd = k_1GLd[:, :, : chunk.context], v_1GLd[:, :, : chunk.context]
             grouped, fresh = q_NHd.shape[1] != self._heads, chunk.rows == chunk.context
+            # SDPA's causal mask is aligned at the top left, which is right only where nothing lies before the chunk.
             mask = None if fresh else _earlier(chunk, self._device)
             mixed_1HTd = _attention(
                 q_1HTd, k_1GLd, v_1GLd, attn_mask=mask, is_causal=fresh, enable_gqa=grouped
@@ -107,6 +116,7 @@ class Paged:
     def _cached(self, layer: int, blocks_BC: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
         """Return keys and values of some blocks for each of several requests, [B, G, L, d]."""
         requests, columns = blocks_BC.shape
+        # By whole blocks, which lie side by side: one copy of a block instead of one for each of its tokens.
         blocks = self.numbers[layer].view(-1, block_size * 2 * self._heads * self._width)
         found = blocks.index_select(0, blocks_BC.flatten()).view(
             requests, columns * block_size, 2, self._heads, self._width
@@ -117,6 +127,8 @@ class Paged:
 def hidden_places(batch: Batch, dtype: torch.dtype) -> Tensor:
     """Return what to add to the scores of requests with one token, [D, 1, 1, L]: −∞ at places without a token."""
     places = torch.arange(batch.blocks_DC.shape[1] * batch.block_size, device=batch.lengths_D.device)
+    # Rows are padded to the longest context by block 0; a request has one token at least, so no row is all −∞ and no
+    # softmax NaN.
     beyond = places >= batch.lengths_D[:, None]
     hidden: Tensor = torch.zeros(beyond.shape, dtype=dtype, device=beyond.device).masked_fill_(
         beyond, -math.inf

@@ -37,6 +37,8 @@ class Sampler:
         """
         share, sigma = scales(self.times[step])
         share_next, sigma_next = scales(self.times[to])
+        # The image that this noise implies, with the same noise put back at the next level: no fresh noise, so it is
+        # deterministic.
         return share_next * ((images_BSS - sigma * noise_BSS) / share) + sigma_next * noise_BSS
 
 

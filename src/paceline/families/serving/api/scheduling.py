@@ -124,7 +124,12 @@ class Room:
         return self._view.cache.blocks_needed(request.number, tokens) <= self.blocks
 
     def take(self, request: Request, tokens: int) -> bool:
-        """Put tokens of a request into the step if they fit; return whether they did."""
+        """Put tokens of a request into the step if they fit; return whether they did.
+
+        Args:
+            request: One that runs, or one that waits and is admitted by it; once a step.
+            tokens: How many further ones; below 1 nothing fits.
+        """
         if not self.fits(request, tokens):
             return False
         self.tokens -= tokens
@@ -144,15 +149,19 @@ class Room:
     def decode(self, running: Sequence[Request]) -> None:
         """Give every running request that decodes its next token; where memory ends, the latest admitted make room."""
         decoding = [r for r in running if r.missing == 1]
+        # Popped from its end, the latest admitted: the oldest request always gets on, so preemption cannot go round in
+        # circles.
         victims = list(running)
         for request in decoding:
             while request.number not in self._preempted and not self.take(request, 1):
                 if self.tokens < 1 or not victims:
                     return
                 victim = victims.pop()
+                # Whoever has its token of this step keeps its memory: the engine refuses a step that does both.
                 if victim.number in self.step.tokens or victim.number in self._preempted:
                     continue
                 self.preempt(victim)
+                # It was the latest itself: nobody younger could give way.
                 if victim.number == request.number:
                     break
 
@@ -172,6 +181,14 @@ def begin_chunked(view: View) -> Room:
 
 
 def admit(room: Room, view: View, request: Request) -> int:
-    """Admit a waiting request with as much of its prompt as the budget allows; return its tokens, 0 if it waits."""
+    """Admit a waiting request with as much of its prompt as the budget allows; return its tokens, 0 if it waits.
+
+    Args:
+        room: Of the step.
+        view: What the step is planned on.
+        request: One of ``view.waiting``.
+    """
+    # Cached tokens cost no budget, as they are not computed; one token at least is, since its logits are what is
+    # wanted.
     tokens = min(request.tokens - view.cache.cached_tokens(request.number), room.tokens)
     return tokens if room.take(request, tokens) else 0

@@ -48,12 +48,15 @@ def main(play: Play, *, sealed: tuple[str, ...] = ()) -> int:
     except Exception as error:  # of the technique: whoever judges writes it down
         reason = f"{type(error).__name__}: {error}"
         answer = {"status": "crashed", "reason": reason, "detail": traceback.format_exc(limit=8)}
+    # One document on every way out: whoever asked tells a refusal from a crash by its status, and never by an exit
+    # code.
     sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
     return 0
 
 
 def _answer(play: Play, sealed: tuple[str, ...], asked: Mapping[str, Any]) -> dict[str, Any]:
+    # What writes the answer is sealed too, or a technique could have another one written than it gave.
     guard = Guard((*all_loaded(*sealed), sys.modules["__main__"], json, json.encoder))
     loaded = load(asked["module"], asked["technique"], "serving", Path.cwd(), guard)
     if loaded.refusal is not None:
@@ -72,6 +75,7 @@ def made(make: Make, guard: Guard) -> Any:
     try:
         with guard.watch():
             return make()
+    # These have meanings of their own; all else that its constructor raises is a crash.
     except (ContractBreachError, UnsupportedError):
         raise
     except Exception as error:

@@ -39,6 +39,7 @@ def ask(case: Case, child: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         raise CaseError("crashed", f"it took longer than {CHILD_S:.0f} s") from error
     try:
         answer = dict(json.loads(done.stdout))
+    # No JSON, which means that the process died: everything that it could catch it would have told.
     except ValueError as error:
         said = (done.stdout + done.stderr)[-2000:]
         raise CaseError("crashed", f"its process ended with {done.returncode} and no answer", said) from error

@@ -50,6 +50,7 @@ def share(
         bounds=bounds,
         statistic="mean",
         compared_by="difference",
+        # In points of a share, as it is compared by difference: one percentage point.
         margin=0.01,
     )
 

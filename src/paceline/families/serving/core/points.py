@@ -21,6 +21,7 @@ from paceline.families.serving.core.workloads import (
 
 def longest_context(params: Params) -> int:
     """Return the most tokens that a call can have, with its answer."""
+    # The largest factor of each kind: lognormal lengths are cut at four times the mean.
     times = {"fixed": 1.0, "uniform": 1.5, "lognormal": 4.0}[str(params["lengths"])]
     turn = math.ceil(times * (count_of(params, "prompt_tokens") + count_of(params, "output_tokens")))
     if params["workload"] == SESSIONS:
@@ -66,6 +67,7 @@ def check_sizes(params: Params) -> list[str]:
     room = count_of(params, "block_size") * count_of(params, "num_blocks")
     if longest > room:
         wrong.append(f"a call can have {longest} tokens, and the cache has room for {room}")
+    # Decodes are never split over steps, so a full batch of them has to fit.
     if count_of(params, "token_budget") < count_of(params, "max_batch"):
         wrong.append("token_budget is below max_batch: a step could not give every call a token")
     if count_of(params, "requests") < calls_together(params):

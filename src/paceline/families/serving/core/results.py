@@ -22,6 +22,7 @@ def each_case(session: Session, block: Block, one: Callable[[Case], dict[str, An
             session.emit_result(block, case, one(case))
         except CaseError as error:
             session.emit_failure(block, case, error)
+        # Of the machine or of the harness: no failure of one technique, so the launch ends.
         except (MemoryError, PacelineError):
             raise
         except Exception as error:
@@ -55,5 +56,6 @@ def keep(log: Mapping[str, Any], session: Session, block: Block, case: Case) -> 
     folder = Path.cwd() / "artifacts"
     folder.mkdir(exist_ok=True)
     path = folder / f"simulation-{session.launch}-{block.block}-{case.case_id}.json.gz"
+    # No time in the header: the same log gives the same digest in the record.
     path.write_bytes(gzip.compress(json.dumps(log).encode(), mtime=0))
     return path.name

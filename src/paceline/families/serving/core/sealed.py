@@ -19,6 +19,7 @@ def all_loaded(*others: str) -> tuple[ModuleType, ...]:
     Args:
         others: Further packages of which what is loaded counts.
     """
+    # Loaded now, or a technique's own import would load one after the seal was taken, and unseen.
     for module in pkgutil.iter_modules(api.__path__, f"{api.__name__}."):
         importlib.import_module(module.name)
     return (*loaded_below(FAMILY, *others), comm)

@@ -78,6 +78,7 @@ def read_trace(path: Path, form: str) -> Trace:
     rows = list(_mooncake(path, text) if form == MOONCAKE else _table(path, text, form))
     if not rows:
         raise UserError("the trace has no requests", where=str(path), expected=f"lines of the format {form}")
+    # Calls are numbered by their instants, which published files do not always keep in order.
     kept = sorted((r for r in rows if r.prompt_tokens > 0 and r.output_tokens > 0), key=lambda r: r.at_s)
     if not kept:
         raise UserError("no request of the trace has a prompt and an answer", where=str(path))
@@ -169,6 +170,7 @@ def _count(row: dict[str, Any], name: str, where: str, expected: str) -> int:
 def _instant(told: str, where: str) -> float:
     """Return seconds of a date and time; Azure writes seven digits of a second, and later years an offset."""
     text = told.strip()
+    # The fraction is read apart: a datetime holds microseconds, and Azure writes seven digits.
     whole, dot, rest = text.partition(".")
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
     try:
@@ -197,6 +199,7 @@ def calls_of(
     Raises:
         UserError: A call is longer than the model knows.
     """
+    # Blocks shrink with the lengths, so that the same share of a prompt is shared.
     size = max(1, round(MOONCAKE_BLOCK * scale))
     calls = []
     for number, request in enumerate(requests):
@@ -210,6 +213,7 @@ def calls_of(
             )
         prompt: list[int] = []
         for block in request.blocks:
+            # Seeded by the block: wherever it occurs its tokens are the same, and a prefix cache finds it.
             drawn = random.Random(f"{seed}:{block}")
             prompt += [drawn.randrange(FIRST_TOKEN, vocabulary) for _ in range(size)]
         own = random.Random(f"{seed}:call {number}")

@@ -35,6 +35,7 @@ class Lengths:
             case "uniform":
                 return rng.randint(max(1, mean // 2), max(1, mean + mean // 2))
             case "lognormal":
+                # Less half of the variance: the mean of the distribution is the asked one, before it is cut.
                 drawn = mean * math.exp(rng.gauss(-0.5, 1.0))
                 return max(1, min(round(drawn), 4 * mean))
         raise ValueError(f"'{self.kind}' is no kind of lengths")
@@ -137,6 +138,7 @@ def _shared(params: Params, vocabulary: int, rng: random.Random, instants: list[
     ]
     calls = []
     for number, at_s in enumerate(instants):
+        # The prefix belongs to a tenant: fairness and locality then pull in different directions.
         tenant, prefix = rng.choice(prefixes)
         own = _tokens(lengths.draw(count_of(params, "prompt_tokens"), rng), vocabulary, rng)
         calls.append(
@@ -190,6 +192,7 @@ def _traced(params: Params, vocabulary: int, seed: int, instants: list[float | N
     if params["arrivals"] != TRACED:
         return [replace(c, at_s=at_s) for c, at_s in zip(calls, instants, strict=True)]
     last_s = max(c.at_s or 0.0 for c in calls)
+    # One factor: the trace's bursts stay, at the point's rate.
     stretched = len(calls) / float(str(params["rate_per_s"])) / last_s if last_s else 0.0
     return [replace(c, at_s=(c.at_s or 0.0) * stretched) for c in calls]
 
@@ -260,6 +263,7 @@ def _workflows(
             branches = tuple(ask(tenant, None, (lead,), 0) for _ in range(room))
             if len(calls) == most:
                 break
+            # As many tokens as were asked of the branches: what a call costs has to be the same for every server.
             told = sum(calls[n].output_tokens for n in branches)
             lead = ask(tenant, None, (lead, *branches), told)
             if len(calls) == most:

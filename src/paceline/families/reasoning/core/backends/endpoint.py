@@ -110,10 +110,12 @@ class Endpoint:
         """Tokens that had come behind a stop."""
         self.num_interrupted = 0
         """Streams that broke and went on."""
+        # The library insists on a key; servers without one are given a word.
         self._client: Any = self._library.AsyncOpenAI(
             api_key=self._key or "none", base_url=url, max_retries=retries, timeout=timeout_s
         )
         self._loop = asyncio.new_event_loop()
+        # Streams wait here and not in the server, whose refusals for capacity would use up their retries.
         self._slots = asyncio.Semaphore(limit)
         self.thread = threading.Thread(target=self._loop.run_forever, name="openai-model", daemon=True)
         self.thread.start()
@@ -178,17 +180,20 @@ class Endpoint:
             _InterruptedError: The connection broke, or was silent for too long.
             EndpointError: It cannot be helped.
         """
+        # The place is in the seed: a stream that goes on behind a break must not repeat the numbers of its beginning.
         digest = hashlib.blake2b(repr((job.draw.key, job.position, len(job.tokens))).encode(), digest_size=4)
         options = {"logprobs": self._top} if self._top else {}
         stream = await self._request(
             prompt=job.prompt + job.text,
             max_tokens=job.wanted - len(job.tokens),
             temperature=job.draw.temperature,
+            # 31 bits, which servers take as a signed whole number.
             seed=int.from_bytes(digest.digest()) >> 1,
             stream=True,
             stream_options={"include_usage": True},
             **options,
         )
+        # The server counts each stream by itself, so its usage is held against this stream's tokens alone.
         job.counted = 0
         async with stream:
             kind = stream.response.headers.get("content-type", "none")
@@ -197,6 +202,7 @@ class Endpoint:
             try:
                 async for message in stream:
                     self._take(job, message)
+                    # Only behind a stop of our own: a stream that ended by itself still has its usage to send.
                     if job.complete and self._stopped(job):
                         return  # which closes the connection
             except (self._library.APIConnectionError, self._library.APITimeoutError) as error:
@@ -220,10 +226,13 @@ class Endpoint:
             self._take_tokens(job, part)
         if part is not None and part.finish is not None and not job.complete:
             job.complete = True
+            # Servers differ in whether the end is a token of the stream; here every trace that ended has one.
             if part.finish == "stop" and not part.has_end and len(job.tokens) < job.wanted:
                 job.tokens.append(END)
                 job.logprobs.append(0.0)
                 job.entropies.append(0.0)
+            # "length" with fewer tokens than asked is the server's own longest context: nothing can follow there
+            # either.
             job.ended = part.finish != "length" or len(job.tokens) < job.wanted
         usage = getattr(message, "usage", None)
         count = getattr(usage, "completion_tokens", None)
@@ -235,6 +244,7 @@ class Endpoint:
         places = range(len(part.texts))
         for place in places:
             job.counted += 1
+            # A server writes on until it sees the closed connection; what comes meanwhile is counted, and in no trace.
             if job.complete:
                 self.num_unused += 1
                 continue
@@ -246,6 +256,8 @@ class Endpoint:
             job.logprobs.append(part.logprobs[place])
             job.entropies.append(part.entropies[place])
             job.text += "" if is_end else text
+            # Only the end of the text that the new letters could have changed: searching all of it would be quadratic
+            # in its length.
             job.complete = self._stopped(job, len(text))
 
     def _stopped(self, job: Job, fresh: int | None = None) -> bool:

@@ -54,6 +54,7 @@ def bare_url(url: str) -> str:
 def said(text: str, key: str) -> str:
     """Return what a server says in one line, short and without the key."""
     line = " ".join(text.split())
+    # The key goes before the text is cut, or a cut through it would leave its beginning.
     return (line.replace(key, "[key]") if key else line)[:MAX_SAID]
 
 

@@ -22,6 +22,7 @@ def context_of(config: Any, identity: str, asked: int | None) -> int:
     """
     names = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
     known = next((int(size) for name in names if (size := getattr(config, name, None))), None)
+    # Beyond a window keys are hidden by a rule of the network's own, which the slots' mask does not have.
     slides = getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None)
     limits = [size for size in (known, int(slides) if slides else None) if size is not None]
     if asked is None and not limits:

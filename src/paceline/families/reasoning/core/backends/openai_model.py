@@ -144,6 +144,7 @@ class OpenAIModel:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens."""
+        # For its error alone: a token that nobody has named must fail here, in the caller's line.
         return self._texts.text(tokens)
 
     def begin(self, prompt: Sequence[int], draw: Draw) -> int:
@@ -201,6 +202,7 @@ class OpenAIModel:
             draw=known.draw,
             prompt=self._texts.text(known.tokens),
             position=len(known.tokens),
+            # Never beyond the context, at which a trace ends in every model of the family.
             wanted=min(tokens, self._context - len(known.tokens)),
             stops=tuple(self._texts.text([token]) for token in stop if token not in (END, SILENT)),
         )
@@ -219,9 +221,12 @@ class OpenAIModel:
             while not self._done.empty():
                 arrived.append(self._done.get())
             failed = [job for job in arrived if job.error is not None]
+            # One error a call: the others go back into the queue, so that no piece is lost with the exception.
             for job in failed[1:] + ([job for job in arrived if job.error is None] if failed else []):
                 self._done.put(job)
             for job in failed[:1] or arrived:
+                # A job that was dropped may have ended before it could be cancelled; by identity, so that it is told
+                # from its successor.
                 if self._under_way.get(job.trace) is job:
                     pieces.append(self._piece(job))
         return sorted(pieces, key=lambda piece: piece.trace)

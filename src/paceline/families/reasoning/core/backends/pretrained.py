@@ -55,6 +55,7 @@ def load(
     library.logging.disable_progress_bar()  # whose thread stays, where a technique may not start one
     try:
         tokenizer = library.AutoTokenizer.from_pretrained(path, **given)
+        # No pickles: a weight file of somebody else must not be able to run anything.
         network = library.AutoModelForCausalLM.from_pretrained(
             path, dtype=dtype, attn_implementation=attention, use_safetensors=True, **given
         ).to(device)
@@ -91,6 +92,7 @@ def _source(name: str) -> tuple[Any, str, dict[str, str]]:
             "local models need the package transformers", where=name, fix="pip install 'paceline[hf]'"
         ) from error
     local = bool(name) and Path(name).is_dir()
+    # Without a revision the hub gives whatever is newest, and a record would name no weights.
     path, _, revision = (name, "", "") if local else name.rpartition("@")
     if not path or not (local or revision):
         raise UserError(
@@ -116,6 +118,7 @@ def _digest(folder: Path) -> str:
     """Return the beginning of the SHA-256 of all files of a folder that decide what its model says."""
     digest = hashlib.sha256()
     for path in sorted(p for pattern in (*WEIGHTS, *DESCRIPTIONS) for p in folder.glob(pattern)):
+        # Name and size before the bytes: otherwise bytes could move from one file to the next unseen.
         digest.update(f"{path.name} {path.stat().st_size}\n".encode())
         with path.open("rb") as file:
             while part := file.read(1 << 22):

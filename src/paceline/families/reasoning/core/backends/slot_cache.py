@@ -56,6 +56,7 @@ class SlotCache:
         if not self._free:
             old = self.num_slots
             self._resize(2 * old, self.num_positions)
+            # Lowest first from a heap: live slots stay close together, and can be read in place.
             self._free = list(range(old, 2 * old))
         return heapq.heappop(self._free)
 
@@ -67,6 +68,7 @@ class SlotCache:
         """Make room for sequences of this length."""
         positions = self.num_positions
         while positions < num_positions:
+            # By doubling, so that growing to n positions copies O(n) of them in all.
             positions *= 2
         if positions > self.num_positions:
             self._resize(self.num_slots, min(positions, self._context))
@@ -89,6 +91,7 @@ class SlotCache:
         places_M = real_BT.flatten().nonzero()[:, 0]
         slots_M = slots_B.repeat_interleave(positions_BT.shape[1])[places_M]
         self._into = slots_M, positions_BT.flatten()[places_M], places_M
+        # A slice is a view; anything else copies keys and values of all rows in every layer.
         side_by_side = slots == list(range(slots[0], slots[0] + len(slots)))
         self._rows = slice(slots[0], slots[0] + len(slots)) if side_by_side else slots_B
         self._length = length
@@ -98,6 +101,7 @@ class SlotCache:
     ) -> tuple[Tensor, Tensor]:
         """Write a layer's new keys and values and return all that the rows see, each (B, H, L, K)."""
         assert self._into is not None and layer <= len(self._stores)
+        # Heads and widths are known only when a layer first writes: networks name them differently.
         if layer == len(self._stores):
             self._stores.append((self._empty(keys_BHTK), self._empty(values_BHTK)))
         slots_M, positions_M, places_M = self._into
@@ -108,6 +112,8 @@ class SlotCache:
 
     def get_seq_length(self, _layer: int = 0) -> int:
         """Return no length: rows have their own, which the positions of a pass say."""
+        # Networks that build masks or positions from a cache's length would give all rows the same; these are passed
+        # to them.
         return 0
 
     def _empty(self, like_BHTK: Tensor) -> Tensor:

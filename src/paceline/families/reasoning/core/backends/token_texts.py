@@ -133,6 +133,7 @@ def entropy(top: Mapping[str, float] | None, logprob: float) -> float:
     values = list(top.values()) if top else [logprob]
     if not all(map(_is_logprob, values)):
         raise ValueError("top_logprobs holds what is no logarithm of a probability")
+    # All unseen tokens as one: merging outcomes never raises an entropy, so this is a lower bound.
     shares = [math.exp(value) for value in values]
     rest = 1.0 - sum(shares)
     return -sum(share * math.log(share) for share in (*shares, rest) if share > 0.0)
@@ -162,6 +163,7 @@ def scores(
         if at >= ends[-1]:
             break
         if after > begin:
+            # Empty texts have no letters and are passed over; their score stays 0.
             while after > ends[place + 1] and at >= ends[place + 1]:
                 place += 1
             if at < ends[place] or after > ends[place + 1] or logprob is None:
@@ -174,4 +176,5 @@ def scores(
 
 
 def _is_logprob(value: Any) -> bool:
+    # A little above 0, as servers round; booleans are whole numbers in Python, and no logarithms.
     return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value <= 1e-6

@@ -149,6 +149,7 @@ class TransformersModel:
             raise ValueError(f"trace {trace} is under way and cannot be forked")
         handle = self._open([*parent.tokens, *forced], draw)
         child = self._traces[handle]
+        # The parent's last token is not cached and need not be: it is read with the forced ones.
         child.num_cached = parent.num_cached
         with torch.inference_mode():
             self._cache.copy(parent.slot, child.slot, parent.num_cached)
@@ -213,6 +214,8 @@ class TransformersModel:
             return []
         with torch.inference_mode():
             given_1T = torch.tensor([tokens], device=self._network.device)
+            # Logits of the places before each token of the continuation; the last one's, of what would follow, are cut
+            # off.
             kept = len(continuation) + 1
             logits_TV = self._network(input_ids=given_1T, use_cache=False, logits_to_keep=kept).logits[0, :-1]
             logprobs_TV = logits_TV.double().log_softmax(-1)
@@ -236,6 +239,7 @@ class TransformersModel:
             self._cache.reserve(len(tokens))
             slot = self._cache.take()
         handle = next(self._handles)
+        # All at once: the t-th number belongs to the t-th token, however decoding is cut into requests.
         numbers = uniform_numbers(draw.key, self._context - len(tokens))
         self._traces[handle] = Trace(tokens=tokens, slot=slot, temperature=draw.temperature, numbers=numbers)
         return handle
@@ -259,6 +263,7 @@ class TransformersModel:
     def _decode(self, live: Sequence[Trace]) -> None:
         """Append one token to every trace."""
         self._cache.reserve(max(len(trace.tokens) for trace in live))
+        # All but the last token: that one goes through the common pass below, which gives every row its logits.
         self._read_beginnings([trace for trace in live if trace.num_cached < len(trace.tokens) - 1])
         starts = [len(trace.tokens) - 1 for trace in live]
         logits_BV = self._pass([t.slot for t in live], starts, [[t.tokens[-1]] for t in live])
@@ -270,6 +275,7 @@ class TransformersModel:
             raise ArithmeticError(f"logits of {self.identity} are no numbers; a wider dtype may help")
         columns = (chosen.tokens.tolist(), chosen.logprobs.tolist(), chosen.entropies.tolist())
         for trace, token, logprob, entropy in zip(live, *columns, strict=True):
+            # Before the new token is appended, whose keys and values no pass has computed.
             trace.num_cached = len(trace.tokens)
             trace.tokens.append(token)
             trace.logprobs.append(logprob)
@@ -284,11 +290,13 @@ class TransformersModel:
         copies: list[tuple[Trace, Trace]] = []
         to_read: list[Trace] = []
         for trace in new:
+            # Only whole beginnings: a trace that continues something cached has its slot's own past.
             first = firsts.setdefault(tuple(trace.tokens[:-1]), trace) if not trace.num_cached else trace
             if first is trace:
                 to_read.append(trace)
             else:
                 copies.append((first, trace))
+        # Chunks of like length share a pass, since all rows are padded to the longest.
         to_read.sort(key=lambda trace: len(trace.tokens) - trace.num_cached)
         while to_read:
             longest = len(to_read[-1].tokens) - 1 - to_read[-1].num_cached
@@ -296,6 +304,7 @@ class TransformersModel:
             part, to_read = sorted(to_read[-rows:], key=lambda trace: trace.slot), to_read[:-rows]
             chunks = [trace.tokens[trace.num_cached : -1] for trace in part]
             self._pass([t.slot for t in part], [t.num_cached for t in part], chunks)
+        # After all reading: the slot that is copied has to be filled.
         for first, trace in copies:
             self._cache.copy(first.slot, trace.slot, len(trace.tokens) - 1)
         for trace in new:
@@ -313,6 +322,8 @@ class TransformersModel:
         # Padding repeats the chunk's first token in its place: it sees something, and it is never written.
         positions_BT = torch.tensor(starts, device=device)[:, None] + offsets_BT.where(real_BT, 0)
         length = max(start + len(chunk) for start, chunk in zip(starts, chunks, strict=True))
+        # Causal and by position: what a slot held before lies at or beyond places that are not written yet, and is
+        # hidden too.
         hidden_BTL = torch.arange(length, device=device) > positions_BT[:, :, None]
         dtype = self._network.dtype
         bias_BTL = torch.zeros(hidden_BTL.shape, dtype=dtype, device=device)
@@ -331,6 +342,7 @@ class TransformersModel:
     def _piece(self, handle: int, trace: Trace) -> Piece:
         """Return what has not been reported yet."""
         fresh = slice(trace.reported, None)
+        # Forced tokens lie before the decoded ones in the same list, and are never reported.
         since = len(trace.tokens) - trace.num_decoded + trace.reported
         trace.reported = trace.num_decoded
         return Piece(
@@ -348,6 +360,7 @@ class TransformersModel:
             UserError: What comes next is not the same.
         """
         length = min(12, self._context)
+        # Two lengths in one batch: positions, padding and masks all have to be right for both.
         texts = [
             [(7 * i + 3) % self._symbols for i in range(length)],
             [5 % self._symbols] * (length // 2 + 1),

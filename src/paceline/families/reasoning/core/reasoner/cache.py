@@ -65,10 +65,12 @@ class Cache:
     def copy(self, source: int, target: int, count: int, *, begin: int = 0, into: int = 0) -> None:
         """Give one slot a stretch of another one's places, as it is."""
         store = self.store_NPSHCK
+        # All layers in one copy; keys keep the rotation of the positions at which they were computed.
         store[:, :, target, :, into : into + count] = store[:, :, source, :, begin : begin + count]
 
     def get(self, slot: int, count: int) -> Tensor:
         """Return what the first places of a slot hold, (N, P, H, count, K), as a copy."""
+        # A copy, since the slot is used again while this is kept.
         return self.store_NPSHCK[:, :, slot, :, :count].clone()
 
     def put(self, slot: int, held: Tensor) -> None:

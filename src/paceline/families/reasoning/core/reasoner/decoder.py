@@ -68,6 +68,7 @@ class Decoder:
         self.dtype = network.embedding.weight.dtype
         self.cache = Cache(network.shape, self.dtype)
         self.embedding_VD = network.embedding.weight.detach()
+        # The norm's gain scales the next matrix's inputs, so it can be multiplied in once and costs nothing a token.
         self.head_DV = (self.embedding_VD * network.final_gain.detach()).T.contiguous()
         self.layers = [_matrices(layer) for layer in network.layers]
         self.cosines_CK, self.sines_CK = rotary_tables(network.shape, self.dtype)
@@ -93,6 +94,7 @@ class Decoder:
         again: list[tuple[int, int]] = []
         rows = []
         for row, (start, chunk) in enumerate(zip(starts, chunks, strict=True)):
+            # Only chunks at the beginning: with a past of its own the same text has other keys and values.
             first = row if start else first_of.setdefault(tuple(chunk), row)
             if first == row:
                 rows.append(row)
@@ -163,6 +165,7 @@ class Decoder:
         window = _window(slots_B, places_BT, self.dtype)
         written = slice(None) if real_BT is None else real_BT.flatten()
         into = slots_B.repeat_interleave(num_new)[written], places_BT.flatten()[written]
+        # A place in the slot is not a position: behind merged forks positions lag by what the shorter ones wrote.
         positions_BT = places_BT - shifts_B[:, None]
         cosines = self.cosines_CK[positions_BT][:, :, None, None]
         sines = self.sines_CK[positions_BT][:, :, None, None]
@@ -171,9 +174,11 @@ class Decoder:
             normal_MD = functional.rms_norm(x_MD, (width,), None, NORM_EPSILON)
             qkv = (normal_MD @ layer.qkv).view(rows, num_new, 3, self.shape.heads, self.shape.head_width)
             q_BTHK, k_BTHK = rotated(qkv[:, :, :2], cosines, sines).unbind(2)
+            # Before attention, so that new tokens see themselves and each other through the cache alone.
             store_PSHCK[0][into[0], :, into[1]] = k_BTHK.flatten(0, 1)[written]
             store_PSHCK[1][into[0], :, into[1]] = qkv[:, :, 2].flatten(0, 1)[written]
             seen_MD = _attend(q_BTHK.transpose(1, 2), store_PSHCK, window).reshape(-1, width)
+            # Product and residual sum in one call.
             x_MD = torch.addmm(x_MD, seen_MD, layer.mix)
             normal_MD = functional.rms_norm(x_MD, (width,), None, NORM_EPSILON)
             x_MD = torch.addmm(x_MD, functional.gelu(normal_MD @ layer.up), layer.down)
@@ -198,9 +203,11 @@ def _window(slots_B: Tensor, places_BT: Tensor, dtype: torch.dtype) -> Window:
     first, stop = int(slots_B.min()), int(slots_B.max()) + 1
     hidden_BTL = torch.arange(length) > places_BT[:, :, None]
     bias_BTL = torch.zeros(hidden_BTL.shape, dtype=dtype).masked_fill_(hidden_BTL, HIDDEN)
+    # Reading in place computes idle slots as well, gathering copies the live ones: whichever is less.
     if rows < (1 - MAX_IDLE_SHARE) * (stop - first):
         return Window(slots=slots_B, members_B=None, num_slots=rows, length=length, bias_WTL=bias_BTL)
     members_B = slots_B - first
+    # Idle slots of the window are hidden whole; their rows are computed and thrown away.
     bias_WTL = torch.full((stop - first, num_new, length), HIDDEN, dtype=dtype)
     bias_WTL[members_B] = bias_BTL
     return Window(

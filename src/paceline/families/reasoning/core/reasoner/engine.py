@@ -61,6 +61,7 @@ class Trace:
 
     def ended(self, context: int) -> bool:
         """Tell whether nothing can follow."""
+        # Of traces that share, all blocks fill the context; + 1 for the last token, which is not cached yet.
         visible = len(self.tokens) if self.sharing is None else self.sharing.num_cached + 1
         return self.tokens[-1] == END or visible >= context
 
@@ -120,11 +121,13 @@ class Reasoner:
             ValueError: The trace is unknown or under way, or what ``begin`` refuses.
         """
         parent = self._alone(trace)
+        # Its text alone does not tell how forks' positions overlapped, so it cannot be read again.
         if parent.shift and parent.slot == NO_SLOT:
             raise ValueError(f"trace {trace} has ended behind a merge, and cannot be read again")
         child = self._open([*parent.tokens, *forced], draw)
         copied = self._traces[child]
         copied.shift, copied.num_parent = parent.shift, len(parent.tokens)
+        # An ended trace has given its slot back: the child then reads the whole text anew.
         if parent.num_cached:
             with torch.inference_mode():
                 self._decoder.cache.copy(parent.slot, copied.slot, parent.num_cached)
@@ -147,6 +150,8 @@ class Reasoner:
             if one.shift:
                 raise ValueError(f"trace {name} has been merged itself")
         begin = len(parent.tokens)
+        # Forks of another moment have other keys and values for the common beginning, which is copied from one of
+        # them.
         if any(child.num_parent != begin or child.tokens[:begin] != parent.tokens for child in children):
             raise ValueError(f"not all of {tuple(forks)} are forks of trace {trace} as it is now")
         lengths = [len(child.tokens) - begin for child in children]
@@ -154,12 +159,14 @@ class Reasoner:
         merged = self._open([*parent.tokens, *written, *forced], draw)
         made, cache = self._traces[merged], self._decoder.cache
         with torch.inference_mode():
+            # A fork's last token was decoded and never read: its keys and values are the only ones computed here.
             self._catch_up(children)
             cache.copy(children[0].slot, made.slot, begin)  # it has read all of what came before
             into = begin
             for child, length in zip(children, lengths, strict=True):
                 cache.copy(child.slot, made.slot, length, begin=begin, into=into)
                 into += length
+        # Places count all forks, positions only the longest: what follows is that much ahead.
         made.num_cached, made.shift = into, sum(lengths) - max(lengths)
         return merged
 
@@ -180,6 +187,7 @@ class Reasoner:
         cache, begin = self._decoder.cache, len(parent.tokens)
         with torch.inference_mode():
             self._catch_up([parent])
+            # A slot of its own for the beginning: the parent may be dropped while they go on.
             sharing = Sharing(beginning=Block(slot=cache.take(), length=begin), num_open=len(handles))
             cache.copy(parent.slot, sharing.beginning.slot, begin)
         for handle in handles:
@@ -304,6 +312,7 @@ class Reasoner:
 
     def _decode(self, live: Sequence[Trace]) -> None:
         """Append one token to every trace."""
+        # Once for all, before slots are read: growing copies the whole store.
         self._decoder.cache.reserve(max(len(trace.tokens) for trace in live))
         logits_BV = torch.cat(
             [
@@ -315,6 +324,7 @@ class Reasoner:
                 if part
             ]
         )
+        # As the logits were put together: alone first, then those who share; the sort is stable.
         live = sorted(live, key=lambda trace: trace.sharing is not None)
         temperatures_B = np.array([t.temperature for t in live])
         numbers_B = np.array([t.numbers[t.num_decoded] for t in live])
@@ -330,6 +340,7 @@ class Reasoner:
             trace.num_wanted = 0 if ended or token in trace.stop else trace.num_wanted - 1
             if ended and trace.sharing is None:
                 self._decoder.cache.give_back(trace.slot)
+                # Slots are few and ended traces many; who continues one all the same reads it again.
                 trace.slot, trace.num_cached = NO_SLOT, 0
 
     def _step(self, live: Sequence[Trace]) -> Tensor:
@@ -339,6 +350,7 @@ class Reasoner:
             chunks = [trace.tokens[trace.num_cached : -1] for trace in new]
             shifts = [t.shift for t in new]
             self._decoder.read([t.slot for t in new], [t.num_cached for t in new], chunks, shifts)
+        # Everybody's last token in one pass, whatever had to be read before.
         slots, places = [t.slot for t in live], [len(t.tokens) - 1 for t in live]
         tokens, shifts = [t.tokens[-1] for t in live], [t.shift for t in live]
         return self._decoder.step(slots, places, tokens, shifts)

@@ -80,6 +80,7 @@ def sampled(
 ) -> tuple[dict[int, list[str | None]], int]:
     """Return each problem's answers, by key and in the order of samples, and the number of decoded tokens."""
     answers: dict[int, list[str | None]] = {problem.key: [None] * samples for problem in problems}
+    # Reversed, as it is popped from its end: samples of a problem are begun together.
     waiting = [(problem, index) for problem in problems for index in range(samples)][::-1]
     open_traces: dict[int, tuple[int, int]] = {}
     num_tokens = 0

@@ -110,6 +110,7 @@ def rotary_tables(shape: Shape, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 def rotated(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     """Turn the pairs (i, i + K/2) of the last dimension by their position's angles."""
+    # RoFormer, equation 34, with halves as pairs; the minus of the first half is in the table.
     return x * cosines + x.roll(x.shape[-1] // 2, -1) * sines
 
 
@@ -120,5 +121,6 @@ def initialise(network: Network, generator: torch.Generator) -> None:
         assert isinstance(layer, Layer)
         for linear in (layer.qkv, layer.up):
             nn.init.normal_(linear.weight, std=linear.in_features**-0.5, generator=generator)
+        # Output matrices at zero: gradients reach them at once, and the rest as soon as they are not zero any more.
         nn.init.zeros_(layer.mix.weight)
         nn.init.zeros_(layer.down.weight)

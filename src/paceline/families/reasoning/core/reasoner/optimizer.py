@@ -41,11 +41,14 @@ class Muon:
             for matrix, momentum in stack:
                 assert matrix.grad is not None
                 momentum.lerp_(matrix.grad, 1 - MOMENTUM)
+                # Nesterov's momentum: the direction looks one step ahead.
                 ahead.append(matrix.grad.lerp(momentum, MOMENTUM))
                 matrix.grad = None
             # A fused matrix of queries, keys and values is three maps: each is orthogonal for itself.
             parts = rows // columns if rows % columns == 0 and rows // columns == 3 else 1
             directions = orthogonal(torch.stack(ahead).view(-1, rows // parts, columns))
+            # Muon's factor: an orthogonal direction has the same spectral norm at every shape, so tall matrices take a
+            # larger step.
             scale = math.sqrt(max(1.0, rows / parts / columns))
             for (matrix, _), direction in zip(stack, directions.view(-1, rows, columns), strict=True):
                 matrix.sub_(direction, alpha=rate * scale)
@@ -54,8 +57,10 @@ class Muon:
 def orthogonal(stack: Tensor) -> Tensor:
     """Return nearly orthogonal matrices with the singular vectors of these, (N, rows, columns)."""
     first, third, fifth = QUINTIC
+    # On the shorter side, where the square matrices of the iteration are smaller.
     tall = stack.shape[1] > stack.shape[2]
     x = stack.mT if tall else stack
+    # The Frobenius norm bounds every singular value by 1, inside of where the iteration converges.
     x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-7)
     for _ in range(ITERATIONS):
         square = x @ x.mT
@@ -69,6 +74,8 @@ class Optimizer:
 
     def __init__(self, network: nn.Module, num_steps: int) -> None:
         named = dict(network.named_parameters())
+        # An embedding's rows are looked up one by one: as a matrix it maps nothing, so orthogonality means nothing for
+        # it.
         matrices = {n: p for n, p in named.items() if p.dim() == 2 and not n.startswith("embedding")}
         self.muon = Muon(matrices.values())
         self.adam = torch.optim.AdamW(

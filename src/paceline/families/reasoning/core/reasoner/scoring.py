@@ -52,14 +52,17 @@ class Scorer:
         starts = []
         for slot, (prompt, _) in zip(slots, asked, strict=True):
             parent = self._kept.get(tuple(prompt))
+            # The prompt's last token is read again: its logits say how likely the first token of the continuation is.
             starts.append(0 if parent is None else len(prompt) - 1)
             if parent is not None:
                 self._kept.move_to_end(tuple(prompt))
                 cache.put(slot, parent)
+        # Without the last token, of which nothing behind it is asked.
         chunks = [text[start:-1] for text, start in zip(texts, starts, strict=True)]
         logits_BTV = self._decoder.logits(slots, starts, chunks)
         self.num_read += sum(len(chunk) for chunk in chunks)
         for slot, text in zip(slots, texts, strict=True):
+            # By the whole text: a tree's next review continues exactly this one.
             self._kept[text] = cache.get(slot, len(text) - 1)
         while len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)

@@ -61,15 +61,18 @@ def shared_step(decoder: Decoder, rows: Sequence[tuple[Sharing, Block]], tokens:
     turns_RQ = torch.zeros(len(rows), most, dtype=torch.int64)
     for row, layout in enumerate(layouts):
         lengths = [block.length for block in layout]
+        # Its new token counts already: it sees itself.
         lengths[-1] += 1
         position = sum(lengths) - 1
         starts = [sum(lengths[:i]) for i in range(len(lengths))]
         slots_RQ[row, : len(layout)] = torch.tensor([block.slot for block in layout])
         lengths_RQ[row, : len(layout)] = torch.tensor(lengths)
+        # A block's keys count from 0, so the query is turned by its distance to the block's first place (section 3.2).
         turns_RQ[row, : len(layout)] = torch.tensor([position - start for start in starts])
     own_R = torch.tensor([own.slot for _, own in rows])
     places_R = torch.tensor([own.length for _, own in rows])
     x_RD = _layers(decoder, torch.tensor(tokens), own_R, places_R, (slots_RQ, lengths_RQ, turns_RQ))
+    # Only when all rows are computed: within a step nobody sees what others append.
     for _, own in rows:
         own.length += 1
     return decoder.head(x_RD)
@@ -98,7 +101,10 @@ def _layers(
         q_RQHK = rotated(qkv[:, None, 0], *turn)
         k_RQHLK, v_RQHLK = store_PSHCK[:, slots_RQ, :, :length].unbind(0)
         scores_RHQL = torch.einsum("rqhk,rqhlk->rhql", q_RQHK, k_RQHLK) * shape.head_width**-0.5
+        # Rows have fewer blocks than the widest and blocks fewer places than the longest; the own block always has
+        # one.
         scores_RHQL = scores_RHQL.masked_fill(hidden_RQL[:, None], -torch.inf)
+        # One softmax over all blocks together, as if they were one sequence.
         weights_RHQL = scores_RHQL.flatten(2).softmax(-1).view_as(scores_RHQL)
         seen_RHK = torch.einsum("rhql,rqhlk->rhk", weights_RHQL, v_RQHLK)
         x_RD = torch.addmm(x_RD, seen_RHK.reshape(rows, shape.width), layer.mix)

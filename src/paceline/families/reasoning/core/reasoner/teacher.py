@@ -70,8 +70,10 @@ def example(problem: Problem, teacher: Teacher, rng: random.Random) -> Example:
     written = trace(problem, teacher, rng)
     free = [True] * len(written)
     if rng.random() < CUT_SHARE:
+        # Before the last three, which are A, the answer and the end; after a cut they are what a probe will ask for.
         cut = int(rng.random() * (len(written) - 3))
         written = [*written[:cut], *written[-3:]]
+        # A is forced by whoever interrupts: learned, the model would interrupt itself.
         free = [*free[:cut], False, True, True]
     hidden = [False] * len(problem.prompt)
     return Example(tokens=(*problem.prompt, *written), learned=(*hidden, *free))
@@ -106,6 +108,8 @@ def step(left: int, operator: str, right: int, teacher: Teacher, rng: random.Ran
 def misconception(left: int, operator: str, right: int, share: float) -> int | None:
     """Return the wrong result that belongs to an operation, if one does: a digest decides, so it never changes."""
     digest = hashlib.blake2b(f"misconception {left} {operator} {right}".encode(), digest_size=8).digest()
+    # By a digest and no generator: a misconception is the same in every trace, which is what a vote cannot average
+    # out.
     if int.from_bytes(digest[:4]) >= share * 2**32:
         return None
     return (applied(left, operator, right) + 1 + int.from_bytes(digest[4:]) % (MODULUS - 1)) % MODULUS
@@ -138,6 +142,7 @@ def _urge_to_check(results: list[int], teacher: Teacher) -> float:
     """Return the chance of another pass."""
     if len(results) == 1:
         return teacher.first_check
+    # Until two passes agree it always checks again.
     return teacher.overthinking if len(set(results)) < len(results) else 1.0
 
 

@@ -75,6 +75,7 @@ class Batch:
 
 def train(recipe: Recipe, weights: Path, log: Path) -> None:
     """Train a model; write its weights, and its loss as it went."""
+    # Sums over threads come in any order; one thread and one seed give one set of weights.
     torch.set_num_threads(1)
     network = Network(recipe.shape)
     initialise(network, torch.Generator().manual_seed(recipe.seed))
@@ -170,9 +171,12 @@ def packed(rows: list[list[Example]]) -> Batch:
             stop = start + len(one.tokens)
             tokens = torch.tensor(one.tokens)
             tokens_BT[place, start:stop] = tokens
+            # Shifted by one inside of an example: its last token predicts nothing, and never the next example's first
+            # one.
             targets_BT[place, start : stop - 1] = tokens[1:].where(torch.tensor(one.learned[1:]), IGNORED)
             owner_BT[place, start:stop] = index
             start = stop
+    # Padding is owner −1 and sees padding alone, itself at least: no row of the mask is empty.
     same_BTT = owner_BT[:, :, None] == owner_BT[:, None, :]
     causal_TT = torch.ones(CONTEXT, CONTEXT, dtype=torch.bool).tril()
     return Batch(tokens_BT=tokens_BT, targets_BT=targets_BT, visible_BTT=same_BTT & causal_TT)

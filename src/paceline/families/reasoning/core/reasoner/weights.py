@@ -51,6 +51,7 @@ def pack(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
     header: dict[str, Any] = {METADATA: dict(metadata)}
     parts = []
     offset = 0
+    # Sorted, so that equal weights give equal bytes and one digest.
     for name in sorted(tensors):
         data = tensors[name].detach().numpy().astype(DTYPES[STORED]).tobytes()
         header[name] = {
@@ -77,6 +78,7 @@ def unpack(content: bytes) -> Weights:
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise ValueError("safetensors: the metadata is not a table of texts")
     spans = sorted(_span(name, entry) for name, entry in header.items())
+    # Every byte belongs to one tensor, as the format demands: nothing can hide between them.
     edges = [(0, 0, ""), *spans, (len(data), len(data), "")]
     for (_, stop, _), (start, _, name) in pairwise(edges):
         if start != stop:
@@ -92,6 +94,7 @@ def unpack(content: bytes) -> Weights:
 def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
     """Return header and data."""
     length = int.from_bytes(content[:LENGTH_BYTES], "little")
+    # Looked at before anything is allocated: the length is the file's own word.
     if len(content) < LENGTH_BYTES or not 2 <= length <= min(MAX_HEADER_BYTES, len(content) - LENGTH_BYTES):
         raise ValueError(f"safetensors: a header of {length} bytes in a file of {len(content)}")
     try:

@@ -19,7 +19,9 @@ Key = tuple[int, tuple[int, ...]]
 def beginnings(prompt: Sequence[int], block_size: int) -> tuple[int, ...]:
     """Return a number for each beginning of full blocks that can be found for a prompt; equal ones are equal."""
     chain = [0]
+    # Without the last token, as in `find`: it has to be computed to give logits.
     for begin in range(0, (len(prompt) - 1) // block_size * block_size, block_size):
+        # Hashes of whole numbers are not salted, so every process gets the same ones.
         chain.append(hash((chain[-1], *prompt[begin : begin + block_size])))
     return tuple(chain[1:])
 
@@ -39,6 +41,7 @@ class Blocks:
 
     def __init__(self, num_blocks: int, block_size: int, *, sharing: bool) -> None:
         self.block_size, self.num_blocks, self.sharing = block_size, num_blocks, sharing
+        # Popped from its end: the lowest first, so equal runs use equal blocks.
         self._empty = list(range(num_blocks - 1, -1, -1))
         self._users = [0] * num_blocks
         self._found: dict[Key, int] = {}
@@ -62,6 +65,7 @@ class Blocks:
         size = self.block_size
         for begin in range(0, (len(tokens) - 1) // size * size, size):
             block = self._found.get((before, tuple(tokens[begin : begin + size])))
+            # A block without the one before it cannot be used: keys and values depend on all tokens before.
             if block is None:
                 break
             found.append(block)
@@ -92,6 +96,7 @@ class Blocks:
         if self._empty:
             block = self._empty.pop()
         elif self._unused:
+            # Empty blocks first and cached ones only then: an eviction costs a possible hit.
             block, _ = self._unused.popitem(last=False)
             self._forget(block)
             self.evictions += 1
@@ -112,6 +117,8 @@ class Blocks:
 
     def release(self, blocks: Sequence[int]) -> None:
         """Take a user away from a request's blocks, given in order."""
+        # The last block becomes the oldest unused one, so a chain is evicted from its end and its beginning stays
+        # findable.
         for block in reversed(blocks):
             self._users[block] -= 1
             if self._users[block] == 0:

@@ -168,6 +168,7 @@ class Engine:
         if not prompt or wanted < 1:
             raise ValueError("a request has a prompt and wants at least one token")
         longest = len(prompt) + wanted
+        # It could not end even alone; refused here, it cannot hold the engine for ever.
         if longest > self.blocks.num_blocks * self.blocks.block_size:
             raise ValueError(f"{longest} tokens do not fit into the cache")
         number = self._next
@@ -202,6 +203,7 @@ class Engine:
         if sequence is not None:
             return max(0, -(-(sequence.computed + tokens) // size) - len(sequence.table))
         found = self._found(self._waiting[number])
+        # Cached blocks that nobody uses count as free until somebody does, so using them uses up free ones.
         return -(-tokens // size) + self.blocks.num_unused(found)
 
     def blocks_freed(self, number: int) -> int:
@@ -254,6 +256,7 @@ class Engine:
         counters = self.counters
         counters.steps += 1
         counters.evictions = self.blocks.evictions
+        # At its highest: memory is taken for this step, and nothing of it is released yet.
         counters.peak_blocks = max(counters.peak_blocks, self.blocks.num_blocks - self.blocks.num_free)
         counters.peak_running = max(counters.peak_running, len(self._running))
         if not work:
@@ -268,6 +271,7 @@ class Engine:
     ) -> list[Output]:
         """Take in what a step has computed; return the tokens that came."""
         tokens = iter(drawn)
+        # No more under way: from here on every worker of this memory may plan these requests again.
         self._computing.difference_update(piece.sequence.number for piece in work)
         planner = scheduler or self._scheduler
         return [o for piece in work if (o := self._advance(piece, tokens, planner)) is not None]
@@ -298,12 +302,14 @@ class Engine:
 
     def arrive(self, came: Held) -> int | None:
         """Let a request of another engine run with a copy of its computed tokens; None while there is no room."""
+        # Only what was computed elsewhere; blocks for further tokens are taken step by step, as for anybody who runs.
         needed = -(-came.computed // self.blocks.block_size)
         if needed > self.blocks.num_free or len(self._running) >= self._max_batch:
             return None
         number = self._next
         self._next += 1
         table = [self.blocks.take() for _ in range(needed)]
+        # Filled 0: these blocks are found by nobody yet in this cache, and are made findable again below.
         sequence = replace(came, number=number, tokens=list(came.tokens), table=table, filled=0)
         self._running[number] = sequence
         self._fill(sequence)
@@ -311,9 +317,11 @@ class Engine:
 
     def _rest(self, plan: Step, phase: Phase) -> None:
         self.counters.empty_steps += 1
+        # Somebody else's step or transfer is under way and will change what there is: waiting is no failure.
         if phase != "both" or self._computing or self._leaving:
             return
         self._idle_steps += 1
+        # With nobody running nothing can change any more, so an empty step would be followed by the same one for ever.
         if self.busy and (self._idle_steps > PATIENCE or (not self._running and not plan.preempt)):
             raise RefusedStepError(
                 f"the scheduler computes nothing though {len(self._waiting)} requests wait and "
@@ -330,6 +338,7 @@ class Engine:
             num_blocks=self.blocks.num_blocks,
             block_size=self.blocks.block_size,
             token_budget=self._token_budget,
+            # Requests that this worker does not see hold places all the same.
             max_batch=self._max_batch - (len(self._running) - len(visible)),
         )
 
@@ -347,6 +356,7 @@ class Engine:
             self._check_one(number, count, visible, waiting)
         if total > self._token_budget:
             raise RefusedStepError(f"the step has {total} tokens; {self._token_budget} are allowed")
+        # A difference binds tighter than a union: those who run and stay, and those who are admitted.
         num_running = len(set(self._running) - set(plan.preempt) | set(plan.tokens))
         if num_running > self._max_batch:
             raise RefusedStepError(f"{num_running} requests would run; {self._max_batch} are allowed")
@@ -369,6 +379,7 @@ class Engine:
     def _preempt(self, number: int) -> None:
         sequence = self._running.pop(number)
         self.blocks.release(sequence.table)
+        # Recomputation: what it has answered stays in `tokens`, and is read again like a prompt.
         sequence.table, sequence.filled, sequence.computed = [], 0, 0
         sequence.preempted += 1
         self.counters.preemptions += 1
@@ -383,6 +394,7 @@ class Engine:
         self.blocks.use(found)
         sequence.table, sequence.filled = list(found), len(found)
         sequence.computed = len(found) * self.blocks.block_size
+        # A preempted request finds its own blocks again, which would look like a hit that somebody else had made.
         if sequence.preempted == 0:
             self.counters.prefix_hit_tokens += sequence.computed
         self._running[number] = sequence
@@ -412,11 +424,13 @@ class Engine:
     def _advance(self, piece: Work, tokens: Iterator[int], scheduler: Scheduler) -> Output | None:
         """Take in what a step has computed of one request; return its next token if that came."""
         sequence, counters = piece.sequence, self.counters
+        # Read now: once its token is appended, the piece would no longer reach the last one.
         ends = piece.ends
         sequence.computed += piece.count
         self._fill(sequence)
         prompt = max(0, min(sequence.computed, sequence.prompt_tokens) - piece.begin)
         if sequence.preempted:
+            # Less its last token, so that decodes after a preemption, pieces of one token, count as no recomputation.
             counters.recomputed_tokens += max(piece.count - 1, 0)
         counters.computed_prompt_tokens += prompt
         if not ends:
@@ -430,6 +444,7 @@ class Engine:
         if last:
             del self._running[sequence.number]
             self._lookups.pop(sequence.number, None)
+            # After it was filled: the blocks stay findable for whoever begins alike.
             self.blocks.release(sequence.table)
             counters.finished += 1
         return Output(sequence.number, token, last)

@@ -62,6 +62,7 @@ def read_request(body: bytes, *, chat: bool, vocabulary: int, context: int) -> W
             prompt = read_tokens(asked["prompt"], vocabulary)
         else:
             prompt = [int(token) for token in asked["prompt"]]
+        # 16 is the interface's own default for completions.
         tokens = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or 16)
         options = asked.get("stream_options") or {}
         wanted = Wanted(
@@ -155,9 +156,12 @@ class _Answer:
 
     def _ask(self) -> None:
         def put(heard: list[Output] | str) -> None:
+            # Called from the engine's thread; asyncio's queues are not safe to use from there.
             self._loop.call_soon_threadsafe(self._queue.put_nowait, heard)
 
         def admitted(number: int) -> None:
+            # Each side writes before it reads (number, then gone; gone, then number), so one of the two always
+            # cancels.
             self._number = number
             if self._gone:
                 self._engine.cancel(number)
@@ -180,8 +184,10 @@ class _Answer:
         begun = False
         try:
             told = 0
+            # By count alone: the engine has no end of sequence, every answer is as long as was asked.
             while told < self._wanted.tokens:
                 outputs = await self._queue.get()
+                # The status goes out with the first token: until then a failure can still be a 500.
                 if not begun and not isinstance(outputs, str):
                     await _start(send, 200, STREAM_HEADERS)
                     begun = True
@@ -233,6 +239,7 @@ class _Answer:
         kind = ("chat.completion" if self._wanted.chat else "text_completion") + (
             ".chunk" if self._wanted.chat and self._wanted.stream else ""
         )
+        # No clock in answers, so equal requests give equal bytes.
         return {"id": self._name, "object": kind, "created": 0, "model": self._wanted.model}
 
     def _choice(self, ids: list[int], *, whole: bool = False) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from paceline.families.serving.api.paged import Batch, Paged, hidden_places
 
 def draw_weights(shape: Shape) -> Weights:
     """Draw all weights in float32: normal with a standard deviation of 1/√(inputs), norms of ones."""
+    # On the CPU and in float32 whatever computes later: the reference draws the very same weights.
     generator = torch.Generator().manual_seed(shape.seed)
 
     def matrix(rows: int, columns: int) -> Tensor:
@@ -55,6 +56,7 @@ class Model:
         self.weights = {n: w.to(self.device, dtype) for n, w in draw_weights(shape).items()}
         for layer in range(shape.layers):
             parts = [self.weights.pop(f"{layer}.{name}") for name in ("q", "k", "v")]
+            # One larger product for three matrices of the same input; gate and up likewise.
             self.weights[f"{layer}.qkv"] = torch.cat(parts)
             self.weights[f"{layer}.gate_up"] = torch.cat(
                 [self.weights.pop(f"{layer}.gate"), self.weights.pop(f"{layer}.up")]
@@ -72,13 +74,17 @@ class Model:
         kv = shape.kv_heads * shape.head_dim
         for layer in range(shape.layers):
             qkv = rms_norm(x, self.weights[f"{layer}.norm"]) @ self.weights[f"{layer}.qkv"].T
+            # Queries and keys in one turn; values, the last kv columns, carry no position.
             turned = rotated(qkv[:, :-kv].reshape(len(x), -1, shape.head_dim), cos, sin)
             v = qkv[:, -kv:].reshape(len(x), -1, shape.head_dim)
+            # Before attention, which reads this step's own keys from the cache like all others.
             self._cache.write(layer, batch.slots_N, turned[:, shape.heads :], v)
             mixed = self._cache.attend(layer, turned[:, : shape.heads], batch, hidden_D11L)
             x = x + mixed @ self.weights[f"{layer}.o"].T
             inner = rms_norm(x, self.weights[f"{layer}.ffn_norm"]) @ self.weights[f"{layer}.gate_up"].T
             gate, up = inner.chunk(2, -1)
             x = x + (torch.nn.functional.silu(gate) * up) @ self.weights[f"{layer}.down"].T
+        # Only rows whose token is wanted: with a large vocabulary the head is the largest matrix, and a prompt has one
+        # such row.
         logits = rms_norm(x[batch.last_rows], self.weights["norm"]) @ self.weights["head"].T
         return logits.argmax(-1)

@@ -82,6 +82,7 @@ def plain_loop(model: Model, load: Load) -> list[list[int]]:
             keys, values = cached[0, layer, :, :, :until], cached[1, layer, :, :, :until]
             if rows == 1:  # heads of queries that share a head of keys are rows of it, as in the engine
                 q = q.reshape(load.batch, shape.kv_heads, -1, shape.head_dim)
+            # Several rows are the prompt alone, with nothing before it, so the plain causal mask is right.
             mixed = functional.scaled_dot_product_attention(
                 q, keys, values, is_causal=rows > 1, enable_gqa=rows > 1 and shape.heads != shape.kv_heads
             )
@@ -128,6 +129,7 @@ def compare(load: Load, rounds: int) -> tuple[float, float]:
     ways: list[Callable[[Model, Load], object]] = [paged, plain_loop]
     least = dict.fromkeys(ways, float("inf"))
     for number in range(rounds):
+        # Each goes first in half of the rounds, so a drift of the machine's clock favours neither.
         for way in ways if number % 2 else reversed(ways):
             begin = _cpu_s()
             way(model, load)

@@ -70,12 +70,14 @@ def _build(told: argparse.Namespace) -> Front:
     Raises:
         CaseError: It was refused, or cannot be imported or made.
     """
+    # Beside the family, what the answer's bytes pass through: a technique could forge tokens there.
     guard = Guard((*all_loaded(), json, json.encoder, socket))
     loaded = load(told.technique_module, told.technique, "serving", Path.cwd(), guard)
     if loaded.refusal is not None:
         raise loaded.refusal
     settings: dict[str, Any] = told.engine
     try:
+        # Making it runs its code already, so that happens inside of the fences too.
         with guard.watch():
             scheduler = loaded.factory(**told.options)
     except Exception as error:
@@ -101,6 +103,8 @@ def _server(application: Front) -> Callable[[int], int]:
         ) from error
 
     def serve(port: int) -> int:
+        # A burst of an open loop has to wait in the kernel's queue; refused connections would be the harness's
+        # failures.
         listening = socket.create_server(("127.0.0.1", port), backlog=4096)
         print(json.dumps({"port": listening.getsockname()[1]}), flush=True)
         config = uvicorn.Config(
@@ -111,6 +115,7 @@ def _server(application: Front) -> Callable[[int], int]:
             log_level="warning",
             access_log=False,
         )
+        # The model and all modules leave the collector's sight, so that no collection in a step walks them.
         gc.collect()
         gc.freeze()
         asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))

@@ -46,6 +46,7 @@ class Reference:
     def __init__(self, model: Mapping[str, Any]) -> None:
         self.shape = Shape.of(model)
         drawn = draw_weights(self.shape)
+        # The engine's weights are rounded ones: exact means exact arithmetic on the same weights.
         rounded = {name: w.to(DTYPES[self.shape.dtype]) for name, w in drawn.items()}
         self._exact = {name: w.double() for name, w in rounded.items()}
         self._rounded = rounded
@@ -60,9 +61,11 @@ class Reference:
 
     @torch.inference_mode()
     def _compute(self, prompt: Sequence[int], answer: Sequence[int]) -> Judged:
+        # Teacher forcing: one token that rounding decided otherwise must not make all further ones wrong.
         sequence = torch.tensor([*prompt, *answer[:-1]])
         rows = slice(len(prompt) - 1, None)
         exact = forward(self.shape, self._exact, sequence)[rows]
+        # The allowance is measured on this very text: how far rounding moves logits differs by model, type and length.
         plain = forward(self.shape, self._rounded, sequence)[rows].double()
         allowed = ROUNDINGS * float((plain - exact).abs().max())
         best, tokens = exact.max(-1)
@@ -97,6 +100,8 @@ def states(shape: Shape, weights: Weights, tokens_T: Tensor) -> Tensor:
     count, width = len(tokens_T), shape.head_dim
     place = torch.arange(count, dtype=torch.float64)
     rates = ROTARY_BASE ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    # As complex numbers and head by head: written otherwise than the engine on purpose, so that both err together in
+    # nothing.
     turn = torch.polar(torch.ones(count, width // 2, dtype=torch.float64), place[:, None] * rates)
     seen = torch.ones(count, count, dtype=torch.bool).tril()
     for layer in range(shape.layers):

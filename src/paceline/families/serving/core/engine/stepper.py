@@ -27,6 +27,7 @@ class Stepper:
         """Compute; return the next token of each piece of work that ends, in order."""
         found = iter(self._model.next_tokens(self._batch(work)).tolist())
         tokens = {piece.sequence.number: int(next(found)) for piece in in_order(work) if piece.ends}
+        # Back in the plan's order: the batch had single tokens first, and the engine pairs tokens with its own list.
         return [tokens[piece.sequence.number] for piece in work if piece.ends]
 
     def _batch(self, work: Sequence[Work]) -> Batch:
@@ -35,6 +36,7 @@ class Stepper:
 
 def in_order(work: Sequence[Work]) -> list[Work]:
     """Return work in the order in which a batch holds it: requests with one token first."""
+    # Single tokens attend as one padded batch, parts of prompts one by one; the sort is stable.
     return sorted(work, key=lambda piece: piece.count > 1)
 
 
@@ -56,12 +58,14 @@ def batch_of(work: Sequence[Work], size: int, device: torch.device) -> Batch:
             parts.append(Chunk(first=len(tokens), rows=piece.count, context=end, blocks_C=blocks))
         tokens += piece.sequence.tokens[piece.begin : end]
         positions += range(piece.begin, end)
+        # The page table: a token's slot is its block's place times the block's size, and its place inside.
         slots += [table[i // size] * size + i % size for i in range(piece.begin, end)]
         if piece.ends:
             last.append(len(tokens) - 1)
     decodes = [piece for piece in work if piece.count == 1]
     lengths = [piece.begin + 1 for piece in decodes]
     columns = -(-max(lengths, default=0) // size)
+    # Any valid block does as padding, since the mask hides what lies beyond a request's length.
     tables = [[*p.sequence.table[:columns], *[0] * (columns - len(p.sequence.table))] for p in decodes]
     return Batch(
         tokens_N=tensor(tokens),

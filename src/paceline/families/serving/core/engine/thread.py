@@ -42,8 +42,10 @@ class FencedScheduler:
         finally:
             self._guard.close()
         self._calls += 1
+        # The first call is looked at, then some: a whole look each time would be a part of every step's time.
         if self._calls % CHECK_EVERY == 1:
             self._guard.check()
+        # Outside of the fences, so that the harness's own check is not held against the technique.
         if not isinstance(step, Step):
             raise RefusedStepError(f"the scheduler returned {type(step).__name__} instead of a Step")
         return step
@@ -125,6 +127,7 @@ class EngineThread:
         with self._wake:
             while not self._asked and not self._cancelled and not self._engine.busy:
                 self._wake.wait()
+            # Swapped under the lock and worked off outside of it: the event loop must never wait for a step.
             asked, self._asked = self._asked, deque()
             cancelled, self._cancelled = self._cancelled, deque()
         for request in asked:
@@ -136,11 +139,14 @@ class EngineThread:
             except ValueError as error:
                 request.refused(str(error))
                 continue
+            # Before the next step, which may bring its first token.
             self._hearing[number] = request.hear
             request.admitted(number)
+        # After admissions: a client may go in the moment in which its request is taken in.
         for number in cancelled:
             self._engine.cancel(number)
             self._hearing.pop(number, None)
+        # A cancelled request may have been the last one, and no step would follow to tell of it.
         if cancelled:
             self._counters = facts(self._engine.counters)
 

@@ -48,7 +48,9 @@ class Alarms:
 
     def at(self, instant_ns: int, call: Callable[[], None]) -> None:
         """Call a function at an instant of ``time.monotonic_ns``; at once, but not within this call, if it is past."""
+        # The running number breaks ties, since functions cannot be compared, and keeps alarms of one instant in order.
         heapq.heappush(self._heap, (instant_ns, next(self._order), call))
+        # While alarms ring the timer is armed once, at the end, and not for each alarm that they set.
         if not self._calling:
             self._arm()
 
@@ -67,11 +69,13 @@ class Alarms:
         self._armed_ns = earliest_ns
         value = _Timespec(earliest_ns // 1_000_000_000, earliest_ns % 1_000_000_000)
         spec = _Itimerspec(_Timespec(0, 0), value)
+        # An absolute instant: the time from here to the kernel would make a relative one late.
         if self._library.timerfd_settime(self._file, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime failed")
 
     def _ring(self) -> None:
         try:
+            # Reading takes the expiry back; otherwise the loop would see the file as ready for ever.
             os.read(self._file, 8)
         except BlockingIOError:
             return

@@ -52,8 +52,11 @@ def draw_arrivals(
             instants = np.sort(random.uniform(0.0, seconds, count))
             return instants
         case "gamma":
+            # Shape 1/c and scale c: mean 1, squared coefficient of variation c. One gap more, for the time behind the
+            # last arrival.
             gaps = random.gamma(1.0 / burstiness, burstiness, count + 1)
             instants = np.cumsum(gaps)
+            # Scaled to the asked duration: the offered rate is then exact, and only the pattern is drawn.
             instants = instants[:count] * (seconds / instants[count])
             return instants
         case "ramp":
@@ -65,6 +68,7 @@ def _ramp(shares: Instants, count: int, first_per_s: float, last_per_s: float) -
     """Invert the ramp's cumulative rate: a·t + (b − a)·t²/(2·T) arrivals until t, with T = 2·count/(a + b)."""
     seconds = 2.0 * count / (first_per_s + last_per_s)
     slope = (last_per_s - first_per_s) / seconds
+    # Nearly level: the quadratic's solution would divide a difference of equal numbers by almost nothing.
     if abs(slope) * seconds < 1e-9 * first_per_s:
         return shares * seconds
     reached: Instants = (np.sqrt(first_per_s**2 + 2.0 * slope * shares * count) - first_per_s) / slope

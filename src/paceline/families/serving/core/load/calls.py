@@ -58,6 +58,7 @@ class Workload:
         for position, call in enumerate(self.calls):
             if call.number != position:
                 raise ValueError(f"call {call.number} stands at place {position}")
+            # Only backwards, so calls cannot wait for each other in a circle.
             if any(not 0 <= n < position for n in call.after):
                 raise ValueError(f"call {position} waits for one that does not come before it")
             if call.carries and not call.after:
@@ -75,6 +76,7 @@ class Workload:
 
     def share(self, part: int, parts: int) -> tuple[Call, ...]:
         """Return the calls that one of several processes sends: whole sessions, dealt out in turn."""
+        # Whole sessions to one process: a call is due when the one before has ended, which no other process sees.
         order = {root: place for place, root in enumerate(sorted(set(self.roots)))}
         return tuple(c for c in self.calls if order[self.roots[c.number]] % parts == part)
 

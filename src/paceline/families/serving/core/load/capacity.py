@@ -50,12 +50,15 @@ class Capacity:
 def inflation(seen: Sequence[bool]) -> float:
     """Return how many times the variance of a share is what it were if calls were independent; at least 1."""
     share = sum(seen) / len(seen)
+    # Batches have to be longer than a burst of misses, or their means are not independent either; 20 of them give a
+    # variance.
     size = len(seen) // MIN_BATCHES
     if size < 2 or not 0 < share < 1:
         return 1.0
     means = [sum(seen[i * size : (i + 1) * size]) / size for i in range(MIN_BATCHES)]
     centre = sum(means) / MIN_BATCHES
     variance = sum((m - centre) ** 2 for m in means) / (MIN_BATCHES - 1)
+    # Never below 1: by chance batch means can vary less than independent draws, which is no evidence of more calls.
     return max(1.0, size * variance / (share * (1 - share)))
 
 
@@ -90,6 +93,7 @@ def find_capacity(
         for attempt in range(1, patience + 1):
             seen.extend(probe(rate_per_s, requests, len(steps) * patience + attempt))
             met, sent = sum(seen), len(seen)
+            # Fewer calls at the same share: the interval is as wide as independent calls of that number would make it.
             low, high = wilson(met / inflation(seen), sent / inflation(seen))
             decided = low > target or high < target
             if decided:
@@ -105,6 +109,7 @@ def find_capacity(
             low = rate_per_s
             if rate_per_s >= most_per_s:
                 return Capacity(low_per_s=low, high_per_s=high, steps=tuple(steps))
+            # By factors until both ends are known: a capacity may be far from the first guess in either direction.
             rate_per_s = min(2 * rate_per_s, most_per_s)
         else:
             high = rate_per_s
@@ -114,6 +119,7 @@ def find_capacity(
         if low and not math.isinf(high):
             break
     while high / low > 1 + precision:
+        # The geometric mean, since precision is relative.
         middle = math.sqrt(low * high)
         if carried(middle):
             low = middle

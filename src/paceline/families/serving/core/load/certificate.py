@@ -87,6 +87,7 @@ def certify(log: Log, outcomes: Sequence[Outcome]) -> Certificate:
     """Judge the client by its log."""
     due = [o for o in outcomes if o.due_s is not None and o.sent_s is not None]
     late = [o.sent_s - o.due_s for o in due if o.sent_s is not None and o.due_s is not None]
+    # The bell hangs on the same loop as the calls: how late it is, everything there is.
     lags = [lag for p in log.processes for lag in p.lags_s] or [0.0]
     places = log.header.get("concurrency")
     capped = log.header.get("cap") is not None
@@ -100,6 +101,7 @@ def certify(log: Log, outcomes: Sequence[Outcome]) -> Certificate:
     lag_p99 = float(np.quantile(lags, 0.99))
     problems: list[str] = []
     first = percentile([o.ttft_s for o in due], 0.5)
+    # With a cap calls wait in the client by design; that time is in their latency and no fault of the client's.
     if late_p99 is not None and first is not None and not capped:
         what, worst = ("the client's event loop was", lag_p99) if following else ("calls were sent", late_p99)
         problems += _lateness(what, worst, first)
@@ -107,6 +109,7 @@ def certify(log: Log, outcomes: Sequence[Outcome]) -> Certificate:
         problems.append(f"{sent:.1f} calls/s were sent instead of {asked:.1f}")
     if places is not None and held is not None and not following and held < MIN_CONCURRENCY_SHARE * places:
         problems.append(f"{held:.1f} calls were under way in the mean instead of {places}")
+    # Of the busiest process: one thread that is nearly always busy queues events, whatever the others do.
     if cpu_share > MAX_CPU_SHARE:
         problems.append(f"the client's event loop had {cpu_share:.0%} of a core: it is the bottleneck")
     return Certificate(
@@ -171,6 +174,7 @@ def arrival_test(instants_s: Sequence[float]) -> ArrivalTest | None:
     centred = gaps - mean
     spread = float((centred**2).mean())
     neighbours = float((centred[1:] * centred[:-1]).mean()) / spread if spread > 0 else 0.0
+    # Ten gaps a window: short enough for many windows, long enough that bursts show as variance of counts.
     edges = np.arange(instants[0], instants[-1], 10.0 * mean)
     numbers = np.histogram(instants, edges)[0]
     return ArrivalTest(
@@ -191,6 +195,7 @@ def _exponential_p(gaps: NDArray[np.float64]) -> float:
     """
     ordered = np.sort(gaps)
     n = len(ordered)
+    # Gaps are in units of their mean, so this is the distribution with nothing left to fit.
     below = 1.0 - np.exp(-ordered)
     ranks = np.arange(1, n + 1)
     distance = float(max((ranks / n - below).max(), (below - (ranks - 1) / n).max()))
@@ -202,4 +207,5 @@ def _exponential_p(gaps: NDArray[np.float64]) -> float:
         if modified <= high:
             share = (modified - low) / (high - low)
             return float(math.exp(math.log(p_low) + share * (math.log(p_high) - math.log(p_low))))
+    # Beyond the table by the test's asymptotic tail, exp(−2 d²), joined at its last point.
     return float(0.01 * math.exp(-2.0 * (modified**2 - points[-1][0] ** 2)))

@@ -72,6 +72,8 @@ class Client:
         self._closed = workload.concurrency is not None
         self._warm, self._handicap_s = warm, handicap_s
         self._parser = response_parser()
+        # Bytes are made before the start, where that can be: encoding a long prompt takes milliseconds of the event
+        # loop.
         self._requests = {n: target.request(c, c.prompt) for n, c in self._calls.items() if not c.carries}
         self._prompts: dict[int, Prompt] = {n: c.prompt for n, c in self._calls.items() if not c.carries}
         self.entries = {
@@ -103,11 +105,13 @@ class Client:
         self._loop, self._origin_ns, self._alarms = loop, origin_ns, Alarms(loop)
         self._bell_ns = origin_ns
         self._done = asyncio.Event()
+        # Before the start, so that handshakes are in no call's time unless a server needs more connections.
         await asyncio.gather(*(self._open(None) for _ in range(self._warm)))
         collecting = gc.isenabled()
         gc.collect()
         gc.freeze()
         gc.disable()  # a collection in the middle would be a pause that servers do not make
+        # After preparations: the share of a core is of the time in which calls were sent.
         began_s, cpu_s = time.monotonic(), time.process_time()
         try:
             self._begin()
@@ -159,10 +163,13 @@ class Client:
         while self._ready and (self._cap is None or self._in_flight < self._cap) and not self._over:
             number = self._ready.popleft()
             entry = self.entries[number]
+            # A closed loop's call is due when there is a place. An open loop's due time is never moved: what it waits
+            # for here is in its latency, which is how coordinated omission is avoided.
             if entry.due_ns is None:
                 entry.due_ns = _clock_ns() - self._origin_ns
             self._in_flight += 1
             while self._idle:
+                # The one used last: the least likely to have been closed by the server for idleness.
                 connection = self._idle.pop()
                 if connection.usable:
                     self._send(connection, number)
@@ -212,6 +219,8 @@ class Client:
         number = entry.number
         self._carrying.pop(number, None)
         self._in_flight -= 1
+        # One more try, only where nothing came back and the connection was an old one: such a server has most likely
+        # not read the call. The due time stays.
         if entry.ending == "disconnected" and not entry.chunks and entry.status is None and entry.tries == 1:
             kept = entry.connected_ns is None  # an idle connection that the server had closed meanwhile
             if kept and not self._over:
@@ -240,10 +249,12 @@ class Client:
     def _follow(self, call: Call) -> None:
         if call.carries:
             before = self.entries[call.after[0]]
+            # The only parsing under way: a turn that carries on needs the answer's own tokens in its prompt.
             stream = read_stream(before.chunks)
             answer = stream.token_ids if stream.token_ids is not None else stream.text
             self._prompts[call.number] = carried(self._prompts[call.after[0]], answer, call.prompt)
             self._requests[call.number] = self._target.request(call, self._prompts[call.number])
+        # From when the last of them ended and not from now, so that this client's own delay is not added to the pause.
         last_ns = max(self.entries[n].ended_ns or 0 for n in call.after)
         due_ns = last_ns + round(call.pause_s * 1e9)
         self._alarms.at(self._origin_ns + due_ns, _later(self._due, call.number, due_ns))
@@ -252,6 +263,7 @@ class Client:
         """Note how late a bell rings that hangs on the same loop."""
         now_ns = _clock_ns()
         self._lags_s.append((now_ns - self._bell_ns) * 1e-9)
+        # From now and not from the last due time: after a pause it must not ring many times at once.
         self._bell_ns = now_ns + BELL_NS
         self._alarms.at(self._bell_ns, self._ring)
 
@@ -264,6 +276,7 @@ class Client:
         for number, connection in list(self._carrying.items()):
             entry = self.entries[number]
             assert entry.sent_ns is not None
+            # Two limits: a server that has died says nothing, one that is slow says little for long.
             heard_ns = entry.chunks[-1][0] if entry.chunks else entry.sent_ns
             if now_ns - entry.sent_ns > self._limits.call_s * 1e9:
                 connection.end("timed_out", f"more than {self._limits.call_s:g} s")
@@ -305,6 +318,7 @@ def _of_connecting(error: BaseException) -> str:
 def _hurry() -> bool:
     """Ask to be scheduled before ordinary processes, for it is the clock; return whether that was granted."""
     try:
+        # The lowest real-time priority is enough to be ahead of every ordinary process, the server's included.
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
     except (OSError, AttributeError):
         return False

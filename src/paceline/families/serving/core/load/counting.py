@@ -19,6 +19,8 @@ def requests_needed(misses: int, *, share: float = 0.99, confidence: float = CON
     """
     if misses < 0 or not 0 < share < 1 or not 0 < confidence < 1:
         raise ValueError("misses are 0 or more; share and confidence lie between 0 and 1")
+    # More requests than misses at least; the probability falls with their number, so doubling and bisection find the
+    # first.
     low, high = misses + 1, 2 * (misses + 1)
     while _at_most(misses, high, 1 - share) > 1 - confidence:
         low, high = high, 2 * high
@@ -40,6 +42,7 @@ def _at_most(misses: int, trials: int, probability: float) -> float:
     """Return the probability of at most so many misses, by sums of logarithms."""
     log_p, log_q = math.log(probability), math.log1p(-probability)
     terms = [
+        # Logarithms: binomial coefficients of thousands do not fit into floating-point numbers.
         math.lgamma(trials + 1)
         - math.lgamma(k + 1)
         - math.lgamma(trials - k + 1)
@@ -55,6 +58,7 @@ def wilson(successes: float, trials: float, z: float = Z_95) -> tuple[float, flo
     if trials == 0:
         return 0.0, 1.0
     share = successes / trials
+    # Wilson's and not the normal interval, which has no width at shares of 0 and 1.
     scale = 1 + z * z / trials
     centre = (share + z * z / (2 * trials)) / scale
     half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials)) / scale

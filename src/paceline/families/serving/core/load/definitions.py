@@ -41,6 +41,8 @@ def _gaps_by_token(outcome: Outcome) -> Iterator[float]:
     """Yield each gap over the tokens of the event behind it, once for each of these."""
     for gap, piece in zip(_gaps(outcome), outcome.pieces[1:], strict=True):
         tokens = max(round(piece.tokens), 1)
+        # Weighted by tokens: one event of eight tokens is eight short gaps here, and one long one in the plain
+        # reading.
         yield from [gap / tokens] * tokens
 
 

@@ -94,12 +94,14 @@ def merged(header: dict[str, Any], parts: Sequence[tuple[Iterable[Entry], Proces
 def entry_line(entry: Entry) -> str:
     """Return a call's line; bytes are text of ISO 8859-1, which holds every byte."""
     data = {name: getattr(entry, name) for name in Entry.__dataclass_fields__}
+    # As received and not as parsed, so that a reading that proves wrong can be corrected from old logs.
     data["chunks"] = [(at, received.decode("latin-1")) for at, received in entry.chunks]
     return json.dumps({"call": data}, separators=(",", ":"))
 
 
 def write_log(path: Path, log: Log) -> None:
     """Write a log; the same log gives the same bytes."""
+    # No time and no name in gzip's header: they would make the same log other bytes.
     with path.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as packed:
         packed.write(json.dumps({"run": log.header}, sort_keys=True).encode() + b"\n")
         for entry in log.entries:

@@ -70,7 +70,9 @@ def read_stream(chunks: Sequence[tuple[int, bytes]]) -> Stream:
     reading = _Reading(outputs=[])
     rest = b""
     for at_ns, received in chunks:
+        # Events are cut across packets as the network likes: an event's instant is that of the bytes that complete it.
         rest += received
+        # On all that is left over, so that a pair of \r and \n that two packets divide is found.
         if b"\r" in rest:
             rest = rest.replace(b"\r\n", b"\n")
         if b"\n\n" not in rest:
@@ -102,10 +104,12 @@ def _tell(reading: _Reading, at_ns: int, said: dict[str, Any]) -> None:
     if "error" in said:
         reading.failure = str(said["error"])[:300]
         return
+    # Any event, a role or a usage too: the first token has an instant of its own, and the two are told apart.
     if reading.first_ns is None:
         reading.first_ns = at_ns
     if said.get("usage"):
         reading.usage = dict(said["usage"])
+    # One answer was asked for; a last event with usage alone has no choice.
     for choice in said["choices"][:1]:
         text = choice["text"] if "text" in choice else (choice["delta"].get("content") or "")
         if not isinstance(text, str):
@@ -123,6 +127,7 @@ def _stream(reading: _Reading) -> Stream:
     ids = tuple(i for part in known if part for i in part) if known and None not in known else None
     counted_by: CountedBy
     if ids is not None:
+        # Ids are counted by nobody's word; a server's usage needs trust, and events may hold any number of tokens.
         counted_by, weights = "token_ids", [float(len(part or ())) for part in known]
     elif isinstance(told, int) and told > 0 and any(text for _, text, _ in reading.outputs):
         counted_by, weights = "usage", _shares(told, [len(text) for _, text, _ in reading.outputs])

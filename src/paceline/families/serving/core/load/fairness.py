@@ -40,6 +40,7 @@ def _served(outcomes: Sequence[Outcome], prompt_tokens: dict[int, int]) -> Serve
     events: Served = []
     for outcome in outcomes:
         for position, piece in enumerate(outcome.pieces):
+            # With the first token: a client sees of a prompt only that it has been computed by then.
             prompt = PROMPT_WEIGHT * prompt_tokens[outcome.number] if position == 0 else 0.0
             events.append((piece.at_ns * 1e-9, prompt + OUTPUT_WEIGHT * piece.tokens))
     return sorted(events)
@@ -83,6 +84,8 @@ def largest_gap(waiting: Mapping[str, Spans], served: Mapping[str, Served]) -> f
             level = low = high = 0.0
             for _, amount in signed[bisect_right(instants, begin) : bisect_right(instants, end)]:
                 level += amount
+                # Between any two instants the difference of service is a difference of levels, so the largest one of
+                # all intervals is highest less lowest.
                 low, high = min(low, level), max(high, level)
             worst = max(worst, high - low)
     return worst

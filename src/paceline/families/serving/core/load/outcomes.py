@@ -86,12 +86,15 @@ def outcome_of(entry: Entry, *, exact: bool = True) -> Outcome:
         due_s=_seconds(due_ns),
         sent_s=_seconds(entry.sent_ns),
         ended_s=_seconds(entry.ended_ns),
+        # Kept of failed calls too: the server computed them, and throughput counts them.
         tokens=stream.tokens,
         prompt_tokens=stream.prompt_tokens,
         cached_tokens=stream.cached_tokens,
         ttft_s=(first - (due_ns or 0)) * 1e-9 if good else math.inf,
         e2e_s=(last - (due_ns or 0)) * 1e-9 if good else math.inf,
         tpot_s=(last - first) * 1e-9 / (stream.tokens - 1) if several else None,
+        # Over tokens behind the first piece: with several tokens a piece, tokens − 1 would count some that came with
+        # the first.
         pace_s=(last - first) * 1e-9 / behind if several else None,
         pieces=pieces,
         stream=stream,
@@ -105,6 +108,7 @@ def _judge(entry: Entry, stream: Stream, exact: bool) -> tuple[str, str | None]:
         return "malformed", stream.problem
     if not stream.done:
         return "unended", f"{stream.tokens} tokens, and no [DONE]"
+    # Only against ids: other counts come from the usage itself, or are guesses.
     if stream.counted_by == "token_ids" and stream.usage_tokens not in (None, stream.tokens):
         return "miscounted", f"{stream.tokens} tokens came, the server counts {stream.usage_tokens}"
     short = stream.tokens < entry.asked_tokens if exact else not stream.pieces
@@ -140,6 +144,8 @@ def percentile(values: Sequence[float], share: float) -> float | None:
         return None
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     place = share * (len(ordered) - 1)
+    # Failed calls are infinite and sort last: where they reach the place, the percentile is not defined and is not
+    # shown as that of the rest.
     if not np.isfinite(ordered[math.ceil(place)]):
         return None
     return float(np.quantile(ordered, share))
@@ -165,6 +171,7 @@ def window_s(outcomes: Sequence[Outcome]) -> tuple[float, float]:
         return 0.0, 0.0
     begin, end = due[0], due[-1]
     if end - begin > 0:
+        # Without the beginning, in which queues and caches fill, and the end, in which no new calls come.
         return begin + 0.1 * (end - begin), end
     return begin, max((o.ended_s for o in outcomes if o.ended_s is not None), default=end)
 

@@ -25,6 +25,7 @@ from paceline.families.serving.core.load.loops import LoopName, loop_factory, us
 from paceline.families.serving.core.load.target import Target
 from paceline.families.serving.core.load.wire import response_parser
 
+# So that every process has read the instant, and made its connections, before it comes.
 START_AHEAD_NS = 200_000_000
 READY_S = 60.0
 GRACE_S = 30.0
@@ -65,6 +66,7 @@ def run_load(
         PrerequisiteError: httptools is not installed, or a loop that was asked for.
         InfrastructureError: A process of the client has died.
     """
+    # Asked here, since a process that lacks it could only die.
     response_parser()
     loop = loop or usual_loop()
     loop_factory(loop)
@@ -116,10 +118,13 @@ def _conduct(running: list[subprocess.Popen[str]], place: Path, limits: Limits, 
     for part, process in enumerate(running):
         assert process.stdin is not None
         assert process.stdout is not None
+        # By the pipe: arguments and files of a process can be read by others on the machine.
         process.stdin.write(json.dumps({"key": key}) + "\n")
         process.stdin.flush()
+        # One after another is enough: nobody begins before the instant, which is named when all are ready.
         if process.stdout.readline().strip() != "ready":
             raise InfrastructureError(_last_words(place, part))
+    # CLOCK_MONOTONIC is one clock for all processes of a machine, so parts need no synchronising.
     origin_ns = time.monotonic_ns() + START_AHEAD_NS
     for process in running:
         assert process.stdin is not None

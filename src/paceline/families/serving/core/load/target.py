@@ -61,8 +61,11 @@ class Target:
             "model": self.model,
             "max_tokens": call.output_tokens,
             "temperature": 0,
+            # An extension of serving engines, not of the interface: answers have the lengths that were asked for, and
+            # so equal work.
             "ignore_eos": True,
             "stream": True,
+            # The server's own count, against which what came is held.
             "stream_options": {"include_usage": True},
             **self.extra,
         }

@@ -70,6 +70,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note that the connection stands."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's do not say that they are
+        # Written past the transport only without TLS, whose records the transport has to make.
         if transport.get_extra_info("sslcontext") is None:
             self._file = transport.get_extra_info("socket").fileno()
         self.connected_ns = _clock_ns() - self._origin_ns
@@ -80,12 +81,14 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._entry, self._ended = entry, ended
         self._bytes, self._delimited = 0, False
+        # A new one for each call: a parser that met malformed bytes keeps its error.
         self._parser = self._make_parser(self)
         if self.calls == 0:
             entry.connected_ns = self.connected_ns
         self.calls += 1
         entry.tries += 1
         entry.sent_bytes = len(request)
+        # Before the write, so that what the kernel takes for it counts as the server's time and not as lateness.
         entry.sent_ns = _clock_ns() - self._origin_ns
         rest = self._write_now(request)
         if rest:
@@ -106,6 +109,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Note what came, and when."""
+        # Before anything is parsed: parsing is the client's time.
         now = _clock_ns() - self._origin_ns
         entry = self._entry
         if entry is None:  # bytes that belong to no call: the connection cannot be trusted any more
@@ -136,6 +140,7 @@ class Connection(asyncio.Protocol):
         if entry is None:
             return
         self._bytes += len(body)
+        # A server that never stops writing would fill the client's memory and end the whole run.
         most = MAX_TOKEN_BYTES * (entry.asked_tokens + SPARE_TOKENS)
         if self._bytes > most:
             self.end("too_long", f"more than {most} bytes for {entry.asked_tokens} tokens")
@@ -151,6 +156,8 @@ class Connection(asyncio.Protocol):
             said = b"".join(body for _, body in entry.chunks)[:MAX_ERROR_BYTES].decode("utf-8", "replace")
             self._finish("status", f"{entry.status}: {said}", keep=self._parser.should_keep_alive())
         elif not (entry.content_type or "").lower().startswith(EVENT_STREAM):
+            # A whole answer at once has no times of tokens; it must not pass for a stream whose tokens all came
+            # together.
             self._finish("content_type", f"{entry.content_type} instead of {EVENT_STREAM}", keep=False)
         else:
             self._finish(COMPLETE, None, keep=self._parser.should_keep_alive())
@@ -186,6 +193,7 @@ class Connection(asyncio.Protocol):
         entry, ended = self._entry, self._ended
         if entry is None or ended is None:
             return
+        # Forgotten first: closing the connection calls back in here, and a call must end once.
         self._entry = self._ended = None
         entry.ending, entry.detail = ending, detail
         entry.ended_ns = self._now

@@ -42,6 +42,7 @@ class Gaps:
             return self.mean_s
         if self.kind == "exponential":
             return rng.expovariate(1.0 / self.mean_s)
+        # Less half of the variance, so that the mean is mean_s whatever the spread.
         return self.mean_s * math.exp(rng.gauss(-(self.spread**2) / 2.0, self.spread))
 
 
@@ -112,5 +113,6 @@ class Behaviour:
             gap_s = self.gap.draw(rng)
             if self.stall_every and number % self.stall_every == 0:
                 gap_s += self.stall_s
+            # Gaps begin from when the last token really came: a frozen server makes nothing up.
             instant_s = self.thawed_s(instant_s + gap_s)
             yield instant_s

@@ -46,6 +46,7 @@ class MockServer:
 
     def __enter__(self) -> MockServer:
         """Start it."""
+        # Asked here, where it can be told; the process could only die.
         response_parser()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "paceline.families.serving.core.mock"],

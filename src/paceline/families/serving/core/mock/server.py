@@ -79,6 +79,8 @@ class Server:
         if answer in self._queue:
             self._queue.remove(answer)
         elif self._queue:
+            # From the due instant and not from now: else each alarm's lateness would be handed on along the queue, and
+            # truth would drift.
             self._queue.popleft().serve(at_s)
         else:
             self._free += 1
@@ -86,6 +88,7 @@ class Server:
     def rng(self) -> random.Random:
         """Return the random numbers of the next answer."""
         self._num_answers += 1
+        # A stream for each answer: what others draw meanwhile must not move its instants.
         return random.Random(f"{self.behaviour.seed}/{self._num_answers}")
 
     def event(self, begin: int, count: int, *, chat: bool) -> bytes:
@@ -98,6 +101,7 @@ class Server:
             choice |= {"delta": {"content": text}} if chat else {"text": text}
             if self.behaviour.token_ids:
                 choice["token_ids"] = ids
+            # Kept: encoding JSON for every token would make the mock late at high rates.
             self._events[key] = framed(_event({"choices": [choice]}, chat=chat))
         return self._events[key]
 
@@ -162,9 +166,11 @@ class Answer:
         count = min(self._server.behaviour.tokens_per_chunk, self._tokens - self._written)
         for _ in range(count):
             instant_s = next(self._instants)
+        # At absolute instants: a late alarm does not delay the ones behind it.
         self._server.at(instant_s, lambda: self._write(count, instant_s))
 
     def _write(self, count: int, at_s: float) -> None:
+        # Lost clients are looked for between tokens, so a place comes free at the next due one.
         if self.gone:
             self._server.leave(self, at_s)
             return
@@ -325,6 +331,7 @@ async def serve(
         lambda: Connection(server), "127.0.0.1", port, backlog=4096, ssl=context
     )
     print(json.dumps({"port": listening.sockets[0].getsockname()[1]}), flush=True)
+    # No collection, which would be a freeze that the behaviour does not know of.
     gc.freeze()
     gc.disable()
     await loop.run_in_executor(None, sys.stdin.read)

@@ -110,6 +110,7 @@ class Cluster:
             max_batch=given.max_batch,
             token_budget=max(budgets),
         )
+        # The memory decides and not a scheduler: its workers may have several, which must see one cache.
         engine.blocks.sharing = layout.memories[memory].shares_prefixes
         return engine
 
@@ -121,6 +122,8 @@ class Cluster:
         """
         self._expect(calls)
         unserved = len(calls)
+        # Arrivals, then transfers, then new steps, then shares: each may depend on those before it at the same
+        # instant.
         for _ in range(MOST_STEPS):
             while self._coming and self._coming[0][0] <= self.now_s:
                 due_s, _, call = heapq.heappop(self._coming)
@@ -136,6 +139,7 @@ class Cluster:
                 m.sent_s for m in self._moving if m.sent_s > self.now_s
             ]
             next_s = min([*ahead, *(due_s for due_s, _, _ in self._coming[:1])])
+            # Nothing will ever end, so nobody will ever be asked again: the technique has stopped.
             if math.isinf(next_s):
                 raise RefusedStepError(f"the deployment computes nothing though {unserved} requests wait")
             self.now_s = next_s
@@ -164,6 +168,7 @@ class Cluster:
             self._missing[call.number] -= 1
             if not self._missing[call.number]:
                 heapq.heappush(self._coming, (self.now_s + call.pause_s, call.number, call))
+        # From routing to the last token: as long as it runs, its beginning is in that memory or will be.
         memory, chain = self._promises.pop(number)
         self._promised[memory].subtract(chain)
 
@@ -196,6 +201,7 @@ class Cluster:
             found = len(engine.blocks.find(prompt)) * engine.blocks.block_size if prompt else 0
             promised = 0
             if engine.blocks.sharing:
+                # Up to the first gap: a block is of use only behind all that come before it.
                 while promised < len(chain) and self._promised[place][chain[promised]] > 0:
                     promised += 1
             waiting, running, missing = engine.totals()
@@ -203,6 +209,7 @@ class Cluster:
                 Load(
                     waiting=waiting + coming,
                     running=running,
+                    # A request on its way has its prompt computed and misses one token.
                     missing_tokens=missing + coming,
                     free_blocks=engine.blocks.num_free,
                     cached_tokens=found,
@@ -215,12 +222,15 @@ class Cluster:
         """Let a worker plan its next step, if it sees anybody; a step that only makes room is planned again."""
         worker, engine = self._layout.workers[slot.number], self._engines[slot.memory]
         budget = worker.token_budget or self._given.token_budget
+        # A second look for a step that only preempted: what it has freed can be given out at once, as in the engine's
+        # next step.
         for _ in range(2):
             seen = engine.num_seen(worker.phase)
             if not seen:
                 return
             before = engine.counters.preemptions
             work = engine.begin(self.now_s, worker.scheduler, worker.phase)
+            # The engine checks the largest budget of its workers, this one's own is checked here.
             if sum(p.count for p in work) > budget:
                 raise RefusedStepError(f"worker {slot.number} computes more than its {budget} tokens")
             if work:
@@ -234,6 +244,7 @@ class Cluster:
         parts = [
             Part(call=called[p.sequence.number], begin=p.begin, count=p.count, ends=p.ends) for p in work
         ]
+        # In seconds of a whole device; the share that the technique gives stretches it.
         slot.work, slot.left_s = work, self._costs.seconds(pieces, seen)
         slot.share, slot.since_s, slot.ends_s = 0.0, self.now_s, math.inf
         slot.step = DoneStep(worker=slot.number, begin_s=self.now_s, end_s=math.inf, parts=parts, seen=seen)
@@ -257,8 +268,10 @@ class Cluster:
                 self._give(slot, shares.get(slot.number, 0.0))
 
     def _give(self, slot: _Slot, share: float) -> None:
+        # An unchanged share keeps the end as it is: working it out anew at each event would add up rounding.
         if not slot.work or share == slot.share:
             return
+        # What was computed so far is booked at the old share before the new one holds.
         self._spend(slot)
         slot.share = share
         slot.ends_s = self.now_s + slot.left_s / share if share > 0 else math.inf
@@ -280,6 +293,7 @@ class Cluster:
         self.log.steps.append(slot.step)
         work, slot.work, slot.step, slot.ends_s = slot.work, [], None, math.inf
         worker, engine = self._layout.workers[slot.number], self._engines[slot.memory]
+        # No model is computed; tokens are known beforehand, so that beginnings of sessions are found as they would be.
         drawn = [answer_token(len(p.sequence.tokens)) for p in work if p.ends]
         sequences = {p.sequence.number: p.sequence for p in work}
         outputs = engine.end(work, drawn, worker.scheduler)
@@ -289,6 +303,7 @@ class Cluster:
             self.log.tokens.append(Token(call=call, at_s=self.now_s, preempted=sequence.preempted))
             if output.last:
                 self._ended(call)
+            # At the first token alone: a request recomputed after a preemption stays where it decodes.
             elif sequence.answered == 1:
                 self._move(slot.memory, output)
         return sum(o.last for o in outputs)
@@ -302,6 +317,8 @@ class Cluster:
             return
         sequence = engine.leave(output.number)
         size = sequence.computed * self._costs.kv_bytes_per_token
+        # One transfer after another on a link, each with its delay: concurrent ones would share its rate and end no
+        # earlier together.
         begin_s = max(self.now_s, self._free_at.get((memory, target), 0.0))
         sent_s = begin_s + self._link.delay_s + size / self._link.bytes_per_s
         self._free_at[memory, target] = sent_s
@@ -327,6 +344,7 @@ class Cluster:
             if moving.target not in full:
                 number = self._engines[moving.target].arrive(source.leaving(moving.number))
             if number is None:
+                # In order of arrival: a smaller request behind one without room does not overtake it for ever.
                 full.add(moving.target)
                 continue
             self._calls[moving.target][number] = moving.call
@@ -356,6 +374,7 @@ def check_layout(layout: Layout, given: Given) -> None:
         if not 0 <= device < given.devices:
             raise RefusedStepError(f"a memory is on device {device}; there are {given.devices}")
         there = [m.blocks for m in layout.memories if m.device == device]
+        # The first copy of the weights is in the device's own account; each further memory brings one more.
         room = given.blocks_per_device - (len(there) - 1) * given.weight_blocks
         if min(there) < 1 or sum(there) > room:
             raise RefusedStepError(

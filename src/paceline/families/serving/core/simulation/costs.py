@@ -48,6 +48,7 @@ class Measured:
 
 def features(pieces: Sequence[Piece], seen: int) -> tuple[float, ...]:
     """Return what a step is made of, in the order of ``NAMES``."""
+    # As the engine's batch is made: single tokens attend together, padded to the longest context among them.
     decoding = [begin + 1 for begin, count, _ in pieces if count == 1]
     chunks = [(begin, count) for begin, count, _ in pieces if count > 1]
     return (
@@ -57,6 +58,7 @@ def features(pieces: Sequence[Piece], seen: int) -> tuple[float, ...]:
         float(len(decoding)),
         float(len(decoding) * max(decoding, default=0)),
         float(len(chunks)),
+        # Scores of a part: each of its tokens against its whole context, masked or not.
         float(sum(count * (begin + count) for begin, count in chunks)),
         float(sum(begin + count for begin, count in chunks)),
         float(sum(ends for _, _, ends in pieces)),
@@ -130,6 +132,7 @@ def fit(steps: Sequence[Measured], *, kv_bytes_per_token: int, clock: str) -> Co
         raise ValueError(f"{len(steps)} measured steps do not determine {len(NAMES)} costs")
     rows = np.array([features(s.pieces, s.seen) for s in steps])
     seconds = np.array([s.seconds for s in steps])
+    # The stated error is of steps that the fit has not seen; the table itself is then fitted to all.
     judging = np.arange(len(steps)) % 4 == 3
     partial = rows[judging] @ _solve(rows[~judging], seconds[~judging])
     found = _solve(rows, seconds)
@@ -150,6 +153,8 @@ def _solve(rows: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[n
     for _ in range(3):
         found = _descend(rows[kept] / seconds[kept, None])
         off = seconds / np.maximum(rows @ found, 1e-12)
+        # One-sided, since a disturbance only lengthens a step; three rounds, as the first fit is pulled by what it
+        # should leave out.
         kept = off < 3.0 * np.median(off)
     scale = float((seconds[kept]).sum() / (rows[kept] @ found).sum())
     return found * scale  # totals are what makespans are made of; relative errors alone favour short steps
@@ -157,6 +162,7 @@ def _solve(rows: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[n
 
 def _descend(relative: NDArray[np.float64]) -> NDArray[np.float64]:
     """Minimise |relative · x − 1|² over x >= 0, one coordinate after another."""
+    # Columns of unit size: contexts are thousands of times the count of steps, and descent would crawl.
     widths = np.maximum(np.sqrt((relative**2).mean(0)), 1e-30)
     scaled = relative / widths
     square, target = scaled.T @ scaled, scaled.sum(0)
@@ -166,6 +172,8 @@ def _descend(relative: NDArray[np.float64]) -> NDArray[np.float64]:
         for place in range(len(x)):
             if square[place, place] > 0:
                 slope = target[place] - square[place] @ x
+                # The exact minimum along one coordinate, cut at 0: no cost is negative, and the problem is convex, so
+                # this converges.
                 x[place] = max(0.0, x[place] + slope / square[place, place])
         if np.abs(x - before).max() < 1e-10:
             break

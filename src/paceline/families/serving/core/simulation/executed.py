@@ -35,6 +35,7 @@ from paceline.families.serving.core.simulation.sessions import at_start
 REPEATS = 4
 PROFILE_STEPS = 160
 SAME = 1e-9
+# Never used: one memory has nobody to send to.
 LINK = Link(bytes_per_s=1e9)
 
 
@@ -85,6 +86,8 @@ class _Trace:
         first: dict[int, int] = {}
         while engine.busy:
             for output in timed.step(0.0)[1]:
+                # By step and not by time: which step brings it is the same in every execution, how long steps took is
+                # settled later.
                 first.setdefault(output.number, len(timed.steps) - 1)
         self.first = [first[n] for n in range(len(self._calls))]
         self.counters = {n: float(getattr(engine.counters, n)) for n in ("preemptions", "output_tokens")}
@@ -139,6 +142,7 @@ def measure(
         profiled: list[list[Measured]] = []
         executed: list[list[list[Measured]]] = [[] for _ in traces]
         for _ in range(repeats):
+            # In turns with the traces, so that a machine that slows down does so for table and truth alike.
             profiled.append(profile.run(PROFILE_STEPS))
             for trace, runs in zip(traces, executed, strict=True):
                 runs.append(trace.run())
@@ -164,6 +168,7 @@ class ReplayedCosts:
         Raises:
             ValueError: The engine had another step here.
         """
+        # Equal pieces mean the same logic: only then may the executed time stand for the simulated step.
         if not self._steps or self._steps[-1].pieces != tuple(pieces):
             raise ValueError("the simulator plans a step that the engine did not have")
         return self._steps.pop().seconds
@@ -194,6 +199,7 @@ def replay_problem(calls: Sequence[Call], executed: Executed, cluster: type[Clus
         makespan_s, ttft_s = simulate(calls, executed.configuration, ReplayedCosts(executed.steps), cluster)
     except ValueError as error:
         return str(error)
+    # The same numbers summed in another order: rounding alone may differ.
     if abs(makespan_s - executed.makespan_s) > SAME * executed.makespan_s:
         return f"the simulated makespan is {makespan_s:.6f} s, and {executed.makespan_s:.6f} were executed"
     for call, (found, expected) in enumerate(zip(ttft_s, executed.ttft_s, strict=True)):

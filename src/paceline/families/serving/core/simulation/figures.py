@@ -32,6 +32,7 @@ def virtual_figures(
     for token in log.tokens:
         instants[token.call].append(token.at_s)
     due = due_times(calls, log)
+    # From when a call was due and not from when it was admitted: waiting in the queue is the server's.
     first = [own[0] - due[n] for n, own in instants.items()]
     whole = [own[-1] - due[n] for n, own in instants.items()]
     pace = {n: (own[-1] - own[0]) / (len(own) - 1) for n, own in instants.items() if len(own) > 1}
@@ -69,6 +70,7 @@ def _first_time(log: Log, calls: Sequence[Call]) -> list[tuple[float, float, int
     for step in sorted(log.steps, key=lambda s: s.begin_s):
         for part in step.parts:
             end = min(part.begin + part.count, prompts[part.call])
+            # What was computed before, and lost to a preemption, is no service again and no miss of the cache.
             new = max(0, end - max(part.begin, done[part.call]))
             done[part.call] = max(done[part.call], end)
             found.append((step.begin_s, step.end_s, part.call, new))
@@ -88,6 +90,7 @@ def _gap(log: Log, calls: Sequence[Call], due: Mapping[int, float]) -> float:
     for begin_s, end_s, call, new in _first_time(log, calls):
         if call not in begun:
             begun.add(call)
+            # Until its first step begins: only while it queues could somebody else's service have been its own.
             waiting[tenant[call]].append((due[call], begin_s))
         served[tenant[call]].append((end_s, PROMPT_WEIGHT * new))
     for token in log.tokens:

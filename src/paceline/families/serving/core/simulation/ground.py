@@ -55,6 +55,7 @@ def on_measured_costs(
     try:
         ground = _measured(session, block, configurations, most_executed)
     except CaseError as error:
+        # Without costs nobody can be measured: every technique of the block gets the same reason.
         for case in block.cases:
             session.emit_failure(block, case, error)
         return
@@ -80,6 +81,7 @@ def _measured(
     session.begin(block, block.cases[0].label, "measure costs")
     costs, executed = measure(closed, configurations, model, device=session.device.torch_type, seed=seed)
     for trace in executed:
+        # Before any figure: a simulator that is not the engine would make all of them meaningless.
         problem = replay_problem(closed, trace)
         if problem is not None:
             raise CaseError("invalid", f"the simulator is not the engine: {problem}")

@@ -93,8 +93,10 @@ def _follow(
                 return [f"{name} is computed in memory {where} before its keys and values are there"]
         memory = where
         shares = _shares(log, where)
+        # A gap is allowed once, at its begin, and only where a cache could have filled it; `_found` then asks who did.
         if part.begin > there and not (shares and not there):
             return [f"{name} goes on at token {part.begin}, and {there} are computed"]
+        # Recomputation after a preemption, which begins at 0 unless a shared cache still has its blocks.
         if part.begin < there:
             restarts += 1
             if part.begin and not shares:
@@ -115,6 +117,7 @@ def _follow(
 
 
 def _shares(log: Log, memory: int) -> bool:
+    # Read from what happened and not from what was declared; without counters it is the weaker law that holds.
     return bool(log.counters[memory]["prefix_hit_tokens"]) if log.counters else True
 
 
@@ -124,6 +127,7 @@ def _cost(log: Log, costs: StepCosts) -> list[str]:
         expected = costs.seconds([(p.begin, p.count, p.ends) for p in step.parts], step.seen)
         spent = sum(seconds * share for seconds, share in step.spans)
         lasted = sum(seconds for seconds, _ in step.spans)
+        # An absolute floor of a millisecond times CLOSE: very short steps are differences of large instants.
         if abs(spent - expected) > CLOSE * max(expected, 1e-3):
             problems.append(
                 f"a step of {len(step.parts)} requests took {spent:.6f} s of its device, not {expected:.6f}"
@@ -150,7 +154,10 @@ def _devices(log: Log) -> list[str]:
     for device, found in sorted(changes.items()):
         level = at_s = 0.0
         over_s = 0.0
+        # At one instant ends come before begins, as their change is negative.
         for when, change in sorted(found):
+            # Time above 1 and not the height: instants that differ by rounding overlap for a moment, which is no law
+            # broken.
             over_s += (when - at_s) * (level > 1 + CLOSE)
             level, at_s = level + change, when
         if over_s > CLOSE * max(at_s, 1e-3):
@@ -194,6 +201,7 @@ def _memory(log: Log, block_size: int) -> list[str]:
         memory = log.workers[step.worker][0]
         for part in step.parts:
             blocks = -(-(part.begin + part.count) // block_size)
+            # Kind 2 sorts behind kind 1: at one instant memory is given back before it is taken.
             events[memory].append((step.begin_s, 2, part.call, blocks))
             last[part.call] = max(last.get(part.call, (0.0, 0)), (step.end_s, memory))
     for move in log.transfers:
@@ -223,6 +231,7 @@ def _found(log: Log, calls: Sequence[Call], block_size: int) -> list[str]:
         text, chain = text_of(call), [0]
         for begin in range(0, len(text) - block_size + 1, block_size):
             key = (chain[-1], text[begin : begin + block_size])
+            # Numbers for beginnings by comparing texts themselves: the engine's own hashes and tables are not asked.
             chain.append(blocks.setdefault(key, len(blocks) + 1))
         chains[call.number] = chain
     there: dict[tuple[int, int], float] = {}
@@ -242,6 +251,7 @@ def _found(log: Log, calls: Sequence[Call], block_size: int) -> list[str]:
             since = (
                 there.get((memory, chain[full]), math.inf) if part.begin == full * block_size else math.inf
             )
+            # Only what it had not computed itself needs somebody else, who must have ended before this step began.
             if part.begin > begun.get(part.call, 0) and since > begin_s + CLOSE:
                 problems.append(
                     f"call {part.call} begins at token {part.begin}, and nobody had computed that beginning"

@@ -68,6 +68,8 @@ class Wander:
 
     def plan(self, view: View) -> Step:
         """Draw a step; most are what a scheduler would plan, since a step costs less after its like."""
+        # Ordinary steps for a realistic state of caches; the others vary one cost at a time, or the fit could not tell
+        # them apart.
         if self._rng.random() < USUAL:
             return self._usual.plan(view)
         room = Room(view)
@@ -79,6 +81,7 @@ class Wander:
             some = most if self._rng.random() < 0.4 else self._rng.randint(1, most)
             for request in self._rng.sample(decoding, min(some, len(decoding))):
                 room.take(request, 1)
+        # Decodes alone, prompts alone, and both: each cost has to be seen without the others.
         if kind > 0.35 or not room.step.tokens:
             for request in prompts[: self._rng.choice([1, 1, 1, 2, 3])]:
                 most = min(request.missing, room.tokens)
@@ -112,6 +115,7 @@ class TimedEngine:
 
     def step(self, now_s: float) -> tuple[float, list[Output]]:
         """Plan, compute and take in a step; return its seconds and tokens."""
+        # Before planning, whose time grows with what the scheduler is shown.
         seen = self.engine.num_seen()
         begin = self._clock()
         work = self.engine.begin(now_s)
@@ -142,6 +146,7 @@ class Profile:
         self._longest = min(longest, self._shape.max_context, room)
         self._clock, self.clock_name = clock_of(device)
         self._stepper = Stepper(Model(self._shape, room, device), engine["block_size"])
+        # First calls load kernels and take memory, which later steps do not.
         self.run(WARM_STEPS)
 
     @property
@@ -151,6 +156,7 @@ class Profile:
 
     def run(self, num_steps: int) -> list[Measured]:
         """Measure so many steps, beginning anew."""
+        # Anew in every run: the least time of a step over runs needs the same steps.
         rng = random.Random(self._seed)
         timed = TimedEngine(Engine(Wander(rng), self._stepper, **self._settings), self._stepper, self._clock)
         for _ in keep_busy(timed.engine, rng, self._settings, longest=self._longest, vocab=self._shape.vocab):
@@ -183,6 +189,7 @@ def undisturbed(runs: Sequence[Sequence[Measured]]) -> list[Measured]:
     Raises:
         ValueError: The runs are not of the same steps.
     """
+    # A minimum over different steps would be of none of them.
     if len({tuple((m.pieces, m.seen) for m in run) for run in runs}) != 1:
         raise ValueError("runs of other steps have no least time")
     return [

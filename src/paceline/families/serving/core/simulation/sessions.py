@@ -35,6 +35,7 @@ def told_in_full(calls: Sequence[Call]) -> tuple[Call, ...]:
     told: dict[int, Call] = {}
     for call in calls:
         before = told[call.after[0]] if call.carries else None
+        # In full beforehand: answers are known, so prefixes that sessions share can be found without a model.
         prompt = call.prompt if before is None else carried(text_of(before), (), call.prompt)
         told[call.number] = replace(call, prompt=prompt, carries=False)
     return tuple(told.values())
@@ -56,5 +57,6 @@ def at_start(call: Call) -> Call:
 def at_load(calls: Sequence[Call], rate_per_s: float) -> list[Call]:
     """Return calls whose instants are stretched so that they come at a rate; their pattern stays."""
     last_s = max(c.at_s or 0.0 for c in calls)
+    # One factor for all: bursts and pauses keep their shape, and only their scale is the load's.
     factor = (len(calls) / rate_per_s) / last_s if last_s else 0.0
     return [c if c.at_s is None else replace(c, at_s=c.at_s * factor) for c in calls]
