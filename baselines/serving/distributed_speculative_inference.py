@@ -76,6 +76,8 @@ class _Run:
         self.sent = 0
         """Of the tokens, those that are sure or that a check has been asked for."""
         self.checks: list[Job] = []
+        self.early: list[Job] = []
+        """Checks that ended before one of an earlier place, as short ones do where more drafts take longer."""
         self.drafting: Job | None = None
 
     def go_on(self) -> None:
@@ -107,17 +109,24 @@ class _Run:
         if job.told is None:
             return
         if job.kind == CHECK:
-            self._checked(len(job.prefix), job.told)
+            self.early.append(job)
+            self._take_checks()
         else:
             self.tokens += job.told
+
+    def _take_checks(self) -> None:
+        """Use the checks whose prefix is sure by now, in the order of their places; others wait for those before."""
+        while ready := [job for job in self.early if len(job.prefix) <= self.sure]:
+            job = min(ready, key=lambda j: len(j.prefix))
+            self.early.remove(job)
+            assert job.told is not None
+            self._checked(len(job.prefix), job.told)
 
     def _checked(self, place: int, told: tuple[int, ...]) -> None:
         before = self.sure
         for at, token in enumerate(told, start=place):
             # Greedy acceptance: a draft stands where it is the target's own token, given all tokens before it.
             if at < len(self.tokens) and self.tokens[at] == token:
-                # Holds as long as checks end in the order of their prefixes, which they do where every call takes the
-                # same time (`growth` 0).
                 self.sure = max(self.sure, at + 1)
                 continue
             self._start_behind(at, token)
@@ -144,4 +153,4 @@ class _Run:
         for job in self.checks if drafted else ():
             self.simulator.cancel(job)
         if drafted:
-            self.checks = []
+            self.checks, self.early = [], []

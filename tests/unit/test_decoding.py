@@ -262,3 +262,13 @@ def test_work_and_devices_are_counted_from_the_log() -> None:
     log = DecodingLog(jobs=jobs, delivered=[(1, 0.03), (2, 0.25)])
     figures = decoding_figures([log], replace(GIVEN, num_tokens=2))
     assert figures == {"decode_time": 0.25, "target_work": pytest.approx(2.0), "servers_used": 2}
+
+
+@pytest.mark.parametrize("growth", [0.05, 0.2, 0.5])
+def test_checks_that_end_out_of_order_deliver_nothing_that_was_not_checked(growth: float) -> None:
+    given = replace(GIVEN, num_tokens=23, growth=growth)
+    for seed in range(200):
+        chain = Chain(seed, 0.8)
+        log = decoded(DistributedSpeculation(lookahead=5), given, 0.8, seed)
+        assert [token for token, _ in log.delivered] == greedy(chain, 23), seed
+        assert broken_laws(log, given, Chain(seed, 0.8)) == []

@@ -420,6 +420,51 @@ def test_blocks_are_found_by_what_begins_alike_and_given_up_last_first() -> None
         blocks.check([taken])
 
 
+def test_what_follows_a_block_that_cannot_be_found_is_not_found_behind_another() -> None:
+    blocks = Blocks(6, 2, sharing=True)
+    first, twin, behind_twin = (blocks.take() for _ in range(3))
+    blocks.fill(first, -1, (1, 2))
+    blocks.fill(
+        twin, -1, (1, 2)
+    )  # computed in the same step as the first: that one stays the one that is found
+    blocks.fill(behind_twin, twin, (3, 4))
+    blocks.release([twin, behind_twin])
+    other = [blocks.take() for _ in range(3)]
+    assert twin in other
+    blocks.fill(twin, -1, (9, 9))
+    assert blocks.find([9, 9, 3, 4, 5]) == [twin]
+    assert blocks.find([1, 2, 3, 4, 5]) == [first]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_prompts_that_are_computed_at_once_leave_no_wrong_blocks(seed: int) -> None:
+    rng = random.Random(seed)
+    block_size, num_blocks = 4, 24
+    engine = engine_of(
+        scheduler("lpm"),
+        Stepper(Model(Shape.of(MODEL), num_blocks * block_size), block_size),
+        num_blocks=num_blocks,
+        block_size=block_size,
+        max_batch=4,
+        token_budget=64,
+    )
+    heads = [[rng.randrange(4, 64) for _ in range(block_size)] for _ in range(3)]
+    tail = [rng.randrange(4, 64) for _ in range(block_size)]
+    prompts: dict[int, list[int]] = {}
+    answers: dict[int, list[int]] = {}
+    for head in (heads[0], *heads, *heads):
+        for _ in range(2):  # twins in one step, and then others with the same second block
+            prompt = [*head, *tail, rng.randrange(4, 64)]
+            number = engine.submit(prompt, 3, tenant="t")
+            prompts[number], answers[number] = prompt, []
+        while engine.busy:
+            for output in engine.step(0.0):
+                answers[output.number].append(output.token)
+            engine.check()
+    for number, prompt in prompts.items():
+        assert reference().judge(prompt, answers[number]).wrong_at is None
+
+
 @pytest.mark.parametrize(
     "body",
     [

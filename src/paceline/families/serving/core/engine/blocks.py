@@ -106,8 +106,13 @@ class Blocks:
         return block
 
     def fill(self, block: int, before: int, tokens: tuple[int, ...]) -> None:
-        """Say what a full block holds; where another one holds the same, that one stays the one that is found."""
-        if not self.sharing:
+        """Say what a full block holds; where another one holds the same, that one stays the one that is found.
+
+        What follows a block that cannot be found itself is not made findable either. Its key would name a block that
+        may be given up and hold something else while the one behind it stays, which would then be found for other
+        tokens before it.
+        """
+        if not self.sharing or (before != ROOT and before not in self._keys):
             return
         key = (before, tokens)
         if key not in self._found:
