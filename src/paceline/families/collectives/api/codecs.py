@@ -15,6 +15,7 @@ from torch import Tensor
 
 FLOAT_BYTES = 4
 NUM_BUCKETS = 256
+# 12 bits for an index: two indices fill three bytes (``pack_indices``).
 INDEX_CHUNK = 4096
 """Elements of a chunk that a 12-bit index can address."""
 
@@ -82,12 +83,16 @@ def encode_buckets(values_m: Tensor, message: Tensor, *, clip_sigmas: float = 6.
         return
     mean = values_m.mean()
     sigma = (values_m - mean).square_().mean().sqrt_()
+    # Equal values have σ = 0: the clamp keeps 0/0 out, and all of them fall into the middle bucket.
     width = (2 * clip_sigmas / NUM_BUCKETS * sigma).clamp_(min=torch.finfo(torch.float32).tiny)
     scaled = (values_m - mean).div_(width).add_(NUM_BUCKETS // 2).clamp_(0, NUM_BUCKETS - 1)
+    # The conversion truncates, so that bucket i holds what lies i to i + 1 widths above the lower clip.
     codes = scaled.to(torch.uint8)
+    # Means instead of midpoints: errors inside a bucket then sum to zero. In float64, since a bucket may hold millions.
     sums = torch.bincount(codes, weights=values_m.to(torch.float64), minlength=NUM_BUCKETS)
     sizes = torch.bincount(codes, minlength=NUM_BUCKETS)
     head = NUM_BUCKETS * FLOAT_BYTES
+    # An empty bucket is divided by 1 instead of 0; no code refers to it.
     message[:head].view(torch.float32).copy_(sums / sizes.clamp_(min=1))
     message[head:].copy_(codes)
 
@@ -150,14 +155,19 @@ def encode_ternary(
     rows_LE = padded.view(num_layers, layer)
     if clip_sigmas > 0:
         sizes_L1 = torch.full((num_layers, 1), float(layer), device=values_m.device)
+        # The last layer may be padded: its zeros must not lower its standard deviation.
         sizes_L1[-1] = count - (num_layers - 1) * layer
+        # Before the scale is taken: clipping is there to lower the largest magnitude,
+        # which is the scale (TernGrad, 3.3).
         limit_L1 = clip_sigmas * (rows_LE.square().sum(dim=1, keepdim=True) / sizes_L1).sqrt_()
         rows_LE = rows_LE.clamp(-limit_L1, limit_L1)
     magnitude_LE = rows_LE.abs()
     scale_L1 = magnitude_LE.amax(dim=1, keepdim=True)
+    # A layer of zeros has scale 0: the clamp makes its chances 0 instead of NaN.
     chance_LE = magnitude_LE.div_(scale_L1.clamp(min=torch.finfo(torch.float32).tiny))
     draw_LE = torch.rand(rows_LE.shape, generator=generator, device=values_m.device)
     # 0: zero, 1: +s, 2: −s
+    # Draws lie in [0, 1) and the comparison is strict: a chance of 1 always comes up, one of 0 never.
     codes_LE = (draw_LE < chance_LE).to(torch.uint8) << (rows_LE < 0).to(torch.uint8)
     head = num_layers * FLOAT_BYTES
     message[:head].view(torch.float32).copy_(scale_L1.view(-1))
@@ -207,11 +217,14 @@ def encode_top_k(values_m: Tensor, message: Tensor, k: int, bits: int = 2) -> No
     indices, codes = [], []
     start = 0
     for rows_CE in _chunk_rows(values_m):
+        # Unsorted: order carries no meaning, since each index travels with its code.
         chosen_Ck = rows_CE.abs().topk(min(k, rows_CE.shape[1]), dim=1, sorted=False).indices
         value_Ck = rows_CE.gather(1, chosen_Ck)
         magnitude_Ck = value_Ck.abs()
         high_Ck = magnitude_Ck >= magnitude_Ck.mean(dim=1, keepdim=True)
         stop = start + rows_CE.shape[0]
+        # The mean is the level with the least squared error. A level without members is
+        # divided by 1; no code refers to it.
         for level, member_Ck in ((0, ~high_Ck), (1, high_Ck)):
             total_C = (magnitude_Ck * member_Ck).sum(dim=1)
             levels_C2[start:stop, level] = total_C / member_Ck.sum(dim=1).clamp(min=1)
@@ -236,6 +249,7 @@ def _encode_top_k_values(values_m: Tensor, message: Tensor, k: int) -> None:
 def decode_top_k(message: Tensor, count: int, k: int, bits: int = 2) -> tuple[Tensor, Tensor]:
     """Return positions (int64, each once) and float32 values of a sparse message of ``count`` elements."""
     sent = top_k_selected(count, k)
+    # Every chunk but the last sends exactly k, so the place in the message tells the chunk and 12 bits are enough.
     chunk_of = torch.arange(sent, device=message.device).div_(min(k, INDEX_CHUNK), rounding_mode="floor")
     if bits == 32:
         head = sent * FLOAT_BYTES

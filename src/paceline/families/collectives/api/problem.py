@@ -70,7 +70,9 @@ class Problem:
 
         x_TH: (tokens, hidden); gain_H: (hidden,). Statistics are taken in float32 or wider.
         """
+        # Counted here, not by techniques: what they claim to save of the norm's work is a measurement.
         self.norm_rows[0] += x_TH.shape[0]
+        # Squares of 16-bit numbers overflow or vanish in their own dtype.
         wide = x_TH.to(torch.promote_types(x_TH.dtype, torch.float32))
         scale = torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + epsilon)
         return (wide * scale).to(x_TH.dtype) * gain_H
@@ -112,6 +114,7 @@ def chunk_bounds(count: int, num_chunks: int) -> list[tuple[int, int]]:
     bounds: list[tuple[int, int]] = []
     start = 0
     for index in range(num_chunks):
+        # The first chunks are the longer ones: techniques size their buffers by chunk 0.
         stop = start + base + (1 if index < extra else 0)
         bounds.append((start, stop))
         start = stop

@@ -42,6 +42,7 @@ class BlockScan:
         self.after = after
         self.receives: list[Transfer] = []
         if before is not None:
+            # All at once and before the own work: the carrier can take blocks in while this rank computes.
             self.receives = [comm.start(receives=[(block, before)]) for block in arriving]
         self.sends: list[Transfer] = []
 
@@ -52,8 +53,11 @@ class BlockScan:
                 self.receives[index].wait()
                 prefix_HDD[:, start:stop] = self.arriving[index]
             if self.after is not None:
+                # A row of the state decays by its own factor (the key dimension), so a block needs
+                # only its own rows of the decay.
                 kept_HB = decay_HD[:, start:stop].unsqueeze(-1)
                 block_HBD = prefix_HDD[:, start:stop] * kept_HB + own_HDD[:, start:stop]
+                # A tensor of its own, which nobody changes before ``finish`` has waited for it.
                 self.sends.append(self.comm.start(sends=[(block_HBD.contiguous(), self.after)]))
 
     def finish(self) -> None:

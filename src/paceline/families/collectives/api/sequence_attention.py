@@ -23,6 +23,7 @@ def scores(q_TGD: Tensor, k_SHD: Tensor, *, causal: bool = False) -> Tensor:
     scores_HRTS: Tensor = torch.einsum("thrd,shd->hrts", q_THRD, k_SHD) * width**-0.5
     if causal:
         later_TS = torch.ones(scores_HRTS.shape[2:], dtype=torch.bool, device=q_TGD.device).triu_(1)
+        # Row t keeps keys 0 to t, so that no softmax is over nothing (and no NaN comes of −∞ − −∞).
         scores_HRTS.masked_fill_(later_TS, -math.inf)
     return scores_HRTS
 
@@ -32,6 +33,7 @@ def attend(q_TGD: Tensor, k_SHD: Tensor, v_SHD: Tensor, *, causal: bool = False)
     tokens, query_heads, width = q_TGD.shape
     scores_HRTS = scores(q_TGD, k_SHD, causal=causal)
     lse_HRT = torch.logsumexp(scores_HRTS, dim=-1)
+    # At most 1, since the log-sum-exp is no less than any score: no overflow, and no second division by the sum.
     weights_HRTS = torch.exp(scores_HRTS - lse_HRT.unsqueeze(-1))
     out_THRD = torch.einsum("hrts,shd->thrd", weights_HRTS, v_SHD)
     lse_TG = lse_HRT.permute(2, 0, 1).reshape(tokens, query_heads)
@@ -40,6 +42,7 @@ def attend(q_TGD: Tensor, k_SHD: Tensor, v_SHD: Tensor, *, causal: bool = False)
 
 def merge(out_TGD: Tensor, lse_TG: Tensor, other_TGD: Tensor, other_lse_TG: Tensor) -> None:
     """Fold the result over further keys into ``out_TGD`` and ``lse_TG``, in place."""
+    # Both factors below are at most 1 and sum to 1, so merging neither overflows nor needs the unnormalised output.
     total_TG = torch.logaddexp(lse_TG, other_lse_TG)
     out_TGD.mul_((lse_TG - total_TG).exp().unsqueeze(-1))
     out_TGD.add_(other_TGD * (other_lse_TG - total_TG).exp().unsqueeze(-1))

@@ -26,6 +26,8 @@ class Layout:
     @property
     def plane_stride(self) -> int:
         """Elements between the starts of neighbouring planes."""
+        # One stride more than the blocks take: planes do not continue each other, so
+        # the canonical form keeps both axes.
         return (self.num_blocks + 1) * self.stride
 
     @property

@@ -22,5 +22,6 @@ def context_lengths(params: Mapping[str, Any]) -> list[int]:
     if spread == "uniform":
         return [longest] * batch
     if spread == "linear":
+        # An odd number of tokens ends inside a tile of any even size.
         return [max(longest * (i + 1) // batch | 1, 1) for i in range(batch - 1)] + [longest]
     return [longest] + [max(longest // 16 | 1, 1)] * (batch - 1)

@@ -37,6 +37,7 @@ def attend_part(q_RD: Tensor, k_SD: Tensor, v_SD: Tensor) -> Part:
     wide = torch.promote_types(q_RD.dtype, torch.float32)
     scores_RS = q_RD.to(wide) @ k_SD.to(wide).T * q_RD.shape[-1] ** -0.5
     m_R = scores_RS.amax(dim=-1)
+    # In the scores' memory, relative to the part's own maximum: no exponent is positive.
     p_RS = torch.exp_(scores_RS.sub_(m_R[:, None]))
     return Part(m_R, p_RS.sum(dim=-1), p_RS @ v_SD.to(wide))
 
@@ -44,8 +45,10 @@ def attend_part(q_RD: Tensor, k_SD: Tensor, v_SD: Tensor) -> Part:
 def merge(parts: Sequence[Part]) -> Tensor:
     """Return the attention output (R, D) of all parts together, in the parts' dtype; there is at least one part."""
     if len(parts) == 1:
+        # Nothing to rescale: all of the softmax is relative to one maximum.
         return parts[0].o_RD / parts[0].l_R[:, None]
     m_PR = torch.stack([p.m_R for p in parts])
+    # At most 1: parts with a lower maximum are scaled down to the highest, never up.
     weight_PR = torch.exp(m_PR - m_PR.amax(dim=0))
     l_R = (weight_PR * torch.stack([p.l_R for p in parts])).sum(dim=0)
     o_RD = (weight_PR[:, :, None] * torch.stack([p.o_RD for p in parts])).sum(dim=0)
@@ -59,6 +62,7 @@ def scheduled(problem: Problem, tile: int, schedule: Callable[[list[int]], Sched
     """
     lengths = context_lengths(problem.params)
     groups = problem.integer("kv_heads")
+    # A job for each key head of each sequence, in the order of ``SplitDecode``.
     tiles = [-(-length // tile) for length in lengths for _ in range(groups)]
     return triton_kernel("triton_decode", "SplitDecode")(
         schedule(tiles),

@@ -53,6 +53,7 @@ class Eager:
         """Multiply each expert's rows."""
         bounds = offsets.tolist()
         for expert, (begin, end) in enumerate(pairwise(bounds)):
+            # An expert may have no tokens in a batch.
             if end > begin:
                 torch.mm(x_TK[begin:end], w_EKN[expert], out=y_TN[begin:end])
 
@@ -60,6 +61,7 @@ class Eager:
         """Expand the weights in memory, then multiply."""
         zero = 2 ** (self.problem.integer("bits") - 1)
         n, k = codes_NK.shape
+        # Converted first: codes are unsigned bytes, and subtracting from them would wrap around.
         weight_NK = (codes_NK.to(x_MK.dtype) - zero).view(n, scales_NG.shape[1], -1) * scales_NG[:, :, None]
         torch.mm(x_MK, weight_NK.view(n, k).T, out=y_MN)
 
@@ -68,10 +70,12 @@ class Eager:
     ) -> None:
         """Add, then normalise."""
         torch.add(x_TH, residual_TH, out=s_TH)
+        # Of the rounded sum, which is what a caller reads from ``s``. The operator has no ``out``.
         y_TH.copy_(functional.rms_norm(s_TH, weight_H.shape, weight_H, eps=1e-6))
 
     def cross_entropy(self, logits_TV: Tensor, targets_T: Tensor, loss_T: Tensor) -> None:
         """Compute the loss of every token."""
+        # In the loss's dtype: log-sum-exp minus logit cancels, which 16 bits cannot afford.
         loss_T.copy_(functional.cross_entropy(logits_TV.to(loss_T.dtype), targets_T, reduction="none"))
 
     def lm_head_loss(
@@ -85,6 +89,7 @@ class Eager:
         grad_weight_VH: Tensor,
     ) -> None:
         """Let autograd keep all logits."""
+        # Autograd keeps the logits of all tokens until the gradients are there: the memory that chunks avoid.
         with torch.enable_grad():
             hidden = hidden_TH.detach().requires_grad_()
             weight = weight_VH.detach().requires_grad_()
@@ -109,6 +114,7 @@ class Eager:
         for i, (begin, end) in enumerate(pairwise(bounds)):
             k_GSD = k_SGD[begin:end].transpose(0, 1)[None]
             v_GSD = v_SGD[begin:end].transpose(0, 1)[None]
+            # One query token, which sees every cached key: no mask.
             q_HTD = q_BHD[i][None, :, None]
             out = functional.scaled_dot_product_attention(q_HTD, k_GSD, v_GSD, enable_gqa=True)
             out_BHD[i].copy_(out[0, :, 0])

@@ -78,6 +78,7 @@ def use_triton(problem: Problem, backend: str) -> bool:
 
 def default_workers(problem: Problem) -> int:
     """Return the device's multiprocessors; on CPUs, where workers take turns, eight."""
+    # Any number above one exercises the splits of a schedule; it says nothing of the cores.
     if problem.device.type == "cpu":
         return 8
     properties = getattr(torch, problem.device.type).get_device_properties(problem.device)
