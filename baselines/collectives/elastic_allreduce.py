@@ -123,6 +123,7 @@ class _Ring:
         """Connect to the next member and accept the previous one, unless this epoch's ring stands already."""
         self.size = len(members)
         self.position = [m[0] for m in members].index(self.peer)
+        # The same members as before: their connections still stand.
         if epoch == self.epoch or self.size == 1:
             return
         self.break_up()

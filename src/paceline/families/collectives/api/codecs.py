@@ -5,7 +5,9 @@ A codec turns float32 values into a message of bytes and back, without loops ove
 are cut into as many consecutive planes as there are codes in a byte, and byte i holds the i-th code of every plane.
 That needs the same bytes as packing neighbours, and only whole-plane operations.
 
-Sizes are exact: ``*_bytes`` functions say how long a message is, and ``cost`` formulas are built from them.
+Sizes are exact: ``*_bytes`` functions say how long a message is, and ``cost`` formulas are built from them. Values
+are flat, (m,) float32; a message is (``*_bytes``,) uint8 on the same device, and ``encode_*`` writes all of it.
+Shapes: m values, L layers of E elements, C chunks, k values chosen in a chunk.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ def packed_bytes(count: int, bits: int) -> int:
 
 
 def pack(codes_m: Tensor, bits: int) -> Tensor:
-    """Pack codes below 2^bits (uint8, bits divides 8) into ``packed_bytes`` bytes."""
+    """Pack codes (m,) below 2^bits (uint8, bits divides 8) into (``packed_bytes``,) uint8."""
     num_planes, count = 8 // bits, codes_m.numel()
     width = packed_bytes(count, bits)
     packed = torch.zeros(width, dtype=torch.uint8, device=codes_m.device)
@@ -37,7 +39,7 @@ def pack(codes_m: Tensor, bits: int) -> Tensor:
 
 
 def unpack(packed: Tensor, bits: int, count: int) -> Tensor:
-    """Return the ``count`` codes (uint8) that ``pack`` packed."""
+    """Return the codes, (count,) uint8, that ``pack`` packed."""
     num_planes, width = 8 // bits, packed.numel()
     planes = torch.empty(num_planes, width, dtype=torch.uint8, device=packed.device)
     mask = (1 << bits) - 1
@@ -52,7 +54,7 @@ def index_bytes(count: int) -> int:
 
 
 def pack_indices(indices_k: Tensor) -> Tensor:
-    """Pack indices below 4096 (any integer dtype) into ``index_bytes`` bytes, planar."""
+    """Pack indices (k,) below 4096, of any integer dtype, into (``index_bytes``,) uint8, planar."""
     pairs = (indices_k.numel() + 1) // 2
     low = indices_k[:pairs].to(torch.int32)
     high = torch.zeros_like(low)
@@ -62,7 +64,7 @@ def pack_indices(indices_k: Tensor) -> Tensor:
 
 
 def unpack_indices(packed: Tensor, count: int) -> Tensor:
-    """Return the ``count`` indices (int64) that ``pack_indices`` packed."""
+    """Return the indices, (count,) int64, that ``pack_indices`` packed."""
     first, middle, last = packed.view(3, -1).to(torch.int64)
     low = first | ((middle & 15) << 8)
     high = (middle >> 4) | (last << 4)
@@ -78,6 +80,7 @@ def encode_buckets(values_m: Tensor, message: Tensor, *, clip_sigmas: float = 6.
     """Write values as codes of 256 uniform buckets over mean ± clip_sigmas·σ, with each bucket's mean as codebook.
 
     Values beyond the clip fall into the outer buckets and share their means.
+    Source: INTELLECT-1 Technical Report, the int8 all-reduce.
     """
     if not values_m.numel():
         return
@@ -98,7 +101,7 @@ def encode_buckets(values_m: Tensor, message: Tensor, *, clip_sigmas: float = 6.
 
 
 def decode_buckets(message: Tensor) -> Tensor:
-    """Return the float32 values of an 8-bit message: every code's entry in the codebook."""
+    """Return the values, (m,) float32, of an 8-bit message: every code's entry in the codebook."""
     if not message.numel():
         return torch.empty(0, dtype=torch.float32, device=message.device)
     head = NUM_BUCKETS * FLOAT_BYTES
@@ -111,14 +114,17 @@ def sign_bytes(count: int) -> int:
 
 
 def encode_signs(values_m: Tensor, message: Tensor) -> None:
-    """Write the values' signs (zero counts as positive) and their mean magnitude, the best scale in least squares."""
+    """Write the values' signs (zero counts as positive) and their mean magnitude, the best scale in least squares.
+
+    Source: Tang et al., "1-bit Adam", 2021.
+    """
     if values_m.numel():
         message[:FLOAT_BYTES].view(torch.float32).copy_(values_m.abs().mean())
         message[FLOAT_BYTES:].copy_(pack((values_m >= 0).to(torch.uint8), 1))
 
 
 def decode_signs(message: Tensor, count: int) -> Tensor:
-    """Return the ``count`` float32 values ±scale of a one-bit message."""
+    """Return the values ±scale, (count,) float32, of a one-bit message."""
     if not count:
         return torch.empty(0, dtype=torch.float32, device=message.device)
     scale = message[:FLOAT_BYTES].view(torch.float32)
@@ -147,6 +153,7 @@ def encode_ternary(
 
     With ``clip_sigmas`` above zero values are first clipped to that many standard deviations of their layer (about
     zero, where gradients lie), which lowers the variance and costs the unbiasedness of the clipped values.
+    Source: Wen et al., "TernGrad", NIPS 2017, sections 3.1 and 3.3.
     """
     count = values_m.numel()
     num_layers = num_parts(count, layer)
@@ -175,7 +182,7 @@ def encode_ternary(
 
 
 def decode_ternary(message: Tensor, count: int, *, layer: int) -> Tensor:
-    """Return the ``count`` float32 values of a ternary message."""
+    """Return the values, (count,) float32, of a ternary message."""
     num_layers = num_parts(count, layer)
     head = num_layers * FLOAT_BYTES
     scale_L = message[:head].view(torch.float32)
@@ -206,7 +213,7 @@ def encode_top_k(values_m: Tensor, message: Tensor, k: int, bits: int = 2) -> No
     """Write each chunk's ``k`` largest values by magnitude: 12-bit index, sign bit, and one of two levels.
 
     A chunk's levels are the mean of its chosen magnitudes at or above their mean, and of those below. With 32 bits the
-    values are written themselves.
+    values are written themselves. Source: Sarfi et al., "SparseLoCo", 2025; the levels are ours.
     """
     count = values_m.numel()
     if bits == 32:
@@ -247,7 +254,11 @@ def _encode_top_k_values(values_m: Tensor, message: Tensor, k: int) -> None:
 
 
 def decode_top_k(message: Tensor, count: int, k: int, bits: int = 2) -> tuple[Tensor, Tensor]:
-    """Return positions (int64, each once) and float32 values of a sparse message of ``count`` elements."""
+    """Return what a sparse message of ``count`` elements holds, in the order of chunks.
+
+    Returns:
+        Positions (``top_k_selected``,) int64, each once, and values of that shape, float32.
+    """
     sent = top_k_selected(count, k)
     # Every chunk but the last sends exactly k, so the place in the message tells the chunk and 12 bits are enough.
     chunk_of = torch.arange(sent, device=message.device).div_(min(k, INDEX_CHUNK), rounding_mode="floor")

@@ -35,7 +35,10 @@ class LocalPass:
 
 
 def local_pass(q_THD: Tensor, k_THD: Tensor, v_THD: Tensor, log_decay_THD: Tensor) -> LocalPass:
-    """Run the recurrence over this rank's chunk with a zero prefix, in blocks of ``CHUNK_TOKENS`` tokens."""
+    """Run the recurrence over this rank's chunk with a zero prefix, in blocks of ``CHUNK_TOKENS`` tokens.
+
+    All arguments are (T, H, D) of one floating dtype, which the results have too; ``log_decay_THD`` is at most 0.
+    """
     tokens, heads, width = q_THD.shape
     state_HDD = q_THD.new_zeros(heads, width, width)
     total_HD = q_THD.new_zeros(heads, width)
@@ -63,17 +66,20 @@ def local_pass(q_THD: Tensor, k_THD: Tensor, v_THD: Tensor, log_decay_THD: Tenso
 
 
 def apply_prefix(local: LocalPass, prefix_HDD: Tensor, out_THD: Tensor) -> None:
-    """Write the chunk's outputs for a given prefix state into ``out_THD``."""
+    """Write the chunk's outputs (T, H, D) for a given prefix state (H, D, D) into ``out_THD``."""
     torch.add(local.out_THD, torch.einsum("thd,hdv->thv", local.query_THD, prefix_HDD), out=out_THD)
 
 
 def advance(local: LocalPass, prefix_HDD: Tensor) -> Tensor:
-    """Return the running state at the chunk's end for a given prefix state, (heads, key, value)."""
+    """Return the running state at the chunk's end for a given prefix state, both (heads, key, value)."""
     return prefix_HDD * local.decay_HD.unsqueeze(-1) + local.state_HDD
 
 
 def recurrence(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor) -> Tensor:
-    """Run the recurrence token by token; the definition that everything else is checked against."""
+    """Run the recurrence token by token; the definition that everything else is checked against.
+
+    Arguments and result are (T, H, D) of one floating dtype; T is the whole sequence.
+    """
     heads, width = q.shape[1:]
     state_HDD = q.new_zeros(heads, width, width)
     seen = []

@@ -68,7 +68,8 @@ class Problem:
     def rms_norm(self, x_TH: Tensor, gain_H: Tensor, *, epsilon: float = 1e-6) -> Tensor:
         """Normalise rows to unit root mean square and scale them, counting the rows.
 
-        x_TH: (tokens, hidden); gain_H: (hidden,). Statistics are taken in float32 or wider.
+        x_TH: (tokens, hidden); gain_H: (hidden,), of one dtype, which the result (tokens, hidden) has too. Statistics
+        are taken in float32 or wider.
         """
         # Counted here, not by techniques: what they claim to save of the norm's work is a measurement.
         self.norm_rows[0] += x_TH.shape[0]
@@ -100,7 +101,10 @@ class Collective(Protocol):
     """
 
     def run(self, *buffers: Tensor) -> None:
-        """Perform one call; outputs are written in place."""
+        """Perform one call; outputs are written in place.
+
+        Buffers are contiguous, of the problem's dtype and on its device; ``ops/<operation>/run.py`` gives their shapes.
+        """
         ...
 
 

@@ -35,7 +35,7 @@ def reduce_scatter(
         chunks: One contiguous tensor for each member, in the order of members, flat.
         members: Ranks of the ring, in its order.
         place: This rank's index in ``members``.
-        scratch: At least twice as many elements as the largest chunk.
+        scratch: Flat, in the chunks' dtype: at least twice as many elements as the largest chunk.
         ahead: Post receives one step ahead.
     """
     size = len(members)
@@ -70,7 +70,7 @@ def reduce_scatter(
 def all_gather(
     comm: Comm, chunks: Sequence[Tensor], members: Sequence[int], place: int, *, ahead: bool = True
 ) -> Iterator[None]:
-    """Give every member every chunk; member i starts with chunk i. Arguments as in ``reduce_scatter``."""
+    """Give every member every chunk, in place; member i starts with chunk i. Arguments as in ``reduce_scatter``."""
     size = len(members)
     after, before = members[(place + 1) % size], members[place - 1]
     # Finished chunks land where they belong, so all receives can be posted at once without scratch.
@@ -107,7 +107,7 @@ def visit(
 
     Args:
         comm: The communicator.
-        own: This rank's rows.
+        own: This rank's rows: contiguous, of one shape and dtype on all ranks.
         landing: Gives for a step where the rows of rank − step − 1 go, which arrive meanwhile.
         answer: Is called with a step and the rows of rank − step; gives what their owner gets. That of step 0 stays.
         replies: Where the answers to the own rows land, that of step s at index s − 1, as its transfer.

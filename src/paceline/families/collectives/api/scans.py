@@ -47,7 +47,13 @@ class BlockScan:
         self.sends: list[Transfer] = []
 
     def run(self, own_HDD: Tensor, decay_HD: Tensor, prefix_HDD: Tensor) -> None:
-        """Write the state that arrives into the prefix, zero for the first rank, and pass on what becomes of it."""
+        """Write the state that arrives into the prefix, zero for the first rank, and pass on what becomes of it.
+
+        Args:
+            own_HDD: What this rank adds to the state, (H, D, D).
+            decay_HD: What is left of each row after this rank, (H, D).
+            prefix_HDD: The state before this rank, (H, D, D); the first rank's must be zero beforehand.
+        """
         for index, (start, stop) in enumerate(self.bounds):
             if self.receives:
                 self.receives[index].wait()

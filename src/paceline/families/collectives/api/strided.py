@@ -42,7 +42,11 @@ class Layout:
 
 
 def layout_of(problem: Problem) -> Layout:
-    """Return the strided block that a problem's parameters describe."""
+    """Return the strided block that a problem's parameters describe, in elements of its dtype.
+
+    Raises:
+        KeyError: The operation is not ``strided_exchange``, whose parameters these are.
+    """
     item = problem.item_bytes
     return Layout(
         planes=problem.integer("planes"),

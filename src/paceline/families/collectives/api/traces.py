@@ -50,13 +50,13 @@ class TraceFeed:
         return np.frombuffer(self._maps[rank], HEADER, count=1)[0].copy()
 
     def newest(self, rank: int, count: int = 8) -> Any:
-        """Return a rank's most recent operations, oldest first."""
+        """Return a rank's most recent operations, at most ``count``, oldest first: a copy of dtype ``ENTRY``."""
         header = self.header(rank)
         sequence = int(header["sequence"])
         return self._entries(rank, max(0, sequence - count), sequence, int(header["capacity"]))
 
     def fresh(self, rank: int) -> Any:
-        """Return a rank's finished operations since the last call (at most what the ring still holds)."""
+        """Return a rank's finished operations since the last call, as ``newest``; at most what the ring holds."""
         header = self.header(rank)
         sequence, capacity = int(header["sequence"]), int(header["capacity"])
         # One entry less than the ring holds: the oldest may be overwritten while it is being read.

@@ -208,6 +208,11 @@ class Wire:
     ) -> tuple[list[Connection], bool]:
         """Wait until a connection has something to read or broke.
 
+        Args:
+            connections: Those to wait for; closed ones are left out.
+            timeout_s: Longest wait; nothing is ready then.
+            listen: Whether to wait for somebody who wants to connect, too.
+
         Returns:
             The connections to read from, and whether somebody wants to connect (with ``listen``).
         """
@@ -230,7 +235,18 @@ class Wire:
         incoming: memoryview,
         deadline: float,
     ) -> None:
-        """Send and receive at once, each as fast as its socket allows."""
+        """Send and receive at once, each as fast as its socket allows.
+
+        Args:
+            target: Takes the outgoing bytes.
+            outgoing: What is sent.
+            source: Brings the incoming bytes; it may be the target.
+            incoming: What is filled.
+            deadline: When nothing may be left, in seconds of the monotonic clock.
+
+        Raises:
+            PeerLostError: A connection is broken, or nothing moved any more before the deadline.
+        """
         sent = got = 0
         try:
             # Two peers that both block in a send wait for each other once the sockets' buffers are full.

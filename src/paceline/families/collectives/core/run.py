@@ -240,14 +240,12 @@ def _measure(
 
     def gather(rows: list[list[float]]) -> list[list[list[float]]]:
         everyone = session.control.gather(rows)
-        # The start instant adapts to the latest rank, since a late start would count as time of the call.
         late = max((a.take_lateness() for a in candidates), default=0.0)
         session.control.adapt_margin(late)
         return everyone
 
     watch = Watch(session.device.telemetry)
     series = measure(
-        # In the same rounds, so that a machine that slows down slows all sides of a comparison.
         [*candidates, *muted, *beside.values()],
         limits,
         clock_ns=session.device.clock_ns,

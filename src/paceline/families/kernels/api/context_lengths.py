@@ -16,6 +16,9 @@ def context_lengths(params: Mapping[str, Any]) -> list[int]:
 
     Args:
         params: Parameters of the case: ``batch`` sequences, ``context`` tokens in the longest, ``spread``.
+
+    Raises:
+        KeyError: One of them is missing.
     """
     batch, longest = int(params["batch"]), int(params["context"])
     spread = str(params["spread"])

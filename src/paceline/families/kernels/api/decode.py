@@ -32,7 +32,7 @@ class Part:
 def attend_part(q_RD: Tensor, k_SD: Tensor, v_SD: Tensor) -> Part:
     """Attend to some keys; scores are q·k / √D, taken in float32 or wider.
 
-    q_RD: (R, D); k_SD and v_SD: (S, D) with S at least 1.
+    q_RD: (R, D); k_SD and v_SD: (S, D) with S at least 1. The part's tensors are in that wider dtype.
     """
     wide = torch.promote_types(q_RD.dtype, torch.float32)
     scores_RS = q_RD.to(wide) @ k_SD.to(wide).T * q_RD.shape[-1] ** -0.5
@@ -59,6 +59,14 @@ def scheduled(problem: Problem, tile: int, schedule: Callable[[list[int]], Sched
     """Return the Triton kernels of decode attention on a schedule of tiles; its ``run`` takes q, k, v and the output.
 
     Lengths are known on the host, as in a serving engine, so that no call waits for the device to tell them.
+
+    Args:
+        problem: Its parameters give lengths and heads.
+        tile: Keys of a tile.
+        schedule: Deals out the tiles of all jobs (sequence · key heads + key head), given as one count for each job.
+
+    Raises:
+        ImportError: Triton is missing.
     """
     lengths = context_lengths(problem.params)
     groups = problem.integer("kv_heads")
