@@ -216,7 +216,7 @@ class Candidate:
         self.checks.append(check)
         if not check.passed:
             self._note(check.reason or "wrong result")
-        # Of exact techniques the oracle knows every bit; lossy ones must at least agree with each other.
+        # Exact techniques are held to the reference alone; ranks of lossy ones must also agree with each other.
         if self.passed.lossy is not None:
             self.checksums.append(float(workspace.buffers[-1].double().sum()))
 

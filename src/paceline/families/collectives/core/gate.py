@@ -184,7 +184,7 @@ def with_rule(
     if mistake is not None:
         raise CaseError("incorrect", mistake)
     single = max(errors)
-    # On its own payload a codec may be exact, and twice nothing would refuse the next call's rounding.
+    # A codec may be exact on gaussian inputs, and twice nothing would refuse the next call's rounding.
     least = 1e-6 if payload == "gaussian" else ERROR_ON_OTHER_PAYLOADS
     return replace(
         passed,
@@ -313,8 +313,7 @@ def _converge(
         if call == max(calls // 8, 1):
             # T/8, to which ``_note_convergence`` compares the end.
             early = _segment_errors(total / call, reference)
-        # A digest copies the buffer, so the first and the last call stand for all; drift
-        # between ranks stays until the last.
+        # A digest copies the buffer to the host, so the first and the last call stand for all.
         if call in (1, calls):
             digests.append(workspace.fingerprint())
         if not torch.isfinite(output).all():
