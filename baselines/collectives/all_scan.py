@@ -43,7 +43,9 @@ class AllScan:
         self.problem = problem
         self.comm = comm
         heads, width = problem.integer("heads"), problem.integer("head_dim")
+        # More blocks than rows leaves empty ones, which would be no messages.
         self.bounds = [(a, b) for a, b in chunk_bounds(width, blocks) if b > a]
+        # Rank 0 receives nothing and needs a zero prefix; other ranks overwrite every row.
         self.prefix_HDD = torch.zeros(heads, width, width, dtype=problem.dtype, device=problem.device)
         self.arriving = [problem.empty(heads, b - a, width) for a, b in self.bounds]
 
@@ -53,10 +55,12 @@ class AllScan:
         """Attend over the whole sequence up to each token."""
         rank, last = self.problem.rank, self.problem.world_size - 1
         before, after = rank - 1 if rank > 0 else None, rank + 1 if rank < last else None
+        # Posts the receives: before the own chunk's work, so that blocks arrive during it.
         scan = BlockScan(self.comm, self.bounds, self.arriving, before=before, after=after)
         local = local_pass(q_THD, k_THD, v_THD, log_decay_THD)
         scan.run(local.state_HDD, local.decay_HD, self.prefix_HDD)
         apply_prefix(local, self.prefix_HDD, out_THD)
+        # Last: the blocks leave while the outputs are being computed.
         scan.finish()
 
 

@@ -40,6 +40,7 @@ class AllReduceMean:
         self.next = (problem.rank + 1) % problem.world_size
         self.previous = (problem.rank - 1) % problem.world_size
         self.bounds = chunk_bounds(problem.count, problem.world_size)
+        # The first chunk is the longest.
         self.incoming = problem.empty(self.bounds[0][1])
 
     def run(self, *buffers: Tensor) -> None:
@@ -50,8 +51,10 @@ class AllReduceMean:
         for step in range(size - 1):
             target = chunks[(rank - step - 1) % size]
             received = self.incoming[: target.numel()]
+            # Send and receive start together: n blocking sends in a circle would wait for each other.
             self.comm.exchange(chunks[(rank - step) % size], self.next, received, self.previous)
             target.add_(received)
+        # Once, on S/n elements, by the owner: every rank receives the same quotients. With one rank it divides by 1.
         chunks[(rank + 1) % size].div_(size)
         for step in range(size - 1):
             target = chunks[(rank - step) % size]

@@ -35,6 +35,7 @@ class AllReduceNorm:
     def __init__(self, problem: Problem, comm: Comm) -> None:
         self.problem = problem
         self.comm = comm
+        # Cut along tokens, as ``rs-norm-ag`` does, so that both send the same bytes; the first chunk is the longest.
         self.bounds = chunk_bounds(problem.integer("tokens"), problem.world_size)
         hidden = problem.integer("hidden")
         self.scratch = problem.empty(2 * (self.bounds[0][1] - self.bounds[0][0]) * hidden)
@@ -49,6 +50,8 @@ class AllReduceNorm:
             chunks = [partial_TH[a:b].view(-1) for a, b in self.bounds]
             finish(reduce_scatter(self.comm, chunks, members, rank, self.scratch))
             finish(all_gather(self.comm, chunks, members, rank))
+            # All T rows, the same on every rank: the work that reduce-scatter and all-gather
+            # around the norm would divide by n.
             x_TH = problem.rms_norm(partial_TH, gain_H)
         out_TH.copy_(x_TH)
 

@@ -49,8 +49,10 @@ class BidirectionalRing:
         tokens, heads = problem.integer("tokens"), problem.integer("heads")
         width = problem.integer("head_dim")
         self.rows = tokens * heads
+        # Two in turn: one block is attended to and sent on while the next one lands.
         self.queries_TGD = [problem.empty(tokens, heads, width) for _ in range(2)]
         parts = max(problem.world_size - 1, 0)
+        # A buffer for each step: an answer may still be on its way when the next one is written.
         self.outgoing = [problem.empty(self.rows * (width + 1)) for _ in range(parts)]
         self.incoming = [problem.empty(self.rows * (width + 1)) for _ in range(parts)]
         """Partial results of step s at index s − 1: first the output, then the log-sum-exp."""
@@ -69,6 +71,7 @@ class BidirectionalRing:
             reply_lse_TG.copy_(part_lse_TG)
             return self.outgoing[step - 1]
 
+        # Output and log-sum-exp travel in one message: an answer costs one latency.
         returned = rings.visit(
             self.comm,
             q_TGD,
@@ -79,6 +82,7 @@ class BidirectionalRing:
         )
         for transfer, part in zip(returned, self.incoming, strict=True):
             transfer.wait()
+            # In the order of steps, whichever arrives first: merging rounds, and calls must repeat bit by bit.
             merge(out_TGD, lse_TG, *self._split(part, q_TGD))
 
     def _split(self, part: Tensor, like_TGD: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,6 +96,7 @@ def cost(problem: Problem, *, direct_last: bool) -> Cost:
     hops = problem.world_size - 1
     rows = problem.integer("tokens") * problem.integer("heads")
     sent = hops * rows * (2 * problem.integer("head_dim") + 1) * problem.item_bytes
+    # The last hop is replaced by a direct message, which starts at once and hangs on nothing.
     chain = max(hops - 1, 1) if direct_last else hops
     return Cost(
         sent_bytes=sent,

@@ -42,9 +42,12 @@ class Cannon:
 
     def run(self, a_SS: Tensor, b_SS: Tensor, c_SS: Tensor) -> None:
         """Multiply; A and B are overwritten."""
+        # Taken in the call, where the memory that it holds is measured: the one receive buffer of the 4 n²/p bound.
         spare_SS = torch.empty_like(a_SS) if self.q > 1 else a_SS
+        # After this skew rank (i, j) holds A[i, i + j] and B[i + j, j], whose product belongs to C[i, j].
         a_SS, spare_SS = self._left(a_SS, spare_SS, self.row)
         b_SS, spare_SS = self._up(b_SS, spare_SS, self.column)
+        # The first product writes C, which holds nothing yet.
         torch.mm(a_SS, b_SS, out=c_SS)
         for _ in range(self.q - 1):
             a_SS, spare_SS = self._left(a_SS, spare_SS, 1)
@@ -64,8 +67,10 @@ class Cannon:
 
     def _shift(self, block: Tensor, spare: Tensor, to: int, source: int, steps: int) -> tuple[Tensor, Tensor]:
         """Exchange a block and return what arrived, and the buffer that is free now."""
+        # A whole turn: the message would go to this rank itself.
         if steps % self.q == 0:
             return block, spare
+        # Send and receive start together: the ring of a row or column cannot block on itself.
         self.comm.exchange(block, to, spare, source)
         return spare, block
 
@@ -76,6 +81,7 @@ def cost(problem: Problem) -> Cost:
     block = (problem.integer("side") // q) ** 2 * problem.item_bytes
     skewed = 2 * q * (q - 1)
     moves = [(1 if i else 0) + (1 if j else 0) + 2 * (q - 1) for i in range(q) for j in range(q)]
+    # q − 1 rows skew A and q − 1 columns skew B, by q ranks each; then everyone moves two blocks q − 1 times.
     assert sum(moves) == skewed + 2 * (q - 1) * q * q
     return Cost(
         sent_bytes=max(moves) * block,

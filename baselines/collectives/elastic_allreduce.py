@@ -35,6 +35,7 @@ from paceline.families.collectives.api.wire import Address, Connection, PeerLost
 
 WAIT_S = 20.0
 """Longest wait for the master: it covers the slowest peer's step."""
+# Below WAIT_S: a silent ring is given up and reported before peers that wait for the master give up on it.
 RING_S = 10.0
 
 
@@ -91,12 +92,14 @@ class ElasticAllReduce:
         self.master.send({"kind": "reduce"})
         order = self.master.receive(WAIT_S)
         while True:
+            # Anew for each attempt: a broken one leaves partial sums, and a retry needs the input.
             work = tensor.clone()
             try:
                 self.ring.form(order["epoch"], order["members"])
                 self.ring.reduce(work)
                 self.master.send({"kind": "done", "epoch": order["epoch"]})
             except PeerLostError:
+                # Before the report: neighbours that wait in this ring fail at once instead of after RING_S.
                 self.ring.break_up()
                 self.master.send({"kind": "failed", "epoch": order["epoch"]})
             answer = self.master.receive(WAIT_S)
@@ -120,10 +123,12 @@ class _Ring:
         """Connect to the next member and accept the previous one, unless this epoch's ring stands already."""
         self.size = len(members)
         self.position = [m[0] for m in members].index(self.peer)
+        # The same members as before: their connections still stand.
         if epoch == self.epoch or self.size == 1:
             return
         self.break_up()
         host, port = members[(self.position + 1) % self.size][1]
+        # Everyone connects first: the listener's backlog takes it before anyone accepts, so the circle cannot deadlock.
         self.next = self.wire.connect((host, port))
         self.next.send({"peer": self.peer, "epoch": epoch})
         self.previous = self.accept(epoch)
@@ -198,6 +203,7 @@ class _Master:
                 self._admit()
         self._admit()
         step = max((m["step"] for m in self.meeting.values()), default=0)
+        # Only the furthest step votes: peers that lag must not outvote it, however many agree with each other.
         votes = Counter(m["hash"] for m in self.meeting.values() if m["step"] == step)
         majority = max(votes, key=lambda h: votes[h], default="")
         holders = [p for p, m in self.meeting.items() if m["hash"] == majority and m["step"] == step]
@@ -220,6 +226,7 @@ class _Master:
             for peer in sorted(attempt):
                 self._tell(peer, {"kind": "ring", "epoch": self.epoch, "members": ring})
             answers = self._collect({"done", "failed"}, attempt)
+            # Nobody commits alone: a peer may have finished its part of a ring that broke elsewhere.
             if set(self.members) == attempt and all(a == "done" for a in answers.values()):
                 break
             self.epoch += 1

@@ -42,6 +42,7 @@ class GossipPair:
     def __init__(self, problem: Problem, comm: Comm) -> None:
         self.problem = problem
         self.comm = comm
+        # The seed is equal on all ranks: they draw the same pairs without a message.
         self.schedule = random.Random(problem.seed)
         self.incoming = problem.empty(problem.count)
 
@@ -51,14 +52,18 @@ class GossipPair:
         partner = self._draw_partner()
         if partner is None:
             return
+        # Being partners is symmetric, so both ends call this; were the draws unequal, it would hang.
         self.comm.exchange(buffer, partner, self.incoming, partner)
         with self.comm.span("compute"):
+            # Addition commutes: both partners end with the same bits.
             buffer.add_(self.incoming).mul_(0.5)
 
     def _draw_partner(self) -> int | None:
         """Return this rank's partner of the next step; every rank draws the same pairs."""
         ranks = list(range(self.problem.world_size))
+        # Also drawn by a rank that sits out, or its schedule would fall behind the others'.
         self.schedule.shuffle(ranks)
+        # Places 2i and 2i + 1 differ in the lowest bit only.
         place = ranks.index(self.problem.rank) ^ 1
         return ranks[place] if place < len(ranks) else None
 

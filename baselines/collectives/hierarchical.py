@@ -44,6 +44,7 @@ class Hierarchical:
         self.levels = _levels(problem, inner, middle)
         chunk = -(-problem.count // self.levels[0])
         row = problem.share * (problem.world_size // self.levels[0])
+        # Twice the longest message of any level: a ring step lands in one half while the other is being added.
         self.incoming = problem.empty(2 * max(chunk, row))
         staged = problem.count if problem.operation != "all_reduce" else 0
         self.stage = problem.empty(staged)
@@ -61,6 +62,8 @@ class Hierarchical:
         members, me = _ring(self.problem.rank, self.levels, level)
         chunks = [buffer[a:b] for a, b in chunk_bounds(buffer.numel(), len(members))]
         finish(reduce_scatter(self.comm, chunks, members, me, self.incoming))
+        # Ranks of the same place in other groups hold the same range of the buffer, so
+        # only a 1/g₀ part crosses upwards.
         if level + 1 < len(self.levels):
             self._all_reduce(chunks[me], level + 1)
         finish(all_gather(self.comm, chunks, members, me))
@@ -72,6 +75,7 @@ class Hierarchical:
         ring, me = _ring(self.problem.rank, (inner, outer), 0)
         across, here = _ring(self.problem.rank, (inner, outer), 1)
         stage_IOS[me, here].copy_(send)
+        # Across groups while a rank has one share only; whole rows are then repeated on the fast links inside.
         finish(all_gather(self.comm, list(stage_IOS[me]), across, here))
         finish(all_gather(self.comm, [part.view(-1) for part in stage_IOS], ring, me))
         receive.view(outer, inner, share).copy_(stage_IOS.transpose(0, 1))
@@ -84,6 +88,7 @@ class Hierarchical:
         ring, me = _ring(self.problem.rank, (inner, outer), 0)
         across, here = _ring(self.problem.rank, (inner, outer), 1)
         rows = [part.view(-1) for part in stage_IOS]
+        # Inside first: the sums that cross groups are a 1/g₀ part of what went in.
         finish(reduce_scatter(self.comm, rows, ring, me, self.incoming))
         finish(reduce_scatter(self.comm, list(stage_IOS[me]), across, here, self.incoming))
         receive.copy_(stage_IOS[me, here])
@@ -93,6 +98,7 @@ def _levels(problem: Problem, inner: int, middle: int) -> tuple[int, ...]:
     """Return the ranks of each level, innermost first; their product is the number of ranks."""
     left = problem.world_size
     levels = []
+    # The case's groups win over the option: they say where the slow links are.
     for wanted in (problem.group_ranks or inner, middle):
         size = max(d for d in range(1, left + 1) if left % d == 0 and d <= max(wanted, 1))
         if size > 1:
@@ -136,5 +142,6 @@ def _all_reduce_sent(rank: int, count: int, levels: Sequence[int]) -> tuple[int,
         sizes = [b - a for a, b in chunk_bounds(count, size)]
         more, parts = sent(sizes, me)
         elements, messages = elements + more, messages + parts
+        # One level up only this rank's chunk is reduced, whose length depends on its place where the split is uneven.
         count = sizes[me]
     return elements, messages

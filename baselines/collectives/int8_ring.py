@@ -40,7 +40,9 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk
     properties={
         "exact": False,
         "error": "bounded",
+        # By the header's 0.0135 · √((n + 1)/2), which reaches this bound at 26 ranks.
         "max_relative_l2": 0.05,
+        # Two values only: each has a bucket of its own, whose mean is the value.
         "lossless_on": ("shared-sign",),
     },
 )
@@ -69,9 +71,12 @@ class Int8Ring:
     def _reduce_scatter(self, buffer: Tensor) -> Tensor:
         """Return this rank's chunk of the sum, chunk rank + 1, in fp32."""
         size, rank = self.problem.world_size, self.problem.rank
+        # The running sum stays in fp32 from here on; 8 bits are a format of messages only,
+        # or roundings would pile up in it.
         partial = self._chunk(buffer, rank).to(torch.float32)
         for step in range(size - 1):
             index = (rank - step - 1) % size
+            # The same memory in every step: ``exchange`` returns once the message before has left.
             message = self._encode(partial)
             received = self._message(self.incoming, index)
             self.comm.exchange(message, self.next, received, self.previous)
@@ -82,11 +87,14 @@ class Int8Ring:
     def _all_gather(self, buffer: Tensor, total: Tensor) -> None:
         size, rank = self.problem.world_size, self.problem.rank
         message = self._encode(total)
+        # One step more than there are exchanges: the first decodes the own chunk, so that the owner, too, ends with
+        # what the codes say and not with the exact sum that only it knows.
         for step in range(size):
             index = (rank + 1 - step) % size
             with self.comm.span("decompress"):
                 self._chunk(buffer, index).copy_(decode_buckets(message))
             if step < size - 1:
+                # In turn: what has just arrived is sent next, so the next message must land in the other buffer.
                 spare = self.incoming if step % 2 == 0 else self.outgoing
                 received = self._message(spare, index - 1)
                 self.comm.exchange(message, self.next, received, self.previous)
@@ -113,6 +121,7 @@ def cost(problem: Problem) -> Cost:
     if n == 1:
         return Cost(sent_bytes=0, messages=0, total_bytes=0, steps=0)
     sizes = [bucket_bytes(stop - start) for start, stop in chunk_bounds(problem.count, n)]
+    # Rank r never sends chunk r + 1 while reducing (it ends there), nor chunk r + 2 while gathering (it ends there).
     sent = [2 * sum(sizes) - sizes[(r + 1) % n] - sizes[(r + 2) % n] for r in range(n)]
     live = [s > 0 for s in sizes]
     messages = [2 * sum(live) - live[(r + 1) % n] - live[(r + 2) % n] for r in range(n)]

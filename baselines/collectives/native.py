@@ -59,10 +59,12 @@ class Native:
         self.comm.backend.broadcast(buffer, self.problem.root)
 
     def _reduce(self, buffer: Tensor) -> None:
+        # Other ranks' buffers may be overwritten; the operation defines the root's only.
         self.comm.backend.reduce(buffer, self.problem.root)
 
     def _send_recv(self, send: Tensor, receive: Tensor) -> None:
         size = self.problem.world_size
+        # Backends have no collective for a shift: here the bytes are the communicator's, and have a closed form.
         self.comm.exchange(send, (self.problem.rank + 1) % size, receive, (self.problem.rank - 1) % size)
 
 

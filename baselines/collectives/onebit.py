@@ -36,6 +36,7 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk
     summary="sign bits and scales through chunk servers, error feedback on both sides",
     paper="one-bit-adam",
     requires={"dtypes": ("float32", "bfloat16", "float16", "float64")},
+    # On ±1 with one pattern the mean magnitude is every magnitude, at the workers and in the servers' sums.
     properties={"exact": False, "error": "feedback", "lossless_on": ("shared-sign",)},
 )
 class OneBit:
@@ -68,15 +69,21 @@ class OneBit:
         self._compress_for_servers(buffer)
         self._exchange(self.to_servers, self.from_workers)
         result = self._serve()
+        # The workers' messages have left: answers land in their memory, since a chunk's
+        # answer is as long as its question.
         messages = list(self.to_servers)
         messages[self.problem.rank] = result
         self._exchange([result] * self.problem.world_size, messages)
         with self.comm.span("decompress"):
+            # The own chunk is decoded as well: a server that kept its exact sum would end
+            # with other bits than its workers.
             for (start, stop), message in zip(self.bounds, messages, strict=True):
                 buffer[start:stop].copy_(decode_signs(message, stop - start))
 
     def _compress_for_servers(self, buffer: Tensor) -> None:
         with self.comm.span("compress"):
+            # In place: the memory of the error becomes the corrected values, and
+            # ``_keep`` turns them into the new error.
             corrected = self.worker_error.add_(buffer)
             for (start, stop), message in zip(self.bounds, self.to_servers, strict=True):
                 chunk = corrected[start:stop]
@@ -85,11 +92,13 @@ class OneBit:
 
     def _serve(self) -> Tensor:
         """Sum the workers' chunks with the server's kept error and return the compressed sum."""
+        # The own chunk goes through the codec too: ``_keep`` has put what its message left out into the worker's error.
         self.from_workers[self.problem.rank].copy_(self.to_servers[self.problem.rank])
         with self.comm.span("decompress"):
             for message in self.from_workers:
                 self.server_error.add_(decode_signs(message, self.own))
         with self.comm.span("compress"):
+            # This message has been decoded and added: its memory is free for the answer.
             result = self.from_workers[self.problem.rank]
             encode_signs(self.server_error, result)
             self._keep(self.server_error, result)

@@ -34,10 +34,12 @@ class PanelAllGather:
 
     def run(self, a_SS: Tensor, b_SS: Tensor, c_SS: Tensor) -> None:
         """Gather and multiply."""
+        # Taken in the call, where the memory that it holds is measured; the own blocks are used where they are.
         a_panel = [a_SS if k == self.column else torch.empty_like(a_SS) for k in range(self.q)]
         b_panel = [b_SS if k == self.row else torch.empty_like(b_SS) for k in range(self.q)]
         beside = [(k, self.row * self.q + k) for k in range(self.q) if k != self.column]
         above = [(k, k * self.q + self.column) for k in range(self.q) if k != self.row]
+        # All sends and receives start together: one dependent step, and no order of blocking calls to deadlock.
         self.comm.start(
             sends=[*((a_SS, rank) for _, rank in beside), *((b_SS, rank) for _, rank in above)],
             receives=[
@@ -46,6 +48,7 @@ class PanelAllGather:
             ],
         ).wait()
         torch.mm(a_panel[0], b_panel[0], out=c_SS)
+        # In the order of k on every rank, so that a block's sum does not depend on what arrived first.
         for k in range(1, self.q):
             c_SS.addmm_(a_panel[k], b_panel[k])
 

@@ -47,6 +47,8 @@ class RecursiveDoubling:
         self.problem = problem
         self.comm = comm
         self.halving = halving
+        # Partners are found by flipping a bit, which needs a power of two of ranks: the
+        # others are folded into neighbours.
         self.speakers = _speakers(problem.world_size)
         extra = problem.world_size - len(self.speakers)
         rank = problem.rank
@@ -74,6 +76,7 @@ class RecursiveDoubling:
 
     def _all_reduce(self, buffer: Tensor) -> None:
         if self.folded:
+            # The speaker receives first and sends last (below), so these blocking calls pair up and cannot deadlock.
             self.comm.send(buffer, self.problem.rank - 1)
             self.comm.receive(buffer, self.problem.rank - 1)
             return
@@ -87,6 +90,8 @@ class RecursiveDoubling:
             for partner, _, _ in _doublings(self.speaker, len(self.speakers)):
                 peer = self.speakers[partner]
                 self.comm.exchange(buffer, peer, self.incoming, peer)
+                # Both partners add the same two sums, and addition commutes: they agree bit by
+                # bit, and so by induction do all.
                 buffer.add_(self.incoming)
         if self.pair is not None:
             self.comm.send(buffer, self.pair)
@@ -99,15 +104,18 @@ class RecursiveDoubling:
         source = send
         if self.pair is not None:
             self.comm.receive(self.incoming, self.pair)
+            # The pair's sum goes to ``work``, since the input of a reduce-scatter must not change.
             source = torch.add(send, self.incoming, out=self.work)
         self._halve(source, self.work)
         start, share = self.offsets[self.speaker], self.problem.share
         receive.copy_(self.work[start : start + share])
         if self.pair is not None:
+            # Neighbours fold, so the share of a speaker's pair lies right behind its own and belongs to the same range.
             self.comm.send(self.work[start + share : start + 2 * share], self.pair)
 
     def _all_gather(self, send: Tensor, receive: Tensor) -> None:
         rank, size, share = self.problem.rank, self.problem.world_size, self.problem.share
+        # Aligned doubling gathers in place, but only for a power of two; Bruck's form takes any n and a rotated copy.
         if len(self.speakers) == size:
             receive.view(size, share)[rank].copy_(send)
             self._double(receive)
@@ -116,6 +124,7 @@ class RecursiveDoubling:
         rotated[0].copy_(send)
         have = 1
         while have < size:
+            # The last step sends only what is missing.
             more = min(have, size - have)
             below, above = (rank - have) % size, (rank + have) % size
             self.comm.exchange(rotated[:more], below, rotated[have : have + more], above)
@@ -126,11 +135,13 @@ class RecursiveDoubling:
 
     def _halve(self, source: Tensor, work: Tensor) -> None:
         """Leave this speaker's range of the speakers' sum in ``work``; ``source`` holds its own contribution."""
+        # Farthest partner first: what is kept stays one contiguous range, and ends as the speaker's own.
         for partner, kept, given in reversed(list(_doublings(self.speaker, len(self.speakers)))):
             keep, give = self._range(kept), self._range(given)
             incoming = self.incoming[: keep.stop - keep.start]
             self.comm.exchange(source[give], self.speakers[partner], incoming, self.speakers[partner])
             torch.add(source[keep], incoming, out=work[keep])
+            # From now on the partial sums count, not the own contribution.
             source = work
 
     def _double(self, buffer: Tensor) -> None:
@@ -182,6 +193,7 @@ def cost(problem: Problem, *, halving: bool) -> Cost:
     ]  # elements of each message, rank by rank; the folded ranks first
     back = problem.count if problem.operation == "all_reduce" else problem.share
     for speaker in range(len(speakers)):
+        # The first ``extra`` speakers are those that speak for a pair, to which they send its result.
         messages = [back] if speaker < extra else []
         for _, own, other in _doublings(speaker, len(speakers)):
             if problem.operation == "all_reduce" and not halving:

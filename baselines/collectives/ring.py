@@ -24,6 +24,7 @@ from paceline import technique
 from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk_bounds
 from paceline.families.collectives.api.rings import all_gather, finish, reduce_scatter, sent
 
+# The chain takes n − 2 + chunks steps of S/chunks each: more chunks hide more hops, and pay more latencies.
 BROADCAST_CHUNKS = 4
 
 
@@ -41,8 +42,11 @@ class Ring:
         self.problem = problem
         self.comm = comm
         self.members = list(range(problem.world_size))
+        # Two landing places: the next receive stands open while the chunk that came before is still being added.
         self.scratch = problem.empty(2 * -(-problem.count // problem.world_size))
         needs_sums = problem.operation in ("reduce_scatter", "reduce")
+        # A reduce-scatter must not add into its input; a reduction needs a landing place
+        # beside the buffer that it adds to.
         self.sums = problem.empty(problem.count if needs_sums else 0)
         self._run = getattr(self, f"_{problem.operation}")
 
@@ -76,7 +80,11 @@ class Ring:
         outgoing, incoming = send.view(size, -1), receive.view(size, -1)
         incoming[rank].copy_(outgoing[rank])
         sources = [(rank - shift) % size for shift in range(1, size)]
+        # All receives are posted before the first blocking send, so no send waits for a
+        # peer that is itself stuck in one.
         arrivals = [self.comm.start(receives=[(incoming[source], source)]) for source in sources]
+        # Each shift is a permutation of the ranks: everybody sends one message and
+        # receives one, so no receiver is swamped.
         for shift, arrival in enumerate(arrivals, start=1):
             to = (rank + shift) % size
             self.comm.send(outgoing[to], to)
@@ -93,6 +101,7 @@ class Ring:
             if position > 0:
                 arrivals[index].wait()
             if position < size - 1:
+                # Not waited for yet: this chunk travels on while the next one arrives.
                 pending.append(self.comm.start(sends=[(chunk, after)]))
         for transfer in pending:
             transfer.wait()
@@ -108,6 +117,8 @@ class Ring:
         for index, chunk in enumerate(chunks):
             if not last:
                 arrivals[index].wait()
+                # The chain ends at the root, so the order of additions is fixed. Other ranks'
+                # buffers are left with partial sums.
                 chunk.add_(landing[index])
             if position > 0:
                 pending.append(self.comm.start(sends=[(chunk, before)]))
@@ -125,6 +136,7 @@ def cost(problem: Problem) -> Cost:
     if n == 1:
         return Cost(sent_bytes=0, messages=0, total_bytes=0, steps=0)
     if problem.operation == "all_reduce":
+        # Chunks differ by one element where n does not divide the count, so the busiest rank is searched for.
         sizes = [stop - start for start, stop in chunk_bounds(problem.count, n)]
         leaving = [sent(sizes, place) for place in range(n)]
         return Cost(

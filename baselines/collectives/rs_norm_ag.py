@@ -44,6 +44,7 @@ class ReduceScatterNormAllGather:
         self.comm = comm
         self.parts = chunk_bounds(problem.integer("tokens"), split)
         longest = -(-max(b - a for a, b in self.parts) // problem.world_size)
+        # One for each part: with a split, messages of several parts are in flight at once.
         self.scratch = [problem.empty(2 * longest * problem.integer("hidden")) for _ in self.parts]
 
     def run(self, x_TH: Tensor, weights_LKH: Tensor, gains_LH: Tensor, out_TH: Tensor) -> None:
@@ -53,6 +54,8 @@ class ReduceScatterNormAllGather:
             for (a, b), scratch in zip(self.parts, self.scratch, strict=True)
         ]
         while waiting:
+            # Every rank advances the parts in the same order, so messages match. A generator yields
+            # None: the default tells its end.
             waiting = [part for part in waiting if next(part, self) is not self]
 
     def _layers(
@@ -62,11 +65,15 @@ class ReduceScatterNormAllGather:
         rows, members = weights_LKH.shape[1], list(range(size))
         bounds = chunk_bounds(x_TH.shape[0], size)
         first, last = bounds[rank]
+        # Parts take turns on the same links, and a receive posted ahead would take the
+        # other part's message (``api.rings``).
         alone = len(self.parts) == 1
         for weight_KH, gain_H in zip(weights_LKH, gains_LH, strict=True):
             partial_TH = x_TH[:, rank * rows : (rank + 1) * rows] @ weight_KH
             chunks = [partial_TH[a:b].view(-1) for a, b in bounds]
             yield from reduce_scatter(self.comm, chunks, members, rank, scratch, ahead=alone)
+            # Between the halves: rows must be complete sums, since the norm is not linear,
+            # and are still with one rank only.
             partial_TH[first:last] = problem.rms_norm(partial_TH[first:last], gain_H)
             yield from all_gather(self.comm, chunks, members, rank, ahead=alone)
             x_TH = partial_TH

@@ -48,13 +48,16 @@ class ScanAllGather:
         rank = self.problem.rank
         local = local_pass(q_THD, k_THD, v_THD, log_decay_THD)
         mine = self.gathered[rank]
+        # State and decay in one message: a later rank cannot fold the one without the other.
         mine[:, :-1], mine[:, -1] = local.state_HDD, local.decay_HD
+        # Later ranks' states come as well and are of no use here: that is the price of one step.
         self.comm.start(
             sends=[(mine, r) for r in self.others],
             receives=[(self.gathered[r], r) for r in self.others],
         ).wait()
         prefix_HDD = torch.zeros_like(local.state_HDD)
         for earlier in self.gathered[:rank]:
+            # P ← diag(α) P + S does not commute, so ranks are folded in the order of the sequence.
             prefix_HDD = prefix_HDD * earlier[:, -1].unsqueeze(-1) + earlier[:, :-1]
         apply_prefix(local, prefix_HDD, out_THD)
 

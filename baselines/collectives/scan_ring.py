@@ -36,6 +36,7 @@ class ScanRing:
         self.problem = problem
         self.comm = comm
         heads, width = problem.integer("heads"), problem.integer("head_dim")
+        # Rank 0 receives nothing and needs a zero prefix.
         self.prefix_HDD = torch.zeros(heads, width, width, dtype=problem.dtype, device=problem.device)
 
     def run(
@@ -47,6 +48,8 @@ class ScanRing:
         if rank > 0:
             self.comm.receive(self.prefix_HDD, rank - 1)
         if rank < last:
+            # Before the own outputs: all later ranks wait for this. The chain starts at a rank
+            # that only sends, so none deadlocks.
             self.comm.send(advance(local, self.prefix_HDD), rank + 1)
         apply_prefix(local, self.prefix_HDD, out_THD)
 

@@ -44,8 +44,11 @@ class Star:
         self.others = [r for r in range(problem.world_size) if r != self.hub]
         self.is_hub = problem.rank == self.hub
         adds = self.is_hub and problem.operation in ("all_reduce", "reduce", "reduce_scatter")
+        # A place for each contribution: with one place the hub could post one receive
+        # at a time, and senders would queue.
         self.incoming = problem.empty(len(self.others) if adds else 0, problem.count)
         asks = not self.is_hub and problem.operation in ("all_reduce", "broadcast")
+        # Beside the buffer, since its receive stands open while the buffer itself is still being sent.
         self.answer = problem.empty(problem.count if asks else 0)
         self.total = problem.empty(problem.count if problem.operation == "reduce_scatter" and adds else 0)
 
@@ -86,12 +89,14 @@ class Star:
         arriving = self.comm.start(receives=[(shares[other], other) for other in self.others])
         shares[self.hub].copy_(send)
         arriving.wait()
+        # The whole result goes to everyone, a receiver's own share included: one contiguous message instead of two.
         self._from_hub(receive)
 
     def _reduce_scatter(self, send: Tensor, receive: Tensor) -> None:
         if not self.is_hub:
             self.comm.exchange(send, self.hub, receive, self.hub)
             return
+        # The input must stay as it was.
         self.total.copy_(send)
         self._add_others(self.total)
         shares = self.total.view(self.problem.world_size, self.problem.share)
@@ -101,6 +106,7 @@ class Star:
 
     def _add_others(self, total: Tensor) -> None:
         self.comm.start(receives=list(zip(self.incoming, self.others, strict=True))).wait()
+        # In rank order, not in order of arrival: floating-point sums depend on it, and calls must repeat bit by bit.
         for contribution in self.incoming:
             total.add_(contribution)
 
@@ -114,6 +120,7 @@ def cost(problem: Problem) -> Cost:
     if others == 0:
         return Cost(sent_bytes=0, messages=0, total_bytes=0, steps=0)
     return Cost(
+        # Whoever sends more: the hub in an all-reduce or all-gather, the others in a reduce-scatter.
         sent_bytes=max(to_hub, others * from_hub),
         messages=others if from_hub else 1,
         total_bytes=others * (to_hub + from_hub),

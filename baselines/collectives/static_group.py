@@ -42,6 +42,7 @@ class StaticGroup:
 
     def join(self) -> None:
         """Join the process group of the first peers; a later peer finds no way in."""
+        # The group's size is fixed when it is made, so there is no place for a later peer.
         if self.peer >= self.problem.world_size:
             raise RuntimeError("a fixed process group does not admit another peer")
         self.comm = self.fixed_group()
@@ -52,6 +53,7 @@ class StaticGroup:
 
     def all_reduce(self, tensor: Tensor) -> tuple[int, ...]:
         """Call the backend's all-reduce."""
+        # Nothing is caught: the scenario records how the backend fails when a peer is gone.
         self.comm.backend.all_reduce(tensor)
         return tuple(range(self.problem.world_size))
 

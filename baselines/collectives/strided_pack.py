@@ -43,6 +43,7 @@ class StridedPack:
         layout = layout_of(problem)
         block = Contiguous(count=layout.block)
         plane = Vector(count=layout.num_blocks, stride=layout.stride, of=block)
+        # Once, untimed: the form depends on the type alone, as when a library commits a type (TEMPI, section 4).
         self.form = canonical(Vector(count=layout.planes, stride=layout.plane_stride, of=plane))
         self.outgoing = problem.empty(*self.form.counts)
         self.incoming = problem.empty(*self.form.counts)
@@ -57,6 +58,7 @@ class StridedPack:
             self.comm.exchange(self.outgoing, (rank + 1) % size, self.incoming, (rank - 1) % size)
             received = self.incoming
         with self.comm.span("unpack"):
+            # Writes blocks only: the gaps of the target must keep what they hold.
             target.as_strided(form.counts, form.strides, form.start).copy_(received)
 
 

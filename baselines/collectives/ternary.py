@@ -37,6 +37,7 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
     summary="unbiased ternary codes of two bits, gathered and summed",
     paper="terngrad",
     requires={"dtypes": ("float32", "bfloat16", "float16", "float64")},
+    # On ±1 every magnitude is the scale, so that all Bernoulli draws have chance 1.
     properties={"exact": False, "error": "unbiased", "lossless_on": ("shared-sign",)},
 )
 class Ternary:
@@ -47,6 +48,7 @@ class Ternary:
         self.comm = comm
         self.layer = layer
         self.clip_sigmas = clip_sigmas
+        # Kept from call to call: calls must draw anew, or the mean of many would repeat one call's error.
         self.generator = torch.Generator(device=problem.device)
         self.generator.manual_seed(problem.seed * 4099 + problem.rank)  # ranks must draw independently
         size = ternary_bytes(problem.count, layer)
@@ -70,6 +72,7 @@ class Ternary:
         ).wait()
         with self.comm.span("decompress"):
             self.total.zero_()
+            # Rank order, the own message decoded like all others: every rank adds the same numbers in the same order.
             for message in self.messages:
                 self.total.add_(decode_ternary(message, self.problem.count, layer=self.layer))
             buffer.copy_(self.total)

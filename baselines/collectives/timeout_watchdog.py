@@ -35,6 +35,7 @@ class TimeoutWatchdog:
 
     def poll(self) -> Alarm | None:
         """Raise an alarm when the number of operations has stood still for longer than the timeout."""
+        # Over all ranks: any progress anywhere resets the clock, so a group that is merely slow raises no alarm.
         operations = sum(int(self.feed.header(r)["sequence"]) for r in range(self.size))
         now = time.monotonic()
         if operations != self.operations:

@@ -41,7 +41,9 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
     properties={
         "exact": False,
         "error": "feedback",
+        # One ±1 in each chunk: it alone is at the upper level, which is then exactly 1; the lower level is 0.
         "lossless_on": ("shared-spike",),
+        # The gate looks first after an eighth of these, 64 calls: as long as an element waits for its turn (4096/k).
         "convergence_calls": 512,
     },
 )
@@ -58,6 +60,7 @@ class TopKSparse:
         self.bits = bits
         size = top_k_bytes(problem.count, k, bits)
         self.messages = [problem.empty(size, dtype=torch.uint8) for _ in range(problem.world_size)]
+        # Float32 whatever the dtype: in a 16-bit accumulator small values would vanish beside large unsent ones.
         self.unsent = problem.empty(problem.count, dtype=torch.float32)
         self.total = problem.empty(problem.count, dtype=torch.float32)
         self.reset()
@@ -77,6 +80,8 @@ class TopKSparse:
             self.unsent.mul_(self.decay).add_(buffer)
             encode_top_k(self.unsent, own, self.k, self.bits)
             positions, values = decode_top_k(own, self.problem.count, self.k, self.bits)
+            # What was decoded is subtracted, not what was chosen: the error of the 2-bit codes
+            # is kept for later calls as well.
             self.unsent.index_add_(0, positions, values, alpha=-1)
         others = [(rank + shift) % size for shift in range(1, size)]
         self.comm.start(
@@ -85,6 +90,7 @@ class TopKSparse:
         ).wait()
         with self.comm.span("decompress"):
             self.total.zero_()
+            # Rank order, the own message decoded like all others: every rank adds the same numbers in the same order.
             for message in self.messages:
                 positions, values = decode_top_k(message, self.problem.count, self.k, self.bits)
                 self.total.index_add_(0, positions, values)

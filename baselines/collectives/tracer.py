@@ -78,9 +78,11 @@ class Tracer:
     def poll(self) -> Alarm | None:
         """Look at what is new; return an alarm when something is wrong."""
         counts = [self._take(rank) for rank in range(self.size)]
+        # Of the rank that has shown least: a usual gap is needed of every rank.
         self.learned += min(counts)
         if self.learned < LEARN_OPERATIONS:
             return None
+        # Learned once. A usual that followed the figures would come to include a slow decline.
         if not any(self.usual_gap):
             self._learn()
             return None
@@ -92,7 +94,9 @@ class Tracer:
         if len(entries) == 0:
             return 0
         entered, left = entries["entered_ns"].astype(np.int64), entries["left_ns"].astype(np.int64)
+        # Against the latest end so far: receives posted ahead end late, and what overlaps them is no gap (negative).
         gaps = (entered[1:] - np.maximum.accumulate(left)[:-1]) * 1e-9
+        # Inside a call a gap is the technique's own pause; computation of a step lies between calls.
         between_calls = entries["call"][1:] != entries["call"][:-1]
         self.recent_gaps[rank].extend(gaps[between_calls & (gaps > 0)].tolist())
         sends, receives = entries["kind"] == b"send", entries["kind"] == b"recv"
@@ -113,6 +117,8 @@ class Tracer:
         """Pair the n-th send with the n-th receive; a message's delay begins when both ends have entered it."""
         sent, received = self.sent.get(pair), self.received[pair]
         delays = self.recent_delays.setdefault(pair, deque(maxlen=WINDOW))
+        # Messages of a pair match in the order of their start, so counting pairs them; what one
+        # trace lacks is left for a later poll.
         while sent and received:
             begun = sent.popleft()
             entered, left = received.popleft()
@@ -121,6 +127,7 @@ class Tracer:
     def _learn(self) -> None:
         self.usual_gap = [float(np.median(g)) if g else 1e-6 for g in self.recent_gaps]
         self.usual_delay = {pair: float(np.median(d)) for pair, d in self.recent_delays.items()}
+        # A rough length of a step: the longest computation, then a message of each pair one after another.
         step = max(self.usual_gap) + sum(self.usual_delay.values())
         self.longest_gap_ns = int(max(STALL_FACTOR * step, LEAST_STALL_S) * 1e9)
 
@@ -132,8 +139,10 @@ class Tracer:
             if len(entries) == 0:
                 return None
             latest = max(latest, int(entries["entered_ns"].max()), int(entries["left_ns"].max()))
+            # A call that has just begun is progress too.
             latest = max(latest, int(self.feed.header(rank)["call_began_ns"]))
         silence_ns = time.monotonic_ns() - latest
+        # A group in which nobody waits for a message is computing, however long that takes.
         if silence_ns < self.longest_gap_ns or not self._waiting():
             return None
         guilty, path = self._walk()
@@ -147,6 +156,7 @@ class Tracer:
     def _walk(self) -> tuple[tuple[int, ...], list[str]]:
         """Follow who waits for whom until a rank that waits for nobody, or a message that is on its way."""
         rank = next(r for r in range(self.size) if len(self._open(r)))
+        # Any waiting rank will do as a start: who waits for whom leads to the same culprit in a ring.
         path, visited = [], [rank]
         while True:
             waiting = self._open(rank)
@@ -163,6 +173,7 @@ class Tracer:
             path.append(f"rank {rank} waits for rank {peer} to {'send' if kind == 'recv' else 'receive'}")
             if peer in visited:
                 progress = [int(self.feed.header(r)["sequence"]) for r in range(self.size)]
+                # A circle has no end to walk to: the rank with the fewest operations holds up the others.
                 behind = min(visited, key=lambda r: progress[r])
                 path.append(f"a circle, in which rank {behind} is furthest behind")
                 return (behind,), path
@@ -173,6 +184,7 @@ class Tracer:
         """Return a rank's operations in progress: receives before sends."""
         entries = self.feed.newest(rank)
         unfinished = entries[entries["left_ns"] == 0]
+        # A receive is a data dependency; an open send may merely wait for its receiver, so it is followed second.
         return unfinished[np.argsort(unfinished["kind"] != b"recv", kind="stable")]
 
     def _on_its_way(self, source: int, rank: int) -> bool:
@@ -186,12 +198,15 @@ class Tracer:
         rank = int(np.argmax(gaps))
         others = max((g for r, g in enumerate(gaps) if r != rank), default=1.0)
         excess = self._recent(self.recent_gaps[rank]) - self.usual_gap[rank]
+        # Against its own past, against the others now (else the whole machine is
+        # slow), and above the scheduler's noise.
         if gaps[rank] > SLOW_FACTOR and gaps[rank] > 2 * others and excess > LEAST_SLOW_S:
             return self._confirm((rank,), f"rank {rank} computes {gaps[rank]:.1f} × its usual time")
         delays = {p: self._recent(d) for p, d in self.recent_delays.items() if p in self.usual_delay}
         if delays:
             pair = max(delays, key=lambda p: delays[p])
             rest = max((d for p, d in delays.items() if p != pair), default=0.0)
+            # The same three hurdles as for a rank.
             limit = max(SLOW_FACTOR * self.usual_delay[pair], 2 * rest, LEAST_SLOW_S)
             if delays[pair] > limit:
                 return self._confirm(pair, f"messages {pair[0]} → {pair[1]} take {delays[pair] * 1e3:.1f} ms")
@@ -206,6 +221,7 @@ class Tracer:
     @staticmethod
     def _recent(values: deque[float]) -> float:
         """Median of the newest quarter of the window."""
+        # A median of fewer would raise alarms on single outliers.
         if len(values) < WINDOW // 8:
             return 0.0
         return float(np.median(list(values)[-WINDOW // 4 :]))

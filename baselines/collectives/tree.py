@@ -41,9 +41,11 @@ class Tree:
         self.problem = problem
         self.comm = comm
         size = problem.world_size
+        # An all-reduce has no root of its own: any rank may hold the sum in between.
         root = problem.root if problem.operation != "all_reduce" else 0
         self.position = (problem.rank - root) % size
         self.children = [(root + c) % size for c in _children(self.position, size)]
+        # x & (x − 1) clears the lowest set bit. Position 0 becomes its own parent, so uses are guarded by ``position``.
         self.parent = (root + (self.position & (self.position - 1))) % size
         self.bounds = chunk_bounds(problem.count, chunks)
         adds = problem.operation != "broadcast"
@@ -58,6 +60,7 @@ class Tree:
 
     def _up(self, buffer: Tensor) -> None:
         contributions = list(zip(self.incoming, self.children, strict=True))
+        # All receives of all chunks are posted before anything is waited for: no sender finds its receiver busy.
         arriving = [
             [
                 (part[start:stop], self.comm.start(receives=[(part[start:stop], child)]))
@@ -69,8 +72,10 @@ class Tree:
         for (start, stop), parts in zip(self.bounds, arriving, strict=True):
             for part, transfer in parts:
                 transfer.wait()
+                # Children in the order of the list, whoever comes first: the sum has the same bits in every call.
                 buffer[start:stop].add_(part)
             if self.position:
+                # Waited for at the end only: this chunk climbs while the next one is being added.
                 leaving.append(self.comm.start(sends=[(buffer[start:stop], self.parent)]))
         for transfer in leaving:
             transfer.wait()
@@ -81,6 +86,8 @@ class Tree:
         for index, chunk in enumerate(chunks):
             if arriving:
                 arriving[index].wait()
+            # Farthest first: its subtree is the deepest. A blocking send cannot deadlock, since a child
+            # posts all receives before it waits.
             for child in reversed(self.children):
                 self.comm.send(chunk, child)
 
@@ -108,6 +115,7 @@ def cost(problem: Problem, *, chunks: int) -> Cost:
         "all_reduce": [a + b for a, b in zip(up, down, strict=True)],
     }[problem.operation]
     pieces = min(chunks, problem.count)
+    # Each set bit of a position is one hop from the root.
     chain = max(position.bit_count() for position in range(n)) + pieces - 1
     return Cost(
         sent_bytes=max(buffers) * size,

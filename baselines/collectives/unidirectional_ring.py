@@ -36,6 +36,7 @@ class UnidirectionalRing:
         self.problem = problem
         self.comm = comm
         shape = (2, problem.integer("tokens"), problem.integer("kv_heads"), problem.integer("head_dim"))
+        # One tensor for both, so that a step is one message and pays one latency.
         self.held, self.coming = problem.empty(*shape), problem.empty(*shape)  # keys, then values
 
     def run(self, q_TGD: Tensor, k_THD: Tensor, v_THD: Tensor, out_TGD: Tensor, lse_TG: Tensor) -> None:
@@ -47,6 +48,7 @@ class UnidirectionalRing:
             transfer = None
             if step < size - 1:
                 sends, receives = [(held, (rank + 1) % size)], [(coming, (rank - 1) % size)]
+                # Started before the attention and waited for after it: the block travels while it is being used.
                 transfer = self.comm.start(sends=sends, receives=receives)
             part_TGD, part_lse_TG = attend(q_TGD, held[0], held[1])
             if step == 0:
@@ -56,6 +58,7 @@ class UnidirectionalRing:
                 merge(out_TGD, lse_TG, part_TGD, part_lse_TG)
             if transfer is not None:
                 transfer.wait()
+                # Only after the wait: until then ``held`` is still being sent.
                 held, coming = coming, held
 
 

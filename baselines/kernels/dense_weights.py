@@ -29,6 +29,7 @@ class DenseWeights:
 
     def pack(self, codes_NK: Tensor, scales_NJ: Tensor) -> tuple[Tensor]:
         """Expand: (code − 2^(b−1)) · scale, rounded to the scales' dtype."""
+        # Converted first: codes are unsigned bytes, and subtracting from them would wrap around.
         centred_NK = codes_NK.to(scales_NJ.dtype) - self.zero
         weight_NJG = centred_NK.view(*scales_NJ.shape, -1) * scales_NJ[:, :, None]
         return (weight_NJG.view(codes_NK.shape),)

@@ -49,10 +49,12 @@ class FlashDecoding:
             return
         width = q_BHD.shape[-1]
         for sequence, (begin, end) in enumerate(pairwise(offsets.tolist())):
+            # Rounded up, so a short cache may give fewer parts than ``splits``, but no empty one.
             size = -(-(end - begin) // self.splits)
             q_GRD = q_BHD[sequence].view(self.groups, -1, width)
             out_GRD = out_BHD[sequence].view(self.groups, -1, width)
             for group in range(self.groups):
                 cuts = [(a, min(a + size, end)) for a in range(begin, end, size)]
+                # Workers take turns on a CPU: the split changes rounding here, not time.
                 parts = [attend_part(q_GRD[group], k_SGD[a:b, group], v_SGD[a:b, group]) for a, b in cuts]
                 out_GRD[group].copy_(merge(parts))

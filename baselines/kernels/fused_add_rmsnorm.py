@@ -17,6 +17,7 @@ from paceline import technique
 from paceline.families.kernels.api.accelerated import triton_kernel
 from paceline.families.kernels.api.problem import Problem, use_triton
 
+# Rows of one block must still be cached when they are scaled; see the header for the share of the cache.
 BLOCK_BYTES = 256 << 10
 
 
@@ -43,9 +44,12 @@ class FusedAddRmsNorm:
         weight_H = weight_H.to(self.wide)
         for begin in range(0, x_TH.shape[0], self.rows):
             rows = slice(begin, begin + self.rows)
+            # The norm is that of the sum as it was rounded into ``s``, which is what separate operators would read.
             s_RH = torch.add(x_TH[rows], residual_TH[rows], out=s_TH[rows]).to(self.wide)
+            # One pass that writes no squares.
             norm_R1 = torch.linalg.vector_norm(s_RH, dim=-1, keepdim=True)
             scale_R1 = torch.rsqrt(norm_R1.square_().div_(s_RH.shape[-1]).add_(1e-6))
+            # Without a conversion the result can be written where it belongs, and needs no buffer.
             if y_TH.dtype == self.wide:
                 torch.mul(s_RH, scale_R1, out=y_TH[rows]).mul_(weight_H)
             else:

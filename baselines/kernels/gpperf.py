@@ -52,11 +52,13 @@ class Forest:
 
     def __init__(self, problem: Problem, *, trees: int = 30, min_leaf: int = 2) -> None:
         self.num_trees, self.min_leaf = trees, min_leaf
+        # A fixed seed: what differs between two fits is then what was measured.
         self.rng = np.random.default_rng(0)
         self.trees: list[_Node] = []
 
     def fit(self, features_NF: Floats, times_N: Floats) -> None:
         """Grow the forest on known products."""
+        # Squared errors of logarithms are relative errors, so that short products weigh as much as long ones.
         logs_N = np.log(times_N / features_NF[:, FLOPS])
         log_features_NF = self._inputs(features_NF)
         count = len(times_N)
@@ -93,12 +95,14 @@ class Forest:
         node = _Node(float(y_N.mean()))
         if len(y_N) < 2 * self.min_leaf or np.ptp(y_N) == 0:
             return node
+        # A random half at each node: trees that split on different features err differently (Breiman, 2001).
         features = self.rng.permutation(x_NF.shape[1])[: max(x_NF.shape[1] // 2, 1)]
         best = min((self._split(x_NF[:, f], y_N, int(f)) for f in features), key=lambda s: s[0])
         if not np.isfinite(best[0]):
             return node
         _, node.feature, node.threshold = best
         below = x_NF[:, node.feature] <= node.threshold
+        # The middle of two neighbouring floats may round to the upper one, and then splits nothing off.
         if below.all():
             return node
         node.left, node.right = self._grow(x_NF[below], y_N[below]), self._grow(x_NF[~below], y_N[~below])
@@ -110,9 +114,11 @@ class Forest:
         x, y = x_N[order], y_N[order]
         left = np.arange(1, len(y))
         sums, squares = np.cumsum(y), np.cumsum(y * y)
+        # Σ(y − mean)² = Σy² − (Σy)²/n on either side: one pass gives the error of every threshold.
         error = (squares[:-1] - sums[:-1] ** 2 / left) + (
             squares[-1] - squares[:-1] - (sums[-1] - sums[:-1]) ** 2 / (len(y) - left)
         )
+        # Equal values cannot be told apart by any threshold.
         allowed = (x[1:] > x[:-1]) & (left >= self.min_leaf) & (len(y) - left >= self.min_leaf)
         if not allowed.any():
             return float("inf"), feature, 0.0

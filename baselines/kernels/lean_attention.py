@@ -56,18 +56,22 @@ class LeanAttention:
             return
         bounds = offsets.tolist()
         tiles = [-(-(b - a) // self.tile) for a, b in pairwise(bounds)]
+        # A job for each key head of each sequence, in the order that ``divmod`` takes apart below.
         schedule = stream_k([t for t in tiles for _ in range(self.groups)], self.workers)
         parts: dict[int, list[Part]] = {}
         for spans in schedule:
             for span in spans:
                 sequence, group = divmod(span.job, self.groups)
                 first = bounds[sequence] + span.begin * self.tile
+                # A job's last tile may be shorter.
                 last = min(bounds[sequence] + span.end * self.tile, bounds[sequence + 1])
+                # Query heads that share a key head lie one behind the other: they read its keys once.
                 q_RD = q_BHD[sequence].view(self.groups, -1, q_BHD.shape[-1])[group]
                 parts.setdefault(span.job, []).append(
                     attend_part(q_RD, k_SGD[first:last, group], v_SGD[first:last, group])
                 )
         out_BGRD = out_BHD.view(out_BHD.shape[0], self.groups, -1, out_BHD.shape[-1])
+        # Merging commutes, so it does not matter which worker had which part.
         for job, found in parts.items():
             sequence, group = divmod(job, self.groups)
             out_BGRD[sequence, group].copy_(merge(found))

@@ -41,7 +41,9 @@ class NearestShape:
         return np.array([self._one(row) for row in features_NF])
 
     def _one(self, row: Floats) -> float:
+        # In logarithms, so that twice as long and half as long are equally far.
         logs_NF = np.abs(np.log(self.features_NF[:, :6]) - np.log(row[:6]))
         distances = (logs_NF[:, TILE].sum(axis=1), logs_NF[:, SHAPE].sum(axis=1))
+        # ``lexsort`` sorts by its last key first: the shape decides, the tile among equal shapes.
         nearest = int(np.lexsort(distances)[0])
         return float(self.times_N[nearest] * row[FLOPS] / self.features_NF[nearest, FLOPS])

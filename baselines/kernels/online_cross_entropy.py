@@ -32,12 +32,15 @@ class OnlineCrossEntropy:
 
     def run(self, logits_TV: Tensor, targets_T: Tensor, loss_T: Tensor) -> None:
         """Compute the loss of every token."""
+        # exp(−∞ − m) is 0: the first chunk needs no case of its own.
         m_T = torch.full_like(loss_T, float("-inf"))
         l_T = torch.zeros_like(loss_T)
         for begin in range(0, logits_TV.shape[1], self.chunk):
             part = logits_TV[:, begin : begin + self.chunk].to(self.wide)
             higher_T = torch.maximum(m_T, part.amax(dim=1))
+            # The old sum is relative to the old maximum, so it is rescaled before the chunk's is added (section 3).
             l_T.mul_(torch.exp(m_T - higher_T)).add_((part - higher_T[:, None]).exp_().sum(dim=1))
             m_T = higher_T
+        # The raw logit: m + log l is the log-sum-exp of raw logits too, since the maximum has been added back.
         target_T = logits_TV.gather(1, targets_T[:, None])[:, 0].to(self.wide)
         torch.sub(m_T + l_T.log_(), target_T, out=loss_T)

@@ -18,6 +18,7 @@ from paceline.families.kernels.api.gemm import scheduled_gemm
 from paceline.families.kernels.api.problem import Problem, default_workers, use_triton
 from paceline.families.kernels.api.schedules import fixed_split
 
+# The whole depth: on a CPU a tile is one product of the library, which blocks the reduction itself.
 CPU_TILE = (256, 256, 0)
 TRITON_TILE = (128, 128, 64)
 
@@ -48,6 +49,7 @@ class Persistent:
             t or u for t, u in zip((tile_m, tile_n, tile_k), usual, strict=True)
         )
         workers = workers or default_workers(problem)
+        # One part for each job: whole tiles, to whichever worker is free first.
         self.triton = (
             scheduled_gemm(
                 problem, (self.tile_m, self.tile_n, tile_k), lambda tiles: fixed_split(tiles, workers, 1)
@@ -63,6 +65,7 @@ class Persistent:
             self.triton.run(a_MK, b_KN, c_MN)
             return
         for i in range(0, a_MK.shape[0], self.tile_m):
+            # Converted once for a row of tiles.
             a = a_MK[i : i + self.tile_m].to(self.wide)
             for j in range(0, b_KN.shape[1], self.tile_n):
                 c_MN[i : i + self.tile_m, j : j + self.tile_n] = a @ b_KN[:, j : j + self.tile_n].to(

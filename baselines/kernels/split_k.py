@@ -50,12 +50,14 @@ class SplitK:
         if self.triton is not None:
             self.triton.run(a_MK, b_KN, c_MN)
             return
+        # Partial products are summed in float32 at least: each rounding to 16 bits would add to the error.
         total_MN = c_MN if c_MN.dtype == self.wide else torch.empty_like(c_MN, dtype=self.wide)
         for begin in range(0, a_MK.shape[1], self.size):
             a, b = a_MK[:, begin : begin + self.size], b_KN[begin : begin + self.size]
             if self.wide != a.dtype:
                 a, b = a.to(self.wide), b.to(self.wide)
             if begin == 0:
+                # The first slice writes, since the output holds nothing that may be added to.
                 torch.mm(a, b, out=total_MN)
             else:
                 total_MN.addmm_(a, b)

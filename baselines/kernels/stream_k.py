@@ -58,9 +58,11 @@ class StreamK:
             else None
         )
         self.wide = torch.promote_types(problem.dtype, torch.float32)
+        # Row by row, as the Triton kernel takes a job apart.
         tiles = [(i, j) for i in range(0, m, tile_m) for j in range(0, n, tile_n)]
         steps = -(-k // tile_k)
         self.spans = [
+            # The last tile of each axis may stick out: slices end at the matrix.
             (slice(i, i + tile_m), slice(j, j + tile_n), slice(span.begin * tile_k, span.end * tile_k))
             for worker in stream_k([steps] * len(tiles), workers)
             for span in worker
@@ -75,6 +77,7 @@ class StreamK:
         total_MN = c_MN if c_MN.dtype == self.wide else torch.empty_like(c_MN, dtype=self.wide)
         for rows, columns, depth in self.spans:
             a, b = a_MK[rows, depth].to(self.wide), b_KN[depth, columns].to(self.wide)
+            # Workers take turns in order, so the span with a tile's first step comes first: it writes, later ones add.
             if depth.start == 0:
                 total_MN[rows, columns] = a @ b
             else:

@@ -48,6 +48,7 @@ class StreamBP:
         """Compute the loss and both gradients."""
         tokens = hidden_TH.shape[0]
         weight = weight_VH.to(self.wide)
+        # Summed over chunks in float32 at least: many small additions would vanish in 16 bits.
         total_VH = grad_weight_VH if grad_weight_VH.dtype == self.wide else torch.empty_like(weight)
         total_VH.zero_()
         loss.zero_()
@@ -55,13 +56,17 @@ class StreamBP:
             rows = slice(begin, begin + self.chunk)
             hidden_CH, targets_C1 = hidden_TH[rows].to(self.wide), targets_T[rows, None]
             logits_CV = hidden_CH @ weight.T
+            # Softmax and loss do not change by it, and exp cannot overflow.
             logits_CV -= logits_CV.amax(dim=-1, keepdim=True)
+            # Before ``exp_``, which overwrites the logits: from here on their memory holds the gradient.
             target_C1 = logits_CV.gather(1, targets_C1)
             d_CV = logits_CV.exp_()
             sum_C1 = d_CV.sum(dim=-1, keepdim=True)
             loss += (sum_C1.log() - target_C1).sum()
             d_CV /= sum_C1
+            # Softmax minus one-hot, without a one-hot matrix of V columns.
             d_CV.scatter_add_(1, targets_C1, torch.full_like(sum_C1, -1.0))
+            # The loss is a mean over tokens times ``scale``, and so is its gradient.
             d_CV *= scale / tokens
             grad_hidden_TH[rows] = d_CV @ weight
             total_VH.addmm_(d_CV.T, hidden_CH)

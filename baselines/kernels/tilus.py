@@ -33,6 +33,7 @@ def pack_codes(codes_NK: Tensor, bits: int) -> Tensor:
     n, k = codes_NK.shape
     padded = torch.nn.functional.pad(codes_NK, (0, -k % GROUP)).view(n, -1, GROUP).to(torch.int64)
     shifts = torch.arange(GROUP, device=codes_NK.device) * bits
+    # Eight codes of at most 8 bits fill an int64. Its sign does no harm, since bytes are masked after the shift.
     words = (padded << shifts).sum(dim=-1, keepdim=True)
     places = torch.arange(bits, device=codes_NK.device) * 8
     return ((words >> places) & 0xFF).to(torch.uint8).view(n, -1)
@@ -44,9 +45,12 @@ def unpack_codes(packed_NB: Tensor, bits: int, k: int) -> Tensor:
     groups = packed_NB.view(n, -1, bits)
     out = torch.empty(n, groups.shape[1], GROUP, dtype=torch.uint8, device=packed_NB.device)
     for index in range(GROUP):
+        # A code of at most 8 bits lies in one byte or in two neighbours, and which ones
+        # depends on its place of eight alone.
         byte, shift = divmod(index * bits, 8)
         value = groups[:, :, byte] >> shift
         if shift + bits > 8:
+            # Bits shifted out at the top are the next code's, which the mask below would drop anyway.
             value = value | (groups[:, :, byte + 1] << (8 - shift))
         out[:, :, index] = value & ((1 << bits) - 1)
     return out.view(n, -1)[:, :k]
@@ -80,9 +84,11 @@ class Tilus:
         zero = 2 ** (self.bits - 1)
         for begin in range(0, packed_NB.shape[0], self.rows):
             rows = slice(begin, begin + self.rows)
+            # Few rows at a time, so that expanded weights stay in the cache and never go to memory.
             codes_RK = unpack_codes(packed_NB[rows], self.bits, self.k)
             scales_RJ = scales_NJ[rows]
             centred_RK = codes_RK.to(x_MK.dtype).sub_(zero)
+            # One rounding in the dtype of X, as when the weights are expanded ahead of time.
             weight_RK = (
                 centred_RK.view(*scales_RJ.shape, -1).mul_(scales_RJ[:, :, None]).view(len(codes_RK), -1)
             )

@@ -36,6 +36,7 @@ class TorchCompile:
     """Compiles the eager operators."""
 
     def __init__(self, problem: Problem) -> None:
+        # ``fullgraph``: a graph break is an error, or eager operators would be timed under this name.
         self.compiled = torch.compile(Eager(problem).function, fullgraph=True, dynamic=False)
 
     def run(self, *tensors: Tensor) -> None:

@@ -39,6 +39,7 @@ class TorchEager:
     """Calls PyTorch."""
 
     def __init__(self, problem: Problem) -> None:
+        # Looked up once: finding it by name is no part of a call.
         self.function = Eager(problem).function
 
     def run(self, *tensors: Tensor) -> None:

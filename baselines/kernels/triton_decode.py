@@ -30,25 +30,32 @@ def _parts(
         job = tl.load(span_job + span)
         end = tl.load(span_last + span)
         group = job % G
+        # Query heads that share a key head are consecutive, and a job is sequence · G + key head.
         head = job * R + rows
+        # Padded rows load zeros; they cost time but reach no output.
         q_RD = tl.load(q + head[:, None] * D + dims[None, :], mask=rows[:, None] < R, other=0.0)
         m_R = tl.full((ROWS,), float("-inf"), tl.float32)
         l_R = tl.zeros((ROWS,), tl.float32)
         o_RD = tl.zeros((ROWS, D), tl.float32)
         for start in range(tl.load(span_first + span), end, TILE):
+            # 64 bits: S · G · D may exceed 2³¹.
             keys = (start + tl.arange(0, TILE)).to(tl.int64)
             inside = keys < end
             place = (keys * G + group) * D
             k_DT = tl.load(k + place[None, :] + dims[:, None], mask=inside[None, :], other=0.0)
             v_TD = tl.load(v + place[:, None] + dims[None, :], mask=inside[:, None], other=0.0)
             score_RT = tl.dot(q_RD, k_DT, input_precision="ieee") * scale
+            # A masked key is loaded as zeros and scores 0, which would count in the sum of exponentials.
             score_RT = tl.where(inside[None, :], score_RT, float("-inf"))
+            # Online softmax (Milakov and Gimelshein, section 3): earlier sums are rescaled to the new maximum.
             higher_R = tl.maximum(m_R, tl.max(score_RT, axis=1))
             p_RT = tl.exp(score_RT - higher_R[:, None])
             shrink_R = tl.exp(m_R - higher_R)
             l_R = l_R * shrink_R + tl.sum(p_RT, axis=1)
+            # Both factors of a tensor-core product have one dtype; the sum stays in float32.
             o_RD = o_RD * shrink_R[:, None] + tl.dot(p_RT.to(v_TD.dtype), v_TD, input_precision="ieee")
             m_R = higher_R
+        # The triple of each span, unnormalised: only the merge knows the sum over all of a job's spans.
         tl.store(m_out + span * ROWS + rows, m_R)
         tl.store(l_out + span * ROWS + rows, l_R)
         tl.store(o_out + (span * ROWS + rows[:, None]) * D + dims[None, :], o_RD)
@@ -69,6 +76,7 @@ def _merge(
         part_m = tl.load(m_in + span * ROWS + rows)
         part_o = tl.load(o_in + (span * ROWS + rows[:, None]) * D + dims[None, :])
         higher_R = tl.maximum(m_R, part_m)
+        # The first time m is −∞, and exp makes the empty sums weigh nothing.
         old, new = tl.exp(m_R - higher_R), tl.exp(part_m - higher_R)
         l_R = l_R * old + tl.load(l_in + span * ROWS + rows) * new
         o_RD = o_RD * old[:, None] + part_o * new[:, None]
@@ -102,8 +110,10 @@ class SplitDecode:
         begins = [0]
         for worker in schedule:
             begins.append(begins[-1] + len(worker))
+        # Positions in the cache are worked out on the host, so that kernels need neither offsets nor division.
         firsts = [starts[s.job // groups] + s.begin * tile for s in spans]
         lasts = [min(starts[s.job // groups] + s.end * tile, starts[s.job // groups + 1]) for s in spans]
+        # Spans of a job may belong to several workers: the merge finds them through these lists.
         by_job: list[list[int]] = [[] for _ in range(len(lengths) * groups)]
         for index, span in enumerate(spans):
             by_job[span.job].append(index)
@@ -118,6 +128,7 @@ class SplitDecode:
         self.jobs = [table(job_begins), table([i for found in by_job for i in found])]
         self.num_workers, self.num_jobs, self.tile = len(schedule), len(by_job), tile
         self.groups, self.share, self.width = groups, heads // groups, width
+        # ``tl.dot`` has a least size, and ``arange`` needs a power of two.
         self.rows = max(triton.next_power_of_2(self.share), LEAST_ROWS)
         self.m, self.l = (torch.empty(len(spans), self.rows, device=device) for _ in range(2))
         self.o = torch.empty(len(spans), self.rows, width, device=device)

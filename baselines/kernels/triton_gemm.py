@@ -23,6 +23,7 @@ def _spans(
     for span in range(tl.load(worker_begin + worker), tl.load(worker_begin + worker + 1)):
         job = tl.load(span_job + span)
         first, last = tl.load(span_first + span), tl.load(span_last + span)
+        # 64 bits: M · N may exceed 2³¹.
         row = (job // columns * TILE_M + tl.arange(0, TILE_M)).to(tl.int64)
         column = (job % columns * TILE_N + tl.arange(0, TILE_N)).to(tl.int64)
         total = tl.zeros((TILE_M, TILE_N), tl.float32)
@@ -38,12 +39,15 @@ def _spans(
                 mask=(depth[:, None] < K) & (column[None, :] < N),
                 other=0.0,
             )
+            # "ieee" keeps float32 factors whole: tensor cores would take them with ten bits of fraction (TF32).
             total = tl.dot(a_tile, b_tile, total, input_precision="ieee")
         place = row[:, None] * N + column[None, :]
         inside = (row[:, None] < M) & (column[None, :] < N)
+        # Nobody else works on this tile.
         if last - first == steps:
             tl.store(c + place, total.to(c.dtype.element_ty), mask=inside)
         else:
+            # Workers of a tile finish in any order, so its last bits may differ from call to call.
             tl.atomic_add(workspace + place, total, mask=inside)
 
 
@@ -56,6 +60,7 @@ def _finish(workspace, c, shared, M, N, columns, TILE_M: tl.constexpr, TILE_N: t
     inside = (row[:, None] < M) & (column[None, :] < N)
     total = tl.load(workspace + place, mask=inside, other=0.0)
     tl.store(c + place, total.to(c.dtype.element_ty), mask=inside)
+    # Back to zero for the next call, tile by tile: cheaper than clearing the whole workspace.
     tl.store(workspace + place, tl.zeros_like(total), mask=inside)
 
 
@@ -76,6 +81,7 @@ class ScheduledGemm:
         begins = [0]
         for worker in schedule:
             begins.append(begins[-1] + len(worker))
+        # Most tiles have one worker and never see the workspace: under stream-K at most W − 1 are shared.
         shared = sorted({s.job for s in spans if s.end - s.begin < self.steps})
 
         def table(values: list[int]) -> Tensor:

@@ -11,11 +11,14 @@ EPSILON = 1e-6
 
 @triton.jit
 def _add_rmsnorm(x, residual, weight, y, s, hidden, epsilon, BLOCK: tl.constexpr):
+    # 64 bits: tokens · hidden may exceed 2³¹.
     row = tl.program_id(0).to(tl.int64) * hidden
     columns = tl.arange(0, BLOCK)
+    # BLOCK is a power of two, as ``arange`` demands; what is masked adds 0 to the sum of squares.
     inside = columns < hidden
     left = tl.load(x + row + columns, mask=inside, other=0.0)
     right = tl.load(residual + row + columns, mask=inside, other=0.0)
+    # Rounded to the dtype of ``s`` before the norm, as separate operators would.
     total = (left.to(tl.float32) + right.to(tl.float32)).to(s.dtype.element_ty)
     tl.store(s + row + columns, total, mask=inside)
     wide = total.to(tl.float32)
@@ -28,6 +31,7 @@ def add_rmsnorm(x_TH: Tensor, residual_TH: Tensor, weight_H: Tensor, y_TH: Tenso
     """Add and normalise all rows; contiguous tensors of at most float32."""
     tokens, hidden = x_TH.shape
     block = triton.next_power_of_2(hidden)
+    # 256 elements a warp are eight a lane.
     warps = min(max(block // 256, 1), 16)
     _add_rmsnorm[(tokens,)](
         x_TH, residual_TH, weight_H, y_TH, s_TH, hidden, EPSILON, BLOCK=block, num_warps=warps

@@ -44,4 +44,6 @@ class Unsplit:
             out_GRD = out_BHD[sequence].view(self.groups, -1, width)
             for group in range(self.groups):
                 part = attend_part(q_GRD[group], k_SGD[begin:end, group], v_SGD[begin:end, group])
+                # Merging one part only divides by its sum: the same arithmetic as the
+                # split techniques, without a split.
                 out_GRD[group].copy_(merge([part]))

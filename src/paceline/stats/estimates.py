@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
 CONFIDENCE = 0.95
+# Of fewer launches there are too few distinct resamples for the tails that an interval is read from.
 BOOTSTRAP_FROM = 10
 """From this number of launches on, the hierarchical bootstrap replaces the t interval."""
 BOOTSTRAP_DRAWS = 4000
@@ -64,7 +65,7 @@ class Launches:
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the median."""
+    """Return the median of at least one number, in their unit."""
     return float(np.median(np.asarray(values, dtype=np.float64)))
 
 
@@ -96,7 +97,11 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
         side: The launches.
         scale: ``log`` for what is compared by ratio, as long as all values are positive; ``linear`` for what is
             compared by difference; ``proportion`` counts samples of 0 and 1.
+
+    Returns:
+        In the metric's unit; of missed launches the median, of a single launch its value, both without an interval.
     """
+    # A missed launch is infinitely late: a mean would be infinite, a median is not until half are missed.
     if side.missed:
         return median_with_misses([*side.values.values()], len(side.missed), "launches")
     values = [float(side.values[k]) for k in sorted(side.values)]
@@ -106,10 +111,12 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
     centre = values[0] if count else math.nan
     if count < 2:
         return Estimate(value=centre, low=None, high=None, method="one launch", num_launches=count)
+    # What is counted, such as bytes, has no spread; a t interval of it would divide zero by zero.
     if max(values) == min(values):
         return Estimate(
             value=centre, low=centre, high=centre, method="constant", num_launches=count, spread=0.0
         )
+    # Times are skewed and compared by ratio: their logarithms are closer to normal, and the interval stays positive.
     if scale == "log" and min(values) > 0:
         logs = [math.log(v) for v in values]
         low, high, spread, _ = _t_interval_and_test(logs, side.confidence)
@@ -151,6 +158,7 @@ def _ratio_with_misses(technique: Launches, baseline: Launches) -> Estimate:
         if launch in technique.values and launch in baseline.values:
             ratios.append(technique.values[launch] / baseline.values[launch])
         elif launch in technique.values and launch in baseline.missed:
+            # Only the baseline missed: the technique is faster by any factor. The median needs no more than the order.
             ratios.append(0.0)
         elif launch in baseline.values:
             ratios.append(math.inf)
@@ -167,6 +175,7 @@ def _proportion(side: Launches) -> Estimate:
     pooled = [s for k in sorted(side.samples) for s in side.samples[k]]
     if not pooled:
         pooled = [side.values[k] for k in sorted(side.values)]
+    # Pooled over launches: Wilson's interval is that of a number of trials.
     successes, total = round(sum(pooled)), len(pooled)
     low, high = wilson(successes, total, side.confidence)
     return Estimate(
@@ -189,6 +198,7 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
     """
     if technique.missed or baseline.missed:
         return _ratio_with_misses(technique, baseline)
+    # Paired by launch: both sides saw the same machine at the same time, and what that did to both cancels.
     shared = sorted(set(technique.values) & set(baseline.values))
     pairs = [(technique.values[k], baseline.values[k]) for k in shared]
     if not pairs:
@@ -198,6 +208,7 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
     logs = [math.log(a) - math.log(b) for a, b in pairs]
     centre = exponential(_mean(logs))
     count = len(pairs)
+    # Equal but for the rounding of logarithms: a spread of 1e-16 would make a t test certain of anything.
     if max(logs) - min(logs) < 1e-12:
         p_value = 1.0 if abs(logs[0]) < 1e-12 else 0.0
         if (count > 1 and _constant_sides(pairs)) or _constant_samples(technique, baseline, shared):
@@ -213,12 +224,14 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
             )
     if count < 2:
         return Estimate(value=centre, low=None, high=None, method="one launch", num_launches=count)
+    # Both sides were looked at as often; the stricter level covers a side that was read from another run.
     confidence = max(technique.confidence, baseline.confidence)
     low, high, spread, p_value = _t_interval_and_test(logs, confidence)
     method = "t on paired log-ratios" + _over_looks(confidence)
     resampled = count >= BOOTSTRAP_FROM and technique.statistic in RESAMPLED and confidence == CONFIDENCE
     if resampled and all(len(technique.samples.get(k, ())) > 1 for k in shared):
         draws = _bootstrap_log_ratios(technique, baseline, shared, seed)
+        # The percentile interval, at 95 %: runs until decided, whose level is another, do not come here.
         low, high = (float(q) for q in np.quantile(draws, [0.025, 0.975]))
         method = "hierarchical bootstrap of paired log-ratios (launches, samples)"
     return Estimate(
@@ -249,6 +262,7 @@ def _constant_sides(pairs: Sequence[tuple[float, float]]) -> bool:
 def ratio_with_zeros(pairs: Sequence[tuple[float, float]]) -> Estimate:
     """Say what a ratio is when values are zero: 1 of equals, 0 of nothing to something, otherwise undefined."""
     tops, bottoms = (sorted(values) for values in zip(*pairs, strict=True))
+    # Of zeros no logarithm exists, so that only certain answers are given.
     known = 1.0 if all(a == b for a, b in pairs) else 0.0 if tops[-1] == 0 < bottoms[0] else None
     value = known
     if value is None:
@@ -264,7 +278,10 @@ def ratio_with_zeros(pairs: Sequence[tuple[float, float]]) -> Estimate:
 
 
 def compare_difference(technique: Launches, baseline: Launches) -> Estimate:
-    """Estimate technique − baseline from the launches that both have, paired by launch, with Student's t."""
+    """Estimate technique − baseline from the launches that both have, paired by launch, with Student's t.
+
+    The value is in the metric's unit; with one shared launch there is no interval, with none the value is NaN.
+    """
     shared = sorted(set(technique.values) & set(baseline.values))
     deltas = [float(technique.values[k] - baseline.values[k]) for k in shared]
     if not deltas:
@@ -300,6 +317,7 @@ def compare_difference(technique: Launches, baseline: Launches) -> Estimate:
 def _mean(values: Sequence[float]) -> float:
     """Return the mean; NaN of numbers whose sum no float can hold, as records of other people may have them."""
     try:
+        # Exact summation: the result must not depend on the order in which launches were read.
         return math.fsum(values) / len(values)
     except (OverflowError, ValueError):
         return math.nan
@@ -325,12 +343,14 @@ def _t_interval_and_test(values: Sequence[float], confidence: float) -> tuple[fl
     compares all pairs of techniques at all points, each over a handful of launches.
     """
     count, mean = len(values), _mean(values)
+    # n/(n − 1): the mean was estimated from the same values (Bessel).
     spread = math.sqrt(_mean([(v - mean) * (v - mean) for v in values]) * count / (count - 1))
     error = spread / math.sqrt(count)
     half = _t_quantile(count - 1, confidence) * error
     never_varied = 1.0 if mean == 0 else 0.0
     p_value = float(2 * stdtr(count - 1, -abs(mean / error))) if error else never_varied
     if confidence != CONFIDENCE:
+        # Scaled as the level was, from 5 % to that of one look, so that 0.05 keeps its meaning for corrections.
         p_value = min(1.0, p_value * (1 - CONFIDENCE) / (1 - confidence))
     return mean - half, mean + half, spread, p_value
 
@@ -350,6 +370,7 @@ def _bootstrap_log_ratios(
         tops = _resampled(technique, launch, rng)
         bottoms = _resampled(baseline, launch, rng)
         per_launch[row] = np.log(tops) - np.log(bottoms)
+    # Launches first, since they are the unit of replication; samples inside them add what one launch cannot know.
     rows = rng.integers(0, len(shared), size=(len(shared), BOOTSTRAP_DRAWS))
     drawn: np.ndarray = np.take_along_axis(per_launch, rows, axis=0).mean(axis=0)
     return drawn
@@ -364,13 +385,14 @@ def _resampled(side: Launches, launch: int, rng: np.random.Generator) -> np.ndar
 
 
 def wilson(successes: int, total: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the Wilson score interval of a proportion."""
+    """Return the Wilson score interval of a proportion (Wilson 1927); 0 to 1 of no trials."""
     if total == 0:
         return 0.0, 1.0
     z = float(ndtri(0.5 + confidence / 2))
     share = successes / total
     centre = (share + z * z / (2 * total)) / (1 + z * z / total)
     half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    # Exactly: rounding would leave 1e-17 where the formula gives 0.
     low = 0.0 if successes == 0 else max(0.0, centre - half)
     high = 1.0 if successes == total else min(1.0, centre + half)
     return low, high

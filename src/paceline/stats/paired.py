@@ -80,10 +80,12 @@ def clustered(samples: Sequence[Sequence[float]]) -> Clustered:
     means = values.mean(1)
     low = high = between = within = None
     if count >= MIN_PAIRS:
+        # Of the questions' means, whose number is the sample size, however often each was asked.
         half = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * float(means.std(ddof=1)) / math.sqrt(count)
         low, high = float(means.mean()) - half, float(means.mean()) + half
         if per_question >= MIN_PAIRS:
             within = float(values.var(1, ddof=1).mean())
+            # A mean of m samples scatters by σ²_between + σ²_within/m; an estimate below zero says that there is none.
             between = max(float(means.var(ddof=1)) - within / per_question, 0.0)
     return Clustered(
         num_questions=count,
@@ -113,6 +115,7 @@ def compare_paired(technique: Sequence[float], baseline: Sequence[float]) -> Pai
         error = float(deltas.std(ddof=1)) / math.sqrt(count)
         half = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * error
         low, high = float(deltas.mean()) - half, float(deltas.mean()) + half
+        # (t₀.₉₇₅ + t₀.₈) standard errors, as ``verdicts.minimum_detectable``.
         least = half + float(stdtrit(count - 1, POWER)) * error
     return Paired(
         num_questions=count,
@@ -139,6 +142,7 @@ def sign_flip(differences: Sequence[float], *, seed: int = 0) -> float:
     Up to twelve differences that are not zero all signs are tried; beyond, a seeded sample of them, in which what was
     observed counts as one draw, so that the p-value is never zero (Phipson and Smyth, 2010).
     """
+    # A difference of zero is the same under either sign: without it the test is the same and shorter.
     values = np.asarray([d for d in differences if d != 0], dtype=np.float64)
     if values.size == 0:
         return 1.0
@@ -152,11 +156,15 @@ def sign_flip(differences: Sequence[float], *, seed: int = 0) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted by Holm's step-down procedure (1979): the chance of any false alarm stays bounded."""
+    """Return p-values adjusted by Holm's step-down procedure (1979): the chance of any false alarm stays bounded.
+
+    The i-th smallest of n becomes the largest of (n − j + 1) · p for j up to i, at most 1; the order is the argument's.
+    """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for place, index in enumerate(order):
+        # Adjusted values must not fall along the order, or a weaker result would be claimed before a stronger one.
         largest = max(largest, min(1.0, (len(p_values) - place) * p_values[index]))
         adjusted[index] = largest
     return adjusted

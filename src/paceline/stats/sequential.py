@@ -59,7 +59,7 @@ class Design:
     """Nominal level of one look."""
 
     def critical(self, level: float) -> list[float]:
-        """Return two-sided quantiles of Student's t at a level for 2, 3, … launches, to four digits."""
+        """Return two-sided quantiles of Student's t at a level for 2, 3, … launches up to the most, to four digits."""
         return [round(float(stdtrit(n - 1, 1 - level / 2)), 4) for n in range(2, self.looks[-1] + 1)]
 
 
@@ -81,6 +81,9 @@ def design(first: int, most: int, *, budget: bool) -> Design:
     looks = [first]
     while looks[-1] < most:
         following = ceil(GROWTH * looks[-1])
+        # A look just before the last would cost a stricter level and decide next to nothing more.
         looks.append(most if following > NEARLY * most else following)
+    # The clock may end the launches at any number: that moment is a look as well.
     num_looks = len(looks) + budget
+    # Where no level was simulated the error is divided among the looks (Bonferroni), which is stricter than needed.
     return Design(looks=tuple(looks), level=NOMINAL.get(num_looks, OVERALL / num_looks))

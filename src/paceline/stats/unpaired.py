@@ -23,12 +23,16 @@ NOT_INTERLEAVED = "not interleaved: the sides were measured at different times"
 
 
 def compare_unpaired(left: Launches, right: Launches) -> Estimate:
-    """Estimate left / right from two runs that did not share launches (Welch's t on logarithms)."""
+    """Estimate left / right from two runs that did not share launches (Welch's t on logarithms, Welch 1947).
+
+    With misses it is the ratio of medians, without an interval; a side without launches gives NaN.
+    """
     if left.missed or right.missed:
         return _of_medians(left, right)
     a, b = (np.array(list(side.values.values()), dtype=np.float64) for side in (left, right))
     if not (a.size and b.size):
         return _welch(a, b)
+    # Of zeros there is no logarithm: all pairs together say whether the ratio is certain.
     if (a <= 0).any() or (b <= 0).any():
         everything = list(itertools.product(a.tolist(), b.tolist()))
         found = ratio_with_zeros(everything)
@@ -50,6 +54,7 @@ def _of_medians(left: Launches, right: Launches) -> Estimate:
     one, other = (median_with_misses([*s.values.values()], len(s.missed), "launches") for s in (left, right))
     method = f"ratio of medians, {one.missed + other.missed} launches missed"
     return Estimate(
+        # ∞/∞ is undefined; one infinite side alone still says who is faster.
         value=one.value / other.value if math.isfinite(one.value) or math.isfinite(other.value) else math.nan,
         low=None,
         high=None,
@@ -61,7 +66,7 @@ def _of_medians(left: Launches, right: Launches) -> Estimate:
 
 
 def compare_unpaired_difference(left: Launches, right: Launches) -> Estimate:
-    """Estimate left − right from two runs that did not share launches (Welch's t)."""
+    """Estimate left − right, in the metric's unit, from two runs that did not share launches (Welch's t)."""
     a, b = (np.array(list(side.values.values()), dtype=np.float64) for side in (left, right))
     return _welch(a, b)
 
@@ -75,6 +80,7 @@ def _welch(a: np.ndarray, b: np.ndarray, what: str = "launch statistics") -> Est
         return Estimate(
             value=delta, low=None, high=None, method=method, num_launches=count, warnings=(NOT_INTERLEAVED,)
         )
+    # Welch: two runs need not have the same spread, nor as many launches.
     variance_a, variance_b = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
     error = math.sqrt(variance_a + variance_b)
     if error == 0:
@@ -88,6 +94,7 @@ def _welch(a: np.ndarray, b: np.ndarray, what: str = "launch statistics") -> Est
             spread=0.0,
             warnings=(NOT_INTERLEAVED,),
         )
+    # Welch–Satterthwaite: degrees of freedom of a sum of two estimated variances.
     freedom = (variance_a + variance_b) ** 2 / (variance_a**2 / (a.size - 1) + variance_b**2 / (b.size - 1))
     half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
     return Estimate(
@@ -97,6 +104,7 @@ def _welch(a: np.ndarray, b: np.ndarray, what: str = "launch statistics") -> Est
         method=f"Welch's t on {what}",
         num_launches=count,
         p_value=float(2 * stdtr(freedom, -abs(delta / error))),
+        # So that spread/√n is this error again, as verdicts reckon for paired launches.
         spread=error * math.sqrt(count),
         extremes=(float(a.min() - b.max()), float(a.max() - b.min())),
         warnings=(NOT_INTERLEAVED,),

@@ -59,16 +59,19 @@ def judge(
         return Verdict(name="inconclusive", reason="no interval: " + estimate.method)
     neutral = 1.0 if kind == "ratio" else 0.0
     inside = _inside(estimate, margin, kind)
+    # First: a difference that is certain and too small to matter is no finding.
     if inside:
         return Verdict(name="equivalent")
     excluded = estimate.low > neutral or estimate.high < neutral
     if not excluded:
         return _open("the interval includes no change", estimate, margin, kind)
+    # The interval is of this comparison alone; of many, some exclude no change by chance.
     if q_value is not None and q_value > 1 - CONFIDENCE:
         reason = f"not significant among all comparisons of this report (q = {q_value:.2g})"
         return _open(reason, estimate, margin, kind)
     if better == "neither":
         return Verdict(name="inconclusive", reason="neither direction of this metric is better")
+    # The whole interval lies on one side, so one end tells which.
     lower = estimate.high < neutral
     return Verdict(name="faster" if lower == (better == "lower") else "slower")
 
@@ -86,6 +89,7 @@ def _t_quantile(freedom: int, probability: float) -> float:
 def _inside(estimate: Estimate, margin: float, kind: str) -> bool:
     assert estimate.low is not None and estimate.high is not None
     if kind == "ratio":
+        # 1/(1 + m) to 1 + m, so that swapping the two sides changes nothing; 1e-12 is the rounding of exp and log.
         return estimate.low >= 1 / (1 + margin) - 1e-12 and estimate.high <= 1 + margin + 1e-12
     return estimate.low >= -margin and estimate.high <= margin
 
@@ -98,6 +102,7 @@ def minimum_detectable(estimate: Estimate, kind: Kind) -> float | None:
     count, spread = estimate.num_launches, estimate.spread
     if spread is None or count < 2 or spread == 0:
         return None
+    # The first excludes no change, the second makes that happen in 80 % of runs.
     quantiles = _t_quantile(count - 1, 0.5 + estimate.confidence / 2) + _t_quantile(count - 1, POWER)
     effect = quantiles * spread / math.sqrt(count)
     return math.exp(effect) - 1 if kind == "ratio" else effect
@@ -112,6 +117,7 @@ def least_margin(estimate: Estimate, kind: Kind) -> float | None:
         return None
     if kind == "difference":
         return (estimate.high - estimate.low) / 2
+    # Half of the interval in logarithms: as wide around a ratio of 1 it would reach from 1/(1 + m) to 1 + m.
     return math.sqrt(estimate.high / estimate.low) - 1 if estimate.low > 0 else None
 
 
@@ -122,26 +128,33 @@ def _what_would_settle(estimate: Estimate, margin: float, kind: Kind) -> tuple[f
         return None, None
     target = math.log1p(margin) if kind == "ratio" else margin
     if target <= 0:
+        # Without a margin: as narrow as the effect that was seen.
         target = abs(math.log(estimate.value)) if kind == "ratio" else abs(estimate.value)
     if target <= 0:
         return detectable, None
     needed = count
     while needed < MANY_LAUNCHES:
+        # Assumes the spread seen so far; more launches narrow the interval by √n and by the t quantile.
         half = _t_quantile(needed - 1, 0.5 + estimate.confidence / 2) * spread / math.sqrt(needed)
         if half <= target:
             break
+        # In steps of a tenth: the figure is a plan, and one launch more or less is none of its precision.
         needed += max(1, needed // 10)
     return detectable, min(needed, MANY_LAUNCHES)
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Return adjusted p-values that control the false discovery rate (Benjamini and Hochberg 1995)."""
+    """Return adjusted p-values that control the false discovery rate (Benjamini and Hochberg 1995).
+
+    The i-th smallest of n becomes the least of p · n / j for j from i on; the order is the argument's.
+    """
     count = len(p_values)
     order = sorted(range(count), key=lambda i: p_values[i])
     adjusted = [1.0] * count
     running = 1.0
     for rank in range(count, 0, -1):
         index = order[rank - 1]
+        # From the largest down: an adjusted value never exceeds that of a weaker result.
         running = min(running, p_values[index] * count / rank)
         adjusted[index] = running
     return adjusted
@@ -158,6 +171,7 @@ def rank_intervals(
     """
     ranks: dict[str, tuple[int, int]] = {}
     for name in names:
+        # Ties share ranks: whoever is not distinguishably better may still be behind.
         above = sum(1 for other in names if better_than.get((other, name), False))
         below = sum(1 for other in names if better_than.get((name, other), False))
         ranks[name] = (1 + above, len(names) - below)

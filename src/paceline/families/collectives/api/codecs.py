@@ -5,7 +5,9 @@ A codec turns float32 values into a message of bytes and back, without loops ove
 are cut into as many consecutive planes as there are codes in a byte, and byte i holds the i-th code of every plane.
 That needs the same bytes as packing neighbours, and only whole-plane operations.
 
-Sizes are exact: ``*_bytes`` functions say how long a message is, and ``cost`` formulas are built from them.
+Sizes are exact: ``*_bytes`` functions say how long a message is, and ``cost`` formulas are built from them. Values
+are flat, (m,) float32; a message is (``*_bytes``,) uint8 on the same device, and ``encode_*`` writes all of it.
+Shapes: m values, L layers of E elements, C chunks, k values chosen in a chunk.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from torch import Tensor
 
 FLOAT_BYTES = 4
 NUM_BUCKETS = 256
+# 12 bits for an index: two indices fill three bytes (``pack_indices``).
 INDEX_CHUNK = 4096
 """Elements of a chunk that a 12-bit index can address."""
 
@@ -25,7 +28,7 @@ def packed_bytes(count: int, bits: int) -> int:
 
 
 def pack(codes_m: Tensor, bits: int) -> Tensor:
-    """Pack codes below 2^bits (uint8, bits divides 8) into ``packed_bytes`` bytes."""
+    """Pack codes (m,) below 2^bits (uint8, bits divides 8) into (``packed_bytes``,) uint8."""
     num_planes, count = 8 // bits, codes_m.numel()
     width = packed_bytes(count, bits)
     packed = torch.zeros(width, dtype=torch.uint8, device=codes_m.device)
@@ -36,7 +39,7 @@ def pack(codes_m: Tensor, bits: int) -> Tensor:
 
 
 def unpack(packed: Tensor, bits: int, count: int) -> Tensor:
-    """Return the ``count`` codes (uint8) that ``pack`` packed."""
+    """Return the codes, (count,) uint8, that ``pack`` packed."""
     num_planes, width = 8 // bits, packed.numel()
     planes = torch.empty(num_planes, width, dtype=torch.uint8, device=packed.device)
     mask = (1 << bits) - 1
@@ -51,7 +54,7 @@ def index_bytes(count: int) -> int:
 
 
 def pack_indices(indices_k: Tensor) -> Tensor:
-    """Pack indices below 4096 (any integer dtype) into ``index_bytes`` bytes, planar."""
+    """Pack indices (k,) below 4096, of any integer dtype, into (``index_bytes``,) uint8, planar."""
     pairs = (indices_k.numel() + 1) // 2
     low = indices_k[:pairs].to(torch.int32)
     high = torch.zeros_like(low)
@@ -61,7 +64,7 @@ def pack_indices(indices_k: Tensor) -> Tensor:
 
 
 def unpack_indices(packed: Tensor, count: int) -> Tensor:
-    """Return the ``count`` indices (int64) that ``pack_indices`` packed."""
+    """Return the indices, (count,) int64, that ``pack_indices`` packed."""
     first, middle, last = packed.view(3, -1).to(torch.int64)
     low = first | ((middle & 15) << 8)
     high = (middle >> 4) | (last << 4)
@@ -77,23 +80,28 @@ def encode_buckets(values_m: Tensor, message: Tensor, *, clip_sigmas: float = 6.
     """Write values as codes of 256 uniform buckets over mean ± clip_sigmas·σ, with each bucket's mean as codebook.
 
     Values beyond the clip fall into the outer buckets and share their means.
+    Source: INTELLECT-1 Technical Report, the int8 all-reduce.
     """
     if not values_m.numel():
         return
     mean = values_m.mean()
     sigma = (values_m - mean).square_().mean().sqrt_()
+    # Equal values have σ = 0: the clamp keeps 0/0 out, and all of them fall into the middle bucket.
     width = (2 * clip_sigmas / NUM_BUCKETS * sigma).clamp_(min=torch.finfo(torch.float32).tiny)
     scaled = (values_m - mean).div_(width).add_(NUM_BUCKETS // 2).clamp_(0, NUM_BUCKETS - 1)
+    # The conversion truncates, so that bucket i holds what lies i to i + 1 widths above the lower clip.
     codes = scaled.to(torch.uint8)
+    # Means instead of midpoints: errors inside a bucket then sum to zero. In float64, since a bucket may hold millions.
     sums = torch.bincount(codes, weights=values_m.to(torch.float64), minlength=NUM_BUCKETS)
     sizes = torch.bincount(codes, minlength=NUM_BUCKETS)
     head = NUM_BUCKETS * FLOAT_BYTES
+    # An empty bucket is divided by 1 instead of 0; no code refers to it.
     message[:head].view(torch.float32).copy_(sums / sizes.clamp_(min=1))
     message[head:].copy_(codes)
 
 
 def decode_buckets(message: Tensor) -> Tensor:
-    """Return the float32 values of an 8-bit message: every code's entry in the codebook."""
+    """Return the values, (m,) float32, of an 8-bit message: every code's entry in the codebook."""
     if not message.numel():
         return torch.empty(0, dtype=torch.float32, device=message.device)
     head = NUM_BUCKETS * FLOAT_BYTES
@@ -106,14 +114,17 @@ def sign_bytes(count: int) -> int:
 
 
 def encode_signs(values_m: Tensor, message: Tensor) -> None:
-    """Write the values' signs (zero counts as positive) and their mean magnitude, the best scale in least squares."""
+    """Write the values' signs (zero counts as positive) and their mean magnitude, the best scale in least squares.
+
+    Source: Tang et al., "1-bit Adam", 2021.
+    """
     if values_m.numel():
         message[:FLOAT_BYTES].view(torch.float32).copy_(values_m.abs().mean())
         message[FLOAT_BYTES:].copy_(pack((values_m >= 0).to(torch.uint8), 1))
 
 
 def decode_signs(message: Tensor, count: int) -> Tensor:
-    """Return the ``count`` float32 values ±scale of a one-bit message."""
+    """Return the values ±scale, (count,) float32, of a one-bit message."""
     if not count:
         return torch.empty(0, dtype=torch.float32, device=message.device)
     scale = message[:FLOAT_BYTES].view(torch.float32)
@@ -142,6 +153,7 @@ def encode_ternary(
 
     With ``clip_sigmas`` above zero values are first clipped to that many standard deviations of their layer (about
     zero, where gradients lie), which lowers the variance and costs the unbiasedness of the clipped values.
+    Source: Wen et al., "TernGrad", NIPS 2017, sections 3.1 and 3.3.
     """
     count = values_m.numel()
     num_layers = num_parts(count, layer)
@@ -150,14 +162,19 @@ def encode_ternary(
     rows_LE = padded.view(num_layers, layer)
     if clip_sigmas > 0:
         sizes_L1 = torch.full((num_layers, 1), float(layer), device=values_m.device)
+        # The last layer may be padded: its zeros must not lower its standard deviation.
         sizes_L1[-1] = count - (num_layers - 1) * layer
+        # Before the scale is taken: clipping is there to lower the largest magnitude,
+        # which is the scale (TernGrad, 3.3).
         limit_L1 = clip_sigmas * (rows_LE.square().sum(dim=1, keepdim=True) / sizes_L1).sqrt_()
         rows_LE = rows_LE.clamp(-limit_L1, limit_L1)
     magnitude_LE = rows_LE.abs()
     scale_L1 = magnitude_LE.amax(dim=1, keepdim=True)
+    # A layer of zeros has scale 0: the clamp makes its chances 0 instead of NaN.
     chance_LE = magnitude_LE.div_(scale_L1.clamp(min=torch.finfo(torch.float32).tiny))
     draw_LE = torch.rand(rows_LE.shape, generator=generator, device=values_m.device)
     # 0: zero, 1: +s, 2: −s
+    # Draws lie in [0, 1) and the comparison is strict: a chance of 1 always comes up, one of 0 never.
     codes_LE = (draw_LE < chance_LE).to(torch.uint8) << (rows_LE < 0).to(torch.uint8)
     head = num_layers * FLOAT_BYTES
     message[:head].view(torch.float32).copy_(scale_L1.view(-1))
@@ -165,7 +182,7 @@ def encode_ternary(
 
 
 def decode_ternary(message: Tensor, count: int, *, layer: int) -> Tensor:
-    """Return the ``count`` float32 values of a ternary message."""
+    """Return the values, (count,) float32, of a ternary message."""
     num_layers = num_parts(count, layer)
     head = num_layers * FLOAT_BYTES
     scale_L = message[:head].view(torch.float32)
@@ -196,7 +213,7 @@ def encode_top_k(values_m: Tensor, message: Tensor, k: int, bits: int = 2) -> No
     """Write each chunk's ``k`` largest values by magnitude: 12-bit index, sign bit, and one of two levels.
 
     A chunk's levels are the mean of its chosen magnitudes at or above their mean, and of those below. With 32 bits the
-    values are written themselves.
+    values are written themselves. Source: Sarfi et al., "SparseLoCo", 2025; the levels are ours.
     """
     count = values_m.numel()
     if bits == 32:
@@ -207,11 +224,14 @@ def encode_top_k(values_m: Tensor, message: Tensor, k: int, bits: int = 2) -> No
     indices, codes = [], []
     start = 0
     for rows_CE in _chunk_rows(values_m):
+        # Unsorted: order carries no meaning, since each index travels with its code.
         chosen_Ck = rows_CE.abs().topk(min(k, rows_CE.shape[1]), dim=1, sorted=False).indices
         value_Ck = rows_CE.gather(1, chosen_Ck)
         magnitude_Ck = value_Ck.abs()
         high_Ck = magnitude_Ck >= magnitude_Ck.mean(dim=1, keepdim=True)
         stop = start + rows_CE.shape[0]
+        # The mean is the level with the least squared error. A level without members is
+        # divided by 1; no code refers to it.
         for level, member_Ck in ((0, ~high_Ck), (1, high_Ck)):
             total_C = (magnitude_Ck * member_Ck).sum(dim=1)
             levels_C2[start:stop, level] = total_C / member_Ck.sum(dim=1).clamp(min=1)
@@ -234,8 +254,13 @@ def _encode_top_k_values(values_m: Tensor, message: Tensor, k: int) -> None:
 
 
 def decode_top_k(message: Tensor, count: int, k: int, bits: int = 2) -> tuple[Tensor, Tensor]:
-    """Return positions (int64, each once) and float32 values of a sparse message of ``count`` elements."""
+    """Return what a sparse message of ``count`` elements holds, in the order of chunks.
+
+    Returns:
+        Positions (``top_k_selected``,) int64, each once, and values of that shape, float32.
+    """
     sent = top_k_selected(count, k)
+    # Every chunk but the last sends exactly k, so the place in the message tells the chunk and 12 bits are enough.
     chunk_of = torch.arange(sent, device=message.device).div_(min(k, INDEX_CHUNK), rounding_mode="floor")
     if bits == 32:
         head = sent * FLOAT_BYTES

@@ -35,6 +35,7 @@ class Vector:
     @property
     def extent(self) -> int:
         """Elements from the first to behind the last part's extent."""
+        # No gap behind the last part, as in MPI; otherwise a vector of vectors would describe other offsets.
         return (self.count - 1) * self.stride + self.of.extent
 
 
@@ -78,12 +79,15 @@ def canonical(datatype: Datatype) -> StridedBlock:
     """
     start, axes = _axes(datatype)
     if any(count == 0 for count, _ in axes):
+        # All types without elements describe the same offsets, none, whatever their strides say.
         return StridedBlock(start=0, counts=(0,), strides=(1,))
     merged: list[tuple[int, int]] = []
     for count, stride in axes:
+        # A single part adds offset 0 only, so its stride says nothing.
         if count == 1:
             continue
         merged.append((count, stride))
+        # A loop, because a merged axis may in turn continue the axis outside it.
         while len(merged) > 1 and merged[-2][1] == merged[-1][0] * merged[-1][1]:
             inner, outer = merged.pop(), merged.pop()
             merged.append((outer[0] * inner[0], inner[1]))
@@ -103,6 +107,7 @@ def _axes(datatype: Datatype) -> tuple[int, list[tuple[int, int]]]:
     if datatype.of is None:
         return 0, [(datatype.count, 1)]
     start, inner = _axes(datatype.of)
+    # Parts repeat at their extent, which is more than their elements where a part has gaps.
     return start, [(datatype.count, datatype.of.extent), *inner]
 
 
@@ -111,6 +116,7 @@ def _box(
 ) -> tuple[int, list[tuple[int, int]]]:
     axes: list[tuple[int, int]] = []
     offset, stride = 0, 1
+    # Innermost first: an axis's stride is the product of all sizes inside it.
     for whole, size, start in zip(reversed(shape), reversed(sizes), reversed(starts), strict=True):
         if start < 0 or size < 0 or start + size > whole:
             raise ValueError(f"a box of {size} at {start} inside {whole}")

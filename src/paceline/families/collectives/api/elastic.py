@@ -20,9 +20,15 @@ class Elastic(Protocol):
         ...
 
     def synchronise(self, state: Tensor, step: int) -> int:
-        """Make the state bit-identical on all members (a newcomer's is replaced); return the group's step."""
+        """Make the state bit-identical on all members (a newcomer's is replaced); return the group's step.
+
+        ``state`` is a contiguous tensor on the CPU, of the same shape and dtype on all peers.
+        """
         ...
 
     def all_reduce(self, tensor: Tensor) -> tuple[int, ...]:
-        """Sum over the current members in place; return the numbers of the peers whose data is in the sum."""
+        """Sum over the current members in place; return the numbers of the peers whose data is in the sum.
+
+        ``tensor`` is (n,), contiguous, on the CPU, of the same length and dtype on all peers.
+        """
         ...

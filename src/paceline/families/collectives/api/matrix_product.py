@@ -10,5 +10,5 @@ import math
 
 
 def grid(world_size: int) -> int:
-    """Return q for q² ranks."""
+    """Return q for q² ranks; the root rounded down where the number of ranks is no square."""
     return math.isqrt(world_size)

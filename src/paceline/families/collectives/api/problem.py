@@ -68,9 +68,12 @@ class Problem:
     def rms_norm(self, x_TH: Tensor, gain_H: Tensor, *, epsilon: float = 1e-6) -> Tensor:
         """Normalise rows to unit root mean square and scale them, counting the rows.
 
-        x_TH: (tokens, hidden); gain_H: (hidden,). Statistics are taken in float32 or wider.
+        x_TH: (tokens, hidden); gain_H: (hidden,), of one dtype, which the result (tokens, hidden) has too. Statistics
+        are taken in float32 or wider.
         """
+        # Counted here, not by techniques: what they claim to save of the norm's work is a measurement.
         self.norm_rows[0] += x_TH.shape[0]
+        # Squares of 16-bit numbers overflow or vanish in their own dtype.
         wide = x_TH.to(torch.promote_types(x_TH.dtype, torch.float32))
         scale = torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + epsilon)
         return (wide * scale).to(x_TH.dtype) * gain_H
@@ -98,7 +101,10 @@ class Collective(Protocol):
     """
 
     def run(self, *buffers: Tensor) -> None:
-        """Perform one call; outputs are written in place."""
+        """Perform one call; outputs are written in place.
+
+        Buffers are contiguous, of the problem's dtype and on its device; ``ops/<operation>/run.py`` gives their shapes.
+        """
         ...
 
 
@@ -112,6 +118,7 @@ def chunk_bounds(count: int, num_chunks: int) -> list[tuple[int, int]]:
     bounds: list[tuple[int, int]] = []
     start = 0
     for index in range(num_chunks):
+        # The first chunks are the longer ones: techniques size their buffers by chunk 0.
         stop = start + base + (1 if index < extra else 0)
         bounds.append((start, stop))
         start = stop

@@ -35,7 +35,7 @@ def reduce_scatter(
         chunks: One contiguous tensor for each member, in the order of members, flat.
         members: Ranks of the ring, in its order.
         place: This rank's index in ``members``.
-        scratch: At least twice as many elements as the largest chunk.
+        scratch: Flat, in the chunks' dtype: at least twice as many elements as the largest chunk.
         ahead: Post receives one step ahead.
     """
     size = len(members)
@@ -46,19 +46,23 @@ def reduce_scatter(
     def landing(step: int) -> Tensor:
         return halves[step % 2][: chunks[(place - step - 2) % size].numel()]
 
+    # Carriers that run operations in the order of their start would block on a receive posted early (``Transport``).
     ahead = ahead and comm.posts_ahead
     coming = comm.start(receives=[(landing(0), before)]) if ahead and size > 1 else None
     for step in range(size - 1):
+        # Step s sends chunk place − s − 1 and adds to chunk place − s − 2, so that step n − 2 ends with the own chunk.
         departing = [(chunks[(place - step - 1) % size], after)]
         if coming is None:
             transfers = [comm.start(sends=departing, receives=[(landing(step), before)])]
         else:
             arrival = coming
+            # Before this step's send, into the other half of the scratch: the neighbour's next send finds it open.
             if step + 1 < size - 1:
                 coming = comm.start(receives=[(landing(step + 1), before)])
             transfers = [arrival, comm.start(sends=departing)]
         yield
         transfers[0].wait()
+        # While the own message may still be leaving: that is another chunk. The next step sends this one.
         chunks[(place - step - 2) % size].add_(landing(step))
         transfers[-1].wait()
 
@@ -66,9 +70,10 @@ def reduce_scatter(
 def all_gather(
     comm: Comm, chunks: Sequence[Tensor], members: Sequence[int], place: int, *, ahead: bool = True
 ) -> Iterator[None]:
-    """Give every member every chunk; member i starts with chunk i. Arguments as in ``reduce_scatter``."""
+    """Give every member every chunk, in place; member i starts with chunk i. Arguments as in ``reduce_scatter``."""
     size = len(members)
     after, before = members[(place + 1) % size], members[place - 1]
+    # Finished chunks land where they belong, so all receives can be posted at once without scratch.
     landings = [(chunks[(place - step - 1) % size], before) for step in range(size - 1)]
     ahead = ahead and comm.posts_ahead
     arrivals = [comm.start(receives=[landing]) for landing in landings] if ahead else []
@@ -102,7 +107,7 @@ def visit(
 
     Args:
         comm: The communicator.
-        own: This rank's rows.
+        own: This rank's rows: contiguous, of one shape and dtype on all ranks.
         landing: Gives for a step where the rows of rank − step − 1 go, which arrive meanwhile.
         answer: Is called with a step and the rows of rank − step; gives what their owner gets. That of step 0 stays.
         replies: Where the answers to the own rows land, that of step s at index s − 1, as its transfer.
@@ -117,13 +122,17 @@ def visit(
             arriving = landing(step)
             direct = direct_last and step == size - 2
             leaving, source = ((own, before), after) if direct else ((held, after), before)
+            # Before the answer is computed, so that the rows travel meanwhile.
             passed_on = comm.start(sends=[leaving], receives=[(arriving, source)])
         found = answer(step, held)
         if step:
             sends, receives = [(found, (rank - step) % size)], [(replies[step - 1], (rank + step) % size)]
+            # Rows first and answers second, on every rank: a pair of ranks that exchanges
+            # both matches them in that order.
             returned.append(comm.start(sends=sends, receives=receives))
         if passed_on is not None:
             passed_on.wait()
+            # Only after the wait: until then these rows are on their way, and the held ones are being sent.
             held = arriving
     return returned
 

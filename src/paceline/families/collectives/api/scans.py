@@ -42,18 +42,28 @@ class BlockScan:
         self.after = after
         self.receives: list[Transfer] = []
         if before is not None:
+            # All at once and before the own work: the carrier can take blocks in while this rank computes.
             self.receives = [comm.start(receives=[(block, before)]) for block in arriving]
         self.sends: list[Transfer] = []
 
     def run(self, own_HDD: Tensor, decay_HD: Tensor, prefix_HDD: Tensor) -> None:
-        """Write the state that arrives into the prefix, zero for the first rank, and pass on what becomes of it."""
+        """Write the state that arrives into the prefix, zero for the first rank, and pass on what becomes of it.
+
+        Args:
+            own_HDD: What this rank adds to the state, (H, D, D).
+            decay_HD: What is left of each row after this rank, (H, D).
+            prefix_HDD: The state before this rank, (H, D, D); the first rank's must be zero beforehand.
+        """
         for index, (start, stop) in enumerate(self.bounds):
             if self.receives:
                 self.receives[index].wait()
                 prefix_HDD[:, start:stop] = self.arriving[index]
             if self.after is not None:
+                # A row of the state decays by its own factor (the key dimension), so a block needs
+                # only its own rows of the decay.
                 kept_HB = decay_HD[:, start:stop].unsqueeze(-1)
                 block_HBD = prefix_HDD[:, start:stop] * kept_HB + own_HDD[:, start:stop]
+                # A tensor of its own, which nobody changes before ``finish`` has waited for it.
                 self.sends.append(self.comm.start(sends=[(block_HBD.contiguous(), self.after)]))
 
     def finish(self) -> None:

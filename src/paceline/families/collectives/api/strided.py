@@ -26,6 +26,8 @@ class Layout:
     @property
     def plane_stride(self) -> int:
         """Elements between the starts of neighbouring planes."""
+        # One stride more than the blocks take: planes do not continue each other, so
+        # the canonical form keeps both axes.
         return (self.num_blocks + 1) * self.stride
 
     @property
@@ -40,7 +42,11 @@ class Layout:
 
 
 def layout_of(problem: Problem) -> Layout:
-    """Return the strided block that a problem's parameters describe."""
+    """Return the strided block that a problem's parameters describe, in elements of its dtype.
+
+    Raises:
+        KeyError: The operation is not ``strided_exchange``, whose parameters these are.
+    """
     item = problem.item_bytes
     return Layout(
         planes=problem.integer("planes"),

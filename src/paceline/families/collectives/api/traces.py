@@ -46,22 +46,26 @@ class TraceFeed:
 
     def header(self, rank: int) -> Any:
         """Return a copy of a rank's header: ``sequence`` (operations so far), ``call``, ``call_began_ns``."""
+        # A copy: the rank goes on writing into the mapped memory.
         return np.frombuffer(self._maps[rank], HEADER, count=1)[0].copy()
 
     def newest(self, rank: int, count: int = 8) -> Any:
-        """Return a rank's most recent operations, oldest first."""
+        """Return a rank's most recent operations, at most ``count``, oldest first: a copy of dtype ``ENTRY``."""
         header = self.header(rank)
         sequence = int(header["sequence"])
         return self._entries(rank, max(0, sequence - count), sequence, int(header["capacity"]))
 
     def fresh(self, rank: int) -> Any:
-        """Return a rank's finished operations since the last call (at most what the ring still holds)."""
+        """Return a rank's finished operations since the last call, as ``newest``; at most what the ring holds."""
         header = self.header(rank)
         sequence, capacity = int(header["sequence"]), int(header["capacity"])
+        # One entry less than the ring holds: the oldest may be overwritten while it is being read.
         first = max(self._next[rank], sequence - capacity + 1, 0)
         entries = self._entries(rank, first, sequence, capacity)
         unfinished = np.flatnonzero(entries["left_ns"] == 0)
         if unfinished.size:
+            # Later ones wait with the unfinished one, so that every operation is handed out
+            # once, in order and with its end.
             entries = entries[: int(unfinished[0])]
         self._next[rank] = first + len(entries)
         return entries

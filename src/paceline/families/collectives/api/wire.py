@@ -20,8 +20,10 @@ import torch
 from torch import Tensor
 
 _LENGTH = struct.Struct("<Q")
+# A length that somebody else's bytes spell must not make this process allocate it.
 _MAX_MESSAGE = 1 << 20
 _CHUNK = 1 << 20
+# Bound at import, before a technique's code runs and could replace them.
 _socket = socket.socket
 _monotonic = time.monotonic
 
@@ -36,6 +38,7 @@ class Connection:
     """One TCP connection to another peer or to the master."""
 
     def __init__(self, wire: Wire, raw: socket.socket) -> None:
+        # Without it a small message waits until the one before is acknowledged (Nagle), at every meeting.
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._wire = wire
         self._raw = raw
@@ -94,6 +97,7 @@ class Connection:
         """
         self._wire.before_tensor()
         outgoing, incoming = _bytes_of(send), _bytes_of(receive)
+        # Counted when it is handed over: an attempt that breaks has cost its bytes too.
         self._wire.sent_bytes += len(outgoing)
         self._wire.pump(self, outgoing, source, incoming, _monotonic() + timeout_s)
 
@@ -123,6 +127,7 @@ class Connection:
         got = 0
         try:
             while got < len(view):
+                # The limit is for the whole message: a peer that trickles bytes must not renew it.
                 left = deadline - _monotonic()
                 if left <= 0:
                     raise PeerLostError("nothing came within the limit")
@@ -161,6 +166,7 @@ class Wire:
         self._listener = _socket(socket.AF_INET, socket.SOCK_STREAM)
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._listener.bind((host, 0))
+        # A backlog: peers connect to each other in a circle before any of them accepts.
         self._listener.listen(64)
         name = self._listener.getsockname()
         self.address: Address = (name[0], name[1])
@@ -173,6 +179,7 @@ class Wire:
         """
         with self._outside():
             raw = _socket(socket.AF_INET, socket.SOCK_STREAM)
+            # A peer that vanished without a reset would be waited for by the kernel's retries, minutes long.
             raw.settimeout(self.limit_s)
             try:
                 raw.connect((address[0], address[1]))
@@ -187,6 +194,7 @@ class Wire:
         Raises:
             PeerLostError: None came within ``timeout_s``.
         """
+        # Zero would make the socket non-blocking.
         self._listener.settimeout(max(timeout_s, 0.001))
         try:
             with self._outside():
@@ -199,6 +207,11 @@ class Wire:
         self, connections: Iterable[Connection], timeout_s: float, *, listen: bool = False
     ) -> tuple[list[Connection], bool]:
         """Wait until a connection has something to read or broke.
+
+        Args:
+            connections: Those to wait for; closed ones are left out.
+            timeout_s: Longest wait; nothing is ready then.
+            listen: Whether to wait for somebody who wants to connect, too.
 
         Returns:
             The connections to read from, and whether somebody wants to connect (with ``listen``).
@@ -222,9 +235,21 @@ class Wire:
         incoming: memoryview,
         deadline: float,
     ) -> None:
-        """Send and receive at once, each as fast as its socket allows."""
+        """Send and receive at once, each as fast as its socket allows.
+
+        Args:
+            target: Takes the outgoing bytes.
+            outgoing: What is sent.
+            source: Brings the incoming bytes; it may be the target.
+            incoming: What is filled.
+            deadline: When nothing may be left, in seconds of the monotonic clock.
+
+        Raises:
+            PeerLostError: A connection is broken, or nothing moved any more before the deadline.
+        """
         sent = got = 0
         try:
+            # Two peers that both block in a send wait for each other once the sockets' buffers are full.
             target._raw.setblocking(False)
             source._raw.setblocking(False)
             while sent < len(outgoing) or got < len(incoming):
@@ -244,6 +269,7 @@ class Wire:
     ) -> tuple[int, int]:
         wants: dict[Connection, int] = {}
         if sent < len(outgoing):
+            # In a group of two both directions share one connection, which can be registered once only.
             wants[target] = wants.get(target, 0) | selectors.EVENT_WRITE
         if got < len(incoming):
             wants[source] = wants.get(source, 0) | selectors.EVENT_READ
@@ -255,6 +281,7 @@ class Wire:
             raise PeerLostError("nothing moved within the limit")
         for key, events in found:
             if events & selectors.EVENT_READ:
+                # In portions, so that neither direction keeps the other waiting.
                 count = source._raw.recv_into(incoming[got : got + _CHUNK])
                 if count == 0:
                     raise PeerLostError("the other end closed the connection")

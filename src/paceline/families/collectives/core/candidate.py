@@ -96,6 +96,7 @@ class Candidate:
         workspace = self.workspaces[self.num_calls % len(self.workspaces)]
         scalable = workspace.operation.scalable and self.passed.lossy is None
         scales = SCALES if self.problem.dtype.is_floating_point else SCALES[:2]
+        # Scaled by a power of two, a few draws give fresh contents whose results are known exactly.
         scale = self.rng.choice(scales) if scalable else 1.0
         workspace.fill(self.rng.randrange(len(workspace.variants)), scale)
         reset = getattr(self.instance, "reset", None)
@@ -103,6 +104,7 @@ class Candidate:
             with self.session.guard.watch():
                 reset()
         if self._flush is not None:
+            # As large as the last-level cache: writing all of it evicts the call's buffers.
             self._flush.add_(1)
         self.num_calls += 1
         return workspace
@@ -112,6 +114,7 @@ class Candidate:
         workspace = self.prepare()
         session = self.session
         session.begin(self.block, self.label, "time")
+        # After ``prepare``: only what the timed call moves is counted.
         self.comm.counters.reset()
         duration, wall, start = self._timed(workspace)
         session.control.barrier()  # a rank that is done would compute on cores that the others still need
@@ -181,8 +184,10 @@ class Candidate:
         try:
             with session.guard.watch():
                 synchronize()
+                # Right before the clock starts: what a rank waits for others to arrive is no time of the call.
                 late = session.control.start_together(session.carrier)
                 self.comm.begin_call()
+                # A second clock around the first: a device clock that was tampered with disagrees with it.
                 wall_start = _monotonic_ns()
                 start = clock()
                 run(*buffers)
@@ -191,6 +196,7 @@ class Candidate:
                 wall_stop = _monotonic_ns()
         except ContractBreachError as error:
             self._note(str(error), breached=True)
+            # A placeholder that is never reported: this rank still has to meet the others at the barrier.
             return 1, 1, _monotonic_ns()
         self._lateness_ns = max(self._lateness_ns, late)
         return stop - start, wall_stop - wall_start, wall_start + session.control.clock_offset_ns
@@ -210,6 +216,7 @@ class Candidate:
         self.checks.append(check)
         if not check.passed:
             self._note(check.reason or "wrong result")
+        # Exact techniques are held to the reference alone; ranks of lossy ones must also agree with each other.
         if self.passed.lossy is not None:
             self.checksums.append(float(workspace.buffers[-1].double().sum()))
 
@@ -230,6 +237,7 @@ class MutedCandidate:
         """Run one timed call without communication; its outputs are not looked at."""
         candidate = self._candidate
         workspace = candidate.workspaces[0]
+        # Nothing arrives when communication is muted, so the outputs are wrong by design and never judged.
         workspace.fill(0)
         session = candidate.session
         with candidate.comm.muted(), session.guard.watch():

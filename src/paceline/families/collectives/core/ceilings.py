@@ -49,7 +49,9 @@ def calibrate(session: Session, rate_bytes_per_s: float | None) -> LinkCeiling |
     bandwidth = 0.0
     for size in BANDWIDTH_BYTES:
         times = _ping_pong(session, size, 3)
+        # A round trip carries the message twice; the fastest counts, since disturbances only ever slow one down.
         bandwidth = 2 * size / min(times) if session.rank == 0 else 0.0
+        # All ranks go by rank 0's time: were each to stop by its own, the next ping-pong would wait for nobody.
         spent = session.control.gather([[sum(times)]])[0][0][0]
         if spent > MAX_SECONDS / 4:
             break
@@ -74,6 +76,7 @@ def _ping_pong(session: Session, size_bytes: int, rounds: int) -> list[float]:
         peer = 1 - session.rank
         for _ in range(rounds + 1):
             begin = _perf_ns()
+            # Rank 0 sends first and rank 1 receives first: one after the other, which is what a round trip is.
             for sending in (True, False) if session.rank == 0 else (False, True):
                 message = [(tensor, peer)]
                 works = session.transport.post(message if sending else [], [] if sending else message)
@@ -82,6 +85,7 @@ def _ping_pong(session: Session, size_bytes: int, rounds: int) -> list[float]:
             session.device.synchronize()
             times.append((_perf_ns() - begin) * 1e-9)
     session.control.barrier()
+    # The first round may open the connection.
     return times[1:] or [0.0]
 
 
@@ -96,8 +100,10 @@ def floor_s(
     """Return the time that no honest call can undercut."""
     if link is None:
         return 0.0
+    # The counted bytes where they are known: a lossy technique may send less than an exact result needs.
     moved = wire_bytes if wire_bytes is not None else least_bytes(operation, problem)
     latency = LATENCY_SAFETY * link.least_round_trip_s / 2
+    # A shaped link passes a burst at memory speed, so only the rest is bound to its rate.
     paced = max(moved - link.burst_bytes, 0)
     return max(latency, paced / (BANDWIDTH_SAFETY * link.bandwidth_bytes_per_s))
 
@@ -119,6 +125,7 @@ def describe(
             "calibrated": calibrated,
             "reason": "the technique's bytes and steps are the backend's secret",
         }
+    # Half a round trip for each of the messages that depend on each other.
     latency_term = cost.steps * link.round_trip_s / 2
     bandwidth_term = wire_bytes / link.bandwidth_bytes_per_s
     model = latency_term + bandwidth_term

@@ -29,6 +29,7 @@ def floating_points(sizes: Sequence[int], *, brief: bool) -> list[dict[str, Scal
         return [found[2], {"dtype": "bfloat16", "payload": "gaussian", "size_bytes": 4100}]
     found.append({"dtype": "float32", "payload": "heavy-tailed", "size_bytes": 4100})
     found.append({"dtype": "bfloat16", "payload": "gaussian", "size_bytes": 4100})
+    # A multiple of eight bytes, unlike the sizes of narrower types.
     found.append({"dtype": "float64", "payload": "gradient-like", "size_bytes": 4104})
     return found
 

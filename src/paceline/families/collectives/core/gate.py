@@ -26,6 +26,7 @@ NUM_SEEDS = 3
 MAGNITUDES = (1e-3, 1.0, 1e3)
 ODD_COUNTS = (1, 2, 3, 7, 17, 64, 257, 1000, 4099)
 """Elements per rank's share (sharded operations) or per buffer."""
+# Whole chunks of a 12-bit index, and a short one behind them (``api.codecs.INDEX_CHUNK``).
 LOSSY_COUNT = 6 * 4096 + 37
 NUM_SEGMENTS = 8
 SINGLE_CALL_DRAWS = 4
@@ -82,6 +83,7 @@ class GateRunner:
 
     def start(self, problem: Problem) -> tuple[Collective, Comm]:
         """Make an instance of the technique with a communicator of its own."""
+        # A new one, so that neither counts nor transfers of an earlier instance are taken for this one's.
         comm = self.session.comm()
         with self.session.guard.watch():
             return self.make(problem, comm), comm
@@ -145,6 +147,7 @@ def gate(
         _gate_exact(runner, seeds, payload)
     else:
         mean = _gate_lossy(runner, seeds, info.promised(Losses))
+    # All ranks run all checks and vote once: one that stopped early would leave the others waiting in the next call.
     mistake = session.control.first_problem(runner.mistake)
     if mistake is not None:
         raise CaseError("incorrect", mistake)
@@ -172,6 +175,7 @@ def with_rule(
         collective, comm = runner.start(point)
         workspace.fill(0)
         runner.call(collective, comm, workspace)
+        # Any finite result passes here: this call sets the limits that later ones are held to.
         check = workspace.check(LossyRule(max_relative_l2=float("inf"), min_cosine=-1.0))
         runner.note(f"{point.count} elements of {payload}", check.reason)
         errors.append(check.relative_l2)
@@ -180,10 +184,12 @@ def with_rule(
     if mistake is not None:
         raise CaseError("incorrect", mistake)
     single = max(errors)
+    # A codec may be exact on gaussian inputs, and twice nothing would refuse the next call's rounding.
     least = 1e-6 if payload == "gaussian" else ERROR_ON_OTHER_PAYLOADS
     return replace(
         passed,
         num_checks=passed.num_checks + runner.num_checks,
+        # Twice the worst of a few draws, and half the worst cosine: room for the scatter between draws.
         lossy=LossyRule(max_relative_l2=max(2.0 * single, least), min_cosine=0.5 * min(cosines)),
         single_call_error=single,
     )
@@ -197,7 +203,9 @@ def _gate_exact(runner: GateRunner, seeds: tuple[int, ...], payload: str) -> Non
     for index, count in enumerate(counts):
         point = sized(operation, problem, count) if resizable else problem
         if operation.spec.rooted:
+            # Roots take turns, since code for root 0 is often right for root 0 alone.
             point = replace(point, root=index % problem.world_size)
+        # Sums of small integers are exact in every order, so bits can be compared.
         _one(runner, point, "integers" if resizable else payload, seeds[index % len(seeds)], 1.0)
     if not problem.dtype.is_floating_point or payload == "integers":
         return
@@ -209,6 +217,7 @@ def _gate_exact(runner: GateRunner, seeds: tuple[int, ...], payload: str) -> Non
 
 def _one(runner: GateRunner, problem: Problem, payload: str, seed: int, magnitude: float) -> None:
     """Check two calls of one instance: the second must not return what the first did."""
+    # Two draws: a result that is remembered from the first call is wrong for the second.
     variants = [
         runner.operation.instance(problem, payload=payload, seed=seed + i, magnitude=magnitude)
         for i in range(2)
@@ -269,6 +278,7 @@ def _gate_lossless(runner: GateRunner, payload: str, seed: int) -> None:
             expected = variants[variant].expected[-1]
             assert expected is not None
             off = (workspace.buffers[-1].double() - expected.value.double()).abs().max().item()
+            # Each rank's scale is rounded. In bfloat16, whose unit roundoff is 2⁻⁸, 0.02 is five of them.
             limit = 1e-5 * problem.world_size if problem.dtype == torch.float32 else 0.02 * problem.world_size
             reason = None if off <= limit else f"an element is off by {off:.3g}"
             runner.note(f"{count} elements of {payload}, call {variant + 1}", reason)
@@ -301,7 +311,9 @@ def _converge(
         errors.append(float((output - reference).norm() / reference.norm()))
         total += output
         if call == max(calls // 8, 1):
+            # T/8, to which ``_note_convergence`` compares the end.
             early = _segment_errors(total / call, reference)
+        # A digest copies the buffer to the host, so the first and the last call stand for all.
         if call in (1, calls):
             digests.append(workspace.fingerprint())
         if not torch.isfinite(output).all():
@@ -313,6 +325,7 @@ def _converge(
 
 def _segment_errors(mean: torch.Tensor, reference: torch.Tensor) -> list[float]:
     return [
+        # A segment of the sum may be zero; its error then fails whatever is not zero too.
         float((m - r).norm() / r.norm().clamp(min=1e-30))
         for m, r in zip(mean.chunk(NUM_SEGMENTS), reference.chunk(NUM_SEGMENTS), strict=True)
     ]

@@ -15,6 +15,7 @@ def everyones_inputs(problem: Problem, count: int, payload: str, seed: int, magn
         values = draw(
             payload, count, seed=seed, rank=rank, world_size=problem.world_size, dtype=problem.dtype
         )
+        # Not a power of two: such inputs and their sums are rounded, so only a bound can judge them.
         if magnitude != 1.0:
             values = values * magnitude
         inputs.append(values.to(problem.device))

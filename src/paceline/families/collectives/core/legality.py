@@ -27,6 +27,7 @@ def problems(params: Params, *, own: Sequence[str] = ()) -> list[str]:
     if ranks < operation.min_ranks:
         found.append(f"{operation.name} needs at least {operation.min_ranks} ranks, not {ranks}")
     if operation.sized:
+        # Sizes are rounded down to equal shares: below one element a rank nothing would be left.
         least = ITEM_BYTES[str(params["dtype"])] * (ranks if operation.sharded else 1)
         if number(params, SIZE) < least:
             found.append(f"size_bytes {params['size_bytes']} holds less than one element a rank ({least} B)")

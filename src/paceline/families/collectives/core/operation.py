@@ -19,6 +19,7 @@ class CollectiveOperation(Operation):
 
     sharded: bool = False
     """True when S is the sum of n equal shares."""
+    # From nccl-tests, doc/PERFORMANCE.md, such as 2(n − 1)/n for an all-reduce.
     bus_factor: Callable[[int], float] | None = None
     """busbw = algbw × factor(n); None where bandwidth is not defined."""
     min_ranks: int = 1

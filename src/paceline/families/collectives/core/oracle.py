@@ -19,6 +19,7 @@ from torch import Tensor
 from paceline.families.collectives.api.problem import Problem
 from paceline.families.collectives.core.timed_operation import Expected, Instance, TimedOperation, known_wrong
 
+# Bound before a technique is imported: one that replaced torch.equal would judge itself.
 _equal = torch.equal
 SCALES = (1.0, -1.0, 2.0, -2.0, 0.5, -0.5)
 """Powers of two: scaled inputs are fresh contents whose results are known exactly."""
@@ -53,6 +54,7 @@ class Workspace:
         self.problem = problem
         self.variants = list(variants)
         self.buffers = [problem.empty(*shape) for shape in operation.shapes(problem)]
+        # The address too: a technique that swaps a tensor's storage would hand over a result that it had ready.
         self._identity = [(b.data_ptr(), b.shape, b.dtype) for b in self.buffers]
         self.current = 0
         """Index of the draw that the buffers were last filled with."""
@@ -65,6 +67,7 @@ class Workspace:
         instance = self.variants[variant]
         for buffer, argument in zip(self.buffers, instance.arguments, strict=True):
             if argument is None:
+                # Outputs that a call does not write must not be right by what an earlier call left there.
                 poison(buffer)
             else:
                 buffer.copy_(argument)
@@ -88,6 +91,7 @@ class Workspace:
         ):
             if role == "in":
                 assert argument is not None
+                # Scaling by a power of two is exact, so the input can be compared bit by bit.
                 pristine = argument if scale == 1.0 else argument * _factor(argument, scale)
                 if not _same_bits(buffer, pristine):
                     return Check(passed=False, reason=f"the input '{name}' was changed")
@@ -155,19 +159,23 @@ def _judge_one(expected: Expected, output: Tensor, scale: float, lossy: LossyRul
     reference = value.to(torch.float64)
     actual = output.to(torch.float64)
     if scale != 1.0:
+        # The output is scaled back, exactly, instead of the reference: bounds and figures then hold as they are.
         actual.mul_(1.0 / scale)
     error = actual - reference
     figures = _figures(actual, reference, error)
+    # Before the bounds: every comparison with NaN is false, also the one that would find an element outside.
     if not math.isfinite(figures.relative_l2):
         return Check(passed=False, reason="the result holds NaN or infinity")
     if lossy is not None:
         if figures.relative_l2 > lossy.max_relative_l2:
             reason = f"relative error {figures.relative_l2:.3g} exceeds {lossy.max_relative_l2:.3g}"
             return replace(figures, passed=False, reason=reason)
+        # An error limit near 1 admits an output of zeros, or one of the wrong sign; the direction does not.
         if figures.cosine < lossy.min_cosine:
             reason = f"cosine to the true result {figures.cosine:.3g} is below {lossy.min_cosine:.3g}"
             return replace(figures, passed=False, reason=reason)
         return figures
+    # Elementwise: a norm over the buffer would hide one wrong element among many right ones.
     within = error.abs() <= expected.bound
     if bool(within.all()):
         return figures
@@ -187,6 +195,7 @@ def _figures(actual: Tensor, reference: Tensor, error: Tensor) -> Check:
     product = float(actual.view(-1) @ reference.view(-1)) if reference.numel() else 0.0
     return Check(
         passed=True,
+        # Of a reference that is zero, such as a sparse draw, the error itself is held to the limit.
         relative_l2=error_norm / norm if norm else error_norm,
         max_error=float(error.abs().max()) / largest if largest else 0.0,
         bias=float(error.mean()) / mean if mean else 0.0,
@@ -225,6 +234,7 @@ def blind_spots(
     """
     accepted: dict[str, bool] = {}
     for index, instance in enumerate(variants):
+        # The draw before this one gives the stale output (the last one for the first).
         for name, outputs in known_wrong(instance, variants[index - 1], operation.roles):
             if not accepted.get(name, True) or (lossy is not None and name in LOSSY_BLIND):
                 continue

@@ -37,6 +37,7 @@ def bytes_and_messages(session: Session, candidate: Candidate) -> dict[str, list
     if too_little is not None:
         raise CaseError("refused", f"timed call: {too_little}")
     used_backend = any(candidate.backend_calls)
+    # All ranks decide alike: the gathers below wait for every rank.
     everyone = session.control.gather_text("1" if used_backend else "0")
     if "1" in everyone:
         reason = "the backend's own collective moves them; only the kernel's counters can tell"
@@ -59,6 +60,7 @@ def bytes_and_messages(session: Session, candidate: Candidate) -> dict[str, list
     }
     group = candidate.problem.group_ranks
     if group:
+        # Ranks of a group are neighbours in rank order, as launchers place them on nodes.
         figures["inter_group_bytes"] = [
             float(sum(b for i, row in enumerate(m) for j, b in enumerate(row) if i // group != j // group))
             for m in sent
@@ -91,6 +93,7 @@ def _too_little(session: Session, candidate: Candidate) -> str | None:
 
 def _matrices(session: Session, calls: list[tuple[int, ...]]) -> list[list[list[float]]]:
     """Return, for each distinct pattern of calls, the matrix (from rank, to rank); equal calls are sent once."""
+    # Counts hardly ever differ from call to call; then one row stands for all of them.
     distinct = sorted(set(calls)) if len(set(calls)) == 1 else calls
     count = int(max(r[0][0] for r in session.control.gather([[float(len(distinct))]])))
     rows = [list(map(float, call)) for call in (distinct if len(distinct) == count else calls)]
@@ -123,12 +126,14 @@ def errors(session: Session, candidate: Candidate, num_timed: int) -> dict[str, 
             candidate.checksums,
         ]
     )
+    # Exactly equal: ranks decode the same messages in the same order. A sum for each call is cheaper than its buffer.
     if any(rank_rows[4] != everyone[0][4] for rank_rows in everyone):
         raise CaseError("incorrect", "ranks ended timed calls with different results")
 
     def worst(row: int) -> list[float]:
         return [max((r[row][i] for r in everyone), key=abs) for i in range(len(checks))]
 
+    # The rank whose gain is farthest from 1 stands for a call, so that one biased rank is not averaged away.
     gains = [max((r[3][i] for r in everyone), key=lambda g: abs(g - 1)) for i in range(len(checks))]
     score = bias_z(gains)
     return {
@@ -154,8 +159,10 @@ def bias_z(gains: Sequence[float]) -> float | None:
 def split(session: Session, candidate: Candidate) -> dict[str, Any]:
     """Return where a call's time goes, from separate profiled calls: communication and the technique's spans."""
     rows: dict[str, list[float]] = {}
+    # Ranks begin together, so that waiting for a late one is not booked as communication.
     session.control.barrier()
     for _ in range(SPLIT_CALLS):
+        # Empties the clocks of what earlier calls left there.
         candidate.comm.take_split()
         candidate.run_untimed()
         taken = candidate.comm.take_split()
@@ -192,10 +199,12 @@ def kernel_bytes(session: Session, candidate: Candidate, figures: dict[str, list
         return {}
     watched = [session.interface]
     if not session.interface_shared and session.control_interface:
+        # A result could also travel over the harness's own network; its bytes count in ``_unaccounted``.
         watched.append(session.control_interface)
     rows: list[list[list[float]]] = []
     for _ in range(KERNEL_REPEATS):
         session.control.barrier()
+        # Between barriers: nobody sends before all have read, and nobody reads before all have sent.
         before = [read_counters(name).tx_bytes for name in watched]
         session.control.barrier()
         for _ in range(num_calls):
@@ -211,6 +220,7 @@ def kernel_bytes(session: Session, candidate: Candidate, figures: dict[str, list
             "the ranks share the loopback; a network namespace a rank tells them apart"
         )
         return {"kernel_bytes_total": {"samples": own, "source": session.interface}}
+    # The least of the repeats: whatever else uses these interfaces only adds.
     around = _unaccounted(min(sum(map(sum, row)) for row in rows), figures, session.world_size)
     if around is not None:
         raise CaseError("refused", around)
@@ -225,6 +235,7 @@ def _unaccounted(carried: float, figures: dict[str, list[float]], world_size: in
     """Say how many bytes a call moved that the communicator did not count; None when it is not known to."""
     if "wire_bytes_total" not in figures:
         return None
+    # As if every rank sent as many messages as the busiest, and each was answered by an acknowledgement.
     messages = 2 * world_size * max(figures["messages"])
     fixed = world_size * HEADERS_CALL_BYTES
     return unaccounted(carried, max(figures["wire_bytes_total"]), messages=messages, fixed=fixed)

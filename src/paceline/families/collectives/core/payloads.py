@@ -25,6 +25,7 @@ _MANTISSA_BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch
 def draw(payload: str, count: int, *, seed: int, rank: int, world_size: int, dtype: torch.dtype) -> Tensor:
     """Return rank ``rank``'s input of ``count`` elements in ``dtype`` on the CPU, the same on whichever rank asks."""
     shared = payload.startswith("shared-")
+    # On the CPU whatever the device, so that all ranks draw the same; the prime keeps seeds of neighbours apart.
     generator = torch.Generator().manual_seed((seed * 1_000_003 + (0 if shared else rank + 1)) % (1 << 63))
     if payload == "integers" or not dtype.is_floating_point:
         limit = integer_limit(dtype, world_size)
@@ -34,6 +35,7 @@ def draw(payload: str, count: int, *, seed: int, rank: int, world_size: int, dty
     if payload == "shared-spike":
         values = torch.zeros(count, dtype=dtype)
         start = int(torch.randint(0, SPIKE_STRIDE, (1,), generator=generator))
+        # The remainder, so that buffers shorter than the stride get their spike as well.
         spikes = values[start % max(count, 1) :: SPIKE_STRIDE]
         spikes.copy_((torch.randint(0, 2, spikes.shape, generator=generator) * 2 - 1).to(dtype))
         return values
@@ -43,6 +45,7 @@ def draw(payload: str, count: int, *, seed: int, rank: int, world_size: int, dty
         squares = torch.zeros(count, dtype=wide)
         for _ in range(3):
             squares += torch.randn(count, generator=generator, dtype=wide).square_()
+        # Student's t is a normal number over √(χ²/3) of three more; the clamp keeps one unlucky draw from infinity.
         values /= (squares / 3).sqrt_().clamp_(min=1e-6)
     elif payload == "gradient-like":
         runs = (count + _RUN - 1) // _RUN

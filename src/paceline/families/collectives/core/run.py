@@ -56,6 +56,7 @@ class Measurement:
 def measure_block(session: Session, block: Block, how: Measurement) -> None:
     """Measure all techniques of a block and emit one ``result`` event for each."""
     began = _monotonic()
+    # Once in a launch: all blocks share the link.
     if "link" not in session.facts:
         session.begin(block, "-", "calibrate")
         session.facts["link"] = ceilings.calibrate(session, block.link.get("rate_bytes_per_s"))
@@ -109,6 +110,7 @@ def _prepare(
     operation = how.operation
     payload = str(block.params["payload"])
     size_bytes = sum(torch.Size(s).numel() * problem.item_bytes for s in operation.shapes(problem))
+    # Two at the least, so that a result kept from the call before is wrong; large inputs would fill the memory.
     num_variants = 4 if size_bytes <= LARGE_BYTES else 2
     seed = session.draw_seed("inputs", block.block)
     rules = {case.label: passed.lossy for case, passed in gated}
@@ -188,6 +190,7 @@ def _gated(session: Session, block: Block, case: Case, how: Measurement, problem
         assert loaded.info is not None
         return gate(session, how.operation, problem, loaded.info, make, payload, how.judgement)
 
+    # The gate proves at sizes, payloads and roots of its own: a sweep over these proves a technique once.
     fixed = {k: v for k, v in block.params.items() if k not in ("size_bytes", "payload", "root")}
     key = f"gate/{case.module}:{case.technique}/{sorted(case.options.items())}/{sorted(fixed.items())}"
     if key not in session.facts:
@@ -212,6 +215,7 @@ def _remembered(session: Session, key: str, prove: Callable[[], Passed]) -> Pass
             if earlier is None:
                 session.tell_proof(key, asdict(session.facts[key]))
         except CaseError as error:
+            # A refusal is kept too: the technique would fail again in every block of this launch, at the same cost.
             session.facts[key] = error
     found = session.facts[key]
     if isinstance(found, CaseError):
@@ -227,6 +231,7 @@ def _measure(
     limits = Limits.of(protocol)
     rng = random.Random(session.draw_seed("order", block.block))
     for candidate in candidates:
+        # From the shared seed: ranks must choose the same draw and the same scale for each call.
         candidate.rng = random.Random(rng.random())
     overlapped = how.operation.spec.computes and session.world_size > 1
     muted = [MutedCandidate(candidate) for candidate in candidates] if overlapped else []
@@ -287,6 +292,7 @@ def _result(
     Raises:
         CaseError: A timed output was wrong, a sample is faster than the link allows, or bytes went another way.
     """
+    # A vote before anything is reported: what is wrong on one rank fails the technique on all.
     mistake = session.control.first_problem(candidate.mistake)
     if mistake is not None:
         raise CaseError("refused" if candidate.breached else "incorrect", f"timed call: {mistake}")
@@ -295,6 +301,7 @@ def _result(
     link = session.facts["link"]
     wire = int(figures["wire_bytes"][0]) if "wire_bytes" in figures else None
     least = ceilings.floor_s(link, how.operation, candidate.problem, wire)
+    # The fastest sample: a call that skips its work is found even if the median is honest.
     if min(item.samples) < least:
         raise CaseError(
             "invalid",
@@ -337,6 +344,7 @@ def _buffer_sets(cache: str, size_bytes: int) -> int:
     """Return how many sets of buffers make up twice the last-level cache."""
     if cache != "cold-rotate":
         return 1
+    # Each set has left the last-level cache by the time its turn comes again.
     return max(2, min(64, -(-2 * _cache_bytes() // max(size_bytes, 1))))
 
 

@@ -16,6 +16,7 @@ def element_count(params: Params) -> int:
     """Return the elements of S after rounding down to whole, equal shares."""
     count = number(params, "size_bytes") // ITEM_BYTES[str(params["dtype"])]
     ranks = number(params, "ranks")
+    # The operations have equal shares, so the remainder is left out of S, and out of the bandwidth.
     return count // ranks * ranks if operation_of(params).sharded else count
 
 

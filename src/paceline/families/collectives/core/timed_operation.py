@@ -19,6 +19,7 @@ from paceline.families.collectives.core.operation import CollectiveOperation
 
 Role = Literal["in", "out", "inout"]
 
+# 2⁻ᵖ for p bits of significand, the hidden one included.
 UNIT_ROUNDOFF = {
     torch.float64: 2.0**-53,
     torch.float32: 2.0**-24,
@@ -108,12 +109,14 @@ def sum_bound(parts: Sequence[Tensor], dtype: torch.dtype, num_roundings: int) -
     magnitude = torch.zeros_like(parts[0], dtype=torch.float64)
     for part in parts:
         magnitude += part.abs().to(torch.float64)
+    # The formula is of first order; one per cent stands for the higher ones.
     return magnitude.mul_((num_roundings + 1) * UNIT_ROUNDOFF[dtype] * 1.01)
 
 
 def exact_sum(parts: Sequence[Tensor]) -> Tensor:
     """Return the sum in float64, or in the integer dtype itself."""
     wide = torch.float64 if parts[0].dtype.is_floating_point else parts[0].dtype
+    # Integers stay integers: float64 would round sums beyond 2⁵³.
     total = torch.zeros(parts[0].shape, dtype=wide, device=parts[0].device)
     for part in parts:
         total += part
@@ -137,6 +140,8 @@ def approximate(value: Tensor, naive: Tensor) -> Expected:
     reference rounds as the naive result does, so that their difference says nothing: there 64 units are allowed.
     """
     wide = value.to(torch.float64)
+    # The yardstick is what a plain computation loses: a worst-case bound grows with the length of the reduction
+    # and would let wrong results pass.
     error = (naive.to(torch.float64) - wide).abs().max().item()
     units = 64 if naive.dtype == torch.float64 else 8
     floor = units * UNIT_ROUNDOFF.get(naive.dtype, 0.0) * wide.abs().max().item()
@@ -169,6 +174,7 @@ def known_wrong(
         for expected, output in zip(instance.expected, outputs, strict=True):
             if expected is None or output is None:
                 continue
+            # A wrong form may be right by chance, as ``skipped-rank`` of one rank is; then it proves nothing.
             if not torch.equal(output, expected.value.to(output.dtype)):
                 changed = True
         if changed and any(o is not None for o in outputs):
@@ -197,6 +203,7 @@ def _wrong(form: str, instance: Instance, other: Instance, index: int, expected:
         return _lowered(value, expected)
     if form == "truncated-tail":
         tail = value.clone()
+        # As an algorithm leaves it that forgets the remainder of an uneven split.
         tail.view(-1)[-1:] = 0 if argument is None else argument.view(-1)[-1:].to(value.dtype)
         return tail
     if not expected.contributions:
@@ -212,6 +219,7 @@ def _lowered(value: Tensor, expected: Expected) -> Tensor | None:
         return None
     working = expected.contributions[0].dtype if expected.contributions else torch.float32
     if working in (torch.float16, torch.bfloat16):
+        # Four bits of significand: an output in a dtype as narrow as bfloat16 has no narrower float to be cast to.
         exponent = torch.floor(torch.log2(value.abs().clamp(min=1e-30)))
         step = torch.exp2(exponent - 3)
         return (torch.round(value / step) * step).to(value.dtype)

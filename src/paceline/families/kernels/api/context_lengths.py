@@ -16,11 +16,15 @@ def context_lengths(params: Mapping[str, Any]) -> list[int]:
 
     Args:
         params: Parameters of the case: ``batch`` sequences, ``context`` tokens in the longest, ``spread``.
+
+    Raises:
+        KeyError: One of them is missing.
     """
     batch, longest = int(params["batch"]), int(params["context"])
     spread = str(params["spread"])
     if spread == "uniform":
         return [longest] * batch
     if spread == "linear":
+        # An odd number of tokens ends inside a tile of any even size.
         return [max(longest * (i + 1) // batch | 1, 1) for i in range(batch - 1)] + [longest]
     return [longest] + [max(longest // 16 | 1, 1)] * (batch - 1)

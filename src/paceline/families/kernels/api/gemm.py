@@ -24,6 +24,7 @@ def scheduled_gemm(
         ImportError: Triton is missing.
     """
     m, n, k = (problem.integer(name) for name in "mnk")
+    # Rounded up: what sticks out of the matrices is masked in the kernel.
     steps = -(-k // tiles[2])
     count = -(-m // tiles[0]) * -(-n // tiles[1])
     return triton_kernel("triton_gemm", "ScheduledGemm")(

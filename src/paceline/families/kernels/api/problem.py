@@ -71,6 +71,7 @@ def use_triton(problem: Problem, backend: str) -> bool:
         UnsupportedError: It has to run, but Triton is missing.
     """
     wanted = backend == "triton" or (backend == "auto" and problem.device.type != "cpu")
+    # Looked for without importing it: where it is missing the point is unsupported, which is no failure.
     if wanted and importlib.util.find_spec("triton") is None:
         raise UnsupportedError("needs triton, which is not installed here")
     return wanted
@@ -78,6 +79,7 @@ def use_triton(problem: Problem, backend: str) -> bool:
 
 def default_workers(problem: Problem) -> int:
     """Return the device's multiprocessors; on CPUs, where workers take turns, eight."""
+    # Any number above one exercises the splits of a schedule; it says nothing of the cores.
     if problem.device.type == "cpu":
         return 8
     properties = getattr(torch, problem.device.type).get_device_properties(problem.device)

@@ -36,12 +36,14 @@ def stream_k(tiles: Sequence[int], workers: int) -> Schedule:
         workers: W; workers without a tile get an empty list.
     """
     total = sum(tiles)
+    # Rounded down one by one, so that shares differ by one tile at most.
     bounds = [worker * total // workers for worker in range(workers + 1)]
     schedule: Schedule = [[] for _ in range(workers)]
     worker, start = 0, 0
     for job, count in enumerate(tiles):
         position = start
         while position < start + count:
+            # With more workers than tiles some shares are empty.
             while position >= bounds[worker + 1]:
                 worker += 1
             stop = min(bounds[worker + 1], start + count)
@@ -66,10 +68,12 @@ def fixed_split(tiles: Sequence[int], workers: int, splits: int) -> Schedule:
     heapify(free)
     for job, count in enumerate(tiles):
         size = -(-count // splits)
+        # A job without tiles has a size of 0, which is no step.
         for begin in range(0, count, max(size, 1)):
             span = Span(job, begin, min(begin + size, count))
             load, worker = free[0]
             schedule[worker].append(span)
+            # Ordered by load and then by number, so that ties are dealt out the same way each time.
             heapreplace(free, (load + span.end - span.begin, worker))
     return schedule
 
@@ -93,4 +97,5 @@ def one_each(tiles: Sequence[int]) -> Schedule:
 def imbalance(schedule: Schedule) -> float:
     """Return the most tiles of a worker over the mean: the factor by which the slowest worker delays the result."""
     loads = [sum(span.end - span.begin for span in spans) for spans in schedule]
+    # Idle workers count in the mean: they are what an uneven split wastes.
     return max(loads) * len(loads) / sum(loads) if sum(loads) else 1.0

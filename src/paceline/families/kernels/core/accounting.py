@@ -68,7 +68,9 @@ def controlled_slowdown(usual_ns: float, passes: Sequence[int], new: Sequence[tu
         passes: The control kernel's passes on varied draws, in nanoseconds.
         new: Its passes on new inputs, as in ``slowdown_on_new_inputs``.
     """
+    # The faster neighbour of each: a disturbance beside a pass must not make the pass on new inputs look cheap.
     extra_ns = sorted(ns - min(passes[max(i - 1, 0) : i + 1]) for i, ns in new)[len(new) // 4]
+    # The control's extra time over the technique's own: its ratio would be too strict for a technique that is faster.
     allowed = 1.0 + CONTROL_ROOM * max(extra_ns, 0) / max(usual_ns, 1.0)
     return max(MAX_SLOWDOWN, min(allowed, MOST_CONTROLLED_SLOWDOWN))
 
@@ -89,5 +91,6 @@ def slowdown_on_new_inputs(passes: Sequence[int], new: Sequence[tuple[int, int]]
         passes: Nanoseconds of passes on varied draws, without waiting for a core.
         new: For each pass on new inputs: how many passes came before it, and its nanoseconds.
     """
+    # As above, the faster neighbour, and a quartile instead of a mean: single disturbed passes decide nothing.
     ratios = sorted(ns / max(min(passes[max(i - 1, 0) : i + 1]), 1) for i, ns in late(new, len(passes)))
     return ratios[len(ratios) // 4]

@@ -61,6 +61,7 @@ def rates(operations: Mapping[str, Arithmetic]) -> tuple[DerivedMetric, ...]:
 
     def flops_per_s(params: Params, seconds: float) -> float | None:
         flops = operations[str(params["op"])].flops(params)
+        # A copy has no operations: a rate of zero would look like a result.
         return flops / seconds if flops and seconds > 0 else None
 
     def bytes_per_s(params: Params, seconds: float) -> float | None:

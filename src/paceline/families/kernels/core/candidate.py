@@ -1,4 +1,9 @@
-"""One technique at a point: calls in its timing process, verification of every timed output, accounts of its clock."""
+"""One technique at a point: calls in its timing process, verification of every timed output, accounts of its clock.
+
+The technique's clock alone is believed of nobody: what passed here while a pass ran must be accounted for, and passes
+on inputs that share nothing with earlier ones must not be slower. Who is in doubt is measured in turn with a control
+kernel, whose process is like its own, before anything is refused.
+"""
 
 from __future__ import annotations
 
@@ -125,6 +130,7 @@ class Candidate:
             reply = self.process.run(1, timed=False, timeout_s=self.point.timeout_s)
             times.append(reply["elapsed_ns"] * 1e-9)
         places.region.close()
+        # The first call may compile or allocate.
         return float(min(times))
 
     def allocate(self, num_sets: int) -> None:
@@ -140,6 +146,7 @@ class Candidate:
     def observe(self) -> tuple[float, int]:
         """Time one pass and verify all of its outputs; return the seconds of one call and the pass's start."""
         self.session.begin(self.block, self.label, "time")
+        # It keeps its turn, so that the others' rounds stay what they are; ``result`` tells the failure.
         if self.failure is not None:
             return 1e-9, 0
         start = _perf_ns()
@@ -147,6 +154,7 @@ class Candidate:
             observed = self._observe()
             self.costs_s.append((_perf_ns() - start) * 1e-9)
             if len(self.pass_ns) >= self._next_new:
+                # Outside the pass that was just observed, and at moments that the technique cannot foresee.
                 self._try_new_inputs()
             return observed
         except CaseError as error:
@@ -165,6 +173,7 @@ class Candidate:
         self.unaccounted_ns.append(unaccounted)
         if elapsed <= 0:
             raise CaseError("refused", f"a pass took {elapsed} ns")
+        # Comparing inputs costs as much as writing them, so one set is compared, and any may be the one.
         compared = self.rng.randrange(self.num_sets)
         fetched = self.process.ask(
             {"do": "fetch", "places": self.places.outputs, "compare": [compared]}, timeout_s=limit
@@ -190,9 +199,11 @@ class Candidate:
         )
         reply = process.run(self.num_sets, timed=True, hot=self.hot, timeout_s=limit)
         elapsed = int(reply["elapsed_ns"])
+        # Bounded by what waking up can take: whoever could claim more would hide work there.
         awake = min(int(reply["wake_ns"]), WAKE_NS + 2 * elapsed // self.num_sets + self.touch_ns)
         passed = int(reply["wall_ns"])
         if self.point.device == "cpu" and reply["ran_ns"] > 0:
+            # The kernel's count leaves out waiting for a core, which is nobody's fault; work in this thread it counts.
             passed = min(passed, int(reply["ran_ns"]))
         return elapsed, int(reply["busy_ns"]), passed - elapsed - awake
 
@@ -219,6 +230,7 @@ class Candidate:
             return self.rng.randrange(len(self.draws)), self.rng.randrange(self.point.num_variations)
         while True:
             found = (self.rng.randrange(len(self.draws)), self.rng.randrange(self.point.num_variations))
+            # A call never meets inputs that it has seen, so that results remembered by content are of no use.
             if found not in self._seen:
                 self._seen.add(found)
                 return found
@@ -289,6 +301,7 @@ class Candidate:
         """
         share_ns = CLOCK_SHARE * median([float(ns) for ns in self.pass_ns])
         missing = unaccounted_ns(self.pass_ns, self.unaccounted_ns)
+        # The usual case costs nothing: only a dispute starts a control process.
         if missing <= allowance_ns + share_ns:
             return missing, allowance_ns + share_ns
         controlled: list[tuple[int, int]] = []
@@ -323,6 +336,7 @@ class Candidate:
         Raises:
             CaseError: So much that the technique must remember results.
         """
+        # Again with more passes before anybody is refused: a quartile of few is easily disturbed.
         for repeat in range(1, CLOCK_REPEATS + 1):
             while len(late(self.new_ns, len(self.pass_ns))) < repeat * LEAST_NEW_PASSES:
                 self._observe()
@@ -382,6 +396,7 @@ class Candidate:
         for _ in range(MEMORY_CALLS):
             change, _ = self.point.change(*self._next_variation())
             self.process.ask({"do": "prepare", "changes": [change, change]}, timeout_s=limit)
+            # After ``prepare``, so that the sets themselves are resident and only the call's need grows the peak.
             kept = int(self.process.ask({"do": "trim"}, timeout_s=limit)["kept_bytes"])
             if self.point.device == "cpu":
                 if not reset_peak(self.process.pid):

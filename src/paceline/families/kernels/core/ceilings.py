@@ -43,6 +43,7 @@ def _cache_sizes() -> dict[int, int]:
     sizes: dict[int, int] = {}
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
+            # Instructions are not what a working set evicts.
             if (folder / "type").read_text().strip() == "Instruction":
                 continue
             level = int((folder / "level").read_text())
@@ -83,6 +84,7 @@ def floor_of(session: Session, block: Block, arithmetic: Arithmetic) -> Floor:
 
     def floor_s(rates: Mapping[str, float]) -> float:
         compute = arithmetic.flops(block.params) / (SAFETY * rates["flops_per_s"])
+        # Warm operands come from caches, whose rate nobody has calibrated: then only operations bound a call.
         memory = arithmetic.traffic(block.params) / (SAFETY * rates["bytes_per_s"]) if cold else 0.0
         return max(compute, memory)
 
@@ -101,6 +103,7 @@ def _rates(
     operands = arithmetic.operands
     looks = session.facts["ceilings"].setdefault((dtype, operands, threads), [])
     if len(looks) < 1 + doubted:
+        # Put back afterwards: how many threads the oracle has is no matter of the block.
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         try:
@@ -114,20 +117,24 @@ def _rates(
             )
         finally:
             torch.set_num_threads(before)
+    # The best that was ever seen: a disturbed look must not call an honest kernel impossible.
     return {name: max(look[name] for look in looks) for name in looks[0]}
 
 
 def _measure(session: Session, dtype: torch.dtype, *, narrow: bool, seconds: float) -> dict[str, float]:
     device = session.device.torch_type
+    # Float32 as well: an honest kernel may compute narrow factors in wide arithmetic, which is faster on many CPUs.
     dtypes = {dtype, torch.promote_types(dtype, torch.float32)}
     if narrow and float8.missing(torch.device(device)) is None:
         dtypes.add(float8.DTYPE)
     rates = [_product_rate(session, d, seconds) for d in dtypes]
+    # Several times the last cache, so that the copy shows memory and not a cache.
     count = min(COPY_SHARE_OF_CACHE * last_level_cache_bytes(), MAX_COPY_BYTES)
     if device != "cpu":
         count = MAX_COPY_BYTES * 4
     source, target = (torch.ones(count, dtype=torch.uint8, device=device) for _ in range(2))
     copy_s = _best(lambda: target.copy_(source), session, seconds)
+    # A copied byte is read and written: two bytes of traffic, as in ``Arithmetic.traffic``.
     return {"flops_per_s": max(rates), "bytes_per_s": 2.0 * count / copy_s}
 
 
@@ -152,6 +159,7 @@ def _best(call: Callable[[], Any], session: Session, seconds: float) -> float:
         start = _perf_ns()
         call()
         session.device.synchronize()
+        # The fastest: a ceiling bounds what the device can do, not what it does on average.
         best = min(best, (_perf_ns() - start) * 1e-9)
     return best
 
@@ -162,6 +170,7 @@ def describe(
     """Return the ceilings of a measurement: calibrated rates, binding term, fraction."""
     compute = arithmetic.flops(params) / ceiling["flops_per_s"]
     memory = arithmetic.traffic(params) / ceiling["bytes_per_s"]
+    # A roofline: both go on at once, so that the longer one is the bound.
     model = max(compute, memory)
     return {
         "calibrated": {

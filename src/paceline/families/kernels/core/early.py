@@ -17,6 +17,7 @@ from paceline.worker.channel import Channel
 
 POLL_S = 0.01
 FORK_SERVER = "paceline.families.kernels.core.timing_process.fork_server"
+# No pool of compiler workers beside timed calls, and no thread pool before the fork, which would not survive it.
 SETTINGS = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
@@ -62,6 +63,7 @@ class _Fork:
 
 def begin() -> None:
     """Start a fork server that ``take`` will hand out; call it before anything is computed."""
+    # A fork shares the pages of torch that this rank has imported; a new interpreter imports it once more.
     _waiting.append(_forked() if "torch" in sys.modules else _spawned())
 
 
@@ -79,6 +81,7 @@ def _forked() -> Started:
     try:
         mine.close()
         os.environ.update(SETTINGS)
+        # Never back into the rank's code, whatever happens: there must not be two ranks.
         os._exit(import_module(FORK_SERVER).main([str(theirs.fileno())]))
     finally:
         os._exit(1)

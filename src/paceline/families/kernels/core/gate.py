@@ -32,9 +32,11 @@ def gate(point: Point, process: TimingProcess, seeds: Sequence[int], *, brief: b
     if brief:
         return _prove(point, process, [seeds[0]], [1.0])
     checks = 0
+    # Absolute tolerances, and constants such as an epsilon inside a root, show at other magnitudes than 1.
     magnitudes = NARROW_MAGNITUDES if point.dtype == torch.float16 else MAGNITUDES
     for number, changes in enumerate(point.operator.odd_points(point.params)):
         odd = replace(point, params={**point.params, **changes})
+        # One instance for two magnitudes: what it keeps from the first call is wrong for the second.
         checks += _prove(odd, process, [seeds[number % len(seeds)]] * 2, [1.0, magnitudes[number % 3]])
     return checks + _prove(point, process, list(seeds), list(magnitudes))
 
@@ -43,6 +45,7 @@ def _prove(point: Point, process: TimingProcess, seeds: Sequence[int], magnitude
     """Check two calls on each draw: one as drawn, one with varied inputs."""
     draws = [point.draw_one(s, m) for s, m in zip(seeds, magnitudes, strict=True)]
     region = point.make(process, draws, num_sets=1)
+    # The unchanged draw, and the last variation: all that can be scaled, signed or rolled is.
     last = max(num_variations(point.operator, point.params, point.dtype) - 1, 0)
     checks = 0
     for number in range(len(draws)):

@@ -22,6 +22,7 @@ UNIT_ROUNDOFF = {
     torch.float16: 2.0**-11,
     torch.bfloat16: 2.0**-8,
 }
+# Of float16, whose exponent has five bits: products of scaled inputs must stay in its range.
 MAX_EXPONENT = {torch.float16: 3}
 DEFAULT_EXPONENT = 8
 LEAST_FLOAT16 = 2.0**-11
@@ -162,6 +163,7 @@ def num_variations(operator: Operator, params: Params, dtype: torch.dtype) -> in
         count *= _choices(scaling, dtype)
     if operator.rolled is not None:
         specs, _ = operator.tensors(params, dtype)
+        # A roll by each number of rows is another input with a known result.
         count *= specs[operator.rolled].shape[0]
     return count
 
@@ -176,11 +178,13 @@ def variation(operator: Operator, params: Params, dtype: torch.dtype, index: int
     inputs, outputs = operator.tensors(params, dtype)
     factors, output_factors = [1.0] * len(inputs), [1.0] * len(outputs)
     for scaling in operator.scalings:
+        # A number of mixed radix: each way to vary takes its digit, and what remains is the roll.
         index, digit = divmod(index, _choices(scaling, dtype))
         sign = 1.0
         if scaling.signed:
             digit, negative = divmod(digit, 2)
             sign = -1.0 if negative else 1.0
+        # 0, 1, −1, 2, −2, …: digit 0 changes nothing, and small changes come first.
         exponent = (digit + 1) // 2 * (1 if digit % 2 else -1)
         for number, power in scaling.inputs:
             factors[number] *= sign * 2.0 ** (power * exponent)
@@ -219,12 +223,15 @@ def within(
     worst = float(error.max()) if error.numel() else 0.0
     largest = float(wide.abs().max()) if wide.numel() else 0.0
     unit = UNIT_ROUNDOFF[dtype]
+    # Of a plain float64 computation the error cannot be seen: the reference rounds as it does.
     floor = (64 if dtype == torch.float64 else 4) * UNIT_ROUNDOFF[min_precise(dtype)] * largest
     if dtype == torch.float16:
         floor += FLOAT16_FLOOR
+    # Rounding to the dtype is relative to each element; what the sum lost before is not, so the worst of it counts.
     bound = wide.abs() * (ulps * unit) + (times * worst + floor) + extra
     norm = float(wide.norm())
     extra_norm = float(extra.norm()) if isinstance(extra, Tensor) else extra * wide.numel() ** 0.5
+    # The same tolerances as a norm: a result that is everywhere at the edge of its bound does not pass.
     relative = (times * float(error.norm()) + extra_norm) / norm if norm else 0.0
     relative += ulps * unit + floor / max(largest, 1e-300)
     return Expected(value=wide, bound=bound, max_relative_l2=relative)
@@ -250,6 +257,7 @@ def gaussian(
 ) -> Tensor:
     """Draw normal numbers of the given magnitude, rounded to a dtype; each stream of a seed is independent."""
     generator = torch.Generator(device="cpu").manual_seed((seed * 1_000_003 + stream) % (1 << 63))
+    # Float32 on the CPU for every dtype and device: all of them are given the same numbers.
     drawn = torch.randn(tuple(shape), generator=generator, dtype=torch.float32)
     drawn.mul_(magnitude)
     if dtype == torch.float16:
@@ -288,6 +296,7 @@ def known_wrong(
     ]
     forms += list(operator.wrong(draw))
     for name, candidate in forms:
+        # In the outputs' dtype: what rounds to the right result is no mistake that anybody could see.
         rounded = [c.to(s.dtype) for c, s in zip(candidate, outputs, strict=True)]
         wanted = [v.to(s.dtype) for v, s in zip(right, outputs, strict=True)]
         if any(not torch.equal(c, w) for c, w in zip(rounded, wanted, strict=True)):
@@ -308,6 +317,7 @@ def _without_small(value: Tensor) -> Tensor:
 def _lowered(value: Tensor, dtype: torch.dtype) -> Tensor:
     """Round to about half of a dtype's precision, as an accumulation in a narrower type would."""
     if dtype in (torch.float16, torch.bfloat16):
+        # Five bits of significand, where float16 has eleven and bfloat16 eight.
         exponent = torch.floor(torch.log2(value.abs().clamp(min=1e-30)))
         step = torch.exp2(exponent - 4)
         return torch.round(value / step) * step

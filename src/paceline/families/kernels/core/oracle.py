@@ -49,7 +49,9 @@ def _judge_one(expected: Expected, output: Tensor, factor: float, name: str) -> 
         )
     actual = output.to(torch.float64)
     if factor != 1.0:
+        # Exact, being a power of two: the bounds of the unscaled result hold as they are.
         actual = actual / factor
+    # Before the bounds: comparisons with NaN are false, so that NaN would count as inside.
     if not bool(torch.isfinite(actual).all()):
         bad = int(torch.isfinite(actual).logical_not().view(-1).to(torch.uint8).argmax())
         return Check(passed=False, reason=f"{name} holds NaN or infinity, first at {bad}")
@@ -58,6 +60,7 @@ def _judge_one(expected: Expected, output: Tensor, factor: float, name: str) -> 
     error = actual - expected.value
     norm = float(expected.value.norm())
     relative = float(error.norm()) / norm if norm else float(error.norm())
+    # Elementwise, since a norm hides one wrong element among many right ones.
     outside = error.abs() > expected.bound
     if bool(outside.any()):
         bad = int(outside.view(-1).to(torch.uint8).argmax())
@@ -66,6 +69,7 @@ def _judge_one(expected: Expected, output: Tensor, factor: float, name: str) -> 
             f"{actual.view(-1)[bad].item():.9g} instead of {expected.value.view(-1)[bad].item():.9g}"
         )
         return Check(passed=False, reason=reason, relative_error=relative)
+    # And the norm, since a bound wide enough for the worst element would admit every element being that wrong.
     if relative > expected.max_relative_l2:
         reason = f"{name} has a relative error of {relative:.3g}, allowed are {expected.max_relative_l2:.3g}"
         return Check(passed=False, reason=reason, relative_error=relative)
@@ -73,6 +77,7 @@ def _judge_one(expected: Expected, output: Tensor, factor: float, name: str) -> 
 
 
 def _judge_exact(expected: Expected, output: Tensor, actual: Tensor, name: str) -> Check:
+    # Rounded as the output is: the float64 value itself may have no equal in its dtype.
     right = expected.value.to(output.dtype).to(torch.float64)
     different = actual != right
     if not bool(different.any()):

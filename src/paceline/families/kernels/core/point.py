@@ -59,6 +59,7 @@ class Point:
 
     def draw_one(self, seed: int, magnitude: float = 1.0) -> Draw:
         """Draw inputs and compute their results; small draws are kept for the block's other techniques."""
+        # Parameters too: odd points share this memory with the point itself.
         key = (*sorted(self.params.items()), seed, magnitude)
         if key in self.known:
             return self.known[key]
@@ -79,6 +80,7 @@ class Point:
         """Let a timing process make an instance for this point, with the draws' inputs and some working sets."""
         inputs, outputs = self.specs
         needed = len(draws) * Region.bytes_for(inputs) + num_sets * Region.bytes_for(outputs)
+        # Memory that both processes map: tensors of any size travel without a copy through a socket.
         region = Region(needed)
         variants = []
         for draw in draws:
@@ -144,6 +146,7 @@ class Point:
             The process's answer, and what was wrong with the outputs or None.
         """
         change, changed = self.change(*chosen)
+        # The second change is for the spare set, on which untimed calls before a pass are made.
         process.ask({"do": "prepare", "changes": [change, change]}, timeout_s=self.timeout_s)
         reply = call()
         fetched = process.ask(
@@ -155,6 +158,7 @@ class Point:
 
     def judged(self, places: Places, number: int, draw: Draw, changed: Variation) -> Check:
         """Judge the outputs of one working set."""
+        # To the device on which the reference was computed.
         outputs = [places.region.view(p).to(self.device) for p in places.outputs[number]]
         names = [s.name for s in self.specs[1]]
         return judge(expected_of(self.operator, draw, changed), outputs, changed.output_factors, names)

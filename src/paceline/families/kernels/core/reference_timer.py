@@ -33,12 +33,14 @@ class ReferenceTimer:
         self._message = {
             "do": "benchmark",
             "timer": timer,
+            # Calls of a block by the technique's trial, so that a block lasts as long as one of ours.
             "number": max(int(BLOCK_S / max(candidate.trial_s, 1e-9)), 1),
         }
 
     def observe(self) -> Observation:
         """Time one block; return the seconds of one call."""
         if self._candidate.failure is not None:
+            # It keeps its turn, so that the others' rounds stay what they are; the failure is told afterwards.
             return 1e-9, 0
         start = _perf_ns()
         try:
@@ -58,6 +60,7 @@ def seconds_to_interval(samples: Sequence[float], costs_s: Sequence[float]) -> d
         costs_s: Seconds that each observation took, warm-up observations first.
     """
     own = costs_s[len(costs_s) - len(samples) :]
+    # Below six samples no order-statistic interval of a median reaches 95 %.
     for count in range(6, len(samples) + 1):
         if relative_half_width(samples[:count]) <= INTERVAL:
             return {"seconds": sum(own[:count]), "reached": True}

@@ -84,6 +84,7 @@ def make_point(session: Session, block: Block, operator: Operator) -> Point:
         params=params,
         dtype=TORCH_DTYPES[str(params["dtype"])],
         device=session.device.torch_type,
+        # Below the limit of the whole block: a stuck technique loses its process, and the others go on.
         timeout_s=0.8 * float(block.protocol["timeout_s"]),
     )
 
@@ -109,12 +110,14 @@ def _run(task: _Task, server: ForkServer, processes: dict[str, TimingProcess]) -
         try:
             process = processes[case.label] = open_process(session, block, case, server)
             checks = _gated(session, block, case, partial(gate, point, process, seeds))
+            # Only once some technique has passed: the float64 results of a large point take time and memory.
             if draws is None:
                 draws = point.draw(seeds)
                 blind = blind_spots(point.operator, draws, point.specs[1])
                 if blind:
                     reason = f"the oracle would accept known-wrong results for this point: {', '.join(blind)}"
                     raise CaseError("invalid", reason)
+            # A stream for each technique: what is drawn for one does not depend on which others are there.
             rng = random.Random(session.draw_seed("variations", block.block, case.label))
             candidates.append(
                 Candidate(
@@ -134,6 +137,7 @@ def _run(task: _Task, server: ForkServer, processes: dict[str, TimingProcess]) -
     ready: list[Candidate] = []
     if not candidates:
         return
+    # All techniques are tried before any is allocated: the quickest decides for all.
     sets = _num_sets(block, point, candidates)
     for candidate in candidates:
         try:
@@ -218,9 +222,11 @@ def _num_sets(block: Block, point: Point, candidates: Sequence[Candidate]) -> in
     if cache == "cold-flush":
         return 1
     set_bytes = point_bytes(point)
+    # Sets exist once in each technique's process, so their number is bounded by memory first.
     fits = max(MAX_SET_BYTES // set_bytes, 1)
     if cache == "cold-rotate":
         return max(2, min(-(-2 * ceilings.last_level_cache_bytes() // set_bytes), MAX_SETS, fits))
+    # A pass has to be long against the clock's resolution and the message around it.
     quickest = min(candidate.trial_s for candidate in candidates)
     wanted = int(PASS_S / max(quickest, 1e-9)) + 1
     hot = max(int(HOT_SHARE * ceilings.private_cache_bytes() // set_bytes), 1)
@@ -247,12 +253,14 @@ def _measure(
     series = measure(
         [*candidates, *beside],
         limits,
+        # Of this process: the technique's own clock only fills the samples.
         clock_ns=time.monotonic_ns,
         gather=session.control.gather,
         rng=rng,
         each_batch=watch.sample,
     )
     timed = _monotonic()
+    # After all series: what messages cost on this machine is seen from all techniques together.
     allowance = clock_allowance_ns(
         [(candidate.pass_ns, candidate.unaccounted_ns) for candidate in candidates]
     )

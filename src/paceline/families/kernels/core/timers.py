@@ -67,11 +67,13 @@ def time_again(
             absent[metric] = str(error)
             continue
         except CaseError as error:
+            # A wrong result or a breach is no matter of the timer, and ends the case.
             if error.status not in ENDED:
                 raise
             absent[metric] = f"{error.status}: {error.reason}"
             continue
         least = min(samples)
+        # The profiler leaves gaps out, so that its sums may well lie below what a whole call needs.
         if floor and timer != "profiler" and least < (floor_s := floor(least)):
             reason = f"{metric} of {least:.3g} s is below the {floor_s:.3g} s that this device allows"
             raise CaseError("invalid", reason)
@@ -99,11 +101,13 @@ def _graph_replay(candidate: Candidate, device: Device, allowed_ns: float) -> li
     if device.no_graphs is not None:
         raise CannotTimeError(device.no_graphs)
     limit = candidate.point.timeout_s
+    # Long enough that events resolve it, whatever the size of a call.
     count = min(max(int(GRAPH_S / max(candidate.trial_s, 1e-9)), REPLAYS[0]), REPLAYS[1])
     places = candidate.point.make(candidate.process, candidate.draws[:1], 1)
     try:
         change, _ = candidate.point.change(0, 0)
         candidate.process.ask({"do": "prepare", "changes": [change, change]}, timeout_s=limit)
+        # Captured on one draw and replayed on others: addresses are the graph's, contents are not.
         impossible = candidate.process.ask({"do": "capture"}, timeout_s=limit)["impossible"]
         if impossible is not None:
             raise CannotTimeError(str(impossible))
@@ -131,6 +135,7 @@ def _profiler(candidate: Candidate, device: Device, allowed_ns: float) -> list[f
     samples = []
     try:
         for _ in range(PROFILED_CALLS):
+            # Each call is judged by itself: the profiler slows calls, and what it slowed must still be right.
             reply = _one(
                 candidate,
                 places,
@@ -184,6 +189,7 @@ def _judged(
     for _ in range(num_samples):
         reply = _one(candidate, places, call)
         elapsed.append(int(reply["elapsed_ns"]))
+        # Wake-up calls have passed here too, and are in no clock's time.
         unaccounted.append(int(reply["wall_ns"]) - int(reply["elapsed_ns"]) - int(reply.get("wake_ns", 0)))
     if min(elapsed) <= 0:
         raise CannotTimeError(f"its clock says {min(elapsed)} ns")

@@ -36,6 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     channel = Channel(socket.socket(fileno=int(arguments[1])))
     parts = importlib.import_module(arguments[0])  # torch from here on
     parts.prepare()
+    # A process can be waited for once only, and its number may then be given to another: answers come from here.
     ended: dict[int, int] = {}
     while True:
         try:
@@ -60,8 +61,10 @@ def _become(play: Play, log: str, descriptors: Sequence[int], channel: Channel) 
     code = 1
     try:
         process.die_with_parent()
+        # The peer must not hold the server's end open, or the rank would never learn that the server has died.
         channel.close()
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        # Whatever the technique prints goes to the log; what the peer says has a descriptor of its own.
         for given, own in ((descriptors[0], 0), (output, 1), (output, 2)):
             os.dup2(given, own)
         commands = os.fdopen(0, "r")
@@ -77,6 +80,7 @@ def _become(play: Play, log: str, descriptors: Sequence[int], channel: Channel) 
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+        # Without cleaning up: exit handlers and buffers are the fork server's, whose image this is.
         os._exit(code)
 
 

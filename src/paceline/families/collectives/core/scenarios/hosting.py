@@ -58,14 +58,18 @@ class Group:
             CaseError: ``crashed``: the master did not start.
         """
         shared: dict[str, Any] = {}
+        # One rank chooses: addresses must be the same for all peers.
         if self.session.rank == 0:
             with socket.socket() as probe:
+                # The kernel names a free port. It is free again afterwards, so another process
+                # could take it before the store does.
                 probe.bind((self.config["host"], 0))
                 shared["store"] = [self.config["host"], probe.getsockname()[1]]
             if needs_master:
                 master = self._start({**self.config, "part": "master", "peer": -1}, "master")
                 found = master.wait_for("listening", READY_S)
                 shared["master"] = found["address"] if found else None
+        # Every rank waits for rank 0 here, and all fail together where the master has not started.
         told: dict[str, Any] = json.loads(self.session.control.gather_text(json.dumps(shared))[0])
         if needs_master and told.get("master") is None:
             raise CaseError("crashed", "the technique's master did not start")
@@ -85,6 +89,7 @@ class Group:
         self._hosted[rank] = self._start({**self.config, **own, "peer": rank}, "peer")
         if rank == 0 and late is not None:
             self._newcomer = self._start({**self.config, **late, "peer": size}, "newcomer")
+        # A peer that is missing on one rank ends the scenario on all, before anybody waits for it.
         self.session.on_all_ranks(self._await_ready)
 
     def _await_ready(self) -> None:
@@ -104,6 +109,7 @@ class Group:
             limit_s: A group that hangs is left after so long.
         """
         rank, size = self.session.rank, self.session.world_size
+        # All peers get their sign together: importing takes each of them a different time.
         self.session.control.barrier()
         self._hosted[rank].command({"go": True})
         timeline: Timeline = {number: [] for number in (rank, *((size,) if self._newcomer else ()))}
@@ -124,6 +130,7 @@ class Group:
 
     def gather(self, own: Timeline) -> Timeline:
         """Put together what the peers of all ranks said, on rank 0's clock."""
+        # Ranks on other hosts have other clocks; differences across peers need one.
         offset = self.session.control.clock_offset_ns
         mine = {
             str(n): [m | {key: m[key] + offset for key in CLOCKED if key in m} for m in messages]

@@ -36,6 +36,7 @@ class ForkServer:
     """
 
     def __init__(self, parts: str, log: Path) -> None:
+        # Peers make a group of their own: the launcher's variables would send them to the ranks' rendezvous.
         environment = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHER_VARIABLES)}
         self._channel, theirs = Channel.pair()
         self._lock = threading.Lock()
@@ -58,6 +59,7 @@ class ForkServer:
 
     def ask(self, descriptors: Sequence[int] = (), **request: Any) -> int:
         """Send a request and return the number that answers it; a server that is gone answers 1."""
+        # A reader thread waits for each peer's end, so several threads ask on one channel: answers must match requests.
         with self._lock:
             try:
                 self._channel.send(request, descriptors)
@@ -96,6 +98,7 @@ class PeerProcess:
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
         self._pid = fork_server.ask((theirs_in, theirs_out), do="start", log=str(log.absolute()))
+        # Ours, or the reader would never see the end of a dead peer's output.
         close_all((theirs_in, theirs_out))
         self._input = os.fdopen(ours_out, "wb")
         self._output = os.fdopen(ours_in, "rb")
@@ -125,6 +128,7 @@ class PeerProcess:
             if message["kind"] in kinds:
                 return message
             if message["kind"] == _DEATH:
+                # Back again: whoever waits next has to learn of the death as well.
                 self.messages.put(message)
                 return None
         return None
@@ -147,12 +151,14 @@ class PeerProcess:
 
     def _read(self) -> None:
         for line in self._output:
+            # Stamped before it is parsed: the time at which the rank could know.
             seen = _monotonic_ns()
             try:
                 message = json.loads(line)
             except ValueError:
                 continue
             self.messages.put({**message, "seen_ns": seen})
+        # The output has ended, so the peer is ending: only now is its exit status worth waiting for.
         code = self._fork_server.ask(do="wait", pid=self._pid)
         self.alive = False
         self.messages.put({"kind": _DEATH, "seen_ns": _monotonic_ns(), "code": code})
@@ -167,4 +173,5 @@ def interface_address(name: str | None) -> str:
             packed = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
         except OSError:
             return "127.0.0.1"
+    # struct ifreq: 16 bytes of name, then a sockaddr_in, whose address stands behind family and port.
     return socket.inet_ntoa(packed[20:24])

@@ -23,6 +23,7 @@ from paceline.worker.session import Loaded
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import TorchTransport
 
+# Bound at import: a technique that replaced os.kill could otherwise survive its own scenario.
 _kill = os.kill
 Say = Callable[..., None]
 Part = Callable[[dict[str, Any], Say, TextIO], None]
@@ -46,12 +47,14 @@ class MidOperationKill:
         """Count a tensor; die when it is the one."""
         if self.current == self.step >= 0:
             self._left -= 1
+            # In the middle of an operation: some tensors of this step have been sent, and neighbours wait for the rest.
             if self._left < 0:
                 self._die()
 
 
 def play(config: dict[str, Any], say: Say, commands: TextIO, parts: Mapping[str, Part]) -> int:
     """Play the configured part; a failure is a message, then the end."""
+    # All peers share the machine's cores.
     torch.set_num_threads(1)
     try:
         parts[config["part"]](config, say, commands)
@@ -97,6 +100,7 @@ def join_fixed_group(
 ) -> Comm:
     """Join the fixed process group of the first peers."""
     if config.get("interface"):
+        # Gloo reads it when the group is made, and would otherwise take the address of the host's name.
         os.environ["GLOO_SOCKET_IFNAME"] = config["interface"]
     dist.init_process_group(
         "gloo",

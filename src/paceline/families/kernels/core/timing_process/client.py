@@ -41,6 +41,7 @@ class Region:
 
     def __init__(self, size: int) -> None:
         self.size = max(size, ALIGNMENT)
+        # Without a name in any file system: nothing is left behind, however a process ends.
         self.descriptor = os.memfd_create("paceline-region")
         os.ftruncate(self.descriptor, self.size)
         self._map = mmap.mmap(self.descriptor, self.size)
@@ -64,6 +65,7 @@ class Region:
 
     def close(self) -> None:
         """Give the memory back once nobody maps it any more."""
+        # The map lives on while tensors refer to it.
         os.close(self.descriptor)
 
     @staticmethod
@@ -102,6 +104,7 @@ class ForkServer:
         except (ChannelClosedError, TimeoutError) as error:
             raise CaseError("infrastructure", f"no cell could be started: {error}") from error
         finally:
+            # Ours, or the end of a dead process would never be seen on this channel.
             theirs.close()
         return TimingProcess(self, mine, int(reply["pid"]))
 
@@ -160,10 +163,12 @@ class TimingProcess:
             raise CaseError("crashed", "its process has ended")
         try:
             ran_ns, waited_ns = scheduled_ns(self.pid)
+            # Both processes may wait for a core, and neither wait is time of the pass.
             waited_ns += scheduled_ns(None)[1]
             start = _perf_ns()
             self._channel.send(message, descriptors)
             reply, _ = self._channel.receive(timeout_s)
+            # Before the kernel's figures are read again, which takes time of its own.
             wall_ns = _perf_ns() - start
             running, waiting = scheduled_ns(self.pid)
             wall_ns -= waiting + scheduled_ns(None)[1] - waited_ns
@@ -188,11 +193,13 @@ class TimingProcess:
         """
         message = {"do": "run", "count": count, "timed": timed, "hot": hot, "clock": clock}
         reply = self.ask(message, timeout_s=timeout_s)
+        # Checks that can wait would otherwise be in the judge's clock, beside the pass.
         self.ask({"do": "settle"}, timeout_s=timeout_s)
         return reply
 
     @staticmethod
     def _obituary(status: int | None, doing: str) -> tuple[str, str]:
+        # The kernel's out-of-memory killer leaves no other trace.
         if status is None or status == -signal.SIGKILL:
             return (
                 "crashed",

@@ -29,6 +29,7 @@ MAX_COMPILER_BYTES = 4 << 30
 def main(arguments: list[str]) -> int:
     """Serve requests for timing processes until the rank that asked for this process is gone."""
     process.die_with_parent()
+    # Orphans of timing processes become children of this one instead of init's, so that it can find and end them.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     channel = Channel(socket.socket(fileno=int(arguments[0])))
     from paceline.families.kernels.core.timing_process import server  # noqa: PLC0415 - imports torch, once for all
@@ -52,10 +53,12 @@ def _become(serve: Any, message: dict[str, Any], descriptors: list[int], channel
     """Turn this fork into a timing process; never returns."""
     code = 1
     try:
+        # A group of its own, which can be killed whole.
         os.setsid()
         process.die_with_parent()
         process.redirect_output(Path(message["log"]))
         channel.close()
+        # A core file of a process with torch and its draws would fill the disk.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_LOG_BYTES, MAX_COMPILER_BYTES))
         process.limit_memory(message["memory"])
@@ -67,6 +70,7 @@ def _become(serve: Any, message: dict[str, Any], descriptors: list[int], channel
 def _end(pid: int) -> int:
     """Kill a timing process with all that it started; return how it had ended: an exit code, or minus a signal."""
     status: int | None = None
+    # First: how it ended by itself must not be replaced by the signal that follows.
     found, raw = os.waitpid(pid, os.WNOHANG)
     if found:
         status = os.waitstatus_to_exitcode(raw)

@@ -37,6 +37,7 @@ class Graphs:
         """
         self._graph = None
         try:
+            # Capture is not allowed on the default stream, and warm-up must run where the capture will.
             side = self._new_stream()
             side.wait_stream(self._current())
             with self._on(side):
@@ -52,6 +53,7 @@ class Graphs:
             raise
         except Exception as error:  # a technique may raise anything, and so may the end of a broken capture
             chain = _chain(error)
+            # A breach during a capture surfaces as the capture's own error, and would pass as a mere impossibility.
             for link in chain:
                 if isinstance(link, ContractBreachError):
                     raise link from error
@@ -64,12 +66,14 @@ class Graphs:
         """Replay the captured call some times, back to back; return the nanoseconds of the device."""
         assert self._graph is not None
         begin, end = self._new_event(enable_timing=True), self._new_event(enable_timing=True)
+        # Looked up before the events, so that the loop holds launches only.
         replay = self._graph.replay
         begin.record()
         for _ in range(count):
             replay()
         end.record()
         self._synchronize()
+        # Events tell milliseconds.
         return round(float(begin.elapsed_time(end)) * 1e6)
 
 

@@ -24,6 +24,7 @@ _plain = torch._C.DisableTorchFunctionSubclass
 def begin() -> None:
     """Hide all present objects from the collector, and leave collecting to ``collect``."""
     gc.disable()
+    # Moves all of them out of the collector's sight, so that only what a technique makes later is found.
     _freeze()
 
 
@@ -43,11 +44,13 @@ def kept_bytes(ours: Iterable[Tensor], *, strings: bool = False) -> int:
     found: dict[int, int] = {}
     present = _objects()
     with _plain():
+        # Referents too: strings of bytes and plain arrays are not tracked themselves, only what holds them.
         for candidate in (*present, *_referents(*present)):
             if strings or not issubclass(type(candidate), bytes | bytearray):
                 address, size = _extent(candidate)
                 found[address] = max(size, found.get(address, 0))
         for tensor in ours:
+            # By storage, since a view of the harness's tensor is no memory of the technique's own.
             found.pop(_storage(tensor).data_ptr(), None)
     return sum(found.values())
 

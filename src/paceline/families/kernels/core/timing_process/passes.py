@@ -28,6 +28,7 @@ def wake(run: Callable[..., None], arguments: tuple[Tensor, ...], device: torch.
         The nanoseconds that it took.
     """
     start = _perf_ns()
+    # A core that slept for a message has lowered its clock; the first calls after it would be slow for everybody.
     while _perf_ns() - start < WAKE_NS:
         run(*arguments)
         if device.type != "cpu":
@@ -40,6 +41,7 @@ def touch(arguments: Sequence[tuple[Tensor, ...]]) -> int:
     start = _perf_ns()
     for tensors in arguments:
         for tensor in tensors:
+            # A reduction reads everything and writes next to nothing, so that nothing is evicted for it.
             _amax(plain(tensor))
     return _perf_ns() - start
 
@@ -51,12 +53,14 @@ def host_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]])
     start = clock()
     for tensors in arguments:
         run(*tensors)
+    # The clock first: reading the second one is not in the pass.
     return clock() - start, busy() - before
 
 
 def synchronous_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]]) -> int:
     """Time a pass by the host's clock, from the first launch until an idle accelerator has finished it."""
     clock, wait = _perf_ns, torch.accelerator.synchronize
+    # An idle device at the start: what was queued before is no part of the pass.
     wait()
     start = clock()
     for tensors in arguments:
@@ -73,6 +77,8 @@ def event_pass(
     begin, end = module.Event(enable_timing=True), module.Event(enable_timing=True)
     sleep = getattr(module, "_sleep", None)
     if sleep is not None:
+        # The device waits until launches have queued up; else short kernels would be
+        # timed at the rate of their launches.
         sleep(BLOCKING_CYCLES)
     begin.record()
     for tensors in arguments:

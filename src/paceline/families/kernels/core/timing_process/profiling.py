@@ -47,6 +47,7 @@ class CallProfiler:
             ContractBreachError: The call replaced a part of the profiler, or left its contract otherwise.
             CaseError: It left a thread running.
         """
+        # Before it starts and before it stops: in between a replaced part could report what it likes.
         self._check()
         session = self._profile(activities=self._activities)
         session.start()
@@ -56,6 +57,7 @@ class CallProfiler:
             try:
                 run(*arguments)
                 if not self._on_cpu:
+                    # Inside the session: kernels that are still running would be missing from it.
                     torch.accelerator.synchronize()
             finally:
                 guard.close()
@@ -66,6 +68,7 @@ class CallProfiler:
         guard.check()
         if left > 0 and self._on_cpu:
             raise CaseError("refused", "a call left a thread running")
+        # The profiler tells microseconds.
         return self._sum(session) * 1e-6
 
     def _sum(self, session: torch.profiler.profile) -> float:
@@ -75,6 +78,7 @@ class CallProfiler:
             return float(sum(event.self_cpu_time_total for event in events))
         return float(
             sum(
+                # By themselves: a parent's total includes its children, which would count twice.
                 event.self_device_time_total
                 for event in events
                 if event.device_type.name == "CUDA" and not event.is_user_annotation

@@ -39,6 +39,7 @@ from paceline.worker.loading import load
 from paceline.worker.memory import find_malloc_trim
 from paceline.worker.session import CaseError, UnsupportedError
 
+# Bound at import, before a technique could replace them; ``guard`` looks at the rest.
 _perf_ns = time.perf_counter_ns
 _empty = torch.empty
 _copy = torch.Tensor.copy_
@@ -107,6 +108,7 @@ class TimedTechnique:
         self.outputs: list[dict[str, Any]] = []
         self.probes: list[tuple[WorkingSet, tuple[int, int, bytes]]] = []
         self.generator = torch.Generator(self.device)
+        # From the system: new inputs must not be drawn from a seed that a technique could know.
         self.generator.seed()
         self.called: list[WorkingSet] = []
         self.timed = False
@@ -118,6 +120,7 @@ class TimedTechnique:
         self.others = reference_timers.OtherTimers(self.device)
         self.profiler = profiling.CallProfiler(self.device)
         torch.set_num_threads(self.threads)
+        # Last: whatever exists by now is not the technique's.
         kept_memory.begin()
 
     def answer(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
@@ -141,6 +144,7 @@ class TimedTechnique:
         config = self.config
         if "requests" in message:
             self.requests = importlib.import_module(message["requests"])
+            # Before the technique is imported, which must not change who answers for it.
             self.guard.seal((self.requests,))
         loaded = load(config["module"], config["technique"], "kernels", Path(config["job"]), self.guard)
         if loaded.refusal is not None:
@@ -151,6 +155,7 @@ class TimedTechnique:
         self.compiles = declared is True or (declared == "accelerator" and self.device.type != "cpu")
         if self.compiles:
             _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+            # Compilers write files larger than a log may be; the hard limit still holds.
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         return {"ok": True}
 
@@ -168,9 +173,11 @@ class TimedTechnique:
             self.variants, self.packed = [], []
         self.num_weights, self.rolled = message["num_weights"], message["rolled"]
         for tensors in message["variants"]:
+            # A copy: a technique computes on memory of its own process, not on pages that its judge maps too.
             self.variants.append([self._read(t).to(self.device, copy=True) for t in tensors])
         with self.guard.watch(building=self.compiles):
             self.instance = self.factory(problem, **self.config["options"])
+        # Between making and packing: what packing adds beside what it returns is hidden weights.
         before = self._kept_bytes(strings=True) if self.num_weights else 0
         with self.guard.watch(building=self.compiles):
             self._pack()
@@ -184,7 +191,9 @@ class TimedTechnique:
         pack = getattr(self.instance, "pack", None)
         for variant in self.variants:
             weights = tuple(variant[len(variant) - self.num_weights :])
+            # Of copies: packing may work in place, and the draws are needed again.
             packed = pack(*(w.clone() for w in weights)) if pack and self.num_weights else weights
+            # A subclass of Tensor could run code of its own in every operator of the harness.
             if not all(_type(t) is _Tensor for t in packed):
                 raise CaseError("refused", "pack() returned something that is not a plain tensor")
             self.packed.append(tuple(packed))
@@ -206,6 +215,7 @@ class TimedTechnique:
     def _allocate(self, count: int) -> None:
         varied = self.variants[0][: len(self.variants[0]) - self.num_weights]
         self.sets, self.called, self.probes = [], [], []
+        # One more, for the calls that wake the core up: they must not see a pass's inputs.
         for _ in range(count + 1):
             inputs = [_empty(t.shape, dtype=t.dtype, device=self.device) for t in varied]
             outputs = [
@@ -240,6 +250,7 @@ class TimedTechnique:
         if flush:
             if self._flush is None or self._flush.numel() != flush:
                 self._flush = torch.zeros(flush, dtype=torch.uint8, device=self.device)
+            # Twice the last-level cache passes through it, which evicts the sets that were just written.
             self._flush.add_(1)
         self._synchronize()
         return {"ok": True}
@@ -252,7 +263,9 @@ class TimedTechnique:
         called = self.called = self.sets[: int(message["count"])]
         arguments = [working.arguments() for working in called]
         self.timed = message["timed"]
+        # A technique may compile until its calls are timed, not while they are.
         building = self.compiles and not self.timed
+        # Counted before the fences open, so that a thread which the call leaves behind shows afterwards.
         self.tasks = num_tasks()
         wake_ns = 0
         self.guard.open(building=building)
@@ -270,6 +283,7 @@ class TimedTechnique:
         finally:
             self.guard.close()
         if self.device.type == "cpu":
+            # Right after the clock: a thread that goes on writing after the call returned changes what is probed here.
             self.probes = [(working, working.probe()) for working in _some(called)]
         return {"ok": True, "elapsed_ns": elapsed_ns, "busy_ns": busy_ns, "wake_ns": wake_ns}
 
@@ -287,6 +301,7 @@ class TimedTechnique:
             raise CaseError("refused", f"{running} threads after a call, {self.threads} allowed")
         if self.timed and running > self.tasks:
             raise CaseError("refused", "a call left a thread running")
+        # Compiling techniques may start processes, but a process that lives on could compute beside a call.
         if self.timed and self.compiles and has_children():
             raise CaseError("refused", "a process of its own lives while calls are timed")
         return {"ok": True}
@@ -345,6 +360,7 @@ class TimedTechnique:
                     _copy(self._view(place), tensor)
             if number in message["compare"] and changed is None:
                 changed = working.changed_input(self.variants, self.rolled)
+        # After everything was copied: whoever wrote late had until now to be seen.
         if any(working.changed_since(probe) for working, probe in self.probes):
             raise CaseError("incorrect", "an output was written after its call had returned")
         return {"ok": True, "changed_input": changed}

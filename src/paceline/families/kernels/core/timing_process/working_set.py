@@ -12,6 +12,7 @@ from torch import Tensor
 
 from paceline.worker.session import CaseError
 
+# Bound at import, before a technique could replace what fills and compares its tensors.
 _equal, _mul = torch.equal, torch.mul
 _copy, _fill, _roll = torch.Tensor.copy_, torch.Tensor.fill_, torch.Tensor.roll
 _empty_like, _std, _normal = torch.empty_like, torch.std, torch.Tensor.normal_
@@ -19,6 +20,7 @@ _view, _to = torch.Tensor.view, torch.Tensor.to
 _float8, _byte, _single = torch.float8_e4m3fn, torch.uint8, torch.float32
 _memmove, _string_at = ctypes.memmove, ctypes.string_at
 _type = type
+# No seed that a technique could know: which elements are probed cannot be foreseen.
 _random = random.SystemRandom()
 
 
@@ -55,6 +57,7 @@ class WorkingSet:
         for index, (target, source) in enumerate(zip(self.inputs, variant, strict=False)):
             _write(target, source, index, change, rolled)
         for output in self.outputs:
+            # What a call does not write can then never be right by what an earlier one left.
             _fill(output, float("nan"))
 
     def fill_anew(self, variant: Sequence[Tensor], generator: torch.Generator) -> None:
@@ -62,6 +65,7 @@ class WorkingSet:
         for target, source in zip(self.inputs, variant, strict=False):
             if source.dtype == _float8:
                 wide = _to(source, _single)
+                # The draw's own spread, so that new inputs are as hard to compute with as known ones.
                 _copy(target, _normal(wide, 0.0, float(_std(wide)), generator=generator))
             elif source.is_floating_point() and source.numel() > 1:
                 _normal(target, 0.0, float(_std(source)), generator=generator)
@@ -89,6 +93,7 @@ class WorkingSet:
         number = _random.randrange(len(self._memory))
         address, count, size = self._memory[number]
         element = _random.randrange(count)
+        # By address: a tensor subclass or a patched operator could answer something else.
         return number, element, _string_at(address + element * size, size)
 
     def copy_outputs(self, targets: Sequence[int]) -> None:
@@ -108,6 +113,7 @@ class WorkingSet:
             zip(self.inputs, variants[self.change["variant"]], strict=False)
         ):
             right = _empty_like(target)
+            # Made again from its draw, so that no working set needs a second copy of its inputs.
             _write(right, source, index, self.change, rolled)
             if not _equal(plain(target), plain(right)):
                 return index
@@ -120,6 +126,7 @@ def _write(target: Tensor, source: Tensor, index: int, change: dict[str, Any], r
     if index == rolled and change["roll"]:
         _copy(target, _roll(source, change["roll"], 0))
     elif factor != 1.0:
+        # Exact, being a power of two.
         _mul(source, factor, out=target)
     else:
         _copy(target, source)
