@@ -55,6 +55,13 @@ class Protocol(FileModel):
     budget: str | float | None = Field(
         None, description="With until: decided, the time after which the suite starts no further launch."
     )
+    instances: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Times that a block is run within a launch, each with techniques, communicator, buffers and inputs "
+        "made anew; collectives only.",
+    )
     order: Literal["abba", "shuffle"] = Field(
         "abba",
         description="Order of techniques inside a block: mirrored rounds, or a seeded shuffle.",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from paceline.worker.events import EventLog
 from paceline.worker.fault import Fault
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.trace import TraceWriter
-from paceline.worker.transport import Transport
+from paceline.worker.transport import TorchTransport, Transport
 
 _monotonic_ns = time.monotonic_ns
 _sched_yield = os.sched_yield
@@ -255,11 +256,27 @@ class Session:
     """What families keep for the whole launch, such as calibrated ceilings."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Keys to sources of models and data by the names of their variables; they are in no environment any more."""
+    new_transport: Callable[[], TorchTransport] | None = None
+    """Makes another group for techniques, called by all ranks; None where ranks are threads that share memory."""
 
     @property
     def carrier(self) -> Transport | None:
         """The techniques' carrier where it moves tensors of the CPU, else None."""
         return self.transport if self.device.torch_type == "cpu" else None
+
+    @contextmanager
+    def fresh_transport(self) -> Iterator[None]:
+        """Build communicators on a group of their own for a while, where one can be made; all ranks enter together."""
+        if self.new_transport is None:
+            yield
+            return
+        kept, fresh = self.transport, self.new_transport()
+        self.transport = fresh
+        try:
+            yield
+        finally:
+            self.transport = kept
+        fresh.close()  # not of a rank that raised: it ends, and others may still wait for it
 
     def comm(self, *, faults: Sequence[Fault] = (), traced: bool = True) -> Comm:
         """Return a fresh communicator for one technique."""
