@@ -314,8 +314,7 @@ def _measure(instance: _Instance, candidates: list[Candidate]) -> None:
             "gate_s": gate_s,
             "fixed_s": (prepared - began - gate_s) / len(candidates) + _monotonic() - passes_began,
         }
-        timed = {"latency": item, **others}
-        instance.take(candidate, Part(result=result, timed=timed), watch.flags)
+        instance.take(candidate, Part(result=result, timed={"latency": item, **others}), watch.flags)
 
 
 def _result(
