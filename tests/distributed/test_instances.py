@@ -93,3 +93,36 @@ def test_levels_are_told_apart(tmp_path: Path, text: str) -> None:
     assert figure["details"]["levels"]["round"]["variance"] > 0
     assert min(figure["details"]["costs_s"].values()) > 0
     assert figure["details"]["suites_own"]["launches"] == 1
+
+
+KERNEL = """\
+suite: kernels/anew
+version: 1
+family: kernels
+description: A product whose sides fit no tile.
+workload: {op: gemm}
+baseline: torch-eager
+techniques: [torch-eager, split-k]
+zip: [{m: [65], n: [129], k: [257]}]
+protocol: {launches: 1, instances: 2, max_seconds: 5, min_samples: 4, max_samples: 4, warmup: none}
+metrics:
+  latency: {margin: 0.05}
+"""
+
+
+def test_a_kernel_is_proven_once_and_timed_in_processes_of_its_own(tmp_path: Path) -> None:
+    suite, store = tmp_path / "anew.yaml", tmp_path / "store"
+    suite.write_text(KERNEL)
+    done = paceline("run", suite, "--results", store)
+    assert done.returncode == EXIT_OK, done.stdout + done.stderr
+    (path,) = record_paths(store)
+    found = {(m.label, m.metric.name): m for m in read_record(path).measurements}
+    for label in ("torch-eager", "split-k"):
+        latency = found[(label, "latency")]
+        assert latency.instances == [4, 4]
+        assert len(latency.samples) == 8
+        assert latency.ceilings is not None
+        assert latency.value is not None
+        fraction = latency.ceilings["model_s"] / latency.value
+        assert found[(label, "calibrated_fraction")].samples == [pytest.approx(fraction)]
+    assert paceline_verify(store).returncode == EXIT_OK

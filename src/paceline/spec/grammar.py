@@ -60,7 +60,7 @@ class Protocol(FileModel):
         ge=1,
         le=64,
         description="Times that a block is run within a launch, each with techniques, communicator, buffers and inputs "
-        "made anew; collectives only.",
+        "made anew; collectives and kernels.",
     )
     order: Literal["abba", "shuffle"] = Field(
         "abba",

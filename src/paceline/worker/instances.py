@@ -12,6 +12,9 @@ from paceline.worker.timing import Limits, Series, summarise
 SUMMED = ("requested", "ok", "failed", "dropped", "prepare_s", "measure_s", "timed_s", "fixed_s")
 """Of accounting and harness: what adds up over instances."""
 
+OF_ONE_SERIES = ("positions", "warmup", "cross_rank", "flags", "stop_reason")
+"""What is said of a metric's samples in one instance alone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -108,13 +111,16 @@ def _together(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if all(len(values) == 1 and values == samples[0] for values in samples):
         return dict(given[0])
     together = [value for values in samples for value in values]
-    return {**given[0], "samples": together, "instances": [len(values) for values in samples]}
+    kept = {k: v for k, v in given[0].items() if k not in OF_ONE_SERIES}
+    return {**kept, "samples": together, "instances": [len(values) for values in samples]}
 
 
 def _correctness(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what was proven: calls of all instances, the largest error, the seeds of all inputs."""
     whole = dict(found[0])
-    whole["timed_calls_verified"] = sum(c["timed_calls_verified"] for c in found)
+    for key in ("timed_calls_verified", "inputs_seen_twice"):
+        if key in whole:
+            whole[key] = sum(c[key] for c in found)
     whole["max_relative_l2"] = max(c["max_relative_l2"] for c in found)
     if "input_seed" in whole:
         whole["input_seeds"] = [c["input_seed"] for c in found]
