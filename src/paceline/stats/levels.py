@@ -13,9 +13,9 @@ variance (T_L + T_I / b + r T_S / (b n)) / a. Whichever numbers make cost times 
 narrowest for its cost; setting the derivatives to zero gives, for each level, the root of (cost of the level above /
 own cost) × (own variance / variance of the level above).
 
-Source: Kalibera and Jones, Rigorous Benchmarking in Reasonable Time, ISMM 2013, sections 6 and 7 (there for any
+Source: Kalibera and Jones, Rigorous Benchmarking in Reasonable Time, ISMM 2013 (there for any
 number of levels). Stretches of rounds instead of single rounds: batch means, since rounds that follow each other are
-alike (Law, Simulation Modeling and Analysis, section 9.5.3).
+alike (Law, Simulation Modeling and Analysis).
 """
 
 from __future__ import annotations
