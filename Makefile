@@ -108,6 +108,7 @@ calibrate: setup
 	$(BIN)/paceline calibrate --runner local-cpu --against bare-loop
 	$(BIN)/paceline calibrate --runner local-cpu --against bare-script
 	$(BIN)/paceline calibrate --runner local-cpu --against torch-benchmark
+	$(BIN)/paceline calibrate --runner local-cpu --levels
 
 clean:
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

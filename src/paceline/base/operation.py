@@ -59,6 +59,8 @@ class Operation:
     """Module below the family's package with ``run_block(session, block)``; empty means ``ops.<name>.run``."""
     isolated: bool = False
     """True when its techniques run in processes of their own, which it starts; the ranks never import them."""
+    renews: bool = False
+    """True when a launch can run its blocks several times, with everything made anew (``instances`` of a protocol)."""
     borrows: str | None = None
     """Another family whose files that are no code, such as weights, it reads."""
 

@@ -83,16 +83,17 @@ def _launch(suite: Suite, profile: RunnerProfile, store: Path, *, quiet: bool) -
 def _values(record: RunRecord) -> dict[Key, float]:
     values = {}
     for point in points_of(record):
-        name = ", ".join(f"{k} {v}" for k, v in sorted(_told(point.params, point.family).items()))
+        name = told(point.params, point.family)
         for (label, metric), cell in point.cells.items():
             (values[(name, label, metric)],) = cell.values.values()
     return values
 
 
-def _told(params: Mapping[str, object], family: str) -> dict[str, object]:
-    """Return the parameters that tell points apart: those without their default."""
+def told(params: Mapping[str, object], family: str) -> str:
+    """Return the parameters that tell points apart, in words: those without their default."""
     defaults = {p.name: p.default for p in load_family(family).parameters}
-    return {k: v for k, v in params.items() if k not in HIDDEN and v != defaults.get(k)}
+    kept = {k: v for k, v in params.items() if k not in HIDDEN and v != defaults.get(k)}
+    return ", ".join(f"{k} {v}" for k, v in sorted(kept.items()))
 
 
 def _figure(key: Key, forked: Mapping[int, float], spawned: Mapping[int, float], margin: float) -> Figure:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 import click
 
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION, UserError
-from paceline.base.units import format_duration
+from paceline.base.units import format_duration, parse_duration
 from paceline.calibration.deciding import fake_deciding_figures, real_deciding_figures
+from paceline.calibration.level_tables import level_table
+from paceline.calibration.levels import SUITES as LEVEL_SUITES
+from paceline.calibration.levels import Design, level_figures
 from paceline.calibration.load_client import load_figures
 from paceline.calibration.starts import start_figures
 from paceline.calibration.timers import DEVICE_TIMERS, timer_figures
@@ -95,6 +98,33 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     show_default=True,
     help="decided: try the rule that ends a run once it is decided; only for a technique against itself.",
 )
+@click.option(
+    "--levels",
+    is_flag=False,
+    flag_value=",".join(LEVEL_SUITES),
+    default=None,
+    metavar="[SUITES]",
+    help="Variance and cost of launches, of instances within them and of rounds, and the best numbers; suites joined "
+    f"by commas [default: {','.join(LEVEL_SUITES)}].",
+)
+@click.option(
+    "--within",
+    default=None,
+    metavar="DURATION",
+    help="With --levels: time of a point for the best numbers [default: what the suite's own take].",
+)
+@click.option(
+    "--instances",
+    type=click.IntRange(2),
+    default=None,
+    help="With --levels: instances in each launch [default: 4].",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(4),
+    default=None,
+    help="With --levels: rounds in each instance [default: 40].",
+)
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @machine_options
 @results_option
@@ -107,6 +137,10 @@ def calibrate(
     output: Path | None,
     family: str | None,
     until: str,
+    levels: str | None,
+    within: str | None,
+    instances: int | None,
+    rounds: int | None,
     quiet: bool,
     wait_s: float,
     allow_concurrent: bool,
@@ -116,56 +150,127 @@ def calibrate(
     """Measure the harness's own false alarms, power and overhead.
 
     The fake device tries the statistics alone, since its noise is known. With --runner local-cpu real ranks are
-    compared with themselves. Exit code 1 says that a promised figure was not reached; it is printed.
+    compared with themselves. With --levels it is measured where the variance of a suite's comparisons is, and how many
+    launches, instances and rounds give the narrowest interval. Exit code 1 says that a promised figure was not
+    reached; it is printed.
     """
-    store = results or default_results()
     silent = quiet or as_json
-    if family is not None and (runner or trials or launches or against != "itself"):
-        raise UserError(
-            "--family has its own servers, calls and runs", fix=f"paceline calibrate --family {family}"
-        )
-    runner = runner or ("local-cpu" if family else _usual_runner(against))
-    fake = runner == "fake" and against == "itself"
-    decide = until == "decided"
-    if decide and (against != "itself" or family is not None or launches is not None):
-        raise UserError(
-            "--until decided has launches of its own, and compares a technique with itself",
-            fix=f"paceline calibrate --until decided --runner {runner}",
-        )
-    if fake and launches is not None:
-        raise UserError(
-            "the trials on the fake device have launches of their own", fix="--trials N, or --runner RUNNER"
-        )
-    if not fake and trials is not None:
-        raise UserError("on real ranks the suite names the trials", fix="--launches N, or --runner fake")
-    profile = load_runner(content.find_runner(runner)).resolved()
+    asked = Asked(
+        runner=runner or ("local-cpu" if family or levels else _usual_runner(against)),
+        trials=trials,
+        against=against,
+        launches=launches,
+        family=family,
+        decide=until == "decided",
+        levels=levels,
+        within=within,
+        instances=instances,
+        rounds=rounds,
+    )
+    _refuse_mixtures(asked, runner_named=runner is not None)
+    profile = load_runner(content.find_runner(asked.runner)).resolved()
     with occupied(profile, wait_s=wait_s, allow_concurrent=allow_concurrent, say=warn):
-        if family is not None:
-            name, figures = family, load_figures(lambda part: None if silent else click.echo(part, err=True))
-        elif fake:
-            with tempfile.TemporaryDirectory() as folder:
-                make = fake_deciding_figures if decide else fake_figures
-                figures = make(trials or TRIALS, Path(folder), quiet=silent)
-            name = "fake"
-        elif decide:
-            figures = real_deciding_figures(runner, store, quiet=silent)
-            name = runner
-        elif against == "itself":
-            figures = real_figures(runner, store, launches=launches, quiet=silent)
-            name = runner
-        else:
-            figures = OTHERS[against](runner, store, launches=launches, quiet=silent)
-            name = f"{runner}-{against}"
-    if decide:
-        name += "-until-decided"
+        name, figures = _measured(asked, results or default_results(), silent=silent)
     target = output or (content.checkout_root() or Path.cwd()) / "results" / "calibration"
     path = write_figures(target, name, figures)
     if as_json:
         print_json({"figures": [asdict(f) for f in figures], "file": str(path)})
     else:
-        click.echo(render(figures))
+        click.echo(level_table(figures, terminal_width()) if levels else render(figures))
         click.echo(f"written to {path}")
     sys.exit(EXIT_OK if all(f.reached for f in figures) else EXIT_REGRESSION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What somebody asked to be measured; ``None`` where an option was not given."""
+
+    runner: str
+    trials: int | None
+    against: str
+    launches: int | None
+    family: str | None
+    decide: bool
+    levels: str | None
+    within: str | None
+    instances: int | None
+    rounds: int | None
+
+    @property
+    def fake(self) -> bool:
+        """Whether comparisons on the fake device are tried."""
+        return self.runner == "fake" and self.against == "itself" and self.levels is None
+
+
+def _refuse_mixtures(asked: Asked, *, runner_named: bool) -> None:
+    """Refuse options that mean nothing together.
+
+    Raises:
+        UserError: Two of them do.
+    """
+    trials, launches, family = asked.trials, asked.launches, asked.family
+    if asked.levels is not None and (trials or family or asked.decide or asked.against != "itself"):
+        raise UserError(
+            "--levels measures levels of replication, and compares nothing with a truth or with another tool",
+            fix=f"paceline calibrate --levels {asked.levels}",
+        )
+    if asked.levels is None and (asked.within or asked.instances or asked.rounds):
+        raise UserError(
+            "--within, --instances and --rounds are about levels of replication",
+            fix="paceline calibrate --levels",
+        )
+    if family is not None and (runner_named or trials or launches or asked.against != "itself"):
+        raise UserError(
+            "--family has its own servers, calls and runs", fix=f"paceline calibrate --family {family}"
+        )
+    if asked.decide and (asked.against != "itself" or family is not None or launches is not None):
+        raise UserError(
+            "--until decided has launches of its own, and compares a technique with itself",
+            fix=f"paceline calibrate --until decided --runner {asked.runner}",
+        )
+    if asked.fake and launches is not None:
+        raise UserError(
+            "the trials on the fake device have launches of their own", fix="--trials N, or --runner RUNNER"
+        )
+    if not asked.fake and trials is not None:
+        raise UserError("on real ranks the suite names the trials", fix="--launches N, or --runner fake")
+
+
+def _measured(asked: Asked, store: Path, *, silent: bool) -> tuple[str, list[Figure]]:
+    """Measure, and return the name of the file of figures with them."""
+    runner = asked.runner
+    if asked.family is not None:
+        return asked.family, load_figures(lambda part: None if silent else click.echo(part, err=True))
+    if asked.levels is not None:
+        given = {"launches": asked.launches, "instances": asked.instances, "rounds": asked.rounds}
+        design = Design(**{k: v for k, v in given.items() if v is not None})
+        suites, within_s = asked.levels.split(","), _seconds(asked.within)
+        name = load_runner(content.find_runner(runner)).name
+        found = level_figures(suites, runner, store, design=design, within_s=within_s, quiet=silent)
+        return f"{name}-levels", found
+    ending = "-until-decided" if asked.decide else ""
+    if asked.fake:
+        make = fake_deciding_figures if asked.decide else fake_figures
+        with tempfile.TemporaryDirectory() as folder:
+            return f"fake{ending}", make(asked.trials or TRIALS, Path(folder), quiet=silent)
+    if asked.decide:
+        return f"{runner}{ending}", real_deciding_figures(runner, store, quiet=silent)
+    if asked.against == "itself":
+        return runner, real_figures(runner, store, launches=asked.launches, quiet=silent)
+    other = OTHERS[asked.against](runner, store, launches=asked.launches, quiet=silent)
+    return f"{runner}-{asked.against}", other
+
+
+def _seconds(within: str | None) -> float | None:
+    """Read a duration of the command line.
+
+    Raises:
+        UserError: It is none.
+    """
+    try:
+        return None if within is None else parse_duration(within)
+    except ValueError as error:
+        raise UserError(str(error), where="--within", expected="a duration such as 30s") from error
 
 
 def _usual_runner(against: str) -> str:

@@ -187,6 +187,7 @@ class Collector:
             value=launch_statistic(samples, metric.statistic) if ok else None,
             n=len(samples),
             order=(data or {}).get("positions"),
+            instances=(data or {}).get("instances"),
             warmup=(data or {}).get("warmup"),
             stop_reason=(data or {}).get("stop_reason"),
             flags=list((data or {}).get("flags", ())),

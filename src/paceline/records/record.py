@@ -171,6 +171,11 @@ class Measurement(Line):
     order: list[int] | None = Field(
         None, description="Position of each sample among the block's timed calls."
     )
+    instances: list[int] | None = Field(
+        None,
+        description="Samples of each instance of the launch, in order; null where the launch had one, or where "
+        "all gave the same once.",
+    )
     warmup: list[float] | None = Field(None, description="Warm-up samples: kept, never analysed.")
     stop_reason: str | None = Field(None, description="Why sampling stopped.")
     flags: list[str] = Field(default_factory=list, description="Warnings, such as bimodal.")
@@ -193,6 +198,8 @@ class Measurement(Line):
     def _legal(self) -> Measurement:
         if self.n != len(self.samples):
             raise ValueError(f"n is {self.n}, but there are {len(self.samples)} samples")
+        if self.instances is not None and sum(self.instances) != self.n:
+            raise ValueError(f"the instances have {sum(self.instances)} samples, but there are {self.n}")
         if self.status != "ok":
             if self.samples or self.value is not None:
                 raise ValueError(f"a measurement with status {self.status} cannot hold a number")

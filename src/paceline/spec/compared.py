@@ -40,13 +40,15 @@ def planned_protocol(model: Protocol, launches: Launches | None, budget_s: float
 
     Returns:
         Its settings; ``launches`` is the most. Until decided there are also ``until``, ``looks``, ``level`` (nominal,
-        of each look), and ``budget_s``.
+        of each look), and ``budget_s``. ``instances`` is there above 1.
 
     Raises:
         ValueError: Too few launches before the first look.
     """
     protocol = model.model_dump(exclude={"until", "budget"})
     protocol["timeout_s"] = parse_duration(protocol.pop("timeout"))
+    if model.instances == 1:
+        del protocol["instances"]  # so that plans without it stay what they were
     chosen = launches or model.planned_launches
     asked = launches is not None and launches.most is not None
     if not asked and budget_s is None and (launches is not None or model.until == "launches"):

@@ -249,7 +249,7 @@ def _formula_s(block: Mapping[str, Any], observation_s: Observation) -> float | 
     if one < LONG_S:
         warm_up = min(protocol["warmup_seconds"], 10 * every) if protocol["warmup"] != "none" else 0.0
         timed += warm_up + PASS_CALLS * every + CASE_S * block["ranks"] * len(block["cases"])
-    return float(timed)
+    return float(timed * protocol.get("instances", 1))
 
 
 def _on_the_link_s(block: Mapping[str, Any]) -> float:

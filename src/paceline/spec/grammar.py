@@ -56,6 +56,13 @@ class Protocol(FileModel):
         None,
         description="With until: decided, the time after which no launch starts but those of the first look.",
     )
+    instances: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Times that a block is run within a launch, each with techniques, communicator, buffers and inputs "
+        "made anew; collectives and kernels.",
+    )
     order: Literal["abba", "shuffle"] = Field(
         "abba",
         description="Order of techniques inside a block: mirrored rounds, or a seeded shuffle.",

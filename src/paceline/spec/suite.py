@@ -29,6 +29,7 @@ from paceline.spec.grammar import (
     Versus,
     merge_protocol,
 )
+from paceline.spec.instances import instance_errors
 from paceline.spec.models import validate
 from paceline.spec.names import suite_named_today
 from paceline.spec.papers import Paper, load_papers
@@ -208,6 +209,7 @@ def _errors(suite: Suite) -> Iterator[UserError]:
         )
     for tier_name, tier in model.tiers.items():
         yield from _tier_errors(suite, tier_name, tier)
+    yield from instance_errors(model, suite.family, suite.located)
     yield from _claim_errors(suite, list(dict.fromkeys(_labels(suite))))
     if labels:
         yield from _tuning_errors(suite)

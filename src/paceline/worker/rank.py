@@ -7,6 +7,7 @@ import json
 import os
 import time
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from paceline.worker.session import Block, CaseError, Control, Session, block_fr
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import TorchTransport, Transport
 
+_new_group = dist.new_group
+"""Bound at import, before any technique is loaded."""
 RAISED_EXIT_CODE = 13
 """Exit code of a rank whose technique raised."""
 
@@ -63,6 +66,7 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
         control_interface=None if control_interface == interface else control_interface,
         proofs={key: facts[rank] for key, facts in work["proofs"].items()},
         secrets=secrets,
+        new_transport=partial(_carrier, runner),
     )
     if rank == 0 and work["describe_host"]:
         events.emit("host", group=group, **describe_host(device))
@@ -126,17 +130,24 @@ def _join(runner: dict[str, Any], world_size: int) -> tuple[Transport, Transport
     """Make the control group (Gloo, on the control interface) and the techniques' group."""
     if world_size == 1 and "MASTER_ADDR" not in os.environ:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
-    timeout = timedelta(seconds=float(os.environ.get("PACELINE_GROUP_TIMEOUT_S", "1800")))
     control_interface = os.environ.get("PACELINE_CONTROL_INTERFACE")
     if control_interface:
         os.environ["GLOO_SOCKET_IFNAME"] = control_interface
-    dist.init_process_group("gloo", timeout=timeout)
+    dist.init_process_group("gloo", timeout=_timeout())
     data_interface = os.environ.get("PACELINE_DATA_INTERFACE")
     if data_interface:
         os.environ["GLOO_SOCKET_IFNAME"] = data_interface
+    return TorchTransport(None), _carrier(runner)
+
+
+def _carrier(runner: dict[str, Any]) -> TorchTransport:
+    """Make a group of all ranks for techniques: sockets, threads and buffers of its own. All ranks call it."""
     backend = runner["backend"] or _default_backend(runner["device"])
-    carrier = dist.new_group(backend=backend, timeout=timeout)
-    return TorchTransport(None), TorchTransport(carrier)
+    return TorchTransport(_new_group(backend=backend, timeout=_timeout()))
+
+
+def _timeout() -> timedelta:
+    return timedelta(seconds=float(os.environ.get("PACELINE_GROUP_TIMEOUT_S", "1800")))
 
 
 def _default_backend(device: str) -> str:

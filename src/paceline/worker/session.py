@@ -6,7 +6,8 @@ import os
 import platform
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from paceline.worker.events import EventLog
 from paceline.worker.fault import Fault
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.trace import TraceWriter
-from paceline.worker.transport import Transport
+from paceline.worker.transport import TorchTransport, Transport
 
 _monotonic_ns = time.monotonic_ns
 _sched_yield = os.sched_yield
@@ -258,11 +259,27 @@ class Session:
     """What this rank found in proofs of earlier launches of the run, by their keys; all ranks have the same keys."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Keys to sources of models and data by the names of their variables; they are in no environment any more."""
+    new_transport: Callable[[], TorchTransport] | None = None
+    """Makes another group for techniques, called by all ranks; None where ranks are threads that share memory."""
 
     @property
     def carrier(self) -> Transport | None:
         """The techniques' carrier where it moves tensors of the CPU, else None."""
         return self.transport if self.device.torch_type == "cpu" else None
+
+    @contextmanager
+    def fresh_transport(self) -> Iterator[None]:
+        """Build communicators on a group of their own for a while, where one can be made; all ranks enter together."""
+        if self.new_transport is None:
+            yield
+            return
+        kept, fresh = self.transport, self.new_transport()
+        self.transport = fresh
+        try:
+            yield
+        finally:
+            self.transport = kept
+        fresh.close()  # not of a rank that raised: it ends, and others may still wait for it
 
     def comm(self, *, faults: Sequence[Fault] = (), traced: bool = True) -> Comm:
         """Return a fresh communicator for one technique."""

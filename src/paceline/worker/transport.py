@@ -19,6 +19,7 @@ _isend, _irecv, _batch, _p2p = dist.isend, dist.irecv, dist.batch_isend_irecv, d
 _all_reduce, _broadcast, _reduce = dist.all_reduce, dist.broadcast, dist.reduce
 _all_gather, _reduce_scatter = dist.all_gather_into_tensor, dist.reduce_scatter_tensor
 _all_to_all, _barrier = dist.all_to_all_single, dist.barrier
+_end_group = dist.destroy_process_group
 """Bound at import, before any technique is loaded, so that a patched module changes nothing here."""
 
 Message = tuple[Tensor, int]
@@ -141,6 +142,10 @@ class TorchTransport:
     def barrier(self) -> None:
         """Call the backend's barrier."""
         _barrier(group=self._group)
+
+    def close(self) -> None:
+        """Give up the group: its sockets, threads and buffers; all ranks have finished with it."""
+        _end_group(self._group)
 
 
 class _Deferred:

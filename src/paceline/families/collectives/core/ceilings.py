@@ -7,6 +7,7 @@ technique can reach: a sample below the bound is invalid, whatever the oracle sa
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,3 +139,10 @@ def describe(
         "datasheet": None,
         "datasheet_reason": "the link between these ranks has no datasheet",
     }
+
+
+def held_against(held: Mapping[str, Any], latency_s: float) -> dict[str, Any]:
+    """Return what ``describe`` gave, with the fraction that another time is of it."""
+    if "model_s" not in held:
+        return dict(held)
+    return {**held, "fraction_of_calibrated": held["model_s"] / latency_s if latency_s > 0 else None}

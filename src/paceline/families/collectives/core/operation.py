@@ -25,6 +25,7 @@ class CollectiveOperation(Operation):
     min_ranks: int = 1
     same_everywhere: bool = False
     """True when every rank ends with the same result, which is what the proof of a codec compares."""
+    renews: bool = True
     computes: bool = False
     """True when a call also computes: the communication that computation does not hide is measured."""
 

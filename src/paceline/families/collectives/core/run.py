@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ import torch
 from paceline.base.family import off_formula
 from paceline.families.collectives.api.problem import TORCH_DTYPES, Cost, Problem
 from paceline.families.collectives.core import ceilings, passes
+from paceline.families.collectives.core.caches import buffer_sets, cache_bytes
 from paceline.families.collectives.core.candidate import Candidate, MutedCandidate, make_instance
 from paceline.families.collectives.core.gate import (
     LOSSY_COUNT,
@@ -30,14 +31,14 @@ from paceline.families.collectives.core.oracle import LossyRule, Workspace, blin
 from paceline.families.collectives.core.promises import Exactness
 from paceline.families.collectives.core.sizes import element_count
 from paceline.families.collectives.core.timed_operation import Instance, TimedOperation
+from paceline.worker.instances import Part, limits_of, merged, num_instances, salt
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
-from paceline.worker.timing import Limits, Series, Timed, measure, median, summarise
+from paceline.worker.timing import Series, Timed, measure, median, summarise
 
 _monotonic = time.monotonic
 
 LARGE_BYTES = 4 << 20
-CACHE_BYTES_FALLBACK = 32 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,11 @@ class Measurement:
 
 
 def measure_block(session: Session, block: Block, how: Measurement) -> None:
-    """Measure all techniques of a block and emit one ``result`` event for each."""
+    """Measure all techniques of a block and emit one ``result`` event for each.
+
+    The gate's proof and the link's calibration hold for the launch. Above one, each instance has a process group of its
+    own for what techniques send, new inputs and buffers, and techniques that are made anew.
+    """
     began = _monotonic()
     # Once in a launch: all blocks share the link.
     if "link" not in session.facts:
@@ -63,9 +68,56 @@ def measure_block(session: Session, block: Block, how: Measurement) -> None:
     problem = make_problem(session, block, how.operation)
     gated = _gate_all(session, block, how, problem)
     gate_s = _monotonic() - began
-    candidates = _prepare(session, block, how, problem, gated) if gated else []
+    count = num_instances(block)
+    if count == 1:
+        _run_instance(_Instance(session, block, how, began, gate_s, {}), problem, gated)
+        return
+    parts: dict[str, list[Part]] = {}
+    for number in range(count):
+        instance = _Instance(session, block, how, _monotonic(), gate_s, parts, number, count)
+        own = replace(problem, seed=session.draw_seed("problem", block.block, *salt(number)) % (1 << 31))
+        with session.fresh_transport():
+            _run_instance(instance, own, gated)
+        gated = [(case, passed) for case, passed in gated if len(parts.get(case.label, ())) > number]
+
+
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    """One of a launch's instances of a block."""
+
+    session: Session
+    block: Block
+    how: Measurement
+    began: float
+    gate_s: float
+    parts: dict[str, list[Part]]
+    """By label what earlier instances gave."""
+    number: int = 0
+    count: int = 1
+
+    @property
+    def rounds(self) -> int | None:
+        """Those of the first instance; None before it has ended."""
+        return next((len(p[0].timed["latency"].samples) for p in self.parts.values()), None)
+
+    def take(self, candidate: Candidate, part: Part, flags: Sequence[str]) -> None:
+        """Keep what a technique gave; with the last instance, report all of it."""
+        parts = self.parts.setdefault(candidate.label, [])
+        parts.append(part)
+        if len(parts) < self.count:
+            return
+        result = merged(parts, flags)
+        if self.count > 1:
+            result["harness"]["gate_s"] = self.gate_s
+            latency = median(result["metrics"]["latency"]["samples"])
+            result["ceilings"] = ceilings.held_against(result["ceilings"], latency)
+        self.session.emit_result(self.block, candidate.case, result)
+
+
+def _run_instance(instance: _Instance, problem: Problem, gated: Sequence[tuple[Case, Passed]]) -> None:
+    candidates = _prepare(instance, problem, gated) if gated else []
     if candidates:
-        _measure(session, block, how, candidates, began, gate_s)
+        _measure(instance, candidates)
 
 
 def make_problem(session: Session, block: Block, operation: TimedOperation) -> Problem:
@@ -98,24 +150,19 @@ def _gate_all(
     return gated
 
 
-def _prepare(
-    session: Session,
-    block: Block,
-    how: Measurement,
-    problem: Problem,
-    gated: Sequence[tuple[Case, Passed]],
-) -> list[Candidate]:
-    """Draw the block's inputs and return the candidates that may be timed."""
+def _prepare(instance: _Instance, problem: Problem, gated: Sequence[tuple[Case, Passed]]) -> list[Candidate]:
+    """Draw an instance's inputs and return the candidates that may be timed."""
+    session, block, how = instance.session, instance.block, instance.how
     session.begin(block, "-", "inputs")
     operation = how.operation
     payload = str(block.params["payload"])
     size_bytes = sum(torch.Size(s).numel() * problem.item_bytes for s in operation.shapes(problem))
     # Two at the least, so that a result kept from the call before is wrong; large inputs would fill the memory.
     num_variants = 4 if size_bytes <= LARGE_BYTES else 2
-    seed = session.draw_seed("inputs", block.block)
+    seed = session.draw_seed("inputs", block.block, *salt(instance.number))
     rules = {case.label: passed.lossy for case, passed in gated}
     variants, blind = _draw(session, how, problem, payload, seed, num_variants, rules)
-    num_sets = _buffer_sets(str(block.protocol["cache"]), size_bytes)
+    num_sets = buffer_sets(str(block.protocol["cache"]), size_bytes)
     workspaces = [Workspace(operation, problem, variants) for _ in range(num_sets)]
     candidates: list[Candidate] = []
     for case, passed in gated:
@@ -124,7 +171,7 @@ def _prepare(
             session.emit_failure(block, case, CaseError("invalid", reason))
             continue
         try:
-            instance, comm = make_instance(session, block, case, problem)
+            technique, comm = make_instance(session, block, case, problem)
         except CaseError as error:
             session.emit_failure(block, case, error)
             continue
@@ -133,13 +180,13 @@ def _prepare(
                 session=session,
                 block=block,
                 case=case,
-                instance=instance,
+                instance=technique,
                 comm=comm,
                 workspaces=workspaces,
                 passed=passed,
                 own=how.judgement,
                 input_seed=seed,
-                flush_bytes=_cache_bytes() if block.protocol["cache"] == "cold-flush" else 0,
+                flush_bytes=cache_bytes() if block.protocol["cache"] == "cold-flush" else 0,
             )
         )
     return candidates
@@ -224,12 +271,11 @@ def _remembered(session: Session, key: str, prove: Callable[[], Passed]) -> Pass
     return found
 
 
-def _measure(
-    session: Session, block: Block, how: Measurement, candidates: list[Candidate], began: float, gate_s: float
-) -> None:
-    protocol = block.protocol
-    limits = Limits.of(protocol)
-    rng = random.Random(session.draw_seed("order", block.block))
+def _measure(instance: _Instance, candidates: list[Candidate]) -> None:
+    session, block, how, began = instance.session, instance.block, instance.how, instance.began
+    gate_s = instance.gate_s if instance.count == 1 else 0.0  # paid before the first of several began
+    limits = limits_of(block.protocol, instance.rounds if instance.number else None)
+    rng = random.Random(session.draw_seed("order", block.block, *salt(instance.number)))
     for candidate in candidates:
         # From the shared seed: ranks must choose the same draw and the same scale for each call.
         candidate.rng = random.Random(rng.random())
@@ -253,7 +299,7 @@ def _measure(
         rng=rng,
         each_batch=watch.sample,
     )
-    timed = _monotonic()
+    ended = _monotonic()
     rest = series[len(candidates) :]
     compute = {m.label: s for m, s in zip(muted, rest[: len(muted)], strict=True)}
     others = dict(zip(beside, rest[len(muted) :], strict=True))
@@ -270,13 +316,13 @@ def _measure(
         result["telemetry"] = watch.facts()
         result["harness"] = {
             "prepare_s": prepared - began,
-            "measure_s": timed - prepared,
+            "measure_s": ended - prepared,
             "timed_s": sum(sum(s.samples) + sum(s.warmup) for s in series),
             "num_cases": len(candidates),
             "gate_s": gate_s,
             "fixed_s": (prepared - began - gate_s) / len(candidates) + _monotonic() - passes_began,
         }
-        session.emit_result(block, candidate.case, result)
+        instance.take(candidate, Part(result=result, timed={"latency": item, **others}), watch.flags)
 
 
 def _result(
@@ -338,29 +384,6 @@ def _result(
             "error_ns": session.control.clock_error_ns,
         },
     }
-
-
-def _buffer_sets(cache: str, size_bytes: int) -> int:
-    """Return how many sets of buffers make up twice the last-level cache."""
-    if cache != "cold-rotate":
-        return 1
-    # Each set has left the last-level cache by the time its turn comes again.
-    return max(2, min(64, -(-2 * _cache_bytes() // max(size_bytes, 1))))
-
-
-def _cache_bytes() -> int:
-    """Return the size of the host's last-level cache, or a fallback where the kernel does not say."""
-    best = 0
-    for index in range(5):
-        path = f"/sys/devices/system/cpu/cpu0/cache/index{index}/size"
-        try:
-            with open(path) as file:  # noqa: PTH123 - a sysfs attribute
-                text = file.read().strip()
-        except OSError:
-            continue
-        scale = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
-        best = max(best, int(text.rstrip("KM")) * scale)
-    return best or CACHE_BYTES_FALLBACK
 
 
 def _held_to(cost: Cost | None, figures: dict[str, list[float]]) -> dict[str, float] | None:

@@ -53,4 +53,5 @@ def timed(
         estimate_s=arithmetic.estimate_s,
         arithmetic=arithmetic,
         isolated=True,
+        renews=True,
     )

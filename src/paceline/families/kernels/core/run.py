@@ -8,8 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,10 @@ from paceline.families.kernels.core.reference_timer import METRICS as REFERENCE
 from paceline.families.kernels.core.reference_timer import ReferenceTimer, seconds_to_interval
 from paceline.families.kernels.core.timers import time_again
 from paceline.families.kernels.core.timing_process.client import ForkServer, TimingProcess
+from paceline.worker.instances import Part, limits_of, merged, num_instances, salt
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
-from paceline.worker.timing import Limits, Series, measure, median, summarise
+from paceline.worker.timing import Series, measure, median, summarise
 
 _monotonic = time.monotonic
 
@@ -54,14 +54,22 @@ def run_block(session: Session, block: Block, operator: Operator, arithmetic: Ar
     """
     began = _monotonic()
     server = fork_server_of(session, block)
-    processes: dict[str, TimingProcess] = {}
-    try:
-        _run(
-            _Task(session, block, make_point(session, block, operator), arithmetic, began), server, processes
-        )
-    finally:
-        for process in processes.values():
-            process.end()
+    count = num_instances(block)
+    instances = _Instances(count=count, cases=list(block.cases))
+    for number in range(count):
+        instances.number = number
+        processes: dict[str, TimingProcess] = {}
+        try:
+            _run(
+                _Task(session, block, make_point(session, block, operator), arithmetic, began, instances),
+                server,
+                processes,
+            )
+        finally:
+            for process in processes.values():
+                process.end()
+        instances.cases = [c for c in block.cases if len(instances.parts.get(c.label, ())) > number]
+        began = _monotonic()
 
 
 def fork_server_of(session: Session, block: Block) -> ForkServer:
@@ -89,27 +97,49 @@ def make_point(session: Session, block: Block, operator: Operator) -> Point:
     )
 
 
+@dataclass(slots=True, kw_only=True)
+class _Instances:
+    """What a launch's instances of a block share: proofs, calls of a pass, and what the earlier ones gave."""
+
+    count: int
+    cases: list[Case]
+    """Those that no earlier instance has failed."""
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    checks: dict[str, int] = field(default_factory=dict)
+    """By label the checked calls of the gate, which the first instance made."""
+    sets: int = 0
+    """Calls of a pass."""
+    proof_s: float = 0.0
+    number: int = 0
+
+    @property
+    def rounds(self) -> int | None:
+        """Those of the first instance; None before it has ended."""
+        return next((len(p[0].timed["latency"].samples) for p in self.parts.values()), None)
+
+
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What one block measures."""
+    """What one instance of a block measures."""
 
     session: Session
     block: Block
     point: Point
     arithmetic: Arithmetic
     began: float
+    instances: _Instances
 
 
 def _run(task: _Task, server: ForkServer, processes: dict[str, TimingProcess]) -> None:
-    session, block, point = task.session, task.block, task.point
-    seeds = [session.draw_seed("inputs", block.block, i) for i in range(NUM_DRAWS)]
+    session, block, point, instances = task.session, task.block, task.point, task.instances
+    seeds = [session.draw_seed("inputs", block.block, i, *salt(instances.number)) for i in range(NUM_DRAWS)]
     candidates: list[Candidate] = []
     draws = None
-    for case in block.cases:
+    for case in instances.cases:
         session.begin(block, case.label, "gate")
         try:
             process = processes[case.label] = open_process(session, block, case, server)
-            checks = _gated(session, block, case, partial(gate, point, process, seeds))
+            checks = _proven(task, case, process, seeds)
             # Only once some technique has passed: the float64 results of a large point take time and memory.
             if draws is None:
                 draws = point.draw(seeds)
@@ -118,7 +148,8 @@ def _run(task: _Task, server: ForkServer, processes: dict[str, TimingProcess]) -
                     reason = f"the oracle would accept known-wrong results for this point: {', '.join(blind)}"
                     raise CaseError("invalid", reason)
             # A stream for each technique: what is drawn for one does not depend on which others are there.
-            rng = random.Random(session.draw_seed("variations", block.block, case.label))
+            drawn = session.draw_seed("variations", block.block, case.label, *salt(instances.number))
+            rng = random.Random(drawn)
             candidates.append(
                 Candidate(
                     session=session,
@@ -138,7 +169,7 @@ def _run(task: _Task, server: ForkServer, processes: dict[str, TimingProcess]) -
     if not candidates:
         return
     # All techniques are tried before any is allocated: the quickest decides for all.
-    sets = _num_sets(block, point, candidates)
+    sets = instances.sets = instances.sets or _num_sets(block, point, candidates)
     for candidate in candidates:
         try:
             candidate.allocate(sets)
@@ -149,18 +180,27 @@ def _run(task: _Task, server: ForkServer, processes: dict[str, TimingProcess]) -
         _measure(task, ready, sets, gate_s, lambda kind: _open_control(session, block, server, kind))
 
 
-def _gated(session: Session, block: Block, case: Case, prove: Callable[..., int]) -> int:
-    """Prove a technique once in a run; later launches prove it at the point itself, on one draw of their own.
+def _proven(task: _Task, case: Case, process: TimingProcess, seeds: Sequence[int]) -> int:
+    """Return the number of calls by which a technique was proven; it is proven once in a launch.
 
-    That also warms up what is made anew in each launch, such as a compiled kernel.
+    It is proven whole once in a run; later launches prove it at the point itself, on one draw of their own. That also
+    warms up what is made anew in each launch, such as a compiled kernel.
+
+    Raises:
+        CaseError: It was wrong somewhere, or failed.
     """
-    key = f"gate/{block.block}/{case.case_id}"
-    earlier = session.earlier_proof(key)
-    if earlier is not None:
-        return int(earlier["num_checks"]) + prove(brief=True)
-    checks = prove()
-    session.tell_proof(key, {"num_checks": checks})
-    return checks
+    checks = task.instances.checks
+    if case.label not in checks:
+        began = _monotonic()
+        key = f"gate/{task.block.block}/{case.case_id}"
+        earlier = task.session.earlier_proof(key)
+        checks[case.label] = gate(task.point, process, seeds, brief=earlier is not None)
+        if earlier is None:
+            task.session.tell_proof(key, {"num_checks": checks[case.label]})
+        else:
+            checks[case.label] += int(earlier["num_checks"])
+        task.instances.proof_s += _monotonic() - began
+    return checks[case.label]
 
 
 def _open_control(session: Session, block: Block, server: ForkServer, kind: str) -> TimingProcess:
@@ -242,11 +282,11 @@ def _measure(
 ) -> None:
     session, block, arithmetic = task.session, task.block, task.arithmetic
     protocol = block.protocol
-    limits = Limits.of(protocol)
-    prepared = _monotonic()
+    instances, prepared = task.instances, _monotonic()
+    limits = limits_of(protocol, instances.rounds if instances.number else None)
     for candidate in candidates:
         _set_cache_policy(candidate, str(protocol["cache"]), sets)
-    rng = random.Random(session.draw_seed("order", block.block))
+    rng = random.Random(session.draw_seed("order", block.block, *salt(instances.number)))
     watch = Watch(session.device.telemetry)
     other = str(block.params["reference_timer"])
     beside = [ReferenceTimer(a, other) for a in candidates] if other in REFERENCE else []
@@ -259,15 +299,13 @@ def _measure(
         rng=rng,
         each_batch=watch.sample,
     )
-    timed = _monotonic()
+    ended = _monotonic()
     # After all series: what messages cost on this machine is seen from all techniques together.
     allowance = clock_allowance_ns(
         [(candidate.pass_ns, candidate.unaccounted_ns) for candidate in candidates]
     )
-    ceiling, floor = (
-        ceilings.of_block(session, block, arithmetic),
-        ceilings.floor_of(session, block, arithmetic),
-    )
+    ceiling = ceilings.of_block(session, block, arithmetic)
+    floor = ceilings.floor_of(session, block, arithmetic)
     for number, (candidate, item) in enumerate(zip(candidates, series, strict=False)):
         session.begin(block, candidate.label, "passes")
         try:
@@ -276,20 +314,38 @@ def _measure(
         except CaseError as error:
             session.emit_failure(block, candidate.case, error)
             continue
+        timed = {"latency": item}
         result["metrics"]["latency"] = summarise(item, watch.flags)
         result["telemetry"] = watch.facts()
         if beside:
-            _add_beside(result, other, (candidate, item), (beside[number], series[len(candidates) + number]))
+            timed[REFERENCE[other]] = series[len(candidates) + number]
+            _add_beside(result, other, (candidate, item), (beside[number], timed[REFERENCE[other]]))
         _hold_against(result, ceilings.describe(arithmetic, block.params, ceiling, median(item.samples)))
         result["harness"] = {
             "prepare_s": prepared - task.began,
-            "measure_s": timed - prepared,
+            "measure_s": ended - prepared,
             "timed_s": (sum(item.samples) + sum(item.warmup)) * sets,
             "num_cases": len(candidates),
             "gate_s": gate_s,
             "calls_per_sample": sets,
         }
-        session.emit_result(block, candidate.case, result)
+        _take(task, candidate, Part(result=result, timed=timed), watch.flags)
+
+
+def _take(task: _Task, candidate: Candidate, part: Part, flags: Sequence[str]) -> None:
+    """Keep what an instance of a technique gave; with the last one, report all of it."""
+    instances, block = task.instances, task.block
+    parts = instances.parts.setdefault(candidate.label, [])
+    parts.append(part)
+    if len(parts) < instances.count:
+        return
+    result = merged(parts, flags)
+    if instances.count > 1:
+        result["harness"]["gate_s"] = instances.proof_s
+        ceiling = ceilings.of_block(task.session, block, task.arithmetic)
+        latency = median(result["metrics"]["latency"]["samples"])
+        _hold_against(result, ceilings.describe(task.arithmetic, block.params, ceiling, latency))
+    task.session.emit_result(block, candidate.case, result)
 
 
 def _time_again(

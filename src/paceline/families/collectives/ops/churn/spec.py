@@ -15,5 +15,6 @@ OPERATION = CollectiveOperation(
     metrics=METRICS,
     check=problems,
     estimate_s=scenario_s,
+    renews=False,
     min_ranks=3,
 )

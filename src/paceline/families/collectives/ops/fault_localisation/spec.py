@@ -17,5 +17,6 @@ OPERATION = CollectiveOperation(
     properties=Detection,
     check=problems,
     estimate_s=scenario_s,
+    renews=False,
     min_ranks=2,
 )
