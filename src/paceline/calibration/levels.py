@@ -40,8 +40,10 @@ LAUNCHES, INSTANCES, ROUNDS = 8, 4, 40
 STRETCHES = 4
 LEAST_LAUNCHES = 2
 METRIC = "latency"
-TIMES_LONGER = 10.0
+TIMES_LONGER = 30.0
 """An instance may take so many times the suite's ``max_seconds`` for its rounds: all of them make the same number."""
+LEAST_SHARE = 0.5
+"""A launch that got through less than this share of its rounds in some instance is left out."""
 NEAR_BEST = 1.25
 """A suite's numbers are good if its interval is at most this much wider than the best in the same time."""
 
@@ -141,16 +143,16 @@ def _figure(
     within_s: float | None,
 ) -> Figure:
     label, baseline = sides[0].label, sides[1].label
-    shared = _whole_launches(sides, design)
-    logs = [_logs(cell, shared, design) for cell in sides]
+    shared, used = _usable(sides, design)
     if len(shared) < LEAST_LAUNCHES:
         raise InfrastructureError(
-            f"{len(shared)} of {design.launches} launches gave {design.rounds} rounds of {label} and {baseline} in "
-            f"each instance; {LEAST_LAUNCHES} are the least: run it again, with fewer --rounds where calls are slow"
+            f"{len(shared)} of {design.launches} launches gave half of the {design.rounds} rounds of {label} and "
+            f"{baseline} in each instance; {LEAST_LAUNCHES} are the least: run it again, with fewer --rounds"
         )
-    ratio = _stretches(logs[0] - logs[1], design)
-    found = components(ratio, design.in_stretch)
-    drawn = resampled(ratio, design.in_stretch)
+    logs = [_logs(cell, shared, used) for cell in sides]
+    ratio = _stretches(logs[0] - logs[1], used)
+    found = components(ratio, used.in_stretch)
+    drawn = resampled(ratio, used.in_stretch)
     costs = _costs(record, sides[0], starts, shared)
     suites_own = _suites_own(suite, costs, point, shared)
     time_s = within_s if within_s is not None else cost_s(suites_own, costs)
@@ -171,11 +173,11 @@ def _figure(
             "suite": suite.name,
             "levels": _levels(found, drawn),
             "own": {
-                name: asdict(components(_stretches(side, design), design.in_stretch))
+                name: asdict(components(_stretches(side, used), used.in_stretch))
                 for name, side in zip((label, baseline), logs, strict=True)
             },
             "costs_s": asdict(costs),
-            "design": {**asdict(design), "rounds_in_stretch": design.in_stretch},
+            "design": {**asdict(used), "rounds_in_stretch": used.in_stretch},
             "suites_own": _told(suites_own, found, costs),
             "best": None if chosen is None else _told(chosen, found, costs),
             "ideal": [_finite(number) for number in ideal(found, costs)],
@@ -187,17 +189,29 @@ def _figure(
     )
 
 
-def _whole_launches(sides: Sequence[Cell], design: Design) -> list[int]:
-    """Return the launches in which both sides have all rounds of all instances."""
-    whole = [design.rounds] * design.instances
-    by_launch = [{m.launch: m.instances for m in cell.measurements} for cell in sides]
-    return sorted(n for n in by_launch[0] if all(side.get(n) == whole for side in by_launch))
+def _usable(sides: tuple[Cell, Cell], design: Design) -> tuple[list[int], Design]:
+    """Return the launches in which both sides have enough rounds in every instance, and the design with their rounds.
+
+    A layout is balanced: all have as many rounds as the one with fewest.
+    """
+    made: dict[int, list[int]] = {}
+    for cell in sides:
+        for m in cell.measurements:
+            complete = m.instances is not None and len(m.instances) == design.instances
+            made.setdefault(m.launch, []).append(min(m.instances or [0]) if complete else 0)
+    least = max(LEAST_SHARE * design.rounds, 2 * STRETCHES if design.rounds >= 2 * STRETCHES else 4)
+    kept = {n: min(counts) for n, counts in made.items() if len(counts) == 2 and min(counts) >= least}
+    return sorted(kept), replace(design, rounds=min(kept.values(), default=design.rounds))
 
 
 def _logs(cell: Cell, launches: Sequence[int], design: Design) -> np.ndarray:
-    """Return the logarithms of a side's times: (launches, instances, rounds)."""
-    samples = np.asarray([cell.samples[n] for n in launches], dtype=np.float64)
-    return np.log(samples).reshape(len(launches), design.instances, design.rounds)
+    """Return the logarithms of a side's times: (launches, instances, rounds), the last rounds of each instance."""
+    sizes = {m.launch: m.instances or [] for m in cell.measurements}
+    taken = []
+    for launch in launches:
+        ends = np.cumsum(sizes[launch])
+        taken.append([cell.samples[launch][end - design.rounds : end] for end in ends])
+    return np.asarray(np.log(np.asarray(taken, dtype=np.float64)))
 
 
 def _stretches(logs: np.ndarray, design: Design) -> np.ndarray:
