@@ -12,6 +12,7 @@ import pytest
 
 from paceline.calibration.load_client import frozen_truth
 from paceline.families.serving.core.load.arrivals import draw_arrivals
+from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.calls import Call, Workload
 from paceline.families.serving.core.load.certificate import certify
 from paceline.families.serving.core.load.client import Limits
@@ -127,6 +128,33 @@ def test_two_processes_send_what_one_would() -> None:
     assert [o.due_s for o in one] == [o.due_s for o in two]
     assert len(log.processes) == 2
     assert counts(two) == {"complete": 200}
+
+
+def test_fields_that_a_server_refuses_are_left_out_and_no_secret_is_kept() -> None:
+    asking = Asking(
+        leave_out=("ignore_eos", "stream_options"),
+        rename={"max_tokens": "max_completion_tokens"},
+        headers={"api-key": "a secret"},
+    )
+    log, outcomes = go(QUICK, open_loop(10, tokens=5), asking=asking)
+    assert counts(outcomes) == {"complete": 10}
+    assert {o.prompt_tokens for o in outcomes} == {None}  # no usage came, for none was asked for
+    assert log.header["request"] == {
+        "left_out": ["ignore_eos", "stream_options"],
+        "renamed": {"max_tokens": "max_completion_tokens"},
+        "headers": ["api-key"],
+    }
+
+
+def test_a_run_of_which_every_call_failed_has_no_certificate() -> None:
+    calls = tuple(
+        Call(number=n, prompt="x", output_tokens=2, at_s=0.01 * n, tenant="fault:status_500")
+        for n in range(5)
+    )
+    log, outcomes = go(QUICK, Workload(calls=calls))
+    assert certify(log, outcomes).problems == (
+        "no call of 5 has a whole answer: status 5; the first: 500: oops",
+    )
 
 
 def test_a_session_goes_on_with_what_was_answered() -> None:

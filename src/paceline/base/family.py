@@ -138,6 +138,9 @@ class Metric:
     """A technique that is better than its baseline by more (as it is compared) is probably measured wrongly."""
     bounds: Bounds | None = None
     """Least and largest value where unit and comparison do not tell them; no part of the contract."""
+    identifies: bool = True
+    """Whether the contract is part of what a case is. A metric that was added since 0.1.0 says False, so that it begins
+    no new series of the metrics beside it; its own contract is in the key of its own series all the same."""
     margin: float = 0.0
     """Largest relative (or absolute, when compared by difference) change that nobody should care about."""
 

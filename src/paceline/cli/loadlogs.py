@@ -11,7 +11,7 @@ import click
 from paceline.base.errors import UserError
 from paceline.base.units import format_duration
 from paceline.cli.options import print_json
-from paceline.families.serving.core.load.definitions import Printed, as_others_print
+from paceline.families.serving.core.load.definitions import Printed, as_others_print, became
 from paceline.families.serving.core.load.entries import read_log
 from paceline.records.lookup import find_run
 from paceline.records.store import RECORD_FOLDERS
@@ -25,13 +25,14 @@ def show_definitions(name: str, results: Path | None, *, as_json: bool) -> None:
     """Print what other clients would say of a raw log, or of those of a run."""
     read = {title: _read(path) for title, path in _logs(name, results)}
     if as_json:
-        print_json({title: [asdict(p) for p in printed] for title, printed in read.items()})
+        print_json({title: [asdict(p) for p in printed] for title, (printed, _) in read.items()})
         return
-    for title, printed in read.items():
+    for title, (printed, calls) in read.items():
         click.echo(title)
         click.echo(_table(printed))
+        click.echo(calls)
         click.echo()
-    for one in next(iter(read.values())):
+    for one in next(iter(read.values()))[0]:
         click.echo(f"{one.client}: {one.note}")
 
 
@@ -53,9 +54,10 @@ def _logs(name: str, results: Path | None) -> Iterator[tuple[str, Path]]:
         )
 
 
-def _read(path: Path) -> list[Printed]:
+def _read(path: Path) -> tuple[list[Printed], str]:
     try:
-        return as_others_print(read_log(path))
+        log = read_log(path)
+        return as_others_print(log), became(log)
     except (OSError, ValueError, EOFError) as error:
         raise UserError(str(error), where=str(path), expected="a raw log of the load generator") from error
 

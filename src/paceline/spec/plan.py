@@ -195,7 +195,7 @@ def _plan_suite(
     computed = {
         c.metric.name for c in suite.family.computed
     }  # from what a case measures: no part of what it is
-    measured = [m for m in suite.family.metrics if m.name not in computed]
+    measured = [m for m in suite.family.metrics if m.name not in computed and m.identifies]
     contracts = {METRICS.first(m.name): m.contract_id for m in measured}
     taken = {b["block"] for b in blocks}
     for params in points_in(suite, tier, runner):

@@ -95,10 +95,11 @@ _ENGINE: tuple[Parameter, ...] = (
     Parameter(name="trace", kind="text", doc="Absolute path of the trace's file.", form=traces.wrong_path),
     Parameter(
         name="trace_format",
-        kind="choice",
-        doc="Mooncake (JSON lines), Azure's LLM inference traces (CSV) or BurstGPT (CSV).",
+        kind="text",
+        doc="mooncake (JSON lines, ms, blocks of 512 tokens), bailian (JSON lines, s, blocks of 16), azure (CSV) or "
+        "burstgpt (CSV). mooncake/64 has blocks of 64 tokens.",
         default=traces.MOONCAKE,
-        choices=traces.FORMATS,
+        form=traces.wrong_format,
     ),
     Parameter(
         name="trace_scale",

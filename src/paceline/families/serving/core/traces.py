@@ -1,18 +1,22 @@
-"""Request traces of other people in their own formats: Mooncake, Azure's LLM inference traces, BurstGPT. Free of torch.
+"""Request traces of other people: Mooncake, Alibaba Bailian, Azure's LLM inference traces, BurstGPT. Free of torch.
 
-They tell when requests came and how long they were, and Mooncake's which blocks of 512 tokens they share; never what
-was said. So prompts are drawn from a seed, equal tokens for equal blocks. A mistake is told with its file and line.
+They tell when requests came and how long they were, and Mooncake's and Bailian's which blocks of tokens they share;
+never what was said. So prompts are drawn from a seed, equal tokens for equal blocks. A request that lacks what others
+tell is left out and counted; a mistake is told with its file and line. Files may be packed with gzip.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import hashlib
 import json
 import math
 import random
+import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,14 +25,23 @@ from paceline.base.errors import UserError
 from paceline.families.serving.core.load.calls import Call
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN
 
-MOONCAKE, AZURE, BURSTGPT = "mooncake", "azure", "burstgpt"
-FORMATS = (MOONCAKE, AZURE, BURSTGPT)
+MOONCAKE, BAILIAN, AZURE, BURSTGPT = "mooncake", "bailian", "azure", "burstgpt"
+FORMATS = (MOONCAKE, BAILIAN, AZURE, BURSTGPT)
 MOONCAKE_BLOCK = 512
-"""Tokens of a block of ``hash_ids`` (Mooncake's published traces; the last one may be shorter)."""
+BLOCKS = {MOONCAKE: MOONCAKE_BLOCK, BAILIAN: 16}
+"""Tokens of a block of ``hash_ids``, as the published traces have them; the last one may be shorter."""
+PER_S = {MOONCAKE: 1000.0, BAILIAN: 1.0}
+"""What a second is in timestamps."""
+GZIP = b"\x1f\x8b"
 COLUMNS = {
     AZURE: ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
     BURSTGPT: ("Timestamp", "Model", "Request tokens", "Response tokens", "Total tokens", "Log Type"),
 }
+TIMED = {
+    AZURE: ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
+    BURSTGPT: ("Timestamp", "Request tokens", "Response tokens"),
+}
+"""Columns of instants, prompts and answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +53,7 @@ class Traced:
     prompt_tokens: int
     output_tokens: int
     blocks: tuple[int, ...] = ()
-    """What the prompt's blocks of 512 tokens hold; equal ones mean equal beginnings. Empty where nobody told."""
+    """What the prompt's blocks hold; equal ones mean equal beginnings. Empty where nobody told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +65,38 @@ class Trace:
     sha256: str
     """Of the file."""
     left_out: int
-    """Requests without a prompt or without an answer (failed ones, in BurstGPT)."""
+    """Requests without a prompt or without an answer (failed ones, in BurstGPT), or that lack a field."""
+    block: int = MOONCAKE_BLOCK
+    """Tokens of a block."""
+    missing: dict[str, int] = field(default_factory=dict)
+    """Field → requests that were left out because they lack it."""
+
+
+def format_of(told: str) -> tuple[str, int]:
+    """Read ``FORMAT`` or ``FORMAT/BLOCK``: a format's name, and the tokens of a block if they are not the usual ones.
+
+    Raises:
+        ValueError: There is no such format, or it has no blocks of such a size.
+    """
+    form, slash, size = told.partition("/")
+    if form not in FORMATS:
+        raise ValueError(f"'{told}' is no format of traces; expected one of {', '.join(FORMATS)}")
+    if not slash:
+        return form, BLOCKS.get(form, MOONCAKE_BLOCK)
+    if form not in BLOCKS or not size.isascii() or not size.isdigit() or int(size) < 1:
+        raise ValueError(
+            f"'{told}' names no blocks; expected {' or '.join(BLOCKS)} and tokens, such as mooncake/64"
+        )
+    return form, int(size)
+
+
+def wrong_format(told: str) -> str | None:
+    """Say what is wrong with the name of a format; None where nothing is."""
+    try:
+        format_of(told)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def wrong_path(path: str) -> str | None:
@@ -65,36 +109,47 @@ def wrong_path(path: str) -> str | None:
 def read_trace(path: Path, form: str) -> Trace:
     """Read a trace.
 
+    Args:
+        path: A text file, or one that gzip has packed.
+        form: ``FORMAT`` or ``FORMAT/BLOCK``.
+
     Raises:
         UserError: There is no such file, or a line is not what the format says.
     """
+    kind, block = format_of(form)
     try:
         data = path.read_bytes()
-        text = data.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = (gzip.decompress(data) if data.startswith(GZIP) else data).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(
-            f"cannot read the trace: {error}", where=str(path), expected="a text file; name its absolute path"
+            f"cannot read the trace: {error}",
+            where=str(path),
+            expected="a text file, as it is or packed with gzip; name its absolute path",
         ) from error
-    rows = list(_mooncake(path, text) if form == MOONCAKE else _table(path, text, form))
+    rows = list(_lines(path, text, kind, block) if kind in BLOCKS else _table(path, text, kind))
     if not rows:
-        raise UserError("the trace has no requests", where=str(path), expected=f"lines of the format {form}")
-    # Calls are numbered by their instants, which published files do not always keep in order.
-    kept = sorted((r for r in rows if r.prompt_tokens > 0 and r.output_tokens > 0), key=lambda r: r.at_s)
+        raise UserError("the trace has no requests", where=str(path), expected=f"lines of the format {kind}")
+    missing = dict(sorted(Counter(r for r in rows if isinstance(r, str)).items()))
+    told = [r for r in rows if isinstance(r, Traced)]
+    kept = sorted((r for r in told if r.prompt_tokens > 0 and r.output_tokens > 0), key=lambda r: r.at_s)
     if not kept:
-        raise UserError("no request of the trace has a prompt and an answer", where=str(path))
+        lacks = "".join(f"; {number} lack {name}" for name, number in missing.items())
+        raise UserError(f"no request of the trace has a prompt and an answer{lacks}", where=str(path))
     first = kept[0].at_s
-    requests = tuple(
-        Traced(
-            at_s=r.at_s - first, prompt_tokens=r.prompt_tokens, output_tokens=r.output_tokens, blocks=r.blocks
-        )
-        for r in kept
+    requests = tuple(replace(r, at_s=r.at_s - first) for r in kept)
+    return Trace(
+        requests=requests,
+        sha256=hashlib.sha256(data).hexdigest(),
+        left_out=len(rows) - len(kept),
+        block=block,
+        missing=missing,
     )
-    return Trace(requests=requests, sha256=hashlib.sha256(data).hexdigest(), left_out=len(rows) - len(kept))
 
 
-def _mooncake(path: Path, text: str) -> Iterator[Traced]:
-    """Read one JSON object a line; instants are milliseconds."""
-    expected = '{"timestamp": ms, "input_length": n, "output_length": n, "hash_ids": [n, …]}'
+def _lines(path: Path, text: str, kind: str, size: int) -> Iterator[Traced | str]:
+    """Read one JSON object a line; yield a field's name where a request lacks it."""
+    unit = "ms" if PER_S[kind] == 1000.0 else "s"
+    expected = f'{{"timestamp": {unit}, "input_length": n, "output_length": n, "hash_ids": [n, …]}}'
     for line, row in enumerate(text.splitlines(), 1):
         if not row.strip():
             continue
@@ -105,26 +160,33 @@ def _mooncake(path: Path, text: str) -> Iterator[Traced]:
             raise UserError(f"not JSON: {error}", where=where, expected=expected) from error
         if not isinstance(told, dict):
             raise UserError("not a JSON object", where=where, expected=expected)
-        blocks = told.get("hash_ids", [])
+        lacking = next(
+            (k for k in ("timestamp", "input_length", "output_length") if told.get(k) is None), None
+        )
+        if lacking is not None:
+            yield lacking
+            continue
+        blocks = told.get("hash_ids") or []
         if not isinstance(blocks, list) or any(type(b) is not int for b in blocks):
             raise UserError("hash_ids is no list of whole numbers", where=where, expected=expected)
         length = _count(told, "input_length", where, expected)
-        if blocks and len(blocks) != math.ceil(length / MOONCAKE_BLOCK):
+        if blocks and len(blocks) != math.ceil(length / size):
             raise UserError(
                 f"{len(blocks)} hash_ids for {length} tokens",
                 where=where,
-                expected=f"one for each {MOONCAKE_BLOCK} tokens: {math.ceil(length / MOONCAKE_BLOCK)}",
+                expected=f"one for each {size} tokens: {math.ceil(length / size)}",
+                fix=f"trace_format: {kind}/TOKENS, if its blocks have another size",
             )
         yield Traced(
-            at_s=_number(told, "timestamp", where, expected) / 1000.0,
+            at_s=_number(told, "timestamp", where, expected) / PER_S[kind],
             prompt_tokens=length,
             output_tokens=_count(told, "output_length", where, expected),
             blocks=tuple(blocks),
         )
 
 
-def _table(path: Path, text: str, form: str) -> Iterator[Traced]:
-    """Read lines of comma-separated columns below a heading."""
+def _table(path: Path, text: str, form: str) -> Iterator[Traced | str]:
+    """Read lines of comma-separated columns below a heading; yield a column's name where a request lacks it."""
     columns = COLUMNS[form]
     expected = ",".join(columns)
     rows = csv.DictReader(text.splitlines())
@@ -137,12 +199,12 @@ def _table(path: Path, text: str, form: str) -> Iterator[Traced]:
         where = f"{path}:{rows.line_num}"
         if None in row or None in row.values():
             raise UserError("another number of columns than the heading", where=where, expected=expected)
-        if form == AZURE:
-            at_s = _instant(row["TIMESTAMP"], where)
-            prompt, output = "ContextTokens", "GeneratedTokens"
-        else:
-            at_s = _number(row, "Timestamp", where, expected)
-            prompt, output = "Request tokens", "Response tokens"
+        moment, prompt, output = TIMED[form]
+        lacking = next((name for name in (moment, prompt, output) if not row[name].strip()), None)
+        if lacking is not None:
+            yield lacking
+            continue
+        at_s = _instant(row[moment], where) if form == AZURE else _number(row, moment, where, expected)
         yield Traced(
             at_s=at_s,
             prompt_tokens=_count(row, prompt, where, expected),
@@ -185,7 +247,13 @@ def _instant(told: str, where: str) -> float:
 
 
 def calls_of(
-    requests: Sequence[Traced], vocabulary: int, *, seed: int, scale: float = 1.0, context: int
+    requests: Sequence[Traced],
+    vocabulary: int,
+    *,
+    seed: int,
+    scale: float = 1.0,
+    context: int,
+    block: int = MOONCAKE_BLOCK,
 ) -> list[Call]:
     """Return calls with drawn prompts, at the trace's own instants.
 
@@ -195,12 +263,11 @@ def calls_of(
         seed: Same seed, same tokens.
         scale: Factor on all lengths, for models that know less than the trace's did.
         context: Most tokens of a call that the model knows.
+        block: Tokens of a block, before they are scaled.
 
     Raises:
         UserError: A call is longer than the model knows.
     """
-    # Blocks shrink with the lengths, so that the same share of a prompt is shared.
-    size = max(1, round(MOONCAKE_BLOCK * scale))
     calls = []
     for number, request in enumerate(requests):
         prompt_tokens = max(1, round(request.prompt_tokens * scale))
@@ -211,11 +278,7 @@ def calls_of(
                 expected=f"at most {context}, which the model knows",
                 fix=f"trace_scale: {scale * context / (prompt_tokens + output_tokens + 2):.3g}",
             )
-        prompt: list[int] = []
-        for block in request.blocks:
-            # Seeded by the block: wherever it occurs its tokens are the same, and a prefix cache finds it.
-            drawn = random.Random(f"{seed}:{block}")
-            prompt += [drawn.randrange(FIRST_TOKEN, vocabulary) for _ in range(size)]
+        prompt = _shared_tokens(request.blocks, prompt_tokens, block * scale, vocabulary, seed)
         own = random.Random(f"{seed}:call {number}")
         prompt += [own.randrange(FIRST_TOKEN, vocabulary) for _ in range(prompt_tokens - len(prompt))]
         calls.append(
@@ -227,3 +290,23 @@ def calls_of(
             )
         )
     return calls
+
+
+def _shared_tokens(
+    blocks: Sequence[int], prompt_tokens: int, size: float, vocabulary: int, seed: int
+) -> list[int]:
+    """Return what a prompt's blocks hold: equal tokens for equal blocks.
+
+    Args:
+        blocks: Of the prompt.
+        prompt_tokens: Of the prompt, after scaling.
+        size: Tokens of a block after scaling, whole or not: a token is of the block in which it begins.
+        vocabulary: Tokens that the model knows.
+        seed: Same seed, same tokens.
+    """
+    prompt: list[int] = []
+    for place, block in enumerate(blocks):
+        held = min(math.ceil((place + 1) * size), prompt_tokens) - len(prompt)
+        drawn = random.Random(f"{seed}:{block}")
+        prompt += [drawn.randrange(FIRST_TOKEN, vocabulary) for _ in range(held)]
+    return prompt

@@ -167,7 +167,13 @@ def trace_facts(params: Params) -> dict[str, Any]:
     if params["workload"] != TRACED:
         return {}
     trace = trace_of(params)
-    facts = {"sha256": trace.sha256, "requests": len(trace.requests), "left_out": trace.left_out}
+    facts: dict[str, Any] = {
+        "sha256": trace.sha256,
+        "requests": len(trace.requests),
+        "left_out": trace.left_out,
+    }
+    if trace.missing:
+        facts["missing"] = trace.missing
     return {"trace": {"format": params["trace_format"], **facts}}
 
 
@@ -188,6 +194,7 @@ def _traced(params: Params, vocabulary: int, seed: int, instants: list[float | N
         seed=seed,
         scale=float(str(params["trace_scale"])),
         context=SIZES[str(params["model"])]["max_context"],
+        block=trace.block,
     )
     if params["arrivals"] != TRACED:
         return [replace(c, at_s=at_s) for c, at_s in zip(calls, instants, strict=True)]

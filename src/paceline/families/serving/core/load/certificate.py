@@ -1,5 +1,7 @@
 """Whether a run says something of the server, or of the client that was too slow for it.
 
+A run of which no call has a whole answer says nothing of the server's speed either, whoever is to blame.
+
 Limits are the protocol's: a 99th percentile of lateness of at most 5 % of the median time to first token, a rate within
 1 % of the asked one, at least 95 % of the asked concurrency. In a closed loop of calls that follow others (sessions) a
 call waits for a place and a place for a call by nature: there the lateness of the client's event loop counts. Poisson
@@ -19,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.families.serving.core.load.entries import Log
-from paceline.families.serving.core.load.outcomes import Outcome, percentile
+from paceline.families.serving.core.load.outcomes import Outcome, counts, percentile
 
 MAX_LATENESS_SHARE = 0.05
 MAX_RATE_ERROR = 0.01
@@ -75,7 +77,7 @@ class Certificate:
 
     @property
     def valid(self) -> bool:
-        """Return whether the client did what it was asked for."""
+        """Return whether the client did what it was asked for, and some call has a whole answer."""
         return not self.problems
 
     def facts(self) -> dict[str, Any]:
@@ -99,7 +101,7 @@ def certify(log: Log, outcomes: Sequence[Outcome]) -> Certificate:
     # Calls that follow others may find no place in a closed loop, and places no call: neither is the client's doing.
     following = places is not None and bool(log.header.get("following"))
     lag_p99 = float(np.quantile(lags, 0.99))
-    problems: list[str] = []
+    problems = _unanswered(outcomes)
     first = percentile([o.ttft_s for o in due], 0.5)
     # With a cap calls wait in the client by design; that time is in their latency and no fault of the client's.
     if late_p99 is not None and first is not None and not capped:
@@ -129,6 +131,17 @@ def certify(log: Log, outcomes: Sequence[Outcome]) -> Certificate:
         arrivals=arrival_test(sorted(o.sent_s for o in due if o.sent_s is not None)) if asked else None,
         problems=tuple(problems),
     )
+
+
+def _unanswered(outcomes: Sequence[Outcome]) -> list[str]:
+    """Say that no call has a whole answer, with what became of them, if that is so."""
+    if any(o.ok for o in outcomes):
+        return []
+    if not outcomes:
+        return ["there are no calls"]
+    became = ", ".join(f"{kind} {number}" for kind, number in counts(outcomes).items())
+    example = next((f"; the first: {o.detail}" for o in outcomes if o.detail), "")
+    return [f"no call of {len(outcomes)} has a whole answer: {became}{example}"]
 
 
 def _rates(due: Sequence[Outcome]) -> tuple[float | None, float | None]:

@@ -249,8 +249,7 @@ class Client:
     def _follow(self, call: Call) -> None:
         if call.carries:
             before = self.entries[call.after[0]]
-            # The only parsing under way: a turn that carries on needs the answer's own tokens in its prompt.
-            stream = read_stream(before.chunks)
+            stream = read_stream(before.chunks, encoding=before.encoding)
             answer = stream.token_ids if stream.token_ids is not None else stream.text
             self._prompts[call.number] = carried(self._prompts[call.after[0]], answer, call.prompt)
             self._requests[call.number] = self._target.request(call, self._prompts[call.number])

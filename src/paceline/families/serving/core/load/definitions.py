@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.families.serving.core.load.entries import Log
-from paceline.families.serving.core.load.outcomes import Outcome, outcomes_of
+from paceline.families.serving.core.load.events import WARNINGS, count_warnings
+from paceline.families.serving.core.load.outcomes import Outcome, counts, outcomes_of, percentile
 
 Samples = Callable[[Outcome], Iterator[float]]
 
@@ -146,8 +147,25 @@ def as_others_print(log: Log) -> list[Printed]:
     """
     outcomes = [o for o in outcomes_of(log) if o.ok]
     if not outcomes:
-        raise ValueError("no call of this log has a whole answer")
+        raise ValueError(f"no call of this log has a whole answer; {became(log)}")
     return [_printed(name, reading, outcomes) for name, reading in READINGS.items()]
+
+
+def became(log: Log) -> str:
+    """Say what became of a log's calls, what was unusual about whole answers, and how long those thought."""
+    outcomes = outcomes_of(log)
+    whole = [o for o in outcomes if o.ok]
+    said = ["calls: " + ", ".join(f"{number} {kind}" for kind, number in counts(outcomes).items())]
+    said += [f"{number} x {WARNINGS[w]}" for w, number in count_warnings([o.stream for o in whole]).items()]
+    thinking = [o for o in whole if o.thinks]
+    if thinking:
+        first = percentile([o.ttft_s for o in thinking], 0.5)
+        answer = percentile([o.first_answer_s for o in thinking], 0.5)
+        behind = "none" if answer is None else f"{answer:.3g} s"
+        said.append(
+            f"{len(thinking)} think: first token p50 {first:.3g} s, first token of the answer p50 {behind}"
+        )
+    return "; ".join(said)
 
 
 def _printed(name: str, reading: Reading, outcomes: Sequence[Outcome]) -> Printed:

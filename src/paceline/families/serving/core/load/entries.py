@@ -19,7 +19,8 @@ ENDINGS = {
     "refused": "nobody listens at the address",
     "unreachable": "no connection could be made",
     "tls": "the connection could not be secured",
-    "status": "the server answered with another status than 200",
+    "status": "the server answered with another status than 2xx",
+    "redirected": "the server says that the call should go to another address",
     "content_type": "the answer is not a stream of events",
     "malformed": "the answer is not HTTP, or its events are not what the interface says",
     "error_event": "the server told of an error in the middle of its answer",
@@ -51,6 +52,12 @@ class Entry:
     tries: int = 0
     status: int | None = None
     content_type: str | None = None
+    encoding: str | None = None
+    """Of the content, as the header says."""
+    informational: list[int] = field(default_factory=list)
+    """Statuses of the informational responses that came before the answer, and were skipped."""
+    location: str | None = None
+    """Where the server says that the call should go."""
     chunks: list[tuple[int, bytes]] = field(default_factory=list)
     """What was received, as the kernel gave it out: instant and bytes of the body."""
     ended_ns: int | None = None

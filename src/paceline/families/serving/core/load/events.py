@@ -1,15 +1,46 @@
-"""What a stream of server-sent events says: tokens with their instants, read from the log and nowhere else."""
+"""What a stream of server-sent events says: tokens with their instants, read from the log and nowhere else.
+
+Output is whatever the model writes: an answer's text, what it thinks before it, calls of tools. What servers do beside
+the interface, and lets all tokens come all the same, is read and named (``WARNINGS``).
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-DONE = "[DONE]"
+from paceline.families.serving.core.load.deltas import ANSWER, Kind, Output, output_of
+from paceline.families.serving.core.load.framing import Chunks, ServerEvent, events_of, unpacked
+from paceline.families.serving.core.load.reasons import error_of, reason_of
 
-CountedBy = Literal["token_ids", "usage", "chunks"]
+DONE = b"[DONE]"
+ERROR = "error"
+"""Name of an event that tells of an error, whatever its data are."""
+KEEP_ALIVE = "ping"
+"""Type of a JSON event that keeps the connection alive."""
+
+CountedBy = Literal["token_ids", "running_usage", "usage", "chunks"]
+
+WARNINGS = {
+    "bad_utf8": "bytes that are not UTF-8 were replaced",
+    "bare_json": "events stood on lines without 'data:'",
+    "compressed": "the answer was compressed, which nobody asked for; instants are those at which it could be unpacked",
+    "content_type": "a stream of events came under another content type",
+    "end_token": "the server counts the end token, which is no token of output",
+    "informational": "informational responses came before the answer",
+    "no_done": "a finish reason or the usage told the end, and no [DONE] did",
+    "no_empty_line": "no empty line ended the last event",
+    "one_newline": "one newline ended events, where the standard wants an empty line",
+    "other_choices": "events of other choices were left out, and so was the usage, which counts them",
+    "status": "the status is another 2xx than 200",
+    "unknown_part": "content of a kind that is not known was left out",
+    "usage_jumps": "counts of single events fall, or do not end at the last one, and were not used",
+}
+"""What may be unusual about a whole answer, and what was made of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +51,8 @@ class Piece:
     """Instant of the bytes that completed it."""
     tokens: float
     """How many tokens it holds; a share of the usage's number where events do not tell."""
+    kind: Kind = ANSWER
+    """What it holds; ``answer`` where it holds some of the answer and thinking too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +61,14 @@ class Stream:
 
     pieces: tuple[Piece, ...]
     text: str
+    """Of the answer, without what was thought and calls of tools."""
+    thinking: str
     token_ids: tuple[int, ...] | None
     """None where the server does not tell them."""
     tokens: int
-    """How many there are."""
+    """How many there are, of all kinds."""
     counted_by: CountedBy
-    """From ids; from the server's count, where no ids came; else one for each event."""
+    """From ids; from the server's count in every event; from its count of all; else one for each event."""
     usage_tokens: int | None
     """What the server says that it wrote."""
     prompt_tokens: int | None
@@ -42,113 +77,206 @@ class Stream:
     """Of any event, with output or not, such as one that tells a role only."""
     finish: str | None
     done: bool
-    """Whether the end was told."""
+    """Whether [DONE] came."""
+    summed: bool
+    """Whether a usage came in an event without output, as servers tell it at the end."""
     problem: str | None
     """What is not as the interface says, or None."""
     failure: str | None
     """An error that the server told of in the middle, or None."""
+    warnings: tuple[str, ...] = ()
+    """Keys of ``WARNINGS``."""
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the end was told, by [DONE], a finish reason or the usage of all."""
+        return self.done or self.finish is not None or self.summed
 
 
 @dataclass(slots=True)
 class _Reading:
     """What has been read so far."""
 
-    outputs: list[tuple[int, str, tuple[int, ...] | None]]
+    outputs: list[tuple[int, Output, int | None]] = field(default_factory=list)
+    """Instant, output, and the count that the same event tells."""
     finish: str | None = None
     usage: dict[str, Any] | None = None
     first_ns: int | None = None
     done: bool = False
+    summed: bool = False
     problem: str | None = None
     failure: str | None = None
+    warnings: set[str] = field(default_factory=set)
 
 
-def read_stream(chunks: Sequence[tuple[int, bytes]]) -> Stream:
+def read_stream(chunks: Chunks, *, encoding: str | None = None) -> Stream:
     """Read an answer from the bytes that were received.
 
-    Events end with an empty line (HTML Living Standard, server-sent events); what is behind the last one is no event.
+    Args:
+        chunks: Instants and bytes.
+        encoding: Of the content, as the header says.
     """
-    reading = _Reading(outputs=[])
-    rest = b""
-    for at_ns, received in chunks:
-        # Events are cut across packets as the network likes: an event's instant is that of the bytes that complete it.
-        rest += received
-        # On all that is left over, so that a pair of \r and \n that two packets divide is found.
-        if b"\r" in rest:
-            rest = rest.replace(b"\r\n", b"\n")
-        if b"\n\n" not in rest:
-            continue
-        *events, rest = rest.split(b"\n\n")
-        for event in events:
-            _take(reading, at_ns, event)
-    if rest.strip() and reading.problem is None:
-        reading.problem = f"the stream ends within an event: {rest[:80]!r}"
+    reading = _Reading()
+    try:
+        plain = unpacked(chunks, encoding)
+    except ValueError as error:
+        plain, reading.problem = (), str(error)
+    if plain is not chunks and reading.problem is None:
+        reading.warnings.add("compressed")
+    for event in events_of(plain):
+        _take(reading, event)
+    if reading.first_ns is None and not (reading.done or reading.problem or reading.failure):
+        reading.failure = _whole_error(b"".join(received for _, received in plain))
     return _stream(reading)
 
 
-def _take(reading: _Reading, at_ns: int, event: bytes) -> None:
-    lines = [line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")]
-    if not lines:
-        return  # a comment, which keeps the connection alive
-    data = b"\n".join(lines)
-    if data == DONE.encode():
-        reading.done = True
-        return
+def _whole_error(body: bytes) -> str | None:
+    """Return the error that a body tells of which is no stream at all."""
     try:
-        _tell(reading, at_ns, json.loads(data))
+        said = json.loads(body)
+    except ValueError:
+        return None
+    return error_of(said) if isinstance(said, dict) else None
+
+
+def _take(reading: _Reading, event: ServerEvent) -> None:
+    """Read one event; without an empty line behind it, it counts if it is whole."""
+    data = b"\n".join(line for _, line in event.data)
+    problem = _read(reading, event.at_ns, data, event.name)
+    lines = [(at_ns, line) for at_ns, line in event.data if line.strip()]
+    if problem is not None and len(lines) > 1 and all(_whole(line) for _, line in lines):
+        reading.warnings.add("one_newline")
+        for at_ns, line in lines:
+            problem = _read(reading, at_ns, line, event.name)
+            if problem is not None:
+                break
+    if problem is None:
+        reading.warnings |= {"bare_json"} if event.bare else set()
+        reading.warnings |= set() if event.ended or event.bare else {"no_empty_line"}
+    elif reading.problem is None and not event.bare:
+        reading.problem = problem if event.ended else f"the stream ends within an event: {data[:80]!r}"
+
+
+def _whole(line: bytes) -> bool:
+    """Return whether a line is an event's data by itself."""
+    if line.strip() == DONE:
+        return True
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _read(reading: _Reading, at_ns: int, data: bytes, name: str) -> str | None:
+    """Read an event's data; return what is wrong with it."""
+    if name == ERROR:
+        reading.failure = reading.failure or _failure(data)
+        return None
+    if not data.strip():
+        return None  # keeps the connection alive
+    if data.strip() == DONE:
+        reading.done = True
+        return None
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("utf-8", "replace")  # as the standard says
+        reading.warnings.add("bad_utf8")
+    try:
+        _tell(reading, at_ns, json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-        if reading.problem is None:
-            reading.problem = f"{type(error).__name__} in event {data[:80]!r}: {error}"
+        return f"{type(error).__name__} in event {data[:80]!r}: {error}"
+    return None
+
+
+def _failure(data: bytes) -> str:
+    """Return what an event says that is called an error."""
+    return reason_of(data) if data.strip() else f"an event called '{ERROR}', without words"
 
 
 def _tell(reading: _Reading, at_ns: int, said: dict[str, Any]) -> None:
-    if "error" in said:
-        reading.failure = str(said["error"])[:300]
+    failure = error_of(said)
+    if failure is not None:
+        reading.failure = reading.failure or failure
+        return
+    if said.get("type") == KEEP_ALIVE:
         return
     # Any event, a role or a usage too: the first token has an instant of its own, and the two are told apart.
     if reading.first_ns is None:
         reading.first_ns = at_ns
-    if said.get("usage"):
-        reading.usage = dict(said["usage"])
-    # One answer was asked for; a last event with usage alone has no choice.
-    for choice in said["choices"][:1]:
-        text = choice["text"] if "text" in choice else (choice["delta"].get("content") or "")
-        if not isinstance(text, str):
-            raise TypeError("content is no text")
-        ids = choice.get("token_ids")
-        if text or ids:
-            reading.outputs.append((at_ns, text, None if ids is None else tuple(int(i) for i in ids)))
+    usage = said.get("usage")
+    if usage:
+        reading.usage = dict(usage)
+    if "usage" not in said and "choices" not in said:
+        raise KeyError("choices")
+    choices = said.get("choices") or ()
+    reading.summed = reading.summed or bool(usage and not choices)
+    for choice in choices:
+        if choice.get("index") not in (None, 0):
+            reading.warnings.add("other_choices")
+            continue
+        output = output_of(choice)
+        if output.unknown:
+            reading.warnings.add("unknown_part")
+        if output.length or output.token_ids or output.called:
+            count = usage.get("completion_tokens") if usage else None
+            reading.outputs.append((at_ns, output, count if type(count) is int else None))
         reading.finish = choice.get("finish_reason") or reading.finish
+        if reading.finish == "error":
+            reading.failure = reading.failure or "the finish reason is 'error'"
 
 
 def _stream(reading: _Reading) -> Stream:
     usage = reading.usage or {}
     told = usage.get("completion_tokens")
-    known = [ids for _, _, ids in reading.outputs]
+    told = told if type(told) is int else None
+    outputs = [output for _, output, _ in reading.outputs]
+    known = [output.token_ids for output in outputs]
     ids = tuple(i for part in known if part for i in part) if known and None not in known else None
-    counted_by: CountedBy
-    if ids is not None:
-        # Ids are counted by nobody's word; a server's usage needs trust, and events may hold any number of tokens.
-        counted_by, weights = "token_ids", [float(len(part or ())) for part in known]
-    elif isinstance(told, int) and told > 0 and any(text for _, text, _ in reading.outputs):
-        counted_by, weights = "usage", _shares(told, [len(text) for _, text, _ in reading.outputs])
-    else:
-        counted_by, weights = "chunks", [1.0] * len(reading.outputs)
+    counted_by, weights = _weights(reading, ids, told)
+    if ids is not None and told == len(ids) + 1:
+        reading.warnings.add("end_token")
     details = usage.get("prompt_tokens_details") or {}
     return Stream(
-        pieces=tuple(Piece(at, n) for (at, _, _), n in zip(reading.outputs, weights, strict=True)),
-        text="".join(text for _, text, _ in reading.outputs),
+        pieces=tuple(
+            Piece(at_ns, tokens, output.kind)
+            for (at_ns, output, _), tokens in zip(reading.outputs, weights, strict=True)
+        ),
+        text="".join(output.text for output in outputs),
+        thinking="".join(output.thinking for output in outputs),
         token_ids=ids,
         tokens=round(sum(weights)),
         counted_by=counted_by,
-        usage_tokens=told if isinstance(told, int) else None,
+        usage_tokens=None if "other_choices" in reading.warnings else told,
         prompt_tokens=usage.get("prompt_tokens"),
         cached_tokens=details.get("cached_tokens"),
         first_event_ns=reading.first_ns,
         finish=reading.finish,
         done=reading.done,
+        summed=reading.summed,
         problem=reading.problem,
         failure=reading.failure,
+        warnings=tuple(sorted(reading.warnings)),
     )
+
+
+def _weights(
+    reading: _Reading, ids: tuple[int, ...] | None, told: int | None
+) -> tuple[CountedBy, list[float]]:
+    """Return how many tokens each output holds, and who says so."""
+    outputs = [output for _, output, _ in reading.outputs]
+    if ids is not None:
+        return "token_ids", [float(len(output.token_ids or ())) for output in outputs]
+    if told and outputs and "other_choices" not in reading.warnings:
+        running = [count for _, _, count in reading.outputs]
+        counts = [count for count in running if count is not None]
+        if len(counts) == len(running) and len(counts) > 1:
+            steps = [b - a for a, b in itertools.pairwise([0, *counts])]
+            if min(steps) >= 0 and counts[-1] == told:
+                return "running_usage", [float(step) for step in steps]
+            reading.warnings.add("usage_jumps")
+        return "usage", _shares(told, [max(output.length, 1) for output in outputs])
+    return "chunks", [1.0] * len(outputs)
 
 
 def _shares(tokens: int, lengths: Sequence[int]) -> list[float]:
@@ -157,3 +285,8 @@ def _shares(tokens: int, lengths: Sequence[int]) -> list[float]:
         return [float(tokens // len(lengths))] * len(lengths)
     characters = sum(lengths)
     return [tokens * length / characters for length in lengths]
+
+
+def count_warnings(streams: Sequence[Stream]) -> dict[str, int]:
+    """Count the warnings of several answers."""
+    return dict(sorted(Counter(w for s in streams for w in s.warnings).items()))

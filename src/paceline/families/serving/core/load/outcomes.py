@@ -6,12 +6,14 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from paceline.families.serving.core.load.deltas import THINKING
 from paceline.families.serving.core.load.entries import COMPLETE, ENDINGS, Entry, Log
 from paceline.families.serving.core.load.events import Piece, Stream, read_stream
+from paceline.families.serving.core.load.framing import is_event_stream
 
 OUTCOMES = {
     **ENDINGS,
@@ -40,11 +42,13 @@ class Outcome:
     prompt_tokens: int | None
     cached_tokens: int | None
     ttft_s: float
-    """From when it was due to the first piece of output."""
+    """From when it was due to the first piece of output of any kind: thinking, answer, call of a tool."""
+    first_answer_s: float
+    """From when it was due to the first piece of output that is not thinking; infinite where it ends thinking."""
     e2e_s: float
     """From when it was due to the last piece of output."""
     tpot_s: float | None
-    """(last − first) / (tokens − 1); None where there are not two pieces."""
+    """(last − first) / (tokens − 1); None where there are not two pieces, or not two tokens."""
     pace_s: float | None
     """(last − first) / tokens behind the first piece: what it is whatever number of tokens a piece holds."""
     pieces: tuple[Piece, ...]
@@ -56,28 +60,35 @@ class Outcome:
         return self.kind == COMPLETE
 
     @property
+    def thinks(self) -> bool:
+        """Return whether some of its output is thinking."""
+        return any(p.kind == THINKING for p in self.pieces)
+
+    @property
     def lateness_s(self) -> float | None:
         """Return how long after its instant it was sent."""
         return None if self.due_s is None or self.sent_s is None else self.sent_s - self.due_s
 
 
-def outcome_of(entry: Entry, *, exact: bool = True) -> Outcome:
+def outcome_of(entry: Entry, *, exact: bool = True, bounded: bool = True) -> Outcome:
     """Read one call.
 
     Args:
         entry: Its line of the log.
         exact: Whether as many tokens as were asked for have to come.
+        bounded: Whether the request said how many; else an answer may have any number.
     """
-    stream = read_stream(entry.chunks)
+    stream = _stream_of(entry)
     kind, detail = entry.ending, entry.detail
     if kind == COMPLETE:
-        kind, detail = _judge(entry, stream, exact)
+        kind, detail = _judge(entry, stream, exact and bounded, bounded)
     pieces = stream.pieces
     due_ns = entry.due_ns
     good = kind == COMPLETE and due_ns is not None and bool(pieces)
     first, last = (pieces[0].at_ns, pieces[-1].at_ns) if pieces else (0, 0)
+    answer = next((p.at_ns for p in pieces if p.kind != THINKING), None)
     behind = sum(p.tokens for p in pieces[1:])
-    several = good and len(pieces) > 1
+    several = good and len(pieces) > 1 and stream.tokens > 1 and behind > 0
     return Outcome(
         number=entry.number,
         tenant=entry.tenant,
@@ -91,6 +102,7 @@ def outcome_of(entry: Entry, *, exact: bool = True) -> Outcome:
         prompt_tokens=stream.prompt_tokens,
         cached_tokens=stream.cached_tokens,
         ttft_s=(first - (due_ns or 0)) * 1e-9 if good else math.inf,
+        first_answer_s=(answer - (due_ns or 0)) * 1e-9 if good and answer is not None else math.inf,
         e2e_s=(last - (due_ns or 0)) * 1e-9 if good else math.inf,
         tpot_s=(last - first) * 1e-9 / (stream.tokens - 1) if several else None,
         # Over tokens behind the first piece: with several tokens a piece, tokens − 1 would count some that came with
@@ -101,20 +113,42 @@ def outcome_of(entry: Entry, *, exact: bool = True) -> Outcome:
     )
 
 
-def _judge(entry: Entry, stream: Stream, exact: bool) -> tuple[str, str | None]:
+def _stream_of(entry: Entry) -> Stream:
+    """Read a call's answer, with what its head tells."""
+    stream = read_stream(entry.chunks, encoding=entry.encoding)
+    warnings = set(stream.warnings)
+    if stream.ended and not stream.done:
+        warnings.add("no_done")
+    if entry.informational:
+        warnings.add("informational")
+    if entry.status is not None and 200 < entry.status < 300:
+        warnings.add("status")
+    if entry.content_type is not None and not is_event_stream(entry.content_type):
+        warnings.add("content_type")
+    asked, pieces = entry.asked_tokens, stream.pieces
+    if stream.counted_by == "usage" and stream.tokens == asked + 1 and len(pieces) == asked:
+        warnings.add("end_token")
+        alone = tuple(replace(p, tokens=1.0) for p in pieces)
+        stream = replace(stream, pieces=alone, tokens=asked, counted_by="chunks")
+    return replace(stream, warnings=tuple(sorted(warnings)))
+
+
+def _judge(entry: Entry, stream: Stream, exact: bool, bounded: bool) -> tuple[str, str | None]:
     if stream.failure is not None:
         return "error_event", stream.failure
     if stream.problem is not None:
         return "malformed", stream.problem
-    if not stream.done:
-        return "unended", f"{stream.tokens} tokens, and no [DONE]"
-    # Only against ids: other counts come from the usage itself, or are guesses.
-    if stream.counted_by == "token_ids" and stream.usage_tokens not in (None, stream.tokens):
+    if not stream.ended:
+        return "unended", f"{stream.tokens} tokens, and neither [DONE] nor a finish reason"
+    counted = (None, stream.tokens, stream.tokens + 1 if "end_token" in stream.warnings else None)
+    if stream.counted_by == "token_ids" and stream.usage_tokens not in counted:
         return "miscounted", f"{stream.tokens} tokens came, the server counts {stream.usage_tokens}"
     short = stream.tokens < entry.asked_tokens if exact else not stream.pieces
     if short:
-        return "truncated", f"{stream.tokens} of {entry.asked_tokens} tokens"
-    if stream.tokens > entry.asked_tokens:
+        why = "" if stream.finish is None else f"; finish reason {stream.finish}"
+        kind = "truncated" if stream.done else "unended"
+        return kind, f"{stream.tokens} of {entry.asked_tokens} tokens{why}"
+    if bounded and stream.tokens > entry.asked_tokens:
         return "overlong", f"{stream.tokens} instead of {entry.asked_tokens} tokens"
     return COMPLETE, None
 
@@ -124,8 +158,9 @@ def _seconds(instant_ns: int | None) -> float | None:
 
 
 def outcomes_of(log: Log, *, exact: bool = True) -> tuple[Outcome, ...]:
-    """Read all calls of a log."""
-    return tuple(outcome_of(entry, exact=exact) for entry in log.entries)
+    """Read all calls of a log; where its requests left ``max_tokens`` out, answers may have any number of tokens."""
+    bounded = "max_tokens" not in log.header.get("request", {}).get("left_out", ())
+    return tuple(outcome_of(entry, exact=exact, bounded=bounded) for entry in log.entries)
 
 
 def counts(outcomes: Sequence[Outcome]) -> dict[str, int]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import InfrastructureError, PrerequisiteError
+from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.calls import Call, Workload
 from paceline.families.serving.core.load.client import Client, Limits
 from paceline.families.serving.core.load.entries import Log, merged, read_log, write_log
@@ -46,6 +47,7 @@ def run_load(
     key: str | None = None,
     handicap_s: float = 0.0,
     loop: LoopName | None = None,
+    asking: Asking | None = None,
 ) -> Log:
     """Send a workload to a server and return the log.
 
@@ -61,6 +63,7 @@ def run_load(
         key: Bearer token; it goes to the processes by a pipe and is in no file.
         handicap_s: Seconds that every receiving wastes, to see that a client too slow is found out.
         loop: Event loop of the client; None takes the fastest that is installed.
+        asking: Fields and headers of requests that are left out, renamed or added; None asks as usual.
 
     Raises:
         PrerequisiteError: httptools is not installed, or a loop that was asked for.
@@ -71,10 +74,13 @@ def run_load(
     loop = loop or usual_loop()
     loop_factory(loop)
     limits = limits or Limits()
+    asking = asking or Asking()
+    secrets = {"key": key, "headers": dict(asking.headers)}
     job = {
         "url": url,
         "model": model,
         "as_text": as_text,
+        "asking": {**asdict(asking), "headers": {}},
         "limits": asdict(limits),
         "warm": warm,
         "parts": processes,
@@ -89,17 +95,19 @@ def run_load(
         (place / "job.json").write_text(json.dumps(job), encoding="utf-8")
         running = [_begin(place, part) for part in range(processes)]
         try:
-            parts = _conduct(running, place, limits, key)
+            parts = _conduct(running, place, limits, secrets)
         finally:
             for process in running:
                 process.kill()
                 process.wait()
-    facts = {
+    facts: dict[str, Any] = {
         "concurrency": workload.concurrency,
         "cap": workload.cap,
         "calls": len(workload.calls),
         "following": sum(bool(c.after) for c in workload.calls),
     }
+    if asking.facts():
+        facts["request"] = asking.facts()
     logs = [(log.entries, log.processes[0]) for log in parts]
     return merged({**facts, "processes": processes, "warm": warm, **(header or {})}, logs)
 
@@ -114,12 +122,13 @@ def _begin(place: Path, part: int) -> subprocess.Popen[str]:
     )
 
 
-def _conduct(running: list[subprocess.Popen[str]], place: Path, limits: Limits, key: str | None) -> list[Log]:
+def _conduct(
+    running: list[subprocess.Popen[str]], place: Path, limits: Limits, secrets: dict[str, Any]
+) -> list[Log]:
     for part, process in enumerate(running):
         assert process.stdin is not None
         assert process.stdout is not None
-        # By the pipe: arguments and files of a process can be read by others on the machine.
-        process.stdin.write(json.dumps({"key": key}) + "\n")
+        process.stdin.write(json.dumps(secrets) + "\n")
         process.stdin.flush()
         # One after another is enough: nobody begins before the instant, which is named when all are ready.
         if process.stdout.readline().strip() != "ready":
@@ -152,12 +161,15 @@ def main(arguments: list[str]) -> int:
     """Be one process: read the job, say ``ready``, wait for the instant, send, write the log."""
     place, part = Path(arguments[0]), int(arguments[1])
     job = json.loads((place / "job.json").read_text(encoding="utf-8"))
-    key = json.loads(sys.stdin.readline())["key"]
+    secrets = json.loads(sys.stdin.readline())
     calls = tuple(
         Call(**{**c, "prompt": _prompt(c["prompt"]), "after": tuple(c["after"])}) for c in job["calls"]
     )
     workload = Workload(calls=calls, concurrency=job["concurrency"], cap=job["cap"])
-    target = Target.of(job["url"], job["model"], key=key, as_text=job["as_text"])
+    asking = Asking(
+        **{**job["asking"], "leave_out": tuple(job["asking"]["leave_out"]), "headers": secrets["headers"]}
+    )
+    target = Target.of(job["url"], job["model"], key=secrets["key"], as_text=job["as_text"], asking=asking)
     try:
         client = Client(
             target,

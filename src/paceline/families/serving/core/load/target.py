@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.calls import Call, Prompt, prompt_text
 
 
@@ -24,13 +25,21 @@ class Target:
     tls: ssl.SSLContext | None = None
     key: str | None = field(default=None, repr=False)
     """Bearer token; it is in no log."""
-    extra: dict[str, Any] = field(default_factory=dict)
-    """Further fields of every request."""
+    asking: Asking = field(default_factory=Asking)
+    """Which fields and headers are left out, renamed or added."""
     as_text: bool = False
     """Whether token ids are sent as words, to servers that take text alone."""
 
     @classmethod
-    def of(cls, url: str, model: str, *, key: str | None = None, as_text: bool = False) -> Target:
+    def of(
+        cls,
+        url: str,
+        model: str,
+        *,
+        key: str | None = None,
+        as_text: bool = False,
+        asking: Asking | None = None,
+    ) -> Target:
         """Read an address such as ``http://127.0.0.1:8000/v1``.
 
         Raises:
@@ -48,6 +57,7 @@ class Target:
             tls=ssl.create_default_context() if secure else None,
             key=key,
             as_text=as_text,
+            asking=asking or Asking(),
         )
 
     def request(self, call: Call, prompt: Prompt) -> bytes:
@@ -57,7 +67,7 @@ class Target:
             call: What is asked for.
             prompt: Its whole prompt, with what it carries on from.
         """
-        asked: dict[str, Any] = {
+        usual: dict[str, Any] = {
             "model": self.model,
             "max_tokens": call.output_tokens,
             "temperature": 0,
@@ -67,10 +77,10 @@ class Target:
             "stream": True,
             # The server's own count, against which what came is held.
             "stream_options": {"include_usage": True},
-            **self.extra,
         }
         if call.tenant:
-            asked["user"] = call.tenant
+            usual["user"] = call.tenant
+        asked = self.asking.fields(usual)
         if call.chat:
             asked["messages"] = [{"role": "user", "content": prompt_text(prompt)}]
         else:
@@ -80,6 +90,7 @@ class Target:
         secret = f"Authorization: Bearer {self.key}\r\n" if self.key else ""
         head = (
             f"POST {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nAccept: text/event-stream\r\n{secret}"
+            f"{self.asking.head()}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
-        return head.encode() + body
+        return head.encode("latin-1") + body

@@ -15,15 +15,19 @@ from typing import Any, cast
 
 from paceline.base.errors import PrerequisiteError
 from paceline.families.serving.core.load.entries import COMPLETE, Entry
+from paceline.families.serving.core.load.events import read_stream
+from paceline.families.serving.core.load.framing import EVENT_STREAM, is_event_stream, unpacked
+from paceline.families.serving.core.load.reasons import reason_of
 
 _clock_ns = time.monotonic_ns
 
-EVENT_STREAM = "text/event-stream"
 MAX_TOKEN_BYTES = 16 * 2**10
+SWITCHED = 101
+"""The one informational status that is an answer: the server goes on with another protocol."""
 SPARE_TOKENS = 64
 """An answer may have ``MAX_TOKEN_BYTES`` for each token that was asked for, and for so many more."""
-MAX_ERROR_BYTES = 500
-"""Of an answer that is an error, for its detail."""
+REDIRECTS = (301, 302, 303, 307, 308)
+"""They are named and not followed: every call would measure the way round, and a key could go to somebody else."""
 
 
 def response_parser() -> Callable[[Any], Any]:
@@ -126,8 +130,14 @@ class Connection(asyncio.Protocol):
         key = name.lower()
         if key in (b"content-length", b"transfer-encoding"):
             self._delimited = True
-        elif key == b"content-type" and self._entry is not None:
+        elif self._entry is None:
+            return
+        elif key == b"content-type":
             self._entry.content_type = value.decode("latin-1")
+        elif key == b"content-encoding":
+            self._entry.encoding = value.decode("latin-1")
+        elif key == b"location":
+            self._entry.location = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """Keep the status."""
@@ -152,15 +162,22 @@ class Connection(asyncio.Protocol):
         entry = self._entry
         if entry is None:
             return
-        if entry.status != 200:
-            said = b"".join(body for _, body in entry.chunks)[:MAX_ERROR_BYTES].decode("utf-8", "replace")
-            self._finish("status", f"{entry.status}: {said}", keep=self._parser.should_keep_alive())
-        elif not (entry.content_type or "").lower().startswith(EVENT_STREAM):
-            # A whole answer at once has no times of tokens; it must not pass for a stream whose tokens all came
-            # together.
-            self._finish("content_type", f"{entry.content_type} instead of {EVENT_STREAM}", keep=False)
+        status = entry.status or 0
+        if 100 <= status < 200 and status != SWITCHED:
+            entry.informational.append(status)
+            entry.status = entry.content_type = entry.encoding = entry.location = None
+            self._delimited = False
+            return
+        keep = self._parser.should_keep_alive()
+        if status in REDIRECTS and entry.location:
+            self._finish("redirected", f"{status}: name {entry.location} as the address", keep=keep)
+        elif not 200 <= status < 300:
+            self._finish("status", f"{status}: {_reason(entry)}", keep=keep)
+        elif is_event_stream(entry.content_type) or _holds_events(entry):
+            self._finish(COMPLETE, None, keep=keep)
         else:
-            self._finish(COMPLETE, None, keep=self._parser.should_keep_alive())
+            said = f"{entry.content_type} instead of {EVENT_STREAM}: {_reason(entry)}"
+            self._finish("content_type", said, keep=False)
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the call that was under way."""
@@ -201,6 +218,20 @@ class Connection(asyncio.Protocol):
             self.abandon()
         ended(entry)
         self._freed(self, keep and self.usable)
+
+
+def _reason(entry: Entry) -> str:
+    """Return what an answer says that is no stream."""
+    try:
+        chunks = unpacked(entry.chunks, entry.encoding)
+    except ValueError as error:
+        return str(error)
+    return reason_of(b"".join(body for _, body in chunks))
+
+
+def _holds_events(entry: Entry) -> bool:
+    """Return whether an answer of another content type is a stream of events all the same."""
+    return bool(read_stream(entry.chunks, encoding=entry.encoding).pieces)
 
 
 class SlowedConnection(Connection):

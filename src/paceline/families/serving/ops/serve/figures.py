@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline.base.family import Params
+from paceline.families.serving.core.load.events import count_warnings
 from paceline.families.serving.core.load.fairness import OUTPUT_WEIGHT, PROMPT_WEIGHT, jain, service_gap
 from paceline.families.serving.core.load.outcomes import (
     Outcome,
@@ -50,6 +51,10 @@ def figures(
         values["jain"] = _jain(outcomes, prompt_tokens, tenants)
     else:
         absent["service_gap"] = absent["jain"] = "there is one tenant"
+    if any(o.ok and o.thinks for o in outcomes):
+        values["first_answer_p50"] = percentile([o.first_answer_s for o in outcomes], 0.5)
+    else:
+        absent["first_answer_p50"] = "no answer thinks"
     for name in [n for n, value in values.items() if value is None or math.isnan(value)]:
         del values[name]
         absent[name] = "too many calls failed, or no answer has two pieces"
@@ -125,6 +130,7 @@ def accounting(outcomes: Sequence[Outcome], counters: Mapping[str, float]) -> di
         "dropped": 0,
         "outcomes": counts(outcomes),
         "counted_by": sorted({o.stream.counted_by for o in ok}),
+        "warnings": count_warnings([o.stream for o in ok]),
         "engine": dict(counters),
         "curve": curve,
         "courses": [_course(o) for o in outcomes[:NUM_SHOWN]],

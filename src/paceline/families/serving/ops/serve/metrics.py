@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from paceline.base.family import Metric
 from paceline.families.serving.core.metrics import CACHED, OBJECTIVE, PREFIX_CACHE_HIT_RATE, share
@@ -13,6 +14,10 @@ _CLOCK = {
     "failed": "calls that failed, were cut short or never sent are slower than all others",
 }
 _FIRST = _CLOCK | {"stop": "first bytes that hold output; an event without output does not count"}
+_FIRST_ANSWER = _CLOCK | {
+    "stop": "first bytes that hold output other than thinking: text of the answer or a call of a tool",
+    "thinking": "an answer that ends while thinking is slower than all others; absent where no answer thinks",
+}
 _QUANTILE = {"value": "between the two nearest calls of a launch"}
 _TPOT = {
     "timer": _CLOCK["timer"],
@@ -42,6 +47,14 @@ METRICS: tuple[Metric, ...] = (
     _time("ttft_p50", "Time to first token, median over calls.", _FIRST | _QUANTILE),
     _time("ttft_p90", "Time to first token, 90th percentile over calls.", _FIRST | _QUANTILE),
     _time("ttft_p99", "Time to first token, 99th percentile over calls.", _FIRST | _QUANTILE),
+    replace(
+        _time(
+            "first_answer_p50",
+            "Time to the first token behind the thinking, median over calls.",
+            _FIRST_ANSWER | _QUANTILE,
+        ),
+        identifies=False,
+    ),
     _time("tpot_p50", "Time per output token behind the first, median over calls.", _TPOT | _QUANTILE),
     _time(
         "tpot_p90", "Time per output token behind the first, 90th percentile over calls.", _TPOT | _QUANTILE

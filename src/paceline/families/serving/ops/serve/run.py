@@ -80,7 +80,7 @@ def _serve(
     """Serve the workload under one technique and judge what came.
 
     Raises:
-        CaseError: The technique was refused, failed or is wrong, or the client was too slow.
+        CaseError: The technique was refused, failed or is wrong, or the run says nothing of it.
     """
     session.loaded(case)
     params = block.params
@@ -105,7 +105,7 @@ def _serve(
     prompts, rounding = check_answers(reference, workload, outcomes)
     certificate = certify(log, outcomes)
     if not certificate.valid:
-        raise CaseError("invalid", "the client was too slow: " + "; ".join(certificate.problems))
+        raise CaseError("invalid", "the run says nothing of the server: " + "; ".join(certificate.problems))
     metrics, absent = figures(outcomes, {n: len(p) for n, p in prompts.items()}, params, counters)
     most = most_hits(prompts.values(), int(params["block_size"]))
     if most:
