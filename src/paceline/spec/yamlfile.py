@@ -134,10 +134,11 @@ def _build(node: yaml.Node, key_path: KeyPath, lines: dict[KeyPath, int], path: 
         return mapping
     if isinstance(node, yaml.SequenceNode):
         return [_build(item, (*key_path, i), lines, path) for i, item in enumerate(node.value)]
+    assert isinstance(node, yaml.ScalarNode)
     return _scalar(node, path, ".".join(str(part) for part in key_path))
 
 
-def _scalar(node: yaml.Node, path: Path, key: str) -> Any:
+def _scalar(node: yaml.ScalarNode, path: Path, key: str) -> Any:
     loader = yaml.CSafeLoader("")
     where = f"{path}:{node.start_mark.line + 1}"
     try:
