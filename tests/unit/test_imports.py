@@ -337,7 +337,8 @@ def test_pytest_benchmark_rounds_are_kept_bit_for_bit(tmp_path: Path) -> None:
     (m,) = record.measurements
     assert m.samples == [0.1 + 0.2, 1e-9, 0.00123456789012345]
     assert m.value == 0.00123456789012345
-    assert m.label == "test_sum[10]"
+    assert m.label == "tests/test_sum.py::test_sum[10]"
+    assert m.params["op"] == "test_sum[10]"
     assert m.params["n"] == 10
     assert m.params["scale"] == 0.5
     assert m.params["shape"] == "[2, 3]"
@@ -367,7 +368,12 @@ NCCL_LINES = len(HEAD_TEXT.splitlines())
         ("nccl-tests", "", "holds no result"),
         ("nccl-tests", HEAD_TEXT, "holds no result"),
         ("nccl-tests", "1024 256 float sum -1 1 1 1 0 1 1 1 0\n", r"given.txt:1: .* before any header"),
-        ("nccl-tests", HEAD_TEXT + "Segmentation fault\n", rf"given.txt:{NCCL_LINES + 1}: 2 columns"),
+        (
+            "nccl-tests",
+            HEAD_TEXT + "Segmentation fault\n",
+            rf"no result of nccl-tests \(the program failed: line {NCCL_LINES + 1}: Segmentation fault",
+        ),
+        ("nccl-tests", HEAD_TEXT + "what is this\n", rf"given.txt:{NCCL_LINES + 1}: 3 columns"),
         (
             "nccl-tests",
             HEAD_TEXT + ROWS_TEXT.replace("13.37", "13.3x"),
@@ -380,13 +386,22 @@ NCCL_LINES = len(HEAD_TEXT.splitlines())
         ("nccl-tests", "# paceline {broken\n", "given.txt:1: unreadable line"),
         ("nccl-tests", '{"version": 1', "given.txt:1: not JSON"),
         ("nccl-tests", '{"version": 1}', "no 'results'"),
-        ("nccl-tests", nccl_json() | {"version": 2}, "version is 2"),
+        ("nccl-tests", nccl_json() | {"version": 4}, "version is 4"),
         ("nccl-tests", nccl_json(size="big"), r"given.txt:1:results\[0\].size"),
         ("nccl-tests", nccl_json(out_of_place={"time": "fast"}), r"results\[0\].out_of_place.time"),
         ("nccl-tests", nccl_json(out_of_place=None, in_place=None), "neither out_of_place nor in_place"),
         ("nccl-tests", '{"version": 1, "version": 1, "results": []}', "second time"),
         ("nccl-tests", '{"version": 1, "results": []} x', "after the end"),
-        ("nccl-tests", '{"version": 1,\n"results": [\n{"size": NaN}]}', "given.txt:3: .*NaN"),
+        (
+            "nccl-tests",
+            nccl_json(size=float("nan")),
+            r"given.txt:1:results\[0\].size: missing, or not a whole",
+        ),
+        (
+            "nccl-tests",
+            nccl_json(out_of_place={"time": float("inf")}),
+            r"results\[0\].out_of_place.time: Infinity is not a finite number",
+        ),
         ("osu", "4 1.73\n", "given.txt:1: .* before any title"),
         ("osu", OSU_TEXT.replace("37.08", "37.08 x"), "given.txt:6: 6 columns"),
         ("osu", OSU_TEXT.replace("37.08", "fast "), "given.txt:6:.*'fast'"),
@@ -405,7 +420,12 @@ NCCL_LINES = len(HEAD_TEXT.splitlines())
             json.dumps(pytest_json()).replace('"scale": 0.5', '"scale": 1e999'),
             "a record cannot",
         ),
-        ("pytest-benchmark", '{"a": ' + "9" * 5000 + ', "benchmarks": []}', "not acceptable JSON"),
+        (
+            "pytest-benchmark",
+            pytest_json(data=[float("inf")], rounds=1),
+            r"data\[0\]: Infinity is not a finite",
+        ),
+        ("pytest-benchmark", '{"benchmarks": [{"name": "a", "stats": {"x": 1, "x": 2}}]}', "stands twice"),
     ],
 )
 def test_a_malformed_file_is_refused_with_its_place_and_leaves_no_record(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import time
 from pathlib import Path
 
@@ -90,6 +92,76 @@ def test_bombs_are_refused_before_they_cost_anything(text: str) -> None:
     with pytest.raises(UserError, match=r"nested too deeply|anchors and aliases"):
         parse(text, PATH)
     assert time.process_time() - begin < 1.0
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("012", "'012' is 10 in YAML 1.1 and 12 in YAML 1.2"),
+        ("-0755", "'-0755' is -493 in YAML 1.1 and -755 in YAML 1.2"),
+        ("003", "'003' is octal in YAML 1.1 and decimal in YAML 1.2"),
+        ("08", "'08' is text in YAML 1.1 and 8 in YAML 1.2"),
+        ("0o20", "'0o20' is text in YAML 1.1 and 16 in YAML 1.2"),
+        ("0b11", "'0b11' is 3 in YAML 1.1"),
+        ("2:15", "'2:15' is 135 in YAML 1.1 and text in YAML 1.2"),
+        ("1:00:00", "'1:00:00' is 3600 in YAML 1.1"),
+        ("3:20.5", "'3:20.5' is 200.5 in YAML 1.1"),
+        ("65_536", "'65_536' is 65536 in YAML 1.1"),
+        ("0x_ff", "'0x_ff' is 255 in YAML 1.1"),
+        ("1_0.25", "'1_0.25' is 10.25 in YAML 1.1"),
+        ("yes", "'yes' is true in YAML 1.1 and text in YAML 1.2"),
+        ("No", "'No' is false in YAML 1.1 and text in YAML 1.2"),
+        ("on", "'on' is true in YAML 1.1"),
+        ("OFF", "'OFF' is false in YAML 1.1"),
+    ],
+)
+def test_what_two_versions_of_yaml_read_differently_is_refused_with_its_line_and_key(
+    written: str, message: str
+) -> None:
+    for text, place in (
+        (f"a: 1\nb: {written}\n", "suite.yaml:2:b"),
+        (f"a:\n  b: [1, {written}]\n", "suite.yaml:2:a.b.1"),
+        (f"a:\n  - {{c: {written}}}\n", "suite.yaml:2:a.0.c"),
+    ):
+        with pytest.raises(UserError, match=re.escape(message)) as caught:
+            parse(text, PATH)
+        assert caught.value.where == place
+        assert f'"{written}" as text' in str(caught.value.expected)
+    assert parse(f"a: '{written}'\nb: \"{written}\"", PATH).data == {"a": written, "b": written}
+    assert parse(f"{written}: 1", PATH).data == {written: 1}, "keys are names as they are written"
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        *(
+            ("0", 0),
+            ("-7", -7),
+            ("+7", 7),
+            ("0x1F", 31),
+            ("0.5", 0.5),
+            (".5", 0.5),
+            ("5.", 5.0),
+            ("2e-3", 0.002),
+        ),
+        *(("1.5e3", 1500.0), ("-4E+2", -400.0), ("-.inf", -math.inf), ("true", True), ("False", False)),
+        *(("~", None), ("null", None), ("y", "y"), ("n", "n"), ("02:30", "02:30"), ("1.2.3", "1.2.3")),
+        *(("2026-11-21", "2026-11-21"), ("7e9999", "7e9999"), ("8h", "8h"), ("4KiB", "4KiB")),
+    ],
+)
+def test_what_both_versions_of_yaml_read_alike_is_read_and_so_is_an_exponent_alone(
+    written: str, value: object
+) -> None:
+    data = parse(f"a: {written}", PATH).data
+    assert data == {"a": value}
+    assert type(data["a"]) is type(value)
+
+
+def test_a_merge_key_is_refused_and_a_quoted_one_is_a_name() -> None:
+    with pytest.raises(UserError, match="merge keys are not accepted") as caught:
+        parse("a: 1\nb:\n  <<: {c: 2}\n", PATH)
+    assert caught.value.where == "suite.yaml:3:<<"
+    assert parse("'<<': 1", PATH).data == {"<<": 1}
 
 
 def test_nesting_up_to_the_limit_is_read() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -119,7 +120,8 @@ def import_(
     if ranks is not None:
         given["ranks"] = ranks
     argv = redact_arguments(sys.argv)
-    rows, errors = [], []
+    rows: list[dict[str, Any]] = []
+    errors: list[UserError] = []
     for path in files:
         try:
             record = import_file(root, path, style, argv=argv, given=given, known=known)
@@ -135,6 +137,8 @@ def import_(
                 "measurements": len(record.measurements),
                 "without_number": failed,
                 "file": str(record.path),
+                "skipped": (record.run.imported_from or {}).get("skipped", {}),
+                "notes": (record.run.imported_from or {}).get("notes", []),
             }
         )
     _report(rows, as_json)
@@ -142,7 +146,7 @@ def import_(
         raise errors[0] if len(errors) == 1 else UserErrors(errors)
 
 
-def _report(rows: list[dict[str, object]], as_json: bool) -> None:
+def _report(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
@@ -151,3 +155,6 @@ def _report(rows: list[dict[str, object]], as_json: bool) -> None:
         click.echo(
             f"{row['run_id']}  {row['measurements']} measurements{missing}, imported from {row['source']}"
         )
+        left_out = [f"{count} of {kind}" for kind, count in row["skipped"].items()]
+        for text in ([f"lines left out: {', '.join(left_out)}"] if left_out else []) + row["notes"]:
+            click.echo(f"  {text}")

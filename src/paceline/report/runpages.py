@@ -55,6 +55,10 @@ def provenance(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
         facts = [item for key in keys for item in (data[key] or {}).items() if item[0] not in ELSEWHERE]
         rows = [pair for name, part in facts for pair in flat(name, part)]
         found.append((heading, rows))
+    if run.imported_from is not None:
+        found.append(
+            ("Imported from", [p for name, part in run.imported_from.items() for p in flat(name, part)])
+        )
     return found
 
 

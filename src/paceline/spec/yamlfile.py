@@ -1,7 +1,8 @@
 """YAML read from untrusted files, with the line of every key kept for error messages.
 
 Anchors and aliases are refused (a few lines of them expand to gigabytes), duplicate keys are errors instead of silent
-overrides, tags that build objects do not exist, and files above one mebibyte are not read.
+overrides, tags that build objects do not exist, and files above one mebibyte are not read. What YAML 1.1 and 1.2 read
+differently is refused with its line (``yamlversions``).
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from typing import Any
 import yaml
 
 from paceline.base.errors import UserError
+from paceline.spec.yamlversions import core_float, doubt
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
+
+_MERGE = "tag:yaml.org,2002:merge"
 
 KeyPath = tuple[str | int, ...]
 
@@ -47,7 +51,8 @@ def load(path: Path) -> Located:
     """Read one YAML document.
 
     Raises:
-        UserError: Missing or unreadable file, too large, not UTF-8, not YAML, aliases, duplicate keys, too deep.
+        UserError: Missing or unreadable file, too large, not UTF-8, not YAML, aliases, duplicate keys, merge keys, too
+            deep, or a scalar that YAML 1.1 and 1.2 read differently.
     """
     return parse(read_text(path), path)
 
@@ -118,15 +123,22 @@ def _build(node: yaml.Node, key_path: KeyPath, lines: dict[KeyPath, int], path: 
                 raise UserError("a key must be plain text", where=f"{path}:{key_line}")
             if key in mapping:
                 raise UserError(f"the key '{key}' appears twice", where=f"{path}:{key_line}:{key}")
+            if key == "<<" and key_node.tag == _MERGE:
+                raise UserError(
+                    "merge keys are not accepted: YAML 1.2 has none",
+                    where=f"{path}:{key_line}:{key}",
+                    expected="the keys written out",
+                )
             lines[(*key_path, key)] = key_line
             mapping[key] = _build(value_node, (*key_path, key), lines, path)
         return mapping
     if isinstance(node, yaml.SequenceNode):
         return [_build(item, (*key_path, i), lines, path) for i, item in enumerate(node.value)]
-    return _scalar(node, path)
+    assert isinstance(node, yaml.ScalarNode)
+    return _scalar(node, path, ".".join(str(part) for part in key_path))
 
 
-def _scalar(node: yaml.Node, path: Path) -> Any:
+def _scalar(node: yaml.ScalarNode, path: Path, key: str) -> Any:
     loader = yaml.CSafeLoader("")
     where = f"{path}:{node.start_mark.line + 1}"
     try:
@@ -138,6 +150,14 @@ def _scalar(node: yaml.Node, path: Path) -> Any:
         raise UserError(f"'{node.value[:40]}' is not a legal {kind}", where=where) from error
     finally:
         loader.dispose()
+    if not node.style:  # plain: quoted text is text in both versions
+        doubtful = doubt(node.value, value)
+        if doubtful is not None:
+            raise UserError(
+                doubtful.what, where=f"{where}:{key}" if key else where, expected=doubtful.expected
+            )
+        if isinstance(value, str) and (number := core_float(node.value)) is not None:
+            return number
     if isinstance(value, str | int | float | bool) or value is None:
         return value
     return str(node.value)

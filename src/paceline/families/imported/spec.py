@@ -20,6 +20,9 @@ def _metric(name: str, unit: str, better: Better, doc: str, tool: str, definitio
 _NCCL = "nccl-tests"
 _PYTEST = "pytest-benchmark"
 _OSU = "OSU micro-benchmarks"
+_SINGLE = (
+    "one iteration by CUDA events, the slowest process of each; without iterations that the tool's -K skips"
+)
 _ITERATIONS = "average over the iterations of one size, then reduced over ranks as the tool's options say"
 _ROUNDS = "one round, divided by its iterations"
 _SUMMARY = "the tool's own summary of its rounds, which the file does not hold"
@@ -31,6 +34,18 @@ METRICS: tuple[Metric, ...] = (
     _metric("algbw", "B/s", "higher", "Algorithm bandwidth, size over time.", _NCCL, _ITERATIONS),
     _metric(
         "busbw", "B/s", "higher", "Bus bandwidth, algbw times the operation's factor.", _NCCL, _ITERATIONS
+    ),
+    _metric("iteration_time", "s", "lower", "Time of one iteration (-I 1).", _NCCL, _SINGLE),
+    _metric("iteration_min", "s", "lower", "Fastest iteration.", _NCCL, f"least of: {_SINGLE}"),
+    _metric("iteration_max", "s", "lower", "Slowest iteration.", _NCCL, f"largest of: {_SINGLE}"),
+    _metric("iteration_p99", "s", "lower", "99th percentile.", _NCCL, f"nearest rank of: {_SINGLE}"),
+    _metric(
+        "iteration_cv",
+        "ratio",
+        "lower",
+        "Spread of the iterations: standard deviation over mean.",
+        _NCCL,
+        f"over: {_SINGLE}",
     ),
     _metric("round_time", "s", "lower", "Time of one round.", _PYTEST, _ROUNDS),
     _metric("reported_mean", "s", "lower", "Mean of the rounds.", _PYTEST, _SUMMARY),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,8 @@ def import_file(
         raise UserError("not UTF-8 text", where=f"{path}:{line}") from error
     foreign = parse(style, text, str(path), given or {})
     if not foreign.readings:
-        raise UserError(f"the file holds no result of {foreign.tool}", where=str(path))
+        said = f" ({'; '.join(foreign.notes)})" if foreign.notes else ""
+        raise UserError(f"the file holds no result of {foreign.tool}{said}", where=str(path))
     try:
         run = make_run(foreign, path.name, digest, style, argv)
         lines = make_measurements(foreign, run)
@@ -121,6 +123,8 @@ def make_run(foreign: Foreign, name: str, digest: str, style: str, argv: Sequenc
             "measured": foreign.measured,
             "facts": dict(foreign.facts),
             "not_kept": list(foreign.not_kept),
+            **({"skipped": dict(foreign.skipped)} if foreign.skipped else {}),
+            **({"notes": notes} if (notes := [*foreign.notes, *repeated(foreign)]) else {}),
         },
     )
 
@@ -130,12 +134,20 @@ def suite_name(foreign: Foreign) -> str:
     return f"{IMPORTED}/{foreign.tool.lower().replace(' ', '-')}"
 
 
+def repeated(foreign: Foreign) -> tuple[str, ...]:
+    """Say how many results stand more than once in a file, which are further samples of one measurement."""
+    counts = Counter(_key(reading) for reading in foreign.readings)
+    more = sum(count - 1 for count in counts.values())
+    return (
+        (f"{more} results occur again in the file: further samples of the same measurement",) if more else ()
+    )
+
+
 def make_measurements(foreign: Foreign, run: Run) -> list[Measurement]:
     """Make one measurement for each technique, point, launch and metric; repeated lines become further samples."""
     merged: dict[str, Reading] = {}
     for reading in foreign.readings:
-        key = _digest([reading.label, dict(reading.params), reading.launch, reading.metric])
-        first = merged.setdefault(key, reading)
+        first = merged.setdefault(_key(reading), reading)
         if first is not reading:
             first.numbers += reading.numbers
             first.failure = first.failure or reading.failure
@@ -192,6 +204,10 @@ def _measurement(reading: Reading, run: Run, suite: str) -> Measurement:
             "reported": reading.reported or None,
         },
     )
+
+
+def _key(reading: Reading) -> str:
+    return _digest([reading.label, dict(reading.params), reading.launch, reading.metric])
 
 
 def _digest(value: Any) -> str:

@@ -1,4 +1,8 @@
-"""JSON that keeps numbers exact and remembers on which line every item of its list of results begins."""
+"""JSON that keeps numbers exact and remembers on which line every item of its list of results begins.
+
+What is not read does not matter: NaN, an infinite or an endless number, and a key that stands twice in an object are
+refused where they are read, not where they stand.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import Any
 from paceline.base.errors import UserError
 
 _SPACE = " \t\r\n"
+MOST_DIGITS = 400
 
 
 class JsonText:
@@ -28,7 +33,7 @@ class JsonText:
         self.text = text
         self.name = name
         self.decoder = json.JSONDecoder(
-            parse_float=Decimal, parse_constant=_constant, object_pairs_hook=_unique
+            parse_float=Decimal, parse_int=_whole, parse_constant=NoNumber, object_pairs_hook=_object
         )
         self.at = 0
 
@@ -70,6 +75,7 @@ class JsonText:
             value = self._value()
             if not isinstance(value, dict):
                 raise UserError("not an object", where=where)
+            refuse_repeated(value, where)
             items.append(Item(data=value, where=where))
         return items
 
@@ -136,6 +142,10 @@ class Item:
         """Return the text of a value that has to be a number."""
         if isinstance(value, str) and value in ("nan", "-nan"):
             return value
+        if isinstance(value, NoNumber):
+            if value.text == "NaN":
+                return "nan"
+            raise UserError(f"{value.text} is not a finite number", where=f"{self.where}.{key}")
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
             raise UserError("missing, or not a number", where=f"{self.where}.{key}")
         return str(value)
@@ -145,15 +155,38 @@ class Item:
         value = self.data.get(key)
         if not isinstance(value, dict):
             raise UserError("missing, or not an object", where=f"{self.where}.{key}")
+        refuse_repeated(value, f"{self.where}.{key}")
         return Item(data=value, where=f"{self.where}.{key}")
 
 
-def _constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")
+@dataclass(frozen=True, slots=True)
+class NoNumber:
+    """``NaN``, ``Infinity`` or digits without end, where JSON has a number."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+class _Repeated(dict[str, Any]):
+    """An object in which a key stands twice."""
+
+
+def refuse_repeated(value: Mapping[str, Any], where: str) -> None:
+    """Refuse an object in which a key stands twice.
+
+    Raises:
+        UserError: It is one.
+    """
+    if isinstance(value, _Repeated):
+        raise UserError("a key stands twice in one object", where=where)
+
+
+def _whole(text: str) -> int | NoNumber:
+    return int(text) if len(text) <= MOST_DIGITS else NoNumber(f"{text[:20]}…")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
+    return found if len(found) == len(pairs) else _Repeated(found)

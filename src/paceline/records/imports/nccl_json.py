@@ -1,21 +1,33 @@
-"""The JSON report of nccl-tests (``-J FILE``, file version 1).
+"""The JSON report of nccl-tests (``-J FILE``, file versions 1 to 3).
 
-The file holds the whole environment of the process that wrote it and the names of its hosts. Neither is kept.
+The file holds the whole environment of the process that wrote it and the names of its hosts. Neither is kept. Version 2
+(release 2.19.2) added the time of every iteration (``-I 1``), version 3 (2.19.6) how many its summary skips (``-K``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline.base.errors import UserError
 from paceline.base.family import Scalar
 from paceline.records.imports.jsontext import Item, JsonText
 from paceline.records.imports.nccl_names import operation
-from paceline.records.imports.nccl_side import LABEL, TOOL, Side, point, readings, root_of
-from paceline.records.imports.reading import Foreign, Reading
+from paceline.records.imports.nccl_side import (
+    LABEL,
+    TOOL,
+    Side,
+    failure_of,
+    group_note,
+    group_params,
+    point,
+    readings,
+    root_of,
+    wrong_elements,
+)
+from paceline.records.imports.reading import MICRO, Foreign, Reading, number
 
-FILE_VERSION = 1
+FILE_VERSIONS = (1, 2, 3)
 CONFIG_KEYS = (
     "nthreads",
     "ngpus",
@@ -26,7 +38,10 @@ CONFIG_KEYS = (
     "graph",
     "blocking_collectives",
     "parallel_init",
+    "per_iter_timing",
+    "per_iter_skip",
 )
+SUMMARY_KEYS = ("min_us", "max_us", "avg_us", "p50_us", "p95_us", "p99_us", "stdev_us", "cv_pct")
 SIDES = (("out_of_place", False), ("in_place", True))
 
 
@@ -37,19 +52,19 @@ def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
         UserError: Malformed, or of another version of the layout.
     """
     rest, items = JsonText(text, name).read("results")
-    if rest.get("version") != FILE_VERSION:
+    if rest.get("version") not in FILE_VERSIONS:
         raise UserError(
             f"the file's version is {rest.get('version')}",
             where=f"{name}:version",
-            expected=str(FILE_VERSION),
+            expected=f"{FILE_VERSIONS[0]} to {FILE_VERSIONS[-1]}",
         )
     config = rest.get("config")
     config = config if isinstance(config, dict) else {}
     devices = [d for d in config.get("devices") or () if isinstance(d, dict)]
-    section: dict[str, Scalar] = {"op": _operation(rest, name, given)}
-    ranks = given.get("ranks") or len(devices) or None
-    if ranks:
-        section["ranks"] = ranks
+    groups = rank_groups(config, devices)
+    section: dict[str, Scalar] = {"op": _operation(rest, name, given), **group_params(groups)}
+    if given.get("ranks"):
+        section["ranks"] = given["ranks"]
     found = [reading for item in items for reading in _result(item, section)]
     models = sorted({str(d.get("device_info")) for d in devices if d.get("device_info")})
     return Foreign(
@@ -63,9 +78,50 @@ def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
             "out_of_bounds": _plain(rest.get("out_of_bounds")),
             "average_bus_bandwidth": _plain(rest.get("average_bus_bandwidth")),
         },
-        host_class=f"{', '.join(models)} × {len(devices)}" if models else None,
-        device={"kind": "imported", "name": ", ".join(models), "count": len(devices)} if models else None,
-        not_kept=("env, hostnames, process ids: private to the machine", "args: may hold paths and secrets"),
+        host_class=f"{', '.join(models)} × {len(groups)}" if models else None,
+        device={"kind": "imported", "name": ", ".join(models), "count": len(groups)} if models else None,
+        not_kept=(
+            "env, hostnames, process ids: private to the machine",
+            "args: may hold paths and secrets",
+            *_times_of_processes(items),
+        ),
+        notes=(*group_note(groups), *_errors(rest)),
+    )
+
+
+def rank_groups(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return each rank's group, rank 0 first.
+
+    The tool lists the first device of every process only; a process has threads × GPUs ranks.
+
+    Args:
+        config: The settings of the run.
+        devices: Its devices, as the file lists them.
+    """
+    per_process = _positive(config.get("nthreads")) * _positive(config.get("ngpus"))
+    group_of: dict[int, int] = {}
+    for position, device in enumerate(devices):
+        rank, group = device.get("rank"), device.get("group")
+        process = rank // per_process if type(rank) is int and rank >= 0 else position
+        group_of.setdefault(process, group if type(group) is int else 0)
+    return [group_of[process] for process in sorted(group_of) for _ in range(per_process)]
+
+
+def _positive(value: Any) -> int:
+    return value if type(value) is int and 1 <= value <= 1 << 20 else 1
+
+
+def _times_of_processes(items: Sequence[Item]) -> tuple[str, ...]:
+    sides = [item.data.get(f"{key}_per_iter") for item in items for key, _ in SIDES]
+    if any(isinstance(side, dict) and "per_process_max_times_us" in side for side in sides):
+        return ("per_process_max_times_us: of every iteration the slowest process is kept",)
+    return ()
+
+
+def _errors(rest: Mapping[str, Any]) -> tuple[str, ...]:
+    errors = rest.get("errors")
+    return (
+        (f"the tool reports {len(errors)} errors of its own",) if isinstance(errors, list) and errors else ()
     )
 
 
@@ -98,9 +154,39 @@ def _result(item: Item, section: Mapping[str, Scalar]) -> list[Reading]:
         if item.data.get(key) is not None:
             side = item.below(key)
             found += readings(_side(side, in_place), params, LABEL, side.where, reported)
+            if item.data.get(f"{key}_per_iter") is not None:
+                found.append(
+                    _iterations(item.below(f"{key}_per_iter"), side, {**params, "in_place": in_place})
+                )
     if not found:
         raise UserError("neither out_of_place nor in_place", where=item.where)
     return found
+
+
+def _iterations(item: Item, side: Item, params: Mapping[str, Scalar]) -> Reading:
+    """Return the times of single iterations as samples, without those that the tool was told to skip."""
+    times = item.data.get("times_us")
+    skipped = item.count("skipped_iterations") if "skipped_iterations" in item.data else 0
+    if not isinstance(times, list) or skipped >= len(times):
+        raise UserError("not a list of times beyond those skipped", where=f"{item.where}.times_us")
+    wrong = wrong_elements(None if side.data.get("nwrong") is None else side.decimal("nwrong"), side.where)
+    return Reading(
+        label=LABEL,
+        params=params,
+        metric="iteration_time",
+        numbers=[
+            number(item.number_text(v, f"times_us[{i}]"), MICRO, "us", f"{item.where}.times_us[{i}]")
+            for i, v in enumerate(times)
+            if i >= skipped
+        ],
+        where=item.where,
+        failure=failure_of(wrong),
+        reported={
+            "wrong_elements": wrong,
+            "skipped_iterations": skipped,
+            "summary": {k: item.decimal(k) for k in SUMMARY_KEYS if k in item.data},
+        },
+    )
 
 
 def _side(item: Item, in_place: bool) -> Side:

@@ -1,14 +1,18 @@
-"""What the two outputs of nccl-tests share: one result with its in-place or out-of-place half."""
+"""What the two outputs of nccl-tests share: one half of a result, in place or not, and the ranks of a group.
+
+Since release 2.19 ``-I 1`` reports single iterations too: by CUDA events, the slowest process of each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from paceline.base.errors import UserError
 from paceline.base.family import Scalar
 from paceline.records.imports.nccl_names import TYPES
-from paceline.records.imports.reading import GIGA, MICRO, Reading, number, whole
+from paceline.records.imports.reading import GIGA, MICRO, PERCENT, Reading, number, whole
 
 TOOL = "nccl-tests"
 LABEL = "nccl-tests"
@@ -25,6 +29,17 @@ class Side:
     wrong: str | None
     """Wrong elements as the tool counted them; None when it did not check."""
     cpu_time: bool = False
+    per_iteration: Mapping[str, str] = field(default_factory=dict)
+    """Columns of ``-I 1``, by their names in ``PER_ITERATION``."""
+
+
+PER_ITERATION: Mapping[str, tuple[str, int, str]] = {
+    "i_min": ("iteration_min", MICRO, "us"),
+    "i_max": ("iteration_max", MICRO, "us"),
+    "i_p99": ("iteration_p99", MICRO, "us"),
+    "i_cv%": ("iteration_cv", PERCENT, "%"),
+}
+"""Column → metric, power of ten to base units, unit."""
 
 
 def point(
@@ -48,14 +63,15 @@ def readings(
     side: Side, params: Mapping[str, Scalar], label: str, where: str, reported: Mapping[str, object]
 ) -> list[Reading]:
     """Return the readings of one half of a line."""
-    wrong = _wrong(side.wrong, where)
-    failure = None
-    if wrong:
-        failure = ("incorrect", f"nccl-tests counted {wrong} wrong elements")
+    wrong = wrong_elements(side.wrong, where)
     columns = (
         ("cpu_time" if side.cpu_time else "time", side.time, MICRO, "us"),
         ("algbw", side.algbw, GIGA, "GB/s"),
         ("busbw", side.busbw, GIGA, "GB/s"),
+        *(
+            (PER_ITERATION[name][0], text, *PER_ITERATION[name][1:])
+            for name, text in side.per_iteration.items()
+        ),
     )
     return [
         Reading(
@@ -64,14 +80,45 @@ def readings(
             metric=name,
             numbers=[number(text, power, unit, f"{where}:{name}")],
             where=where,
-            failure=failure,
+            failure=failure_of(wrong),
             reported={"wrong_elements": wrong, **reported},
         )
         for name, text, power, unit in columns
     ]
 
 
-def _wrong(text: str | None, where: str) -> int | None:
+def failure_of(wrong: int | None) -> tuple[str, str] | None:
+    """Return status and reason of a half with wrong elements."""
+    return ("incorrect", f"nccl-tests counted {wrong} wrong elements") if wrong else None
+
+
+def group_params(groups: Sequence[int]) -> dict[str, Scalar]:
+    """Return the ranks that ran one operation together, and the number of such groups where there are several.
+
+    ``NCCL_TESTS_SPLIT`` divides the ranks into groups that run at the same time; sizes and bandwidths are of a group,
+    that of rank 0.
+
+    Args:
+        groups: Each rank's group, rank 0 first.
+    """
+    if not groups:
+        return {}
+    number = len(set(groups))
+    return {"ranks": groups.count(groups[0]), **({"groups": number} if number > 1 else {})}
+
+
+def group_note(groups: Sequence[int]) -> tuple[str, ...]:
+    """Say that groups have different sizes, where they have."""
+    sizes = Counter(groups)
+    if len(set(sizes.values())) < 2:
+        return ()
+    return (
+        f"groups of {', '.join(map(str, sorted(sizes.values())))} ranks; 'ranks' is that of rank 0's group",
+    )
+
+
+def wrong_elements(text: str | None, where: str) -> int | None:
+    """Return the wrong elements that the tool counted, None where it did not check."""
     if text is None or text in ("N/A", "nan"):
         return None
     value = number(text, 0, "elements", f"{where}:#wrong").base

@@ -1,6 +1,7 @@
 """The table that nccl-tests prints, several of them in one file too, and the same layout from `paceline export`.
 
-Every line is a comment (``#``) or a result. A header line names the columns; what stands in them is read by position.
+Every line of the tool is a comment (``#``) or a result. A header line names the columns; what stands in them is read by
+position. Lines of NCCL and of launchers between them are left out and counted (``launchers``).
 """
 
 from __future__ import annotations
@@ -13,15 +14,26 @@ from typing import Any
 
 from paceline.base.errors import UserError
 from paceline.base.family import Scalar
+from paceline.records.imports.launchers import own_lines
 from paceline.records.imports.nccl_names import operation
-from paceline.records.imports.nccl_side import LABEL, TOOL, Side, point, readings, root_of
+from paceline.records.imports.nccl_side import (
+    LABEL,
+    PER_ITERATION,
+    TOOL,
+    Side,
+    group_note,
+    group_params,
+    point,
+    readings,
+    root_of,
+)
 from paceline.records.imports.reading import Foreign, Reading, whole
 
 OWN_LINE = "# paceline "
 """Begins a line that `paceline export` adds: technique and parameters as JSON."""
 _VERSION = re.compile(r"# nccl-tests version (\S+)")
 _START = re.compile(r"# Collective test starting: (\S+)")
-_RANK = re.compile(r"#\s+Rank\s+(\d+) .*?device\s+\d+ \[[^\]]*\] (.+?)\s*$")
+_RANK = re.compile(r"#\s+Rank\s+(\d+) (?:\s*Group\s+(-?\d+) )?.*?device\s+\d+ \[[^\]]*\] (.+?)\s*$")
 _SETTINGS = re.compile(r"# (nThread \d+ .*)$")
 _SIDE = (("time", "cputime"), ("algbw",), ("busbw",), ("#wrong", "error"))
 _POINT = ("size", "count", "type", "redop", "root")
@@ -34,9 +46,12 @@ class _Section:
     op: str | None = None
     label: str = LABEL
     params: dict[str, Scalar] = field(default_factory=dict)
-    ranks: int = 0
+    groups: dict[int, int] = field(default_factory=dict)
+    """Rank → group."""
     columns: tuple[str, ...] = ()
     """Names before the two halves; empty until a header was seen."""
+    per_iteration: tuple[str, ...] = ()
+    """Names behind each half that ``-I 1`` adds."""
     cpu_time: bool = False
     counts_wrong: bool = True
     timestamp: bool = False
@@ -48,6 +63,7 @@ class _Facts:
     settings: list[str] = field(default_factory=list)
     models: set[str] = field(default_factory=set)
     most_ranks: int = 0
+    notes: dict[str, None] = field(default_factory=dict)
 
 
 def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
@@ -58,14 +74,14 @@ def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
     """
     section, facts = _Section(), _Facts()
     found: list[Reading] = []
-    for line_number, line in enumerate(text.splitlines(), start=1):
+    own = own_lines(text, name)
+    for line_number, line in own.lines:
         where = f"{name}:{line_number}"
-        if not line.strip():
-            continue
         if line.startswith("#"):
             section = _comment(line, section, facts, where)
         else:
             found += _result(line, section, where, given)
+            facts.notes.update(dict.fromkeys(group_note(_groups(section))))
     models = sorted(facts.models)
     return Foreign(
         tool=TOOL,
@@ -76,6 +92,8 @@ def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
         host_class=f"{', '.join(models)} × {facts.most_ranks}" if models else None,
         device={"kind": "imported", "name": ", ".join(models), "count": facts.most_ranks} if models else None,
         not_kept=("hostnames, process ids: private to the machine",),
+        skipped=dict(own.skipped),
+        notes=(*own.notes(), *facts.notes),
     )
 
 
@@ -89,16 +107,31 @@ def _comment(line: str, section: _Section, facts: _Facts, where: str) -> _Sectio
         return _Section(op=operation(match.group(1)))
     if match := _SETTINGS.match(line):
         facts.settings.append(match.group(1))
-        section.ranks = 0
+        section.groups.clear()
     elif match := _RANK.match(line):
-        section.ranks += 1
-        facts.most_ranks = max(facts.most_ranks, section.ranks)
-        facts.models.add(match.group(2))
+        _rank(int(match.group(1)), int(match.group(2) or 0), section, where)
+        facts.most_ranks = max(facts.most_ranks, len(section.groups))
+        facts.models.add(match.group(3))
     else:
         words = line.removeprefix("#").split()
         if words[:3] == list(_POINT[:3]):
             _header(words, section, where)
     return section
+
+
+def _rank(rank: int, group: int, section: _Section, where: str) -> None:
+    if rank in section.groups:
+        raise UserError(
+            f"rank {rank} is listed twice: outputs of several runs are mixed, or of a program built without MPI",
+            where=where,
+            expected="the output of one run",
+            fix="make MPI=1 in nccl-tests, or one file for each process",
+        )
+    section.groups[rank] = group
+
+
+def _groups(section: _Section) -> list[int]:
+    return [section.groups[rank] for rank in sorted(section.groups)]
 
 
 def _own(text: str, where: str) -> _Section:
@@ -118,13 +151,22 @@ def _header(words: list[str], section: _Section, where: str) -> None:
     halves = words[len(before) :]
     section.timestamp = halves[-1:] == ["timestamp"]
     halves = halves[:-1] if section.timestamp else halves
-    fits = len(halves) == 8 and all(halves[i] in _SIDE[i % 4] for i in range(8))
+    width = len(halves) // 2
+    per_iteration = tuple(halves[4:width])
+    fits = (
+        len(halves) == 2 * width
+        and width >= len(_SIDE)
+        and per_iteration == tuple(halves[width + 4 :])
+        and per_iteration in ((), tuple(PER_ITERATION))
+        and all(halves[start + i] in _SIDE[i] for start in (0, width) for i in range(4))
+    )
     if not fits or tuple(before) != tuple(p for p in _POINT if p in before):
         raise UserError(
             "unknown columns",
             where=where,
-            expected="size count type redop root, and twice time algbw busbw #wrong",
+            expected=f"size count type redop root, and twice time algbw busbw #wrong [{' '.join(PER_ITERATION)}]",
         )
+    section.per_iteration = per_iteration
     section.columns = tuple(before)
     section.cpu_time = halves[0] == "cputime"
     section.counts_wrong = halves[3] == "#wrong"
@@ -140,9 +182,13 @@ def _result(line: str, section: _Section, where: str, given: Mapping[str, Scalar
     words = line.split()
     base = len(section.columns)
     extra = 2 if section.timestamp else 0
-    if len(words) not in (base + 4 + extra, base + 8 + extra):
+    width = 4 + len(section.per_iteration)
+    if len(words) not in (base + width + extra, base + 2 * width + extra):
         raise UserError(
-            f"{len(words)} columns", where=where, expected=f"{base + 8 + extra}, as the header names them"
+            f"{len(words)} columns",
+            where=where,
+            expected=f"{base + 2 * width + extra}, as the header names them",
+            fix="keep NCCL's log out of the table: NCCL_DEBUG_FILE=nccl.log" if "NCCL" in line else None,
         )
     named = dict(zip(section.columns, words, strict=False))
     halves = words[base : len(words) - extra]
@@ -154,10 +200,11 @@ def _result(line: str, section: _Section, where: str, given: Mapping[str, Scalar
         named.get("redop"),
         root_of(named["root"], where) if "root" in named else None,
     )
-    sides = [(False, halves[:4]), (True, halves[4:])] if len(halves) == 8 else [(True, halves)]
+    both = len(halves) == 2 * width
+    sides = [(False, halves[:width]), (True, halves[width:])] if both else [(True, halves)]
     found: list[Reading] = []
     for in_place, cells in sides:
-        if cells == ["N/A"] * 4:
+        if cells[:4] == ["N/A"] * 4:
             continue
         side = Side(
             in_place=in_place,
@@ -166,6 +213,7 @@ def _result(line: str, section: _Section, where: str, given: Mapping[str, Scalar
             busbw=cells[2],
             wrong=cells[3] if section.counts_wrong else None,
             cpu_time=section.cpu_time,
+            per_iteration=dict(zip(section.per_iteration, cells[4:], strict=True)),
         )
         reported: dict[str, Any] = {} if section.counts_wrong else {"error": cells[3]}
         found += readings(side, params, section.label, where, reported)
@@ -180,8 +228,7 @@ def _section_params(section: _Section, given: Mapping[str, Scalar], where: str) 
         raise UserError(
             "the file does not say which operation it measured", where=where, fix="--op all_reduce"
         )
-    params: dict[str, Scalar] = {**section.params, "op": op}
-    ranks = given.get("ranks") or params.get("ranks") or section.ranks
-    if ranks:
-        params["ranks"] = ranks
+    params: dict[str, Scalar] = {**group_params(_groups(section)), **section.params, "op": op}
+    if given.get("ranks"):
+        params["ranks"] = given["ranks"]
     return params

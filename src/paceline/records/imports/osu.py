@@ -1,7 +1,8 @@
 """The tables of the OSU micro-benchmarks: point-to-point, collective, non-blocking and message-rate programs.
 
 A title line begins a table and a header line names its columns. The number of ranks is not printed; the person who
-imports gives it.
+imports gives it. OMB-Py, the same programs in Python, has columns of its own names. Lines of launchers are left out and
+counted, and rows before a failed validation are kept (``launchers``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 from paceline.base.errors import UserError
 from paceline.base.family import Scalar
+from paceline.records.imports.launchers import own_lines
 from paceline.records.imports.reading import MEGA, MICRO, ONE, PERCENT, Foreign, Reading, number, whole
 
 TOOL = "OSU micro-benchmarks"
@@ -36,13 +38,16 @@ COLUMNS: Mapping[str, tuple[str, int, str]] = {
     "Coll. Init(us)": ("coll_init", MICRO, "us"),
     "MPI_Test(us)": ("mpi_test", MICRO, "us"),
     "MPI_Wait(us)": ("mpi_wait", MICRO, "us"),
+    "Init avg(us)": ("coll_init", MICRO, "us"),
+    "Wait avg(us)": ("mpi_wait", MICRO, "us"),
     "Pure Comm.(us)": ("pure_comm", MICRO, "us"),
     "Overlap(%)": ("overlap", PERCENT, "%"),
 }
 """Header → metric, power of ten to base units, unit. ``Size``, ``Iterations`` and ``Validation`` are not metrics."""
 SIZE, ITERATIONS, VALIDATION = "Size", "Iterations", "Validation"
-_TITLE = re.compile(r"#\s*OSU (.+?)(?: v([0-9][\w.]*))?\s*$")
-_NAMES = sorted([*COLUMNS, SIZE, ITERATIONS, VALIDATION], key=len, reverse=True)
+_SIZE_PYTHON = "Size (B)"
+_TITLE = re.compile(r"#\s*(?:OSU|OMB(?= Python)) (.+?)(?: v([0-9][\w.]*))?\s*$")
+_NAMES = sorted([*COLUMNS, SIZE, _SIZE_PYTHON, ITERATIONS, VALIDATION], key=len, reverse=True)
 _HEADER = re.compile("|".join(re.escape(name) for name in _NAMES))
 _DATATYPE = re.compile(r"#\s*Datatype:\s*(\S+?)\.?\s*$")
 _PAIRS = re.compile(r"#\s*\[ pairs: (\d+) \] \[ window size: (\d+) \]\s*$")
@@ -74,10 +79,9 @@ def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
     table: _Table | None = None
     versions: list[str] = []
     found: list[Reading] = []
-    for line_number, line in enumerate(text.splitlines(), start=1):
+    own = own_lines(text, name)
+    for line_number, line in own.lines:
         where = f"{name}:{line_number}"
-        if not line.strip():
-            continue
         if match := _TITLE.match(line):
             table = _Table(title=match.group(1), params={"op": operation(match.group(1)), **given})
             table.params["test"] = match.group(1)
@@ -99,14 +103,17 @@ def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
         measured=None,
         readings=found,
         not_kept=("other comment lines",),
+        skipped=dict(own.skipped),
+        notes=own.notes(),
     )
 
 
 def operation(title: str) -> str:
     """Return our name of the operation, where the title of a test names one of ours; else the title."""
     match = re.fullmatch(r"(?:MPI|xCCL|NCCL|RCCL)[-\w ]*? (.+?) Latency Test", title)
+    match = match or re.fullmatch(r"Python MPI (.+?)(?: Latency)? Test", title)
     name = match.group(1) if match else title
-    return _KNOWN.get(name.lower(), name)
+    return _KNOWN.get(name.lower(), title if title.startswith("Python") else name)
 
 
 def _comment(line: str, table: _Table, where: str) -> None:
@@ -120,7 +127,7 @@ def _comment(line: str, table: _Table, where: str) -> None:
         rest = _HEADER.sub("", words).strip()
         if rest:
             raise UserError(f"unknown column '{rest[:40]}'", where=where, expected=", ".join(_NAMES))
-        table.columns = tuple(_HEADER.findall(words))
+        table.columns = tuple(SIZE if n == _SIZE_PYTHON else n for n in _HEADER.findall(words))
 
 
 def _row(line: str, table: _Table, where: str) -> list[Reading]:

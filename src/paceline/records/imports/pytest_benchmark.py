@@ -1,10 +1,12 @@
 """The JSON of pytest-benchmark: its own runs, and what `paceline export` writes in the same layout.
 
-With raw rounds every round is a sample. Without them the file's summary is kept as such, in metrics of its own.
+With raw rounds every round is a sample. Without them the file's summary is kept as such, in metrics of its own. A
+benchmark is known by its full name, since two modules may have tests of one name.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from decimal import Decimal
@@ -12,7 +14,7 @@ from typing import Any
 
 from paceline.base.errors import UserError
 from paceline.base.family import Scalar
-from paceline.records.imports.jsontext import Item, JsonText
+from paceline.records.imports.jsontext import Item, JsonText, refuse_repeated
 from paceline.records.imports.reading import ONE, Foreign, Number, Reading, number
 
 TOOL = "pytest-benchmark"
@@ -25,6 +27,8 @@ SUMMARY = (
     ("max", "reported_max"),
 )
 SUMMARY_ONLY = "summary-only"
+LONGEST_TEXT = 300
+"""Characters of a name or parameter that are kept as they are; longer ones, often data, are kept by their digest."""
 
 
 def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
@@ -41,11 +45,13 @@ def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
     commit = rest.get("commit_info")
     commit = commit if isinstance(commit, dict) else {}
     model = cpu.get("brand_raw") or cpu.get("brand")
+    shortened: list[str] = []
+    found = [reading for item in items for reading in _benchmark(item, given, shortened)]
     return Foreign(
         tool=TOOL,
         tool_version=str(rest["version"]) if "version" in rest else None,
         measured=str(rest["datetime"]) if "datetime" in rest else None,
-        readings=[reading for item in items for reading in _benchmark(item, given)],
+        readings=found,
         facts={
             "python": machine.get("python_version"),
             "system": machine.get("system"),
@@ -56,22 +62,37 @@ def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
         not_kept=(
             "machine_info beside processor and Python, branch, author: private to the machine",
             "options, cprofile: not part of a result",
+            "extra_info but for what paceline export wrote",
         ),
+        notes=_shortened(shortened),
     )
 
 
-def _benchmark(item: Item, given: Mapping[str, Scalar]) -> list[Reading]:
+def _shortened(names: list[str]) -> tuple[str, ...]:
+    if not names:
+        return ()
+    which = ", ".join(dict.fromkeys(names))
+    return (f"{len(names)} texts of more than {LONGEST_TEXT} characters are kept by their digest: {which}",)
+
+
+def _benchmark(item: Item, given: Mapping[str, Scalar], shortened: list[str]) -> list[Reading]:
     stats = item.below("stats")
     extra = item.data.get("extra_info")
     own = extra.get(OWN_KEY) if isinstance(extra, dict) else None
-    label = item.text("name")
-    params = {**_params(item), **given}
+    name = _kept(item.text("name"), "name", shortened)
+    full = item.data.get("fullname")
+    label = _kept(full, "fullname", shortened) if isinstance(full, str) and full else name
+    params = {**_params(item, shortened), **given}
     if isinstance(own, dict):
-        label = str(own.get("technique", label))
+        refuse_repeated(own, f"{item.where}.extra_info.{OWN_KEY}")
+        label = name = str(own.get("technique", label))
         params["metric"] = str(own.get("metric"))
         params["suite"] = str(own.get("suite"))
-    params.setdefault("op", label)
-    reported = {"iterations": _whole(stats.data.get("iterations")), "fullname": item.data.get("fullname")}
+    params.setdefault("op", name)
+    reported = {
+        "iterations": _whole(stats.data.get("iterations")),
+        "fullname": _kept(full, "fullname", []) if isinstance(full, str) else None,
+    }
     data = stats.data.get("data")
     if data is None:
         return [
@@ -132,19 +153,34 @@ def _launches(numbers: list[Number], own: Any, where: str) -> list[tuple[int, li
     return parts
 
 
-def _params(item: Item) -> dict[str, Scalar]:
+def _kept(text: str, what: str, shortened: list[str]) -> str:
+    """Return a text as it is, or its beginning and its digest where it is long."""
+    if len(text) <= LONGEST_TEXT:
+        return text
+    shortened.append(what)
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+    return f"{text[:60]}… (sha256 {digest}, {len(text)} characters)"
+
+
+def _params(item: Item, shortened: list[str]) -> dict[str, Scalar]:
     given = item.data.get("params")
     params: dict[str, Scalar] = {}
-    for key, value in (given if isinstance(given, dict) else {}).items():
-        if value is None or isinstance(value, str | int):
+    if isinstance(given, dict):
+        refuse_repeated(given, f"{item.where}.params")
+    for written, value in (given if isinstance(given, dict) else {}).items():
+        key = _kept(written, "a parameter's name", shortened)
+        if isinstance(value, str):
+            params[key] = _kept(value, written[:40], shortened)
+        elif value is None or isinstance(value, int):
             params[key] = value
         elif isinstance(value, Decimal):
             params[key] = float(value)
         else:
-            params[key] = json.dumps(value, sort_keys=True, default=str)
+            text = json.dumps(value, sort_keys=True, default=str)
+            params[key] = _kept(text, written[:40], shortened)
     group = item.data.get("group")
     if isinstance(group, str):
-        params.setdefault("group", group)
+        params.setdefault("group", _kept(group, "group", shortened))
     return params
 
 

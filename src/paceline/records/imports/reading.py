@@ -61,6 +61,10 @@ class Foreign:
     device: Mapping[str, Any] | None = None
     not_kept: tuple[str, ...] = ()
     """Parts of the file that are left out, each with the reason."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Lines that are no results and were left out, by what wrote them."""
+    notes: tuple[str, ...] = ()
+    """What was merged, shortened, cut or failed, a sentence each."""
 
 
 def number(text: str, power: int, unit: str, where: str) -> Number:
