@@ -96,6 +96,11 @@ class _Instance:
     count: int = 1
 
     @property
+    def paid_gate_s(self) -> float:
+        """Seconds of the gate that are this instance's: none of several, for they were paid before the first began."""
+        return self.gate_s if self.count == 1 else 0.0
+
+    @property
     def rounds(self) -> int | None:
         """Those of the first instance; None before it has ended."""
         return next((len(p[0].timed["latency"].samples) for p in self.parts.values()), None)
@@ -273,14 +278,13 @@ def _remembered(session: Session, key: str, prove: Callable[[], Passed]) -> Pass
 
 def _measure(instance: _Instance, candidates: list[Candidate]) -> None:
     session, block, how, began = instance.session, instance.block, instance.how, instance.began
-    gate_s = instance.gate_s if instance.count == 1 else 0.0  # paid before the first of several began
     limits = limits_of(block.protocol, instance.rounds if instance.number else None)
     rng = random.Random(session.draw_seed("order", block.block, *salt(instance.number)))
     for candidate in candidates:
         # From the shared seed: ranks must choose the same draw and the same scale for each call.
         candidate.rng = random.Random(rng.random())
-    overlapped = how.operation.spec.computes and session.world_size > 1
-    muted = [MutedCandidate(candidate) for candidate in candidates] if overlapped else []
+    overlapped = candidates if how.operation.spec.computes and session.world_size > 1 else []
+    muted = [MutedCandidate(candidate) for candidate in overlapped]
     beside = {metric: make(candidates[0]) for metric, make in how.beside.items()}
     prepared = _monotonic()
 
@@ -300,9 +304,9 @@ def _measure(instance: _Instance, candidates: list[Candidate]) -> None:
         each_batch=watch.sample,
     )
     ended = _monotonic()
-    rest = series[len(candidates) :]
-    compute = {m.label: s for m, s in zip(muted, rest[: len(muted)], strict=True)}
-    others = dict(zip(beside, rest[len(muted) :], strict=True))
+    middle = len(candidates) + len(muted)
+    compute = {m.label: s for m, s in zip(muted, series[len(candidates) : middle], strict=True)}
+    others = dict(zip(beside, series[middle:], strict=True))
     for candidate, item in zip(candidates, series[: len(candidates)], strict=True):
         session.begin(block, candidate.label, "passes")
         passes_began = _monotonic()
@@ -319,8 +323,10 @@ def _measure(instance: _Instance, candidates: list[Candidate]) -> None:
             "measure_s": ended - prepared,
             "timed_s": sum(sum(s.samples) + sum(s.warmup) for s in series),
             "num_cases": len(candidates),
-            "gate_s": gate_s,
-            "fixed_s": (prepared - began - gate_s) / len(candidates) + _monotonic() - passes_began,
+            "gate_s": instance.paid_gate_s,
+            "fixed_s": (prepared - began - instance.paid_gate_s) / len(candidates)
+            + _monotonic()
+            - passes_began,
         }
         instance.take(candidate, Part(result=result, timed={"latency": item, **others}), watch.flags)
 
