@@ -303,7 +303,13 @@ def _measure(instance: _Instance, candidates: list[Candidate]) -> None:
         rng=rng,
         each_batch=watch.sample,
     )
-    ended = _monotonic()
+    spent = {
+        "prepare_s": prepared - began,
+        "measure_s": _monotonic() - prepared,
+        "timed_s": sum(sum(s.samples) + sum(s.warmup) for s in series),
+        "num_cases": len(candidates),
+        "gate_s": instance.paid_gate_s,
+    }
     middle = len(candidates) + len(muted)
     compute = {m.label: s for m, s in zip(muted, series[len(candidates) : middle], strict=True)}
     others = dict(zip(beside, series[middle:], strict=True))
@@ -319,14 +325,8 @@ def _measure(instance: _Instance, candidates: list[Candidate]) -> None:
             result["metrics"][metric] = summarise(other)
         result["telemetry"] = watch.facts()
         result["harness"] = {
-            "prepare_s": prepared - began,
-            "measure_s": ended - prepared,
-            "timed_s": sum(sum(s.samples) + sum(s.warmup) for s in series),
-            "num_cases": len(candidates),
-            "gate_s": instance.paid_gate_s,
-            "fixed_s": (prepared - began - instance.paid_gate_s) / len(candidates)
-            + _monotonic()
-            - passes_began,
+            **spent,
+            "fixed_s": (spent["prepare_s"] - spent["gate_s"]) / len(candidates) + _monotonic() - passes_began,
         }
         instance.take(candidate, Part(result=result, timed={"latency": item, **others}), watch.flags)
 
