@@ -276,6 +276,20 @@ def _remembered(session: Session, key: str, prove: Callable[[], Passed]) -> Pass
     return found
 
 
+def _gathering(
+    session: Session, candidates: Sequence[Candidate]
+) -> Callable[[list[list[float]]], list[list[list[float]]]]:
+    """Return what exchanges times after each pass, and then adapts how far ahead ranks agree to start."""
+
+    def gather(rows: list[list[float]]) -> list[list[list[float]]]:
+        everyone = session.control.gather(rows)
+        late = max((a.take_lateness() for a in candidates), default=0.0)
+        session.control.adapt_margin(late)
+        return everyone
+
+    return gather
+
+
 def _measure(instance: _Instance, candidates: list[Candidate]) -> None:
     session, block, how, began = instance.session, instance.block, instance.how, instance.began
     limits = limits_of(block.protocol, instance.rounds if instance.number else None)
@@ -286,20 +300,13 @@ def _measure(instance: _Instance, candidates: list[Candidate]) -> None:
     overlapped = candidates if how.operation.spec.computes and session.world_size > 1 else []
     muted = [MutedCandidate(candidate) for candidate in overlapped]
     beside = {metric: make(candidates[0]) for metric, make in how.beside.items()}
-    prepared = _monotonic()
 
-    def gather(rows: list[list[float]]) -> list[list[list[float]]]:
-        everyone = session.control.gather(rows)
-        late = max((a.take_lateness() for a in candidates), default=0.0)
-        session.control.adapt_margin(late)
-        return everyone
-
-    watch = Watch(session.device.telemetry)
+    watch, prepared = Watch(session.device.telemetry), _monotonic()
     series = measure(
         [*candidates, *muted, *beside.values()],
         limits,
         clock_ns=session.device.clock_ns,
-        gather=gather,
+        gather=_gathering(session, candidates),
         rng=rng,
         each_batch=watch.sample,
     )
