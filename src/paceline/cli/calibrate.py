@@ -17,6 +17,7 @@ from paceline.calibration.deciding import fake_deciding_figures, real_deciding_f
 from paceline.calibration.load_client import load_figures
 from paceline.calibration.starts import start_figures
 from paceline.calibration.timers import DEVICE_TIMERS, timer_figures
+from paceline.calibration.trends import trend_figures
 from paceline.calibration.trials import (
     Figure,
     bare_loop_figures,
@@ -40,7 +41,8 @@ from paceline.spec.profile import load_runner
 from paceline.workflows.stores import default_results
 
 TRIALS = 4000
-FAMILIES = ("serving",)
+FAMILIES = ("serving", "trends")
+TREND_TRIALS = 600
 OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     "bare-loop": bare_loop_figures,
     "bare-script": bare_script_figures,
@@ -86,7 +88,8 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     "--family",
     type=click.Choice(FAMILIES),
     default=None,
-    help="serving: the load generator instead, against servers whose truth is known; three to four minutes.",
+    help="serving: the load generator instead, against servers whose truth is known; three to four minutes. "
+    "trends: what finds changes over nights, on simulated ones; two to three minutes.",
 )
 @click.option(
     "--until",
@@ -138,6 +141,10 @@ def calibrate(
         )
     if not fake and trials is not None:
         raise UserError("on real ranks the suite names the trials", fix="--launches N, or --runner fake")
+    if family == "trends":
+        told = trend_figures(TREND_TRIALS, lambda part: None if silent else click.echo(part, err=True))
+        _publish("trends", told, output, as_json=as_json)
+        return
     profile = load_runner(content.find_runner(runner)).resolved()
     with occupied(profile, wait_s=wait_s, allow_concurrent=allow_concurrent, say=warn):
         if family is not None:
@@ -158,6 +165,11 @@ def calibrate(
             name = f"{runner}-{against}"
     if decide:
         name += "-until-decided"
+    _publish(name, figures, output, as_json=as_json)
+
+
+def _publish(name: str, figures: Sequence[Figure], output: Path | None, *, as_json: bool) -> None:
+    """Write the figures for the site, show them, and end with what was reached."""
     target = output or (content.checkout_root() or Path.cwd()) / "results" / "calibration"
     path = write_figures(target, name, figures)
     if as_json:

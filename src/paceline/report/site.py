@@ -507,6 +507,7 @@ class _Site:
             alerts=trendpages.alert_grid(self.alerts),
             changes=trendpages.change_grid(self.trends),
             series=trendpages.list_grid(self.trends),
+            blindness=trendpages.blindness(self.trends),
             num_series=sum(len(t.series) for t in self.trends),
         )
 
