@@ -78,6 +78,83 @@ def test_what_was_found_does_not_move_when_nights_are_added() -> None:
     assert whole.after / whole.before == pytest.approx(math.exp(0.1), rel=0.02)
 
 
+@pytest.mark.parametrize(("nightly", "passes"), [(0.005, 10), (0.01, 5), (0.02, 3)])
+@pytest.mark.parametrize("before", [60, 120])
+def test_a_slow_drift_is_found_about_when_its_sum_passes_the_margin(
+    nightly: float, passes: int, before: int
+) -> None:
+    rng = np.random.default_rng(21)
+    waited = []
+    for _ in range(40):
+        values = np.exp(rng.normal(size=before + 30) * NOISE)
+        values[before:] *= (1 + nightly) ** np.arange(1, 31)
+        found = [c for c in change_points(values.tolist(), margin=0.05) if c.found >= before]
+        waited.append(found[0].found - before + 1 if found else math.inf)
+    assert np.median(waited) <= passes + 1
+
+
+@pytest.mark.parametrize("nightly", [0.005, 0.01, 0.02])
+def test_a_drift_from_the_first_night_on_is_found_again_and_again(nightly: float) -> None:
+    rng = np.random.default_rng(22)
+    for _ in range(20):
+        values = (1 + nightly) ** np.arange(90) * np.exp(rng.normal(size=90) * NOISE)
+        changes = change_points(values.tolist(), margin=0.05)
+        assert changes
+        assert changes[0].found <= 30
+        assert changes[0].kind == "drift"
+        assert all(c.after > c.before for c in changes)
+        assert (len(changes) >= 2) or nightly < 0.01
+
+
+@pytest.mark.parametrize("clean", [8, 9, 10, 11, 12, 16, 24])
+@pytest.mark.parametrize("size", [1.5, 1 / 1.5])
+def test_a_large_step_in_a_young_series_is_found(clean: int, size: float) -> None:
+    rng = np.random.default_rng(23)
+    waited = []
+    for _ in range(20):
+        values = np.exp(rng.normal(size=clean + 20) * NOISE)
+        values[clean:] *= size
+        change, *_ = change_points(values.tolist())
+        waited.append(change.found - clean + 1)
+        assert change.at == clean
+        assert change.after / change.before == pytest.approx(size, rel=0.03)
+    assert np.median(waited) <= 4
+
+
+def test_a_change_that_is_mended_ten_nights_later_is_seen_to_be_mended() -> None:
+    rng = np.random.default_rng(24)
+    seen = 0
+    for _ in range(40):
+        values = np.exp(rng.normal(size=60) * NOISE)
+        values[30:40] *= 1.2
+        seen += [c.at for c in change_points(values.tolist())][:2] == [30, 40]
+    assert seen >= 36
+
+
+def weekly(rng: np.random.Generator) -> np.ndarray:
+    return plain(rng) + np.where(np.arange(NIGHTS) % 7 >= 5, math.log(0.9), 0.0)
+
+
+def bimodal(rng: np.random.Generator) -> np.ndarray:
+    return plain(rng) + np.where(rng.random(NIGHTS) < 0.5, math.log(1.1), 0.0)
+
+
+@pytest.mark.parametrize("make", [plain, weekly, bimodal])
+def test_weekends_and_two_kinds_of_hosts_are_no_drift(
+    make: Callable[[np.random.Generator], np.ndarray],
+) -> None:
+    rng = np.random.default_rng(25)
+    found = [change_points(np.exp(make(rng)).tolist(), margin=0.02) for _ in range(HISTORIES)]
+    assert sum(any(c.kind == "drift" for c in changes) for changes in found) <= 0.02 * HISTORIES
+
+
+def test_blind_nights_are_counted_from_the_newest_change() -> None:
+    change = Change(at=55, found=58, before=1.0, after=1.1, p_value=1e-4)
+    assert history("long", []).blind_nights == 0
+    assert history("young", [], count=4).blind_nights == 7
+    assert history("changed", [change]).blind_nights == 6
+
+
 def test_counts_that_never_vary_change_when_they_change_and_only_then() -> None:
     assert change_points([4096.0] * 60) == []
     assert change_points([4096.0] * 30 + [8192.0] + [4096.0] * 29) == []
@@ -197,6 +274,7 @@ def test_the_command_says_the_same(tmp_path: Path) -> None:
     options = ["trend", "collectives/all-reduce", "--technique", "ring", "--results", str(tmp_path)]
     shown = CliRunner().invoke(application, options, catch_exceptions=False)
     assert "1 change, 1 alert" in shown.output
+    assert "series no change can be found yet" in shown.output
     found = json.loads(CliRunner().invoke(application, [*options, "--json"]).output)
     (latency,) = [s for s in found["series"] if s["metric"] == "latency"]
     assert latency["changes"][0]["since"].startswith("2026-02-07")

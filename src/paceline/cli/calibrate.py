@@ -20,6 +20,7 @@ from paceline.calibration.levels import Design, level_figures
 from paceline.calibration.load_client import load_figures
 from paceline.calibration.starts import start_figures
 from paceline.calibration.timers import DEVICE_TIMERS, timer_figures
+from paceline.calibration.trends import trend_figures
 from paceline.calibration.trials import (
     Figure,
     bare_loop_figures,
@@ -43,7 +44,8 @@ from paceline.spec.profile import load_runner
 from paceline.workflows.stores import default_results
 
 TRIALS = 4000
-FAMILIES = ("serving",)
+FAMILIES = ("serving", "trends")
+TREND_TRIALS = 600
 OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     "bare-loop": bare_loop_figures,
     "bare-script": bare_script_figures,
@@ -89,7 +91,8 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     "--family",
     type=click.Choice(FAMILIES),
     default=None,
-    help="serving: the load generator instead, against servers whose truth is known; three to four minutes.",
+    help="serving: the load generator instead, against servers whose truth is known; three to four minutes. "
+    "trends: what finds changes over nights, on simulated ones; two to three minutes.",
 )
 @click.option(
     "--until",
@@ -168,9 +171,15 @@ def calibrate(
         rounds=rounds,
     )
     _refuse_mixtures(asked, runner_named=runner is not None)
-    profile = load_runner(content.find_runner(asked.runner)).resolved()
-    with occupied(profile, wait_s=wait_s, allow_concurrent=allow_concurrent, say=warn):
-        name, figures = _measured(asked, results or default_results(), silent=silent)
+    if family == "trends":  # arithmetic alone: it needs no machine
+        name, figures = (
+            family,
+            trend_figures(TREND_TRIALS, lambda part: None if silent else click.echo(part, err=True)),
+        )
+    else:
+        profile = load_runner(content.find_runner(asked.runner)).resolved()
+        with occupied(profile, wait_s=wait_s, allow_concurrent=allow_concurrent, say=warn):
+            name, figures = _measured(asked, results or default_results(), silent=silent)
     target = output or (content.checkout_root() or Path.cwd()) / "results" / "calibration"
     path = write_figures(target, name, figures)
     if as_json:

@@ -32,8 +32,8 @@ def trend(
 ) -> None:
     """Say which series changed over the nights, and since when; all suites, or one SUITE.
 
-    A night is a run that measured; checks of other runs (pr, confirm, reproduce) are none. Alerts are recent changes
-    larger than the metric's margin that hold after adjusting for all series (q ≤ 0.05).
+    A change is a step or a drift. A night is a run that measured; checks of other runs (pr, confirm, reproduce) are
+    none. Alerts are recent changes larger than the metric's margin that hold after adjusting for all series (q ≤ 0.05).
     """
     from paceline.report import trendpages  # noqa: PLC0415 - jinja and scipy only when needed
     from paceline.report.boards import select  # noqa: PLC0415
@@ -72,6 +72,8 @@ def trend(
     click.echo(
         f"{count} series of two nights or more: {_count(changes, 'change')}, {_count(len(alerts), 'alert')}"
     )
+    if (blind := trendpages.blindness(found)) is not None:
+        click.echo(blind)
 
 
 def _check_names(boards: Sequence[Any], technique: str | None, metric: str | None) -> None:
@@ -109,4 +111,4 @@ def _plain(found: Any, history: Any) -> dict[str, Any]:
         "host_class": board.host_class,
         "point": found.name,
     }
-    return place | asdict(history) | {"changes": changes}
+    return place | asdict(history) | {"changes": changes, "blind_nights": history.blind_nights}

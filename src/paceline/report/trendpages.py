@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
+from paceline.analysis.changes import LEAST_LEVEL, Change
 from paceline.analysis.compare import compared
-from paceline.analysis.trend import Alert, Change, History, Night, alerts, histories
+from paceline.analysis.trend import Alert, History, Night, alerts, histories
 from paceline.base.family import load_family
 from paceline.base.units import format_quantity
 from paceline.records.store import Loaded
@@ -74,12 +75,25 @@ def recent(trends: Sequence[Trend]) -> list[tuple[Trend, Alert]]:
     return [(owners[id(a.history)], a) for a in alerts(h for t in trends for h in t.series)]
 
 
+def blindness(trends: Sequence[Trend]) -> str | None:
+    """Say how many series are too young for a change to be found, or None where none is."""
+    series = [h for t in trends for h in t.series]
+    blind = sum(h.blind_nights > 0 for h in series)
+    if not blind:
+        return None
+    return (
+        f"In {blind} of {len(series)} series no change can be found yet: "
+        f"a series, and each level after a change, needs {LEAST_LEVEL} nights first."
+    )
+
+
 def format_change(history: History, change: Change) -> str:
     """Write a change's size: relative for what is compared by ratio, else in the unit."""
     size = history.size(change)
+    slowly = ", slowly" if change.slow else ""
     if history.kind == "ratio":
-        return f"{(size - 1) * 100:+.1f} %"
-    return ("+" if size > 0 else "") + format_quantity(size, history.unit)
+        return f"{(size - 1) * 100:+.1f} %{slowly}"
+    return ("+" if size > 0 else "") + format_quantity(size, history.unit) + slowly
 
 
 def direction(history: History, change: Change) -> str:

@@ -39,6 +39,7 @@ def trends_page(site: Site) -> str:
         alerts=trendpages.alert_grid(site.alerts),
         changes=trendpages.change_grid(site.trends),
         series=trendpages.list_grid(site.trends),
+        blindness=trendpages.blindness(site.trends),
         num_series=sum(len(t.series) for t in site.trends),
     )
 
