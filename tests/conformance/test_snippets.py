@@ -19,8 +19,8 @@ SNIPPETS = [
     for number, text in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S))
     if not re.match(r"# \w+\.py\b", text) and page.name != "python-api.md"
 ]
-"""Every piece of Python in the documents but files, which test_walkthroughs writes, and the cells of the notebook: those
-tests/unit/test_python_api.py holds against docs/examples/notebook.py, and runs."""
+"""Every piece of Python in the documents but files, which test_walkthroughs writes, and the cells of the notebook,
+which test_python_api holds against docs/examples/notebook.py, and runs."""
 AUTHORS = next(s.values[0] for s in SNIPPETS if str(s.id).startswith("adding-a-technique"))
 
 pytestmark = pytest.mark.timeout(900)
