@@ -12,7 +12,7 @@ import pytest
 
 from paceline.base.errors import UserError
 from paceline.spec import content
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.workflows.conformance import ConformanceResult, conformance, points_of
 
 FAMILY = "collectives"

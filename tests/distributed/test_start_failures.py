@@ -22,7 +22,7 @@ from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, PrerequisiteError
 from paceline.drivers.machine.state import STATE_VARIABLE
 from paceline.records.record_file import content_of
 from paceline.records.store import RunRecord, load, read_record, record_paths
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.worker import inprocess
 from paceline.worker.session import CaseError, Control, Session
 from paceline.worker.transport import ThreadHub, ThreadTransport

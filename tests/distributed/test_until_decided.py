@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from leftover import assert_nothing_left
 
-from paceline.analysis.compare import compare_points, points_of
+from paceline.analysis.compare import compare_points
+from paceline.analysis.points import points_of
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK
 from paceline.records.record_file import content_of
 from paceline.records.store import RunRecord, read_record, record_paths

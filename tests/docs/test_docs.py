@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.analysis.compare import compare_points, points_of
+from paceline.analysis.compare import compare_points
+from paceline.analysis.points import points_of
 from paceline.base.family import family_names, load_family
 from paceline.cli.reference import PAGES
 from paceline.records.lookup import find_run

@@ -15,7 +15,8 @@ import yaml
 from measured import record_of
 
 from paceline.records.store import RunRecord
-from paceline.spec.suite import Suite, load_suite
+from paceline.spec.suite import Suite
+from paceline.spec.suite_file import load_suite
 from paceline.worker.netns import supported
 
 pytestmark = [

@@ -7,7 +7,7 @@ from measured import record_of
 
 from paceline.families.training.api.sizes import SIZES
 from paceline.records.record import Measurement
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.worker.namespace import unaccounted
 from paceline.worker.netns import supported
 

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 from measured import record_of
 
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.stats.estimates import Launches
 from paceline.stats.unpaired import compare_unpaired
 

@@ -7,7 +7,7 @@ from statistics import fmean, median
 import pytest
 from measured import record_of
 
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.workflows.conformance import points_of
 
 APART = "apart"

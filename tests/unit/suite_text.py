@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.spec.suite import Suite, load_suite
+from paceline.spec.suite import Suite
+from paceline.spec.suite_file import load_suite
 
 LEGAL = """\
 suite: collectives/example

@@ -36,7 +36,7 @@ from paceline.spec import content
 from paceline.spec.grammar import Versus
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.workflows.nightly.attempts import note_attempt, read_attempts
 
 TABLES = [

@@ -10,7 +10,7 @@ import pytest
 import record_factory as factory
 from test_site import Page, render
 
-from paceline.analysis.compare import points_of
+from paceline.analysis.points import points_of
 from paceline.families.reasoning.core.metrics import ANOTHER_MODELS
 from paceline.records.store import RunRecord
 from paceline.report import answers, tradeoffs

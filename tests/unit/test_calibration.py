@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.analysis.compare import points_of
+from paceline.analysis.points import points_of
 from paceline.calibration.trials import (
     Figure,
     fake_figures,
@@ -20,7 +20,7 @@ from paceline.calibration.trials import (
 )
 from paceline.records.store import RunRecord
 from paceline.spec import content
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 
 TRIALS = 300
 

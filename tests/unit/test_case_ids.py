@@ -12,7 +12,8 @@ from paceline.base.family import Metric
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite, load_suite
+from paceline.spec.suite import Suite
+from paceline.spec.suite_file import load_suite
 
 IDS = {
     "collectives/all-reduce": "efd43567d5",

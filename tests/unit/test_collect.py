@@ -17,7 +17,7 @@ from paceline.records.store import read_record
 from paceline.spec import content
 from paceline.spec.plan import Plan, Selection, make_plan
 from paceline.spec.profile import load_runner
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 
 SUITE = """
 suite: reasoning/example

@@ -8,15 +8,8 @@ from typing import Any
 import pytest
 import record_factory as factory
 
-from paceline.analysis.compare import (
-    Point,
-    compare_points,
-    confirm,
-    grade_of,
-    points_of,
-    ranks,
-    suspicions,
-)
+from paceline.analysis.compare import compare_points, confirm, ranks, suspicions
+from paceline.analysis.points import Point, grade_of, points_of
 from paceline.analysis.runs import compare_runs, incomparable
 from paceline.base.family import load_family
 from paceline.records.record import Run

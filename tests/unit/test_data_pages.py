@@ -15,7 +15,8 @@ from pyarrow import parquet
 from test_site import Page, measurement, record, render, run_line
 
 from paceline.analysis.claims import ClaimResult, ledger
-from paceline.analysis.compare import compare_points, points_of
+from paceline.analysis.compare import compare_points
+from paceline.analysis.points import points_of
 from paceline.records.store import Loaded, RunRecord
 from paceline.report import badges, datapages
 from paceline.report.export_choice import Choice

@@ -23,7 +23,7 @@ from paceline.base.technique import REGISTRY
 from paceline.cli import application
 from paceline.families.training.core.promises import EqualsDdp, Training
 from paceline.spec import content
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.spec.user_techniques import declared
 
 OPERATIONS = {

@@ -13,7 +13,8 @@ from paceline.spec import content
 from paceline.spec.grammar import Claim, Versus
 from paceline.spec.plan import Plan, Selection, make_plan
 from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite, load_suite
+from paceline.spec.suite import Suite
+from paceline.spec.suite_file import load_suite
 
 SUITES = {name: load_suite(path) for name, path in content.suite_files().items()}
 CLAIMS = {

@@ -7,7 +7,7 @@ import math
 import pytest
 from training_record import BASELINE, COURSES, training_record
 
-from paceline.analysis.compare import points_of
+from paceline.analysis.points import points_of
 from paceline.base.family import load_family
 from paceline.report.equalbudgets import Shared, at_equal, between, effect, equal_grids, read_course
 

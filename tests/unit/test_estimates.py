@@ -28,7 +28,8 @@ from paceline.spec.duration import ACCELERATORS, Known, Span, estimate
 from paceline.spec.grammar import TIERS, TierName
 from paceline.spec.plan import Plan, Selection, make_plan, observations, part_of
 from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite, load_suite
+from paceline.spec.suite import Suite
+from paceline.spec.suite_file import load_suite
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "published"
 SUITES = sorted(content.suite_files())

@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import t as student
 from test_site import Page, failed, measurement, record, render, run_line
 
-from paceline.analysis.compare import compare_points, points_of
+from paceline.analysis.compare import compare_points
+from paceline.analysis.points import points_of
 from paceline.records.record import Measurement
 from paceline.records.store import RunRecord
 from paceline.report import hardwarepages, noisepages, reliabilitypages

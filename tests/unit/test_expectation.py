@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from paceline.analysis.compare import points_of
 from paceline.analysis.expectation import expected
+from paceline.analysis.points import points_of
 from paceline.calibration.trials import calibration_suite, run_suite, shorten
 from paceline.cli import application
 from paceline.records.store import RunRecord

@@ -13,7 +13,8 @@ import yaml
 from click.testing import CliRunner, Result
 from pytest_benchmark.stats import Stats
 
-from paceline.analysis.compare import compare_points, grade_of, points_of
+from paceline.analysis.compare import compare_points
+from paceline.analysis.points import grade_of, points_of
 from paceline.analysis.runs import incomparable
 from paceline.base.errors import UserError
 from paceline.cli import application

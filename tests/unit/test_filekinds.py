@@ -14,7 +14,7 @@ from paceline.spec.file_kinds import BY_KEY
 from paceline.spec.grammar import SuiteModel
 from paceline.spec.papers import Paper, load_papers
 from paceline.spec.profile import RunnerModel, load_runner
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.workflows.nightly.config import NightlyModel, load_nightly
 
 ROOT = content.shipped_root()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from paceline.analysis.compare import grade_of
+from paceline.analysis.points import grade_of
 from paceline.base.errors import UserError
 from paceline.base.family import load_family
 from paceline.cli import application

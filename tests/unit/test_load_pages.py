@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import record_factory
 
-from paceline.analysis.compare import points_of
+from paceline.analysis.points import points_of
 from paceline.records.store import Loaded
 from paceline.report import charts
 from paceline.report.callpages import call_charts, call_grid

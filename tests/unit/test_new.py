@@ -12,7 +12,7 @@ from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.cli import application
 from paceline.cli.new import SUITES, example_families
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.spec.user_techniques import declared
 
 FAMILIES = [f for f in family_names() if not load_family(f).internal]

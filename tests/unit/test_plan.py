@@ -19,7 +19,7 @@ from paceline.base.errors import UserError
 from paceline.spec import content
 from paceline.spec.plan import Plan, Selection, canonical, make_plan
 from paceline.spec.profile import RunnerProfile, load_runner
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 
 
 def runner(name: str = "local-cpu") -> RunnerProfile:

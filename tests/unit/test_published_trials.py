@@ -14,7 +14,8 @@ from paceline.records import record_file
 from paceline.records.store import record_paths
 from paceline.spec import content
 from paceline.spec.grammar import Tuning
-from paceline.spec.suite import Suite, load_suite
+from paceline.spec.suite import Suite
+from paceline.spec.suite_file import load_suite
 from paceline.stats.estimates import Launches
 from paceline.stats.unpaired import compare_unpaired_difference
 

@@ -23,7 +23,7 @@ from paceline.records.record import new_run_id, record_id
 from paceline.records.record_file import run_id_of
 from paceline.records.store import RunRecord, load, read_record
 from paceline.spec import content
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from paceline.records.store import RunRecord
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 
 
 @pytest.fixture(scope="module")

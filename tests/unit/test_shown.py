@@ -11,7 +11,8 @@ import record_factory as factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.analysis.compare import compare_points, points_of
+from paceline.analysis.compare import compare_points
+from paceline.analysis.points import points_of
 from paceline.base.family import ANY, NOT_NEGATIVE, SHARE, bounds_of_unit, family_names, load_family
 from paceline.report.shown import FEW_NOTE, band, format_effect, format_estimate, verdict_text
 from paceline.report.tables import board_table

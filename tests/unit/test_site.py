@@ -17,7 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.analysis.claims import ClaimResult, ledger
-from paceline.analysis.compare import compare_points, points_of
+from paceline.analysis.compare import compare_points
+from paceline.analysis.points import points_of
 from paceline.base.errors import UserError
 from paceline.cli import application
 from paceline.records.record import Measurement, MetricId, Run

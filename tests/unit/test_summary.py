@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from paceline.analysis.compare import compare_points, headline, points_of
+from paceline.analysis.compare import compare_points
+from paceline.analysis.points import headline, points_of
 from paceline.base.errors import UserError
 from paceline.calibration.deciding import until_decided
 from paceline.calibration.trials import calibration_suite, run_suite, shorten

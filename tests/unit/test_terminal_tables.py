@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.analysis.compare import compare_points, points_of
+from paceline.analysis.compare import compare_points
+from paceline.analysis.points import points_of
 from paceline.cli import application
 from paceline.report.tables import Table, board_table
 from paceline.report.terminal import display_width, laid_out, terminal_width, wrapped

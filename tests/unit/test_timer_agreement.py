@@ -19,7 +19,7 @@ from paceline.drivers import capabilities
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.stats.estimates import Launches
 
 H200_FLOPS_PER_S, H200_BYTES_PER_S = {"bfloat16": 989e12, "float32": 67e12}, 4.8e12

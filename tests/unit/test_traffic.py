@@ -14,7 +14,7 @@ from paceline.baselines.training import ddp, ddp_naive, ddp_ring, flexdemo, fsdp
 from record_factory import in_memory, make_run, measurement
 from training_task import SMALL, make_comm, make_task, on_ranks
 
-from paceline.analysis.compare import points_of
+from paceline.analysis.points import points_of
 from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.decoupled import message_bytes
 from paceline.families.training.api.replica import Cost, Replica, Task

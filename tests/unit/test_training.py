@@ -43,7 +43,7 @@ from paceline.families.training.spec import FAMILY
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.stats.estimates import launch_statistic
 from paceline.worker.session import CaseError, UnsupportedError
 

@@ -10,7 +10,7 @@ import suite_text
 from paceline.base.errors import UserError
 from paceline.spec import content
 from paceline.spec.grammar import Tuning, TuningInWords
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.spec.user_techniques import with_user_techniques
 
 TRIALS = """\

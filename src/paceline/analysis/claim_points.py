@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.analysis.compare import LEADERBOARD_LAUNCHES, Cell, Point, points_of
 from paceline.analysis.evidence import (
     OFF_BOARD_REASONS,
     PointKey,
@@ -21,6 +20,7 @@ from paceline.analysis.evidence import (
     point_key,
     with_defaults,
 )
+from paceline.analysis.points import LEADERBOARD_LAUNCHES, Cell, Point, points_of
 from paceline.base.family import Family
 from paceline.records.record import Run
 from paceline.records.store import RunRecord

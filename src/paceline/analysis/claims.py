@@ -14,8 +14,8 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from paceline.analysis.claim_points import Found, Measured, Sides, measured_in, places_of
-from paceline.analysis.compare import LEADERBOARD_LAUNCHES, Point, grade_of
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey
+from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, grade_of
 from paceline.base.family import Family, family_names, load_family
 from paceline.records.store import RunRecord
 from paceline.spec.grammar import Claim

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from paceline.analysis.compare import LEADERBOARD_LAUNCHES, Point, grade_of
+from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, grade_of
 from paceline.base.family import load_family
 from paceline.records.record import Run
 

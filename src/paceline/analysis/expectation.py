@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.analysis.compare import Point
+from paceline.analysis.points import Point
 from paceline.worker.stopping import Rule, paired
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from paceline.analysis.claims import ClaimResult, evaluate
-from paceline.analysis.compare import WRONG
+from paceline.analysis.points import WRONG
 from paceline.analysis.runs import RunComparison, compare_runs, incomparable
 from paceline.base.errors import (
     EXIT_INCONCLUSIVE,

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from paceline.analysis.compare import Cell, Point, adjusted, compared, points_of
+from paceline.analysis.compare import adjusted
+from paceline.analysis.points import Cell, Point, compared, points_of
 from paceline.analysis.runs import incomparable
 from paceline.base.family import load_family
 from paceline.records.store import RunRecord

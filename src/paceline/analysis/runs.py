@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.analysis.compare import Cell, Point, adjusted, compared, points_of
+from paceline.analysis.compare import adjusted
+from paceline.analysis.points import Cell, Point, compared, points_of
 from paceline.base.family import Bounds, load_family
 from paceline.records.record import Run
 from paceline.records.store import RunRecord

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from paceline.analysis.changes import LEAST_LEVEL, Change, change_points
-from paceline.analysis.compare import Point
+from paceline.analysis.points import Point
 from paceline.base.family import load_family
 from paceline.stats.verdicts import Kind, benjamini_hochberg
 

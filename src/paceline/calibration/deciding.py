@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from paceline.analysis.compare import compare_points, points_of
+from paceline.analysis.compare import compare_points
+from paceline.analysis.points import points_of
 from paceline.calibration.trials import (
     FAKE_FALSE_ALARMS,
     POWER,

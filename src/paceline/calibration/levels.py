@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.analysis.compare import Cell, Point, points_of
+from paceline.analysis.points import Cell, Point, points_of
 from paceline.base.errors import InfrastructureError, UserErrors
 from paceline.calibration.starts import told
 from paceline.calibration.trials import Figure, run_suite
@@ -20,7 +20,8 @@ from paceline.records.store import RunRecord
 from paceline.spec import content
 from paceline.spec.grammar import Protocol
 from paceline.spec.instances import instance_errors
-from paceline.spec.suite import Suite, load_suite
+from paceline.spec.suite import Suite
+from paceline.spec.suite_file import load_suite
 from paceline.stats.levels import (
     Components,
     Costs,

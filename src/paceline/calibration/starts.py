@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from paceline.analysis.compare import compared, points_of
+from paceline.analysis.points import compared, points_of
 from paceline.base.errors import InfrastructureError
 from paceline.base.family import load_family
 from paceline.calibration.trials import HIDDEN, Figure
@@ -18,7 +18,8 @@ from paceline.records.store import RunRecord, read_record
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import RunnerProfile, load_runner
-from paceline.spec.suite import Suite, load_suite
+from paceline.spec.suite import Suite
+from paceline.spec.suite_file import load_suite
 from paceline.stats.estimates import Estimate, Launches, compare_ratio
 
 SUITES = ("calibration/starts", "calibration/starts-memory")

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from paceline import __version__
-from paceline.analysis.compare import Point, compare_points, points_of
+from paceline.analysis.compare import compare_points
+from paceline.analysis.points import Point, points_of
 from paceline.base.errors import InfrastructureError
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
@@ -25,7 +26,8 @@ from paceline.records.store import RunRecord, read_record
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite, load_suite
+from paceline.spec.suite import Suite
+from paceline.spec.suite_file import load_suite
 from paceline.stats.estimates import Estimate, Launches, compare_ratio, median, wilson
 
 FAKE_FALSE_ALARMS = 0.06

@@ -27,9 +27,10 @@ from paceline.spec.fence import fence_errors
 from paceline.spec.file_kinds import recognise
 from paceline.spec.grammar import TIERS
 from paceline.spec.papers import load_papers
-from paceline.spec.plan import Selection, make_plan, points_in
+from paceline.spec.plan import Selection, make_plan
+from paceline.spec.points import points_in
 from paceline.spec.profile import load_runner, runner_schema
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.spec.user_techniques import declared
 from paceline.spec.yamlfile import load
 from paceline.workflows.choosing import metrics_today

@@ -12,8 +12,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from paceline.analysis.compare import compare_points, points_of
+from paceline.analysis.compare import compare_points
 from paceline.analysis.failures import grouped
+from paceline.analysis.points import points_of
 from paceline.base.errors import UserError
 from paceline.base.units import format_duration
 from paceline.cli.estimates import estimate_text

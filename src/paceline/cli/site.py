@@ -18,7 +18,7 @@ from paceline.records.provenance import suite_facts
 from paceline.records.store import Loaded
 from paceline.spec import content
 from paceline.spec.papers import load_papers
-from paceline.spec.suite import load_suite
+from paceline.spec.suite_file import load_suite
 from paceline.workflows.stores import load_stores
 
 

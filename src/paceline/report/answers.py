@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.analysis.compare import Point
+from paceline.analysis.points import Point
 from paceline.base.family import SHARE, Bounds
 from paceline.report.html import Grid, rows_grid
 from paceline.report.layout import layout_of

@@ -11,8 +11,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from paceline.analysis.compare import Comparison, Point
+from paceline.analysis.compare import Comparison
 from paceline.analysis.failures import grouped
+from paceline.analysis.points import Point
 from paceline.base.root_cause import ranks_text
 from paceline.records.record import Run
 from paceline.report import charts

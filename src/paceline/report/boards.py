@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from paceline.analysis.compare import Point, compared, confirm, points_of, sort_key
+from paceline.analysis.compare import confirm
 from paceline.analysis.evidence import (
     OFF_BOARD_REASONS,
     evidence,
@@ -24,6 +24,7 @@ from paceline.analysis.evidence import (
     place_of,
     with_defaults,
 )
+from paceline.analysis.points import Point, compared, points_of, sort_key
 from paceline.base.errors import UserError
 from paceline.base.family import load_family
 from paceline.records.store import RunRecord

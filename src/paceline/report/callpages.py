@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.analysis.compare import Point
+from paceline.analysis.points import Point
 from paceline.base.units import format_quantity
 from paceline.records.parts import CallCourse
 from paceline.report.boardpages import Chart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.analysis.compare import Point
+from paceline.analysis.points import Point
 from paceline.base.units import format_quantity
 from paceline.records.record import Measurement
 from paceline.report import charts, plots

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paceline.analysis.claims import ClaimResult
-from paceline.analysis.compare import Comparison, Point
+from paceline.analysis.compare import Comparison
+from paceline.analysis.points import Point
 from paceline.report.boardpages import estimate
 from paceline.report.boards import Board
 from paceline.report.exports import csv_cell

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from paceline.analysis.compare import Point
+from paceline.analysis.points import Point
 from paceline.base.family import Metric, load_family
 from paceline.base.units import format_quantity
 from paceline.report.html import Cell, Grid, rows_grid

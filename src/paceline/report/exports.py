@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paceline.analysis.compare import grade_of
+from paceline.analysis.points import grade_of
 from paceline.base.errors import UserError
 from paceline.records.record import Measurement
 from paceline.records.storage import storage_errors

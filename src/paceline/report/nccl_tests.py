@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline import __version__
-from paceline.analysis.compare import Cell, Point, points_of
+from paceline.analysis.points import Cell, Point, points_of
 from paceline.base.errors import UserError
 from paceline.base.family import load_family
 from paceline.records.imports.nccl_names import PROGRAMS, REDUCING, ROOTED, TYPE_NAMES

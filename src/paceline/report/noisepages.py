@@ -6,7 +6,8 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 
-from paceline.analysis.compare import Comparison, Point
+from paceline.analysis.compare import Comparison
+from paceline.analysis.points import Point
 from paceline.base.units import format_quantity
 from paceline.report.boardpages import point_name
 from paceline.report.boards import Board

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.analysis.compare import Point, compared, grade_of, headline
+from paceline.analysis.points import Point, compared, grade_of, headline
 from paceline.base.family import load_family
 from paceline.base.units import format_quantity
 from paceline.report import charts

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from paceline import __version__
-from paceline.analysis.compare import Cell, Point, grade_of, points_of
+from paceline.analysis.points import Cell, Point, grade_of, points_of
 from paceline.base.errors import UserError
 from paceline.records.store import RunRecord
 from paceline.report.export_choice import Choice, left_out

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from paceline.analysis.compare import Point
+from paceline.analysis.points import Point
 from paceline.base.family import NOT_NEGATIVE
 from paceline.report import charts, plots
 from paceline.report.boardpages import Chart

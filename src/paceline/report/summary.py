@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.analysis.compare import Comparison, Point, compare_points, headline, points_of
+from paceline.analysis.compare import Comparison, compare_points
+from paceline.analysis.points import Point, headline, points_of
 from paceline.records.earlier_runs import read_times
 from paceline.records.lookup import find_run
 from paceline.records.store import RunRecord

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
-from paceline.analysis.compare import Comparison, Point
+from paceline.analysis.compare import Comparison
+from paceline.analysis.points import Point
 from paceline.base.family import load_family
 from paceline.base.units import format_quantity
 from paceline.report import charts, plots

@@ -11,8 +11,9 @@ from typing import Any
 
 from tabulate import tabulate
 
-from paceline.analysis.compare import GRADES, Cell, Comparison, Point, compared, grade_of, headline, ranks
+from paceline.analysis.compare import Comparison, ranks
 from paceline.analysis.failures import Failure, grouped
+from paceline.analysis.points import GRADES, Cell, Point, compared, grade_of, headline
 from paceline.analysis.runs import RunComparison
 from paceline.base.family import family_names, load_family
 from paceline.base.units import format_rate, format_size

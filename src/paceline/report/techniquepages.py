@@ -10,7 +10,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paceline.analysis.claims import ClaimResult
-from paceline.analysis.compare import Comparison, Point
+from paceline.analysis.compare import Comparison
+from paceline.analysis.points import Point
 from paceline.base.technique import TechniqueSource
 from paceline.report.boardpages import point_name
 from paceline.report.boards import Board, slug

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from paceline.analysis.compare import Point
+from paceline.analysis.points import Point
 from paceline.base.units import format_quantity
 from paceline.records.parts import Timeline
 from paceline.report.boardpages import Chart

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from paceline.analysis.compare import Point
+from paceline.analysis.points import Point
 from paceline.base.family import load_family
 from paceline.base.units import format_quantity
 from paceline.report import charts

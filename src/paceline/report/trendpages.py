@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from paceline.analysis.changes import LEAST_LEVEL, Change
-from paceline.analysis.compare import compared
+from paceline.analysis.points import compared
 from paceline.analysis.trend import Alert, History, Night, alerts, histories
 from paceline.base.family import load_family
 from paceline.base.units import format_quantity

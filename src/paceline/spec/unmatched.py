@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 from paceline.base.errors import UserError, UserErrors, nearest
 from paceline.base.family import Scalar
 from paceline.base.units import format_size
-from paceline.spec.plan import Plan, Selection, matches, points_in
+from paceline.spec.plan import Plan, Selection
+from paceline.spec.points import matches, points_in
 from paceline.spec.profile import RunnerProfile
 from paceline.spec.suite import Suite
 

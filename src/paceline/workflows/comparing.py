@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.analysis.compare import Comparison, Point, compare_points, headline, points_of
+from paceline.analysis.compare import Comparison, compare_points
+from paceline.analysis.points import Point, headline, points_of
 from paceline.analysis.runs import RunComparison, compare_runs, incomparable
 from paceline.base.errors import IncomparableError, UserError, expected_one_of
 from paceline.records.store import RunRecord

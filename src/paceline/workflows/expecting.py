@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from paceline.analysis.compare import points_of
 from paceline.analysis.expectation import Expectation, expected
+from paceline.analysis.points import points_of
 from paceline.base.units import format_duration
 from paceline.records.earlier_runs import RunTimes, known_times, newest_runs
 from paceline.records.lookup import find_run

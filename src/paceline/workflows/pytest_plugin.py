@@ -104,7 +104,7 @@ class SuiteFile(pytest.File):
         from paceline.spec import content  # noqa: PLC0415 - only when suites are asked for
         from paceline.spec.plan import Selection, make_plan  # noqa: PLC0415
         from paceline.spec.profile import load_runner  # noqa: PLC0415
-        from paceline.spec.suite import load_suite  # noqa: PLC0415
+        from paceline.spec.suite_file import load_suite  # noqa: PLC0415
         from paceline.spec.unmatched import unmatched, warning  # noqa: PLC0415
         from paceline.spec.user_techniques import join_user_techniques  # noqa: PLC0415
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paceline.analysis.compare import GRADES
+from paceline.analysis.points import GRADES
 from paceline.records.record import STATUSES
 from paceline.report import homepages, trendpages
 from paceline.report import runpages as runs

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from paceline.analysis.compare import WRONG, points_of
 from paceline.analysis.failures import grouped
 from paceline.analysis.gate import Decision, Waiver, judge_run
+from paceline.analysis.points import WRONG, points_of
 from paceline.analysis.runs import RunComparison, incomparable
 from paceline.records.record import Measurement
 from paceline.records.store import Loaded, RunRecord

@@ -16,7 +16,8 @@ from paceline.spec.grammar import TierName
 from paceline.spec.models import FileModel, validate
 from paceline.spec.names import described
 from paceline.spec.profile import RunnerProfile, load_runner
-from paceline.spec.suite import Suite, load_suite
+from paceline.spec.suite import Suite
+from paceline.spec.suite_file import load_suite
 from paceline.spec.yamlfile import KeyPath, Located, load
 
 Duration = str | float

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from paceline.analysis.compare import WRONG, compared, points_of
 from paceline.analysis.gate import Decision
+from paceline.analysis.points import WRONG, compared, points_of
 from paceline.records.store import RunRecord
 from paceline.spec.plan import Plan
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,15 +20,11 @@ from paceline.families.collectives.core import ceilings, passes
 from paceline.families.collectives.core.caches import buffer_sets, cache_bytes
 from paceline.families.collectives.core.candidate import Candidate, MutedCandidate, make_instance
 from paceline.families.collectives.core.gate import (
-    LOSSY_COUNT,
-    MIN_LOSSY_COUNT,
     OwnJudgement,
     Passed,
-    gate,
-    with_rule,
 )
 from paceline.families.collectives.core.oracle import LossyRule, Workspace, blind_spots
-from paceline.families.collectives.core.promises import Exactness
+from paceline.families.collectives.core.proving import gate_all
 from paceline.families.collectives.core.sizes import element_count
 from paceline.families.collectives.core.timed_operation import Instance, TimedOperation
 from paceline.worker.instances import Part, limits_of, merged, num_instances, salt
@@ -66,7 +62,7 @@ def measure_block(session: Session, block: Block, how: Measurement) -> None:
         session.begin(block, "-", "calibrate")
         session.facts["link"] = ceilings.calibrate(session, block.link.get("rate_bytes_per_s"))
     problem = make_problem(session, block, how.operation)
-    gated = _gate_all(session, block, how, problem)
+    gated = gate_all(session, block, problem, how.operation, how.judgement)
     gate_s = _monotonic() - began
     count = num_instances(block)
     if count == 1:
@@ -142,19 +138,6 @@ def make_problem(session: Session, block: Block, operation: TimedOperation) -> P
     )
 
 
-def _gate_all(
-    session: Session, block: Block, how: Measurement, problem: Problem
-) -> list[tuple[Case, Passed]]:
-    """Return the techniques that pass their gate; the others get their results here."""
-    gated: list[tuple[Case, Passed]] = []
-    for case in block.cases:
-        try:
-            gated.append((case, _gated(session, block, case, how, problem)))
-        except CaseError as error:
-            session.emit_failure(block, case, error)
-    return gated
-
-
 def _prepare(instance: _Instance, problem: Problem, gated: Sequence[tuple[Case, Passed]]) -> list[Candidate]:
     """Draw an instance's inputs and return the candidates that may be timed."""
     session, block, how = instance.session, instance.block, instance.how
@@ -218,62 +201,6 @@ def _draw(
         if text is not None:
             missed[rule] = text
     return variants, {label: missed[rule] for label, rule in rules.items() if rule in missed}
-
-
-def _gated(session: Session, block: Block, case: Case, how: Measurement, problem: Problem) -> Passed:
-    """Return the gate's result; where the same technique passed it before in this run, what was found then.
-
-    Raises:
-        CaseError: The technique was refused, does not support the point, or is wrong.
-    """
-    session.begin(block, case.label, "gate")
-    loaded = session.loaded(case)
-    assert loaded.info is not None
-    lossy = not loaded.info.promised(Exactness).exact and how.judgement is None
-    if lossy and problem.count < MIN_LOSSY_COUNT:
-        reason = f"a lossy call on {problem.count} elements cannot be told from a wrong one"
-        raise CaseError("unsupported", f"{reason}; it takes {MIN_LOSSY_COUNT}")
-    payload = str(block.params["payload"])
-
-    def make(point: Problem, comm: Any) -> Any:
-        return loaded.factory(point, comm, **case.options)
-
-    def prove() -> Passed:
-        assert loaded.info is not None
-        return gate(session, how.operation, problem, loaded.info, make, payload, how.judgement)
-
-    # The gate proves at sizes, payloads and roots of its own: a sweep over these proves a technique once.
-    fixed = {k: v for k, v in block.params.items() if k not in ("size_bytes", "payload", "root")}
-    key = f"gate/{case.module}:{case.technique}/{sorted(case.options.items())}/{sorted(fixed.items())}"
-    if key not in session.facts:
-        make_instance(
-            session, block, case, problem
-        )  # support may depend on the size, which the gate does not see
-    passed = _remembered(session, key, prove)
-    if not lossy:
-        return passed
-    key = f"{key}/{payload}/{min(problem.count, LOSSY_COUNT)}"
-    return _remembered(
-        session, key, lambda: with_rule(session, how.operation, problem, passed, make, payload)
-    )
-
-
-def _remembered(session: Session, key: str, prove: Callable[[], Passed]) -> Passed:
-    """Return what ``prove`` found the first time in this run, or raise what it did in this launch."""
-    if key not in session.facts:
-        earlier = session.earlier_proof(key)
-        try:
-            session.facts[key] = Passed.read(earlier) if earlier is not None else prove()
-            if earlier is None:
-                session.tell_proof(key, asdict(session.facts[key]))
-        except CaseError as error:
-            # A refusal is kept too: the technique would fail again in every block of this launch, at the same cost.
-            session.facts[key] = error
-    found = session.facts[key]
-    if isinstance(found, CaseError):
-        raise found
-    assert isinstance(found, Passed)
-    return found
 
 
 def _gathering(

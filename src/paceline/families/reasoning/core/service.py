@@ -2,6 +2,9 @@
 
 Techniques name traces by numbers that count from 0 in every question. They never say which tokens a trace is to
 continue by: the question's probe, the opening of a part, what forks wrote, the question's conclusion.
+
+One class with a method for each kind of request: all of them write the same ledger and place the same calls, and what
+one kind may assume of the ledger is what the others keep.
 """
 
 from __future__ import annotations

@@ -1,0 +1,250 @@
+"""From records to points: the numbers of all techniques at one workload, with what a suite compares and how good it is.
+
+A point is one workload with its parameters on one host class, measured in one run; all of its techniques shared
+launches. Points of different host class, contract, image class or scale never meet in one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from paceline.base.family import MISSED, MOST_HEADLINE, load_family
+from paceline.records.record import Measurement, Run
+from paceline.records.store import RunRecord
+from paceline.stats.estimates import (
+    CONFIDENCE,
+    Estimate,
+    Launches,
+    compare_difference,
+    compare_ratio,
+    estimate_value,
+)
+
+LEADERBOARD_LAUNCHES = 5
+
+
+GRADES: Mapping[str, str] = {
+    "A": "five or more interleaved launches of committed code, and a second run that agrees on the effect",
+    "B": "five or more interleaved launches of committed code",
+    "C": "exploratory: fewer launches, code with uncommitted changes, or code without a commit",
+    "D": "imported: the raw samples or the provenance are not ours",
+}
+"""Evidence grades, best first."""
+
+
+WRONG = frozenset({"incorrect", "refused", "invalid"})
+"""Statuses that cast doubt on a technique's other launches."""
+
+
+class Samples(Mapping[int, Sequence[float]]):
+    """The raw samples of a cell by launch, taken from the measurements when somebody asks."""
+
+    def __init__(self) -> None:
+        self.sources: dict[int, Measurement] = {}
+
+    def __getitem__(self, launch: int) -> Sequence[float]:
+        """Return the samples of a launch."""
+        return self.sources[launch].samples
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the launches in the order in which they were added."""
+        return iter(self.sources)
+
+    def __len__(self) -> int:
+        """Return how many launches there are."""
+        return len(self.sources)
+
+
+@dataclass(slots=True, kw_only=True)
+class Cell:
+    """One technique at one point for one metric, over all launches of a run."""
+
+    label: str
+    technique: str
+    role: str
+    case_id: str
+    metric: str
+    unit: str
+    better: str
+    contract_id: str
+    values: dict[int, float] = field(default_factory=dict)
+    samples: Samples = field(default_factory=Samples)
+    flags: set[str] = field(default_factory=set)
+    measurements: list[Measurement] = field(default_factory=list)
+    confidence: float = CONFIDENCE
+    """Nominal, of its intervals: higher where the run was measured until decided."""
+    missed: set[int] = field(default_factory=set)
+    """Launches that are infinite here (``paceline.base.family.MISSED``)."""
+    estimated: Estimate | None = field(default=None, repr=False, compare=False)
+    """The cell's estimate, once somebody asked for it."""
+
+    @property
+    def launches(self) -> Launches:
+        """The cell as one side of a comparison."""
+        statistic = self.measurements[0].metric.statistic if self.measurements else "median"
+        return Launches(
+            values=self.values,
+            samples=self.samples,
+            statistic=statistic,
+            missed=frozenset(self.missed),
+            confidence=self.confidence,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Point:
+    """One workload and its parameters in one run."""
+
+    run: Run
+    suite: str
+    suite_version: int
+    family: str
+    block: str
+    params: Mapping[str, Any]
+    baseline: str
+    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
+    """(label, metric) → cell."""
+    failures: dict[str, list[Measurement]] = field(default_factory=dict)
+    """Label → measurements without a number."""
+    confirmed: set[tuple[str, str]] = field(default_factory=set)
+    """(label, metric) of the numbers with which another run agrees."""
+    effects: dict[tuple[str, str, str], Estimate] = field(default_factory=dict, repr=False, compare=False)
+    """(label, other label, metric) → effects that somebody asked for."""
+    ranked: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict, repr=False, compare=False)
+    """Metric → rank intervals that somebody asked for."""
+    named: tuple[int, list[str]] = field(default=(0, []), repr=False, compare=False)
+    """The labels, and of how many cells."""
+
+    def estimate(self, label: str, metric: str) -> Estimate:
+        """Estimate a number over its launches, on the scale of its metric."""
+        cell = self.cells[(label, metric)]
+        if cell.estimated is None:
+            scale = load_family(self.family).metric(metric).scale
+            cell.estimated = estimate_value(cell.launches, scale=scale)
+        return cell.estimated
+
+    def effect(self, label: str, other: str, metric: str) -> Estimate:
+        """Estimate the ratio or difference of two techniques from the launches that they share."""
+        key = (label, other, metric)
+        if key not in self.effects:
+            sides = self.cells[(label, metric)].launches, self.cells[(other, metric)].launches
+            ratio = load_family(self.family).metric(metric).compared_by == "ratio"
+            self.effects[key] = compare_ratio(*sides) if ratio else compare_difference(*sides)
+        return self.effects[key]
+
+    @property
+    def labels(self) -> list[str]:
+        """Techniques with at least one number, baseline first."""
+        if self.named[0] != len(self.cells):
+            found = {label for label, _ in self.cells}
+            self.named = len(self.cells), sorted(found, key=lambda name: (name != self.baseline, name))
+        return list(self.named[1])
+
+    def metrics(self) -> list[str]:
+        """Metrics with at least one number."""
+        return sorted({metric for _, metric in self.cells})
+
+    def grade(self, label: str, metric: str) -> str:
+        """Return the evidence grade of one number (see ``GRADES``)."""
+        cell = self.cells.get((label, metric))
+        return grade_of(self.run, len(cell.values) if cell else 0, (label, metric) in self.confirmed)
+
+    @property
+    def board(self) -> tuple[str, str, str]:
+        """Suite, host class and runner: what may stand in one table."""
+        return self.suite, self.run.host_class or "unknown host", str(self.run.runner.get("name"))
+
+
+def points_of(record: RunRecord) -> list[Point]:
+    """Group a record's measurements into points, in the order of the plan.
+
+    A technique whose result was wrong in one launch has no number at that point: nobody knows how often it was right
+    by chance. Its measurements stay in the record.
+    """
+    baselines = {s["suite"]: s.get("baseline", "") for s in record.run.suites}
+    points: dict[tuple[str, str], Point] = {}
+    for m in record.measurements:
+        key = (m.suite, m.block)
+        point = points.get(key)
+        if point is None:
+            point = points[key] = Point(
+                run=record.run,
+                suite=m.suite,
+                suite_version=m.suite_version,
+                family=m.family,
+                block=m.block,
+                params=m.params,
+                baseline=baselines.get(m.suite, ""),
+            )
+        if m.status != "ok" or m.value is None:
+            point.failures.setdefault(m.label, []).append(m)
+            continue
+        cell = point.cells.get((m.label, m.metric.name))
+        if cell is None:
+            cell = point.cells[(m.label, m.metric.name)] = Cell(
+                label=m.label,
+                technique=m.technique,
+                role=m.role,
+                case_id=m.case_id,
+                metric=m.metric.name,
+                unit=m.metric.unit,
+                better=m.metric.better,
+                contract_id=m.metric.contract_id,
+                confidence=confidence_of(record.run, m.suite),
+            )
+        cell.values[m.launch] = m.value
+        cell.samples.sources[m.launch] = m
+        cell.flags.update(m.flags)
+        cell.measurements.append(m)
+    for m in record.measurements:
+        for name, reason in (m.absent or {}).items():
+            cell = points[(m.suite, m.block)].cells.get((m.label, name))
+            if cell is not None and reason.startswith(MISSED):
+                cell.missed.add(m.launch)
+    for point in points.values():
+        wrong = {label for label, failed in point.failures.items() if any(m.status in WRONG for m in failed)}
+        point.cells = {key: cell for key, cell in point.cells.items() if key[0] not in wrong}
+    return sorted(points.values(), key=lambda p: (p.suite, sort_key(p.params)))
+
+
+def sort_key(params: Mapping[str, Any]) -> list[tuple[str, float, str]]:
+    """Order points by their parameters: numbers by size, the rest by name."""
+    return [
+        (k, float(v), "") if isinstance(v, int | float) and not isinstance(v, bool) else (k, 0.0, str(v))
+        for k, v in sorted(params.items())
+    ]
+
+
+def grade_of(run: Run, num_launches: int, confirmed: bool = False) -> str:
+    """Return the evidence grade of a number (see ``GRADES``)."""
+    if run.imported_from is not None:
+        return "D"
+    clean = run.code.get("commit") is not None and not run.code.get("dirty")
+    if num_launches < LEADERBOARD_LAUNCHES or not clean:
+        return "C"
+    return "A" if confirmed else "B"
+
+
+def confidence_of(run: Run, suite: str) -> float:
+    """Return the nominal confidence of a suite's intervals in a run: higher where it was measured until decided."""
+    level = (run.plan or {}).get("protocols", {}).get(suite, {}).get("level")
+    return 1 - level if isinstance(level, float) and 0 < level < 1 - CONFIDENCE else CONFIDENCE
+
+
+def compared(run: Run, suite: str) -> dict[str, float]:
+    """Return the metrics that a suite compared in a run, each with its margin."""
+    for facts in run.suites:
+        if facts["suite"] == suite:
+            return dict(facts.get("metrics") or {})
+    return {}
+
+
+def headline(run: Run, suite: str) -> list[str]:
+    """Return the metrics that a suite names first in tables; the others that it compares are diagnostic.
+
+    Suites of runs from before that distinction named no diagnostic ones: the first of theirs are taken.
+    """
+    diagnostic = {n for facts in run.suites if facts["suite"] == suite for n in facts.get("diagnostic", ())}
+    return [name for name in compared(run, suite) if name not in diagnostic][:MOST_HEADLINE]
