@@ -42,10 +42,9 @@ def expected(
     blocks = [b for b in plan["blocks"] if b["suite"] in rules]
     needed = {b["block"]: _needed(b, newest.get(b["block"]), rules[b["suite"]]) for b in blocks}
     left_s = budget_s - sum(rules[b["suite"]].looks[0] * launch_s[b["block"]] for b in blocks)
-    decided = 0
+    decided = sum(n <= rules[b["suite"]].looks[0] for b in blocks for n in needed[b["block"]])
     for block in sorted(blocks, key=lambda b: max(needed[b["block"]], default=0)):
         rule, own = rules[block["suite"]], needed[block["block"]]
-        decided += sum(n <= rule.looks[0] for n in own)
         open_ = [n for n in own if rule.looks[0] < n <= rule.most]
         if not open_:
             continue
