@@ -44,6 +44,8 @@ def test_what_the_launches_allow_is_expected_and_no_more(record: RunRecord) -> N
     assert found.run_ids == [record.run_id]
     first_looks = expected(plan, points_of(record), launch_s, 5.0 * POINTS)
     assert first_looks.num_decided <= found.num_decided
+    short = {**plan, "stopping": {**plan["stopping"], "budget_s": 4.0 * POINTS}}
+    assert expected(short, points_of(record), launch_s, 4.0 * POINTS).num_decided == 0
     nothing = expected(plan, [], launch_s, math.inf)
     assert (nothing.num_known, nothing.num_unknown) == (0, POINTS)
 

@@ -43,6 +43,8 @@ def expected(
     needed = {b["block"]: _needed(b, newest.get(b["block"]), rules[b["suite"]]) for b in blocks}
     left_s = budget_s - sum(rules[b["suite"]].looks[0] * launch_s[b["block"]] for b in blocks)
     decided = sum(n <= rules[b["suite"]].looks[0] for b in blocks for n in needed[b["block"]])
+    if left_s < 0 and plan["stopping"]["budget_s"] is not None:
+        decided = 0  # launches are the outer loop: time ends before any block had its first look
     for block in sorted(blocks, key=lambda b: max(needed[b["block"]], default=0)):
         rule, own = rules[block["suite"]], needed[block["block"]]
         open_ = [n for n in own if rule.looks[0] < n <= rule.most]
