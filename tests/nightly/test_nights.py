@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -165,6 +166,11 @@ def test_a_suspect_that_a_second_run_does_not_find_is_no_alarm(
     place = Place(tmp_path)
     for name in ("PACELINE_CONTENT", STATE_VARIABLE):
         monkeypatch.setenv(name, place.environment[name])
+    # Ranks are threads of this process here: another test of it may have imported techniques of other roots before.
+    known = importlib.import_module("paceline.baselines")
+    monkeypatch.setattr(known, "__path__", [str(place.technique.parents[1]), *known.__path__])
+    for name in [n for n in sys.modules if n.startswith(f"{known.__name__}.calibration")]:
+        monkeypatch.delitem(sys.modules, name)
 
     def say(text: str) -> None:
         """End being slow when the night says that it measures again."""
@@ -177,7 +183,7 @@ def test_a_suspect_that_a_second_run_does_not_find_is_no_alarm(
         ).run()
 
     def change(factor: float) -> None:
-        """Change the technique; ranks are threads of this process here, which imports it once."""
+        """Change the technique, which this process would import only once."""
         place.slow_by(factor)
         for name in [n for n in sys.modules if n.endswith("calibration.watched")]:
             del sys.modules[name]
