@@ -24,6 +24,9 @@ from paceline.base.units import finite, parse_duration, parse_rate, parse_size
 
 FORMULA_TOLERANCE = 0.01
 """Relative difference between a closed form and what was counted that is let pass."""
+TIME_MARGIN = 0.05
+"""Margin of times that were measured, unless there is a reason for another: nobody changes a deployment for less, and
+launches on a shared host resolve it (``docs/protocol.md``). Simulated times have no noise, and smaller margins."""
 
 ParameterKind = Literal["size", "count", "number", "choice", "flag", "duration", "rate", "text"]
 Scalar = str | int | float | bool | None

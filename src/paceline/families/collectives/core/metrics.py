@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paceline.base.family import ANY, NOT_NEGATIVE, Metric
+from paceline.base.family import ANY, NOT_NEGATIVE, TIME_MARGIN, Metric
 
 HOST_CLOCK = {
     "timer": "host monotonic performance counter, captured before any technique is imported",
@@ -36,7 +36,7 @@ SCENARIO = {
 }
 
 
-def seconds(name: str, doc: str, contract: dict[str, str], margin: float = 0.02) -> Metric:
+def seconds(name: str, doc: str, contract: dict[str, str], margin: float = TIME_MARGIN) -> Metric:
     """Return a metric that is a time."""
     return Metric(name=name, unit="s", better="lower", doc=doc, contract=contract, margin=margin)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, Metric
+from paceline.base.family import NOT_NEGATIVE, TIME_MARGIN, Metric
 
 METRICS: tuple[Metric, ...] = (
     Metric(
@@ -18,7 +18,7 @@ METRICS: tuple[Metric, ...] = (
             "excluded": "inputs, poisoned outputs, packing of weights, verification",
             "check": "a clock in another process accounts for the pass; all outputs of all timed calls are verified",
         },
-        margin=0.02,
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="host_latency",
@@ -32,7 +32,7 @@ METRICS: tuple[Metric, ...] = (
             "stop": "when the host knows that the device has finished",
             "check": "a clock in another process accounts for the call; its outputs are verified",
         },
-        margin=0.05,
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="graph_latency",
@@ -46,7 +46,7 @@ METRICS: tuple[Metric, ...] = (
             "check": "inputs change between capture and replay, and from sample to sample; outputs are verified",
             "absent": "where the device has no graphs, and for calls that decide on the host or synchronise",
         },
-        margin=0.02,
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="profiled_time",
@@ -59,7 +59,7 @@ METRICS: tuple[Metric, ...] = (
             "overhead": "on a CPU recording an operator takes about a microsecond, which is in it",
             "check": "the profiler's modules are sealed; outputs are verified",
         },
-        margin=0.05,
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="calibrated_fraction",
@@ -92,7 +92,7 @@ METRICS: tuple[Metric, ...] = (
             "timer": "torch.utils.benchmark.Timer.timeit: repeated calls on one set of arguments",
             "sample": "one block of calls that lasts about two milliseconds, divided",
         },
-        margin=0.03,
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="do_bench_s",
@@ -104,7 +104,7 @@ METRICS: tuple[Metric, ...] = (
             "sample": "the median of the calls of a tenth of a second",
             "caches": "the second-level cache is emptied before each call",
         },
-        margin=0.02,
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="relative_error",

@@ -6,7 +6,7 @@ metrics between these groups.
 
 from __future__ import annotations
 
-from paceline.base.family import ANY, NOT_NEGATIVE, SHARE, DerivedMetric, Metric, Params
+from paceline.base.family import ANY, NOT_NEGATIVE, SHARE, TIME_MARGIN, DerivedMetric, Metric, Params
 from paceline.families.training.api.sizes import size_of, vocabulary
 from paceline.families.training.core.contracts import LOSS
 
@@ -22,7 +22,9 @@ _TARGET = {
 
 
 def _step_part(name: str, doc: str) -> Metric:
-    return Metric(name=name, unit="s", better="lower", doc=doc, contract=_STEP, statistic="mean")
+    return Metric(
+        name=name, unit="s", better="lower", doc=doc, contract=_STEP, statistic="mean", margin=TIME_MARGIN
+    )
 
 
 EVAL_LOSS = Metric(
@@ -64,7 +66,7 @@ COURSE: tuple[Metric, ...] = (
             "included": "communication that is still under way after the last step",
         },
         statistic="mean",
-        margin=0.02,
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="bare_time_per_token",
@@ -73,6 +75,7 @@ COURSE: tuple[Metric, ...] = (
         doc="The same of a script with PyTorch alone, in turn with the harness's windows (calibration).",
         contract={"timer": "as time_per_token", "sample": "as time_per_token"},
         statistic="mean",
+        margin=TIME_MARGIN,
     ),
     EVAL_LOSS,
     EXCESS_LOSS,
@@ -105,6 +108,7 @@ TIMES: tuple[Metric, ...] = (
             "sample": "a window of steps on the slowest rank",
         },
         statistic="mean",
+        margin=TIME_MARGIN,
     ),
     _step_part(
         "compute_s",
@@ -138,6 +142,7 @@ TARGETS: tuple[Metric, ...] = (
         doc="Training time until the target loss.",
         contract=_TARGET,
         statistic="last",
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="bytes_to_target",

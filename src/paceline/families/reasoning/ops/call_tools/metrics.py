@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import TIME_MARGIN, Metric
 
 METRICS: tuple[Metric, ...] = (
     Metric(
@@ -16,7 +16,7 @@ METRICS: tuple[Metric, ...] = (
             "included": "what the technique itself takes between events",
         },
         statistic="mean",
-        margin=0.02,
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="over_critical",
@@ -28,7 +28,7 @@ METRICS: tuple[Metric, ...] = (
             "sample": "one for each question",
         },
         statistic="mean",
-        margin=0.02,
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="llm_calls",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import TIME_MARGIN, Metric
 from paceline.families.reasoning.core.metrics import share_metric, token_metric
 
 _ACCURACY = {
@@ -96,7 +96,7 @@ METRICS: tuple[Metric, ...] = (
             "batch": "questions are admitted while fewer traces than the point's width are under way",
             "excluded": "loading of weights, grading of answers, replays; reading of free text is included",
         },
-        margin=0.02,
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="time_per_token",
@@ -109,7 +109,7 @@ METRICS: tuple[Metric, ...] = (
             "batch": "as question_s",
             "excluded": "loading of weights, grading, replays",
         },
-        margin=0.02,
+        margin=TIME_MARGIN,
     ),
     share_metric(
         "unanswered",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import ANY, NOT_NEGATIVE, Metric
+from paceline.base.family import ANY, NOT_NEGATIVE, TIME_MARGIN, Metric
 
 _SAME = {"inputs": "the same noise for all techniques of a launch, drawn after they were imported"}
 
@@ -19,7 +19,7 @@ METRICS: tuple[Metric, ...] = (
             "stop": "rank 0 has the images",
             "threads": "one a rank",
         },
-        margin=0.02,
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="virtual_denoise_time",

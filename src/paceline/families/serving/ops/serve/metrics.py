@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from paceline.base.family import Metric
+from paceline.base.family import TIME_MARGIN, Metric
 from paceline.families.serving.core.metrics import CACHED, OBJECTIVE, PREFIX_CACHE_HIT_RATE, share
 
 _CLOCK = {
@@ -40,7 +40,7 @@ _SERVICE = {
 
 
 def _time(name: str, doc: str, contract: Mapping[str, str]) -> Metric:
-    return Metric(name=name, unit="s", better="lower", doc=doc, contract=contract, margin=0.02)
+    return Metric(name=name, unit="s", better="lower", doc=doc, contract=contract, margin=TIME_MARGIN)
 
 
 METRICS: tuple[Metric, ...] = (
@@ -86,7 +86,7 @@ METRICS: tuple[Metric, ...] = (
         better="higher",
         doc="Output tokens a second in the steady part of a launch.",
         contract=_WINDOW,
-        margin=0.02,
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="goodput",

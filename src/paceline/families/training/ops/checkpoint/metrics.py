@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import ANY, Metric
+from paceline.base.family import ANY, TIME_MARGIN, Metric
 from paceline.families.training.core.byte_metrics import BYTE_METRICS
 from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
 from paceline.families.training.core.rank_metrics import RANK_METRICS
@@ -25,7 +25,7 @@ SAVED: tuple[Metric, ...] = (
         }
         | {"last": "no computation hides what before_update waits for after a window's last checkpoint"},
         statistic="mean",
-        margin=0.05,
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="checkpoint_overhead",
@@ -57,6 +57,7 @@ SAVED: tuple[Metric, ...] = (
         doc="Seconds to find the newest sound checkpoint, digests included, and take it up on a new replica.",
         contract=_CHECKPOINT | {"cache": "files are in the host's page cache", "ranks": "the slowest"},
         statistic="mean",
+        margin=TIME_MARGIN,
     ),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.family import TIME_MARGIN, Metric
 from paceline.families.training.core.byte_metrics import BYTE_METRICS
 from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
 from paceline.families.training.core.rank_metrics import RANK_METRICS
@@ -28,6 +28,7 @@ MOVED: tuple[Metric, ...] = (
             "data": "tokens and routing drawn anew for every sample, after training; each result is checked",
             "sample": "the slowest rank",
         },
+        margin=TIME_MARGIN,
     ),
 )
 """Weights that change hands, and tokens on their way."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, Metric
+from paceline.base.family import NOT_NEGATIVE, TIME_MARGIN, Metric
 from paceline.families.training.core.byte_metrics import BYTE_METRICS
 from paceline.families.training.core.contracts import BYTES, LOSS
 from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
@@ -50,6 +50,7 @@ TUNED: tuple[Metric, ...] = (
         doc="What joining at the end costs: seconds in which a new replica replays the log of the whole run.",
         contract=_LOG | {"timer": "host clock around the replay, all ranks at once"},
         statistic="max",
+        margin=TIME_MARGIN,
     ),
     Metric(
         name="log_bytes",
