@@ -166,3 +166,33 @@ def test_a_process_has_the_name_that_it_was_given() -> None:
         assert name.read_text().strip() == "paceline:12"
     finally:
         process.set_name(before)
+
+
+def test_the_launcher_does_without_torch_and_its_store_ends_with_the_group(tmp_path: Path) -> None:
+    code = (
+        "import sys, test_fork_server as t; t.fork_server.begin(t.PLAN); "
+        f"t.run(t.tell, {str(tmp_path)!r}, 'only', ranks=2); t.fork_server.end(); "
+        "left = t.psutil.Process().children(recursive=True); "
+        "print('torch' in sys.modules, [p.cmdline() for p in left if 'resource_tracker' not in str(p.cmdline())])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **fork_server.environment_of(PLAN), "PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout.split() == ["False", "[]"]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def lose_the_store(arguments: list[str], environment: Mapping[str, str]) -> None:
+    """Be a rank whose group's store is killed."""
+    (store,) = (p for p in psutil.Process(os.getppid()).children() if p.name() == "paceline:store")
+    store.kill()
+    sys.exit(13)
+
+
+def test_a_killed_store_is_no_riddle_for_the_launcher() -> None:
+    assert run(lose_the_store, ranks=1) == {0: 13}
+    assert run(fail, "0", ranks=1) == {}, "the next group has a store again"

@@ -9,14 +9,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from multiprocessing import connection, forkserver, util
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 from paceline.base.errors import InfrastructureError
+from paceline.worker import group_store
 
 FOLDER_VARIABLE = "PACELINE_FORK_SERVER_FOLDER"
 """Names the folder of the server's socket, for the server alone."""
@@ -117,16 +117,23 @@ def run_forked(
         InfrastructureError: The store cannot be reached, or the server was killed.
         OSError: A rank could not be forked.
     """
-    with _store(host, port, is_head=is_head, limit_s=limit_s) as bound:
+    context = multiprocessing.get_context("forkserver")
+    with group_store.held(
+        context,
+        host,
+        port,
+        is_head=is_head,
+        limit_s=limit_s,
+        own_network="PACELINE_NAMESPACES" in environment,
+    ) as bound:
         group = {
             "WORLD_SIZE": str(world_size),
             "LOCAL_WORLD_SIZE": str(len(ranks)),
             "MASTER_ADDR": host,
             "MASTER_PORT": str(bound),
-            # the store is the launcher's: no rank makes one
+            # the store has a process of its own: no rank makes one
             "TORCHELASTIC_USE_AGENT_STORE": "True",
         }
-        context = multiprocessing.get_context("forkserver")
         processes: dict[int, ForkServerProcess] = {}
         try:
             for local, rank in enumerate(ranks):
@@ -152,24 +159,6 @@ def _is_lost() -> bool:
             return True
         time.sleep(TOGETHER_S)
     return False
-
-
-@contextmanager
-def _store(host: str, port: int, *, is_head: bool, limit_s: float) -> Iterator[int]:
-    """Hold the store through which the ranks of a group find each other; yield its port."""
-    from torch._C._distributed_c10d import TCPStore  # noqa: PLC0415 - while the server imports it, too
-
-    try:
-        store = TCPStore(
-            host,
-            port,
-            is_master=is_head,
-            wait_for_workers=False,
-            timeout=timedelta(seconds=limit_s),
-        )
-    except RuntimeError as error:
-        raise InfrastructureError(f"the ranks found no rendezvous at {host}: {error}") from error
-    yield store.port
 
 
 def _wait(processes: Mapping[int, ForkServerProcess]) -> dict[int, int]:
