@@ -196,3 +196,28 @@ def lose_the_store(arguments: list[str], environment: Mapping[str, str]) -> None
 def test_a_killed_store_is_no_riddle_for_the_launcher() -> None:
     assert run(lose_the_store, ranks=1) == {0: 13}
     assert run(fail, "0", ranks=1) == {}, "the next group has a store again"
+
+
+def test_what_a_family_has_imported_once_is_there_in_every_rank_and_starts_no_thread(tmp_path: Path) -> None:
+    code = (
+        "import sys, test_fork_server as t; t.fork_server.begin({**t.PLAN, 'preload': ['torch._dynamo']}); "
+        f"t.run(t.tell_modules, {str(tmp_path)!r}); t.fork_server.end()"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **fork_server.environment_of(PLAN), "PYTHONPATH": str(Path(__file__).parent)},
+        check=True,
+    )
+    for path in sorted(tmp_path.iterdir()):
+        assert json.loads(path.read_text()) == {"dynamo": True, "threads": 1, "cuda": False}
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def tell_modules(arguments: list[str], environment: Mapping[str, str]) -> None:
+    """Write down what a rank has before it imports anything."""
+    told = {
+        "dynamo": "torch._dynamo" in sys.modules,
+        "threads": len(list(Path("/proc/self/task").iterdir())),
+        "cuda": sys.modules["torch"].cuda.is_initialized(),
+    }
+    Path(arguments[0], f"{environment['RANK']}.json").write_text(json.dumps(told))

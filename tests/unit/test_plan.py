@@ -260,3 +260,11 @@ def test_canonical_text_does_not_depend_on_the_order_of_keys(data: dict[str, flo
 def test_canonical_text_refuses_what_is_not_a_number() -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         canonical({"a": float("nan")})
+
+
+@pytest.mark.parametrize(
+    ("name", "modules"), [("tour/data-parallel", ["torch._dynamo"]), ("tour/all-reduce", [])]
+)
+def test_a_plan_says_what_its_fork_server_imports(name: str, modules: list[str]) -> None:
+    suite = load_suite(content.suite_files()[name])
+    assert make_plan([suite], runner(), Selection()).data["preload"] == modules

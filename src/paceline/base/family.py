@@ -272,6 +272,9 @@ class Family:
     """True when techniques run in processes of their own, which the family starts; the ranks never import them."""
     in_ranks: frozenset[str] = frozenset()
     """Operations of such a family whose techniques are the ranks' own after all."""
+    preload: tuple[str, ...] = ()
+    """Modules of PyTorch that every rank imports sooner or later: the fork server imports them once for all. They may
+    compute nothing, start no thread and open no device."""
     internal: bool = False
     """True for families that exist for the harness itself and stay off the leaderboard."""
 

@@ -126,6 +126,7 @@ def make_plan(suites: Iterable[Suite], runner: RunnerProfile, selection: Selecti
     if stopping:
         data["stopping"] = {"budget_s": selection.budget_s, "suites": stopping}
     data["seed"] = selection.seed if selection.seed is not None else int(digest(data, 12), 16)
+    data["preload"] = sorted({module for s in suites for module in s.family.preload})
     data["estimate"] = estimate(data, {s.family.name: s.family.estimate_s for s in suites})
     return Plan(data=data)
 

@@ -51,7 +51,8 @@ def begin(plan: Mapping[str, Any]) -> None:
     os.environ.update(environment_of(plan))
     os.environ[FOLDER_VARIABLE] = util.get_temp_dir()
     try:
-        multiprocessing.set_forkserver_preload(["paceline.worker.preloaded"])
+        # last what freezes all that is there by then
+        multiprocessing.set_forkserver_preload([*plan.get("preload", ()), "paceline.worker.preloaded"])
         forkserver.ensure_running()
     finally:
         del os.environ[FOLDER_VARIABLE]

@@ -16,6 +16,8 @@ FAMILY = family_of(
         ("join_s", "time_to_target"),
     ),
     computed=computed_metrics_in("paceline.families.training"),
+    # every optimizer imports it, which takes as long as importing PyTorch itself
+    preload=("torch._dynamo",),
     default_metrics=("time_per_token", "eval_loss", "wire_bytes"),
     tuned_metrics=(
         "eval_loss",
