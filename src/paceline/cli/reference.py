@@ -13,6 +13,7 @@ import click
 
 from paceline.base.errors import EXIT_CODES
 from paceline.cli import COMMANDS
+from paceline.cli.metric_tables import filled
 from paceline.spec.grammar import suite_schema
 from paceline.spec.profile import runner_schema
 from paceline.workflows.nightly.config import nightly_schema
@@ -102,9 +103,11 @@ PAGES = {"cli.md": command_line, "suites.md": grammar}
 
 
 def main(folder: Path) -> None:
-    """Write all pages into a folder."""
+    """Write all pages into a folder, and fill in the tables of metrics.md, which people write."""
     for name, make in PAGES.items():
         (folder / name).write_text(make(), encoding="utf-8")
+    metrics = folder / "metrics.md"
+    metrics.write_text(filled(metrics.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
