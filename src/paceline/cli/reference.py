@@ -27,7 +27,13 @@ VARIABLES: Mapping[str, str] = {
 
 def command_line() -> str:
     """Return docs/cli.md: every command with its options, the exit codes, and the environment variables."""
-    lines = ["# Command line", "", "`paceline COMMAND --help` says the same.", ""]
+    lines = [
+        "# Command line",
+        "",
+        "This page lists every command with its options, the exit codes and the environment variables.",
+        "It is for users of the command line; `paceline COMMAND --help` prints the same.",
+        "",
+    ]
     for name, (target, _) in COMMANDS.items():
         module, _, attribute = target.partition(":")
         command = getattr(importlib.import_module(f"paceline.cli.{module}"), attribute)
