@@ -9,7 +9,9 @@ import pytest
 
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
+from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
+from paceline.cli.metric_tables import filled
 from paceline.cli.reference import PAGES
 from paceline.records.lookup import find_run
 from paceline.report.tables import board_table
@@ -29,6 +31,21 @@ def test_a_reference_page_is_what_the_program_says(name: str) -> None:
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == PAGES[name](), "make docs"
 
 
+def test_units_and_directions_of_metrics_are_those_of_the_program() -> None:
+    text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert filled(text) == text, "make docs"
+    row = "| `accuracy` | ratio | higher |"
+    assert row in text
+    assert filled(text.replace(row, "| `accuracy` | s | lower |")) == text
+
+
+def test_a_row_of_a_metric_that_its_family_lacks_is_found() -> None:
+    text = "## Serving\n| metric | formula or meaning |\n|---|---|\n| `jain` | x |\n| `busbw` | y |\n"
+    with pytest.raises(UserError, match="busbw") as error:
+        filled(text)
+    assert "docs/metrics.md:5" in str(error.value)
+
+
 @pytest.mark.parametrize("page", PAGES_WITH_LINKS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_relative_links_resolve(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
@@ -39,7 +56,8 @@ def test_relative_links_resolve(page: Path) -> None:
 @pytest.mark.parametrize("family", sorted(family_names()))
 def test_every_metric_is_documented(family: str) -> None:
     text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    missing = [m.name for m in load_family(family).metrics if f"`{m.name}`" not in text]
+    section = text.split(f"\n## {family.capitalize()}\n")[1].split("\n## ")[0]
+    missing = [m.name for m in load_family(family).metrics if f"`{m.name}`" not in section]
     assert not missing
 
 

@@ -32,7 +32,7 @@ EXIT_CODES: dict[int, str] = {
     EXIT_INCOMPARABLE: "the two sides cannot be compared, or a record cannot be measured again",
     EXIT_FAULT: "a fault of paceline itself: nothing was decided; the traceback belongs in a report",
     EXIT_INTERRUPTED: "Ctrl-C, except while measuring (3)",
-    EXIT_UNREAD: "whoever read the output went away before its end, as `head` does",
+    EXIT_UNREAD: "the reader closed the output before its end, as `head` does",
 }
 """Every exit code of the command line and what it means (docs/cli.md lists the same table)."""
 

@@ -23,39 +23,39 @@ from paceline.base.errors import (
 )
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "list": ("inspect:list_things", "List suites, techniques, runners, families or metrics."),
+    "list": ("inspect:list_things", "List suites, techniques, runners, families, metrics or papers."),
     "show": ("inspect:show", "Show one suite, technique, operation, runner, paper, metric, run or record."),
     "validate": (
         "inspect:validate",
         "Check suites, runners, techniques and the ledger, without torch.",
     ),
     "schema": ("inspect:schema", "Print the JSON Schema of suites, runners, nightly files or records."),
-    "plan": ("run:plan_command", "Say what a run would measure, skip and cost, without measuring."),
+    "plan": ("run:plan_command", "Print what a run would measure and skip, and how long it would take."),
     "run": ("run:run", "Measure suites and record the result."),
-    "doctor": ("doctor:doctor", "Say what this machine can run, and how to get the rest."),
+    "doctor": ("doctor:doctor", "Report what this machine can run, and how to enable the rest."),
     "calibrate": (
         "calibrate:calibrate",
         "Measure the harness's own false alarms, power and overhead.",
     ),
-    "summary": ("summary:summary", "Say what has been decided, and what to try next."),
+    "summary": ("summary:summary", "Summarise what has been decided, and what to try next."),
     "compare": ("compare:compare", "Compare techniques in a run, or two runs."),
-    "reproduce": ("reproduce:reproduce", "Measure a record again and set the two beside each other."),
+    "reproduce": ("reproduce:reproduce", "Measure a record again and compare the two."),
     "gate": (
         "compare:gate",
-        "Compare a run with the set baseline run; the exit code says how it went.",
+        "Compare a run with the baseline run; the exit code reports regressions.",
     ),
     "nightly": (
         "nightly:nightly",
-        "Measure what is due night by night, alarm on what got worse, publish the site.",
+        "Measure the suites that are due, raise alarms on regressions, publish the site.",
     ),
-    "trend": ("trend:trend", "Say which series changed over the nights, and since when."),
+    "trend": ("trend:trend", "List the series that changed over the nights, and since when."),
     "claims": ("claims:claims", "List the papers' claims with their verdicts, or check them."),
     "site": ("site:site", "Build or open the static leaderboard."),
     "export": ("exchange:export", "Write results in other tools' formats."),
     "import": ("exchange:import_", "Read results of other tools into the store."),
-    "store": ("store:store", "List, verify, merge, compact or retract records."),
+    "store": ("store:store", "List, verify, merge, compress, compact or correct records."),
     "job": ("job:job", "Make a job folder for another machine, or collect its results."),
-    "new": ("new:new", "Begin a suite or a technique from a working example."),
+    "new": ("new:new", "Create a suite or a technique from a working example."),
 }
 """Command → where it is implemented (below ``paceline.cli``) and its line in the overview."""
 

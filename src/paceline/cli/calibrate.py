@@ -72,8 +72,8 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     type=click.Choice(["itself", *OTHERS]),
     default="itself",
     show_default=True,
-    help="On real ranks: a technique against itself, a loop or a training script without the harness, PyTorch's own "
-    "timer, forked ranks against spawned ones; with CUDA Triton's do_bench or a replayed graph.",
+    help="With what real ranks are compared: the technique itself, a loop or a training script without the harness, "
+    "PyTorch's own timer, or spawned ranks; with CUDA also Triton's do_bench or a replayed graph.",
 )
 @click.option(
     "--launches",
@@ -85,21 +85,21 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
-    help="Where the figures go [default: results/calibration].",
+    help="Folder of the figures [default: results/calibration].",
 )
 @click.option(
     "--family",
     type=click.Choice(FAMILIES),
     default=None,
-    help="serving: the load generator instead, against servers whose truth is known; three to four minutes. "
-    "trends: what finds changes over nights, on simulated ones; two to three minutes.",
+    help="Calibrate another part instead. serving: the load generator, against servers with known timings; three to "
+    "four minutes. trends: the detection of changes over nights, on simulated nights; two to three minutes.",
 )
 @click.option(
     "--until",
     type=click.Choice(["launches", "decided"]),
     default="launches",
     show_default=True,
-    help="decided: try the rule that ends a run once it is decided; only for a technique against itself.",
+    help="decided: calibrate the rule that stops once comparisons are decided; only with --against itself.",
 )
 @click.option(
     "--levels",
@@ -107,14 +107,14 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     flag_value=",".join(LEVEL_SUITES),
     default=None,
     metavar="[SUITES]",
-    help="Variance and cost of launches, of instances within them and of rounds, and the best numbers; suites joined "
-    f"by commas [default: {','.join(LEVEL_SUITES)}].",
+    help="Measure variance and cost of launches, instances and rounds, and compute the best numbers of each; SUITES "
+    f"are separated by commas [default: {','.join(LEVEL_SUITES)}].",
 )
 @click.option(
     "--within",
     default=None,
     metavar="DURATION",
-    help="With --levels: time of a point for the best numbers [default: what the suite's own take].",
+    help="With --levels: time per point for which to compute the best numbers [default: that of the suite's numbers].",
 )
 @click.option(
     "--instances",
@@ -128,7 +128,7 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     default=None,
     help="With --levels: rounds in each instance [default: 40].",
 )
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--quiet", is_flag=True, help="Show no progress bar.")
 @machine_options
 @results_option
 @json_option
@@ -152,10 +152,10 @@ def calibrate(
 ) -> None:
     """Measure the harness's own false alarms, power and overhead.
 
-    The fake device tries the statistics alone, since its noise is known. With --runner local-cpu real ranks are
-    compared with themselves. With --levels it is measured where the variance of a suite's comparisons is, and how many
-    launches, instances and rounds give the narrowest interval. Exit code 1 says that a promised figure was not
-    reached; it is printed.
+    The fake device tests the statistics alone, because its noise is known. With --runner local-cpu, real ranks are
+    compared with themselves. --levels measures how much variance launches, instances and rounds contribute to a suite's
+    comparisons, and computes which numbers of them give the narrowest interval. Exit code 1 means that a figure missed
+    its promise; the output names it.
     """
     silent = quiet or as_json
     asked = Asked(

@@ -22,15 +22,15 @@ from paceline.workflows.claiming import chosen, claim_facts, current_ledger
 def list_options(command: Any) -> Any:
     """Add what chooses and writes rows of the ledger."""
     command = wide_option(json_option(results_option(command)))
-    command = click.option("--verdict", default=None, help="Only this verdict.")(command)
-    return click.option("--family", default=None, help="Only this family.")(command)
+    command = click.option("--verdict", default=None, help="Show only claims with this verdict.")(command)
+    return click.option("--family", default=None, help="Show only claims of this family.")(command)
 
 
 @click.group("claims", invoke_without_command=True)
 @list_options
 @click.pass_context
 def claims(context: click.Context, /, **chosen: Any) -> None:
-    """List the papers' claims with their verdicts, or check them; without a command, as ``list``."""
+    """List the papers' claims with their verdicts, or check them; the default command is ``list``."""
     if context.invoked_subcommand is None:
         context.invoke(list_claims, **chosen)
     elif any(chosen.values()):

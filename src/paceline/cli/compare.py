@@ -39,12 +39,30 @@ FORMATS = ("table", "md", "json", "html")
 @click.command("compare")
 @click.argument("a", default="latest")
 @click.argument("b", required=False)
-@click.option("--by", type=click.Choice(("technique", "run")), default=None, help="What A and B are.")
-@click.option("--run", "run_name", default="latest", show_default=True, help="The run, with --by technique.")
-@click.option("--metrics", multiple=True, help="Metrics to compare; default: those that suites name.")
+@click.option(
+    "--by",
+    type=click.Choice(("technique", "run")),
+    default=None,
+    help="Whether A and B are techniques or runs.",
+)
+@click.option(
+    "--run",
+    "run_name",
+    default="latest",
+    show_default=True,
+    help="With --by technique: the run that holds both.",
+)
+@click.option("--metrics", multiple=True, help="Metrics to compare [default: those that the suites name].")
 @margin_option("Equivalence margin for every metric.")
-@click.option("--format", "style", type=click.Choice(FORMATS), default="table", show_default=True)
-@click.option("--force", is_flag=True, help="Compare runs that should not be compared; marked in the output.")
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="Format of the output.",
+)
+@click.option("--force", is_flag=True, help="Compare runs that are not comparable; the output is marked.")
 @wide_option
 @results_option
 @json_option
@@ -63,8 +81,8 @@ def compare(
 ) -> None:
     """Compare techniques in run A with their baselines, two runs A and B, or techniques A and B of one run.
 
-    Techniques of one run shared launches, over which the interval is taken. Two runs were measured at different times,
-    and the table says so; a second table says what else differs between them (not with --format json).
+    Techniques of one run share launches, and their intervals are computed over paired launches. Two runs were measured
+    at different times, and the table says so; a second table lists their other differences (not with --format json).
     """
     if as_json and style not in ("table", "json"):
         raise click.UsageError(f"--json and --format {style} ask for two texts; give one of them")
@@ -130,9 +148,9 @@ def _print(tables: Sequence[Table], data: list[dict[str, Any]], style: str, *, w
 
 @click.command("gate")
 @click.argument("run", default="latest")
-@click.option("--against", default=None, help="Baseline run; default: the one set by `store baseline`.")
+@click.option("--against", default=None, help="Baseline run [default: the one set by `store baseline`].")
 @margin_option("Tolerated relative change of every metric.")
-@click.option("--strict", is_flag=True, help="Inconclusive series fail with exit code 4.")
+@click.option("--strict", is_flag=True, help="Fail with exit code 4 if a series is inconclusive.")
 @wide_option
 @results_option
 @json_option
@@ -145,10 +163,10 @@ def gate(
     results: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare RUN with the baseline run; exit 0 when nothing got worse, 1 on a regression, a
-    technique that now crashes, or a refuted claim.
+    """Compare RUN with the baseline run; the exit code reports regressions.
 
-    4: inconclusive (with --strict), 5: a technique gave a wrong result, 6: the runs cannot be compared.
+    0: nothing got worse; 1: a regression, a technique that now crashes, or a refuted claim; 4: inconclusive (with
+    --strict); 5: a technique gave a wrong result; 6: the runs cannot be compared.
     """
     from paceline.analysis.gate import judge_run, set_baseline, waivers  # noqa: PLC0415 - the gate's own module
 

@@ -11,12 +11,12 @@ from paceline.cli.options import json_option, print_json, renamed_option
 
 
 @click.command("doctor")
-@click.option("--clean", is_flag=True, help="Remove what runs that died left behind on this host.")
-@click.option("--dry-run", is_flag=True, help="With --clean: only say what would be removed.")
+@click.option("--clean", is_flag=True, help="Remove the leftovers of dead runs from this host.")
+@click.option("--dry-run", is_flag=True, help="With --clean: list what would be removed, and remove nothing.")
 @renamed_option("--unquarantine", metavar="RUNNER", default=None, help="Take a runner out of quarantine.")
 @json_option
 def doctor(clean: bool, dry_run: bool, unquarantine: str | None, as_json: bool) -> None:
-    """Say what this machine can run, one line a capability, with the command that enables it."""
+    """Report what this machine can run: one line per capability, with the command that enables it."""
     if unquarantine is not None:
         from paceline.drivers.machine.quarantine import end_quarantine  # noqa: PLC0415 - only what is asked for
 

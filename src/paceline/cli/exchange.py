@@ -90,9 +90,12 @@ def _name_empty(records: list[RunRecord], choice: Choice) -> None:
 @click.command("import", epilog="Formats:\n\n" + _formats(dict(IMPORT_FORMATS)))
 @click.argument("style", metavar="FORMAT", type=click.Choice(tuple(IMPORT_FORMATS)))
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--op", default=None, help="The operation, where the file does not say it.")
+@click.option("--op", default=None, help="The operation, if the file does not state it.")
 @click.option(
-    "--ranks", type=click.IntRange(min=1), default=None, help="The ranks, where the file is silent."
+    "--ranks",
+    type=click.IntRange(min=1),
+    default=None,
+    help="The number of ranks, if the file does not state it.",
 )
 @click.option("--again", is_flag=True, help="Import a file although the store has it.")
 @results_option

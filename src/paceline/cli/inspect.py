@@ -43,7 +43,7 @@ THINGS = ("suites", "techniques", "runners", "families", "metrics", "papers")
 @click.argument("what", type=click.Choice(THINGS))
 @json_option
 def list_things(what: str, as_json: bool) -> None:
-    """List what there is, one a line with what it is for."""
+    """List things of one kind, one per line with a short description."""
     rows = {
         "suites": _suites,
         "techniques": _techniques,
@@ -102,7 +102,7 @@ def _papers() -> list[tuple[str, str]]:
 @click.option(
     "--definitions",
     is_flag=True,
-    help="Of a run of serving, or a raw log: what other clients would print of it.",
+    help="For a serving run or a raw log: the figures that other load clients would report.",
 )
 @results_option
 @json_option
@@ -253,9 +253,9 @@ def _as_lines(dumper: Any, text: str) -> Any:
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @json_option
 def validate(files: tuple[Path, ...], as_json: bool) -> None:
-    """Check suites, runners, techniques and the ledger without torch; FILES default to everything.
+    """Check suites, runners, techniques and the ledger, without torch. Without FILES, check all of them.
 
-    Every mistake is reported with file:line:key, the valid values and the nearest match.
+    Every error is reported with file:line:key, the valid values and the nearest match.
     """
     errors: list[UserError] = []
     checked = 0

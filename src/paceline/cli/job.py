@@ -29,9 +29,9 @@ def job() -> None:
 @_selection_options
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder to make.")
 def export(suites: tuple[str, ...], output: Path, **options: Any) -> None:
-    """Make a self-contained folder that measures SUITES wherever torch and numpy are.
+    """Make a self-contained folder that measures SUITES on any machine with torch and numpy.
 
-    Copy it there, run `sh run.sh`, copy it back, and `paceline job collect` it.
+    Copy the folder there, run `sh run.sh` in it, copy it back, and run `paceline job collect FOLDER`.
     """
     prepared = prepare(suites, say=warn, **options)
     build_job(output, prepared.plan, prepared.suites, make_facts(prepared.plan, prepared.suites))

@@ -33,13 +33,13 @@ def family_option(command: Command) -> Command:
     return click.option(
         "--family",
         default=None,
-        help="Its family; default: the one that NAME begins with, else collectives.",
+        help="Its family [default: the one that NAME begins with, else collectives].",
     )(command)
 
 
 @click.group("new")
 def new() -> None:
-    """Begin a suite or a technique from an example of its family that already runs."""
+    """Create a suite or a technique from a working example of its family."""
 
 
 @new.command("suite")
@@ -47,7 +47,7 @@ def new() -> None:
 @family_option
 @click.option("--output", type=click.Path(path_type=Path), default=None, help="File [default: NAME.yaml].")
 def new_suite(name: str, family: str | None, output: Path | None) -> None:
-    """Write a suite that compares two techniques of its family; edit it from there."""
+    """Write a suite that compares two techniques of its family, as a starting point to edit."""
     family, short = _placed(name, family)
     if "/" in short:
         raise UserError(
@@ -68,9 +68,9 @@ def new_suite(name: str, family: str | None, output: Path | None) -> None:
 @family_option
 @click.option("--output", type=click.Path(path_type=Path), default=None, help="File [default: NAME.py].")
 def new_technique(name: str, family: str | None, output: Path | None) -> None:
-    """Write a technique of its family that passes its conformance run; edit it from there.
+    """Write a technique that passes its family's conformance run, as a starting point to edit.
 
-    NAME may say whose technique it is, and may begin with the family: my-lab/gather-add, kernels/my-lab/row-chunks.
+    NAME may contain an author and may begin with the family: my-lab/gather-add, kernels/my-lab/row-chunks.
     """
     family, short = _placed(name, family)
     word = short.rpartition("/")[2].replace("-", "_")

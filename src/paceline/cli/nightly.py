@@ -30,10 +30,10 @@ NIGHTS = "nights"
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
-    help="The nightly file; docs/nightly.md has every key.",
+    help="The nightly file; docs/suites.md lists every key.",
 )
 @click.option(
-    "--dry-run", is_flag=True, help="Say what tonight would measure, and what is left to which night."
+    "--dry-run", is_flag=True, help="Print what tonight would measure, and which night measures the rest."
 )
 @click.option(
     "--output", type=click.Path(file_okay=False, path_type=Path), default=None, help="Folder of the site."
@@ -42,7 +42,10 @@ NIGHTS = "nights"
     "--junit", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write a JUnit file."
 )
 @click.option(
-    "--summary", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Append the report here."
+    "--summary",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="Append the report to this file.",
 )
 @results_option
 @json_option
@@ -55,10 +58,10 @@ def nightly(
     results: Path | None,
     as_json: bool,
 ) -> None:
-    """Measure what is due, oldest and most important first, and compare each series with the nights before.
+    """Measure the suites that are due, and compare each series with the nights before.
 
-    What got worse is measured again before it is an alarm. Exit code 1: alarms; 3: the machine failed, or another
-    run has it; 5: a technique gave a wrong result.
+    The oldest and most important suites come first. A regression is measured again before it becomes an alarm. Exit
+    code 1: alarms; 3: the machine failed, or another run uses it; 5: a technique gave a wrong result.
     """
     from paceline.workflows.nightly import report as reports  # noqa: PLC0415 - scipy only when it is called
     from paceline.workflows.nightly.config import load_nightly  # noqa: PLC0415

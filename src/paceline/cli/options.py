@@ -34,7 +34,7 @@ def wide_option(command: Command) -> Command:
         "--wide",
         "-v",
         is_flag=True,
-        help="Show all columns, launches that a verdict lacks, and limits of time.",
+        help="Show all columns, the launches that a verdict still needs, and time limits.",
     )(command)
 
 
@@ -92,7 +92,7 @@ def launch_options(command: Command) -> Command:
         default=None,
         callback=launches,
         is_eager=True,
-        help="Launches of every point; a range: as many as its comparisons need to be decided.",
+        help="Launches of every point. A range adds launches until all comparisons of the point are decided.",
     )
     time = click.option(
         "--budget",
@@ -100,7 +100,7 @@ def launch_options(command: Command) -> Command:
         metavar="DURATION",
         default=None,
         callback=budget,
-        help="Measure until decided, and start no launch after this time.",
+        help="Measure until all comparisons are decided; start no launch after this time.",
     )
     return number(time(command))
 
@@ -121,10 +121,10 @@ def machine_options(command: Command) -> Command:
         default="10min",
         show_default=True,
         callback=check,
-        help="How long to wait while another run measures on this machine; then exit code 3.",
+        help="Wait this long for another run on this machine to end; then exit with code 3.",
     )
     concurrent = renamed_option(
-        "--allow-concurrent", is_flag=True, help="Measure although another run does; the record says so."
+        "--allow-concurrent", is_flag=True, help="Measure even while another run does; the record says so."
     )
     return wait(concurrent(command))
 

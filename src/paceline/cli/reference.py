@@ -13,6 +13,7 @@ import click
 
 from paceline.base.errors import EXIT_CODES
 from paceline.cli import COMMANDS
+from paceline.cli.metric_tables import filled
 from paceline.spec.grammar import suite_schema
 from paceline.spec.profile import runner_schema
 from paceline.workflows.nightly.config import nightly_schema
@@ -26,7 +27,13 @@ VARIABLES: Mapping[str, str] = {
 
 def command_line() -> str:
     """Return docs/cli.md: every command with its options, the exit codes, and the environment variables."""
-    lines = ["# Command line", "", "`paceline COMMAND --help` says the same.", ""]
+    lines = [
+        "# Command line",
+        "",
+        "This page lists every command with its options, the exit codes and the environment variables.",
+        "It is for users of the command line; `paceline COMMAND --help` prints the same.",
+        "",
+    ]
     for name, (target, _) in COMMANDS.items():
         module, _, attribute = target.partition(":")
         command = getattr(importlib.import_module(f"paceline.cli.{module}"), attribute)
@@ -102,9 +109,11 @@ PAGES = {"cli.md": command_line, "suites.md": grammar}
 
 
 def main(folder: Path) -> None:
-    """Write all pages into a folder."""
+    """Write all pages into a folder, and fill in the tables of metrics.md, which people write."""
     for name, make in PAGES.items():
         (folder / name).write_text(make(), encoding="utf-8")
+    metrics = folder / "metrics.md"
+    metrics.write_text(filled(metrics.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

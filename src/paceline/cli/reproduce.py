@@ -66,22 +66,27 @@ class Target:
 
 @click.command("reproduce")
 @click.argument("name", metavar="RECORD")
-@click.option("--launches", type=click.IntRange(1), default=None, help="Default: as many as the record has.")
+@click.option(
+    "--launches",
+    type=click.IntRange(1),
+    default=None,
+    help="Launches of every point [default: as many as the record has].",
+)
 @click.option(
     "--code",
     type=click.Choice(("record", "here")),
     default="record",
     show_default=True,
-    help="The record's code, in a git worktree where this checkout differs; or the code that is here.",
+    help="record: the record's code, in a git worktree if this checkout differs; here: the code of this checkout.",
 )
-@click.option("--exact", is_flag=True, help="Refuse when code, suite or technique differ from the record's.")
+@click.option("--exact", is_flag=True, help="Refuse if code, suite or technique differ from the record's.")
 @click.option(
     "--force",
     is_flag=True,
-    help="Measure also where host classes differ; the verdict is marked, and decides nothing.",
+    help="Measure even if host classes differ; the verdict is marked, and decides nothing.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what differs and what would run.")
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--dry-run", is_flag=True, help="Print what differs and what would run, and measure nothing.")
+@click.option("--quiet", is_flag=True, help="Show no progress bar.")
 @machine_options
 @wide_option
 @results_option
@@ -98,11 +103,11 @@ def reproduce(
     wide: bool,
     results: Path | None,
 ) -> None:
-    """Measure a record or a run again, with its code and seed, and say whether it comes out the same.
+    """Measure a record or a run again, with its code and seed, and compare the results.
 
-    RECORD is the id of a measurement (its point is measured, with all techniques that shared it) or of a run. The
-    verdict is equivalent, different (exit code 1), inconclusive, or cannot (exit code 6) with what is missing, which is
-    said before anything is measured.
+    RECORD is the id of a run or of a measurement; of a measurement, the whole point is measured with all its
+    techniques. The verdict is equivalent, different (exit code 1), inconclusive, or cannot (exit code 6). With cannot,
+    the command names what is missing, and measures nothing.
     """
     target = find_target(stores(results), name)
     store = results or default_results()

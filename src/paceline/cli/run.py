@@ -45,7 +45,7 @@ MAX_SKIPS_SHOWN = 12
 
 def _selection_options(command: Any) -> Any:
     for option in (
-        click.option("--seed", type=int, default=None, help="Fix all seeds of inputs and order."),
+        click.option("--seed", type=int, default=None, help="Seed of all inputs and orders."),
         launch_options,
         click.option(
             "--filter",
@@ -53,9 +53,9 @@ def _selection_options(command: Any) -> Any:
             multiple=True,
             metavar="KEY=VALUE,…",
             callback=lambda context, parameter, items: parse_filters(items),
-            help="Keep the points with one of the values.",
+            help="Measure only the points whose KEY has one of the VALUEs.",
         ),
-        click.option("--techniques", multiple=True, help="Only these (and the baseline)."),
+        click.option("--techniques", multiple=True, help="Measure only these techniques, and the baseline."),
         click.option(
             "--technique",
             "user_files",
@@ -69,7 +69,7 @@ def _selection_options(command: Any) -> Any:
             type=click.Choice(TIERS),
             default="standard",
             show_default=True,
-            help="How much of each suite.",
+            help="How much of each suite to measure.",
         ),
     ):
         command = option(command)
@@ -85,9 +85,9 @@ def _selection_options(command: Any) -> Any:
 def plan_command(
     suites: tuple[str, ...], wide: bool, results: Path | None, as_json: bool, **options: Any
 ) -> None:
-    """Say what a run would measure, skip and cost, without measuring.
+    """Print what a run would measure and skip, and how long it would take, without measuring.
 
-    The time rests on earlier runs of this host where there are any, else on a formula; it says which.
+    The time is estimated from earlier runs on this class of host, or else by a formula; the output says which.
 
     SUITES are files, names (collectives/all-reduce) or families (collectives).
     """
@@ -158,8 +158,8 @@ def _by_suite(plan: Plan) -> dict[str, list[Any]]:
 @_selection_options
 @results_option
 @click.option("--resume", metavar="RUN", default=None, help="Finish an interrupted run.")
-@click.option("--dry-run", is_flag=True, help="Plan only.")
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--dry-run", is_flag=True, help="Print the plan, and measure nothing.")
+@click.option("--quiet", is_flag=True, help="Show no progress bar.")
 @machine_options
 @wide_option
 @json_option
@@ -177,8 +177,8 @@ def run(
 ) -> None:
     """Measure suites and record the result.
 
-    SUITES are files, names (collectives/all-reduce) or families (collectives). Ctrl-C keeps what finished;
-    --resume does the rest.
+    SUITES are files, names (collectives/all-reduce) or families (collectives). Ctrl-C keeps finished results;
+    --resume measures the rest.
     """
     store = results or default_results()
     if resume is not None:

@@ -54,9 +54,9 @@ def site() -> None:
     "--cache",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
-    help="Folder of pages of earlier builds [default: beside the site].",
+    help="Cache of pages of earlier builds [default: beside the site].",
 )
-@click.option("--full", is_flag=True, help="Make every page anew.")
+@click.option("--full", is_flag=True, help="Render every page, without the cache.")
 @results_option
 @json_option
 def build(
@@ -69,9 +69,9 @@ def build(
 ) -> None:
     """Write the site from all records; the same records give the same bytes.
 
-    Pages of boards, points, runs, trends and pairs are kept beside the site by a digest of all that they are made of:
-    the next build takes those whose records, verdicts, claims and code are the same, and makes the others. Of record
-    files that are the same by size and times it reads only the lines that a new page shows; --full reads everything.
+    Pages of boards, points, runs, trends and pairs are cached beside the site, by a digest of their inputs. The next
+    build reuses pages whose records, verdicts, claims and code are the same, and renders the others. From record files
+    with the same size and times it reads only the lines that a new page shows; --full reads everything.
     """
     target = (output or default_output()).resolve()
     count, loaded = build_site(target, calibration=calibration, results=results, cache=cache, reuse=not full)

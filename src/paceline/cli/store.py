@@ -36,7 +36,7 @@ def _opened(results: Path | None) -> Path:
 
 
 @store.command("ls")
-@click.option("--partial", is_flag=True, help="Also interrupted runs.")
+@click.option("--partial", is_flag=True, help="Also list interrupted runs.")
 @results_option
 @json_option
 def list_runs(partial: bool, results: Path | None, as_json: bool) -> None:
@@ -91,11 +91,11 @@ def verify(results: Path | None, as_json: bool) -> None:
 @store.command("merge")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--corrections", is_flag=True, help="Also corrections about this store's own runs and its gate."
+    "--corrections", is_flag=True, help="Also add corrections to this store's own runs and to its gate."
 )
 @results_option
 def merge(sources: tuple[Path, ...], corrections: bool, results: Path | None) -> None:
-    """Add the sealed records of other stores (a set union); what does not hold is refused with the reason."""
+    """Add the sealed records of other stores (a set union); an invalid record is refused with the reason."""
     root = results or default_results()
     check_writable(root)
     added, problems = integrity.merge(root, sources, corrections=corrections)
@@ -111,7 +111,7 @@ def merge(sources: tuple[Path, ...], corrections: bool, results: Path | None) ->
 def compress(results: Path | None, as_json: bool) -> None:
     """Compress sealed records that earlier versions stored plain; lines, digests and the manifest stay the same.
 
-    A plain file goes when its compressed form is on the disk and holds the same lines. Interrupted, call it again.
+    A plain file is deleted once its compressed form is on the disk with the same lines. If interrupted, run it again.
     """
     done = integrity.compress(_opened(results))
     if as_json:
@@ -139,7 +139,7 @@ def compact(output: Path | None, results: Path | None) -> None:
 @click.option("--reason", required=True, help="Why its numbers must not be shown.")
 @results_option
 def retract(run: str, reason: str, results: Path | None) -> None:
-    """Withdraw a RUN: the record stays, no report shows it."""
+    """Withdraw a RUN: the record stays, but no report shows it."""
     root = _opened(results)
     record = find_run([root], run)
     path = integrity.retract(root, record.run_id, reason)
@@ -150,7 +150,7 @@ def retract(run: str, reason: str, results: Path | None) -> None:
 @click.argument("run")
 @results_option
 def baseline(run: str, results: Path | None) -> None:
-    """Make a RUN the one that `gate` compares with, for its suites, runner and host class."""
+    """Make RUN the reference of `gate` for its suites, runner and host class."""
     root = _opened(results)
     record = find_run([root], run)
     data = {
@@ -181,10 +181,10 @@ def annotate(run: str, text: str, results: Path | None) -> None:
 @click.argument("suite")
 @click.option("--technique", required=True, help="Label of the technique whose regression is accepted.")
 @click.option("--metric", default=None, help="Only this metric [default: all of them].")
-@click.option("--claim", default=None, help="Only this claim's refutation.")
+@click.option("--claim", default=None, help="Only the refutation of this claim.")
 @click.option("--reason", required=True, help="Why it is accepted.")
 @click.option(
-    "--until", required=True, type=click.DateTime(formats=["%Y-%m-%d"]), help="Last day on which it holds."
+    "--until", required=True, type=click.DateTime(formats=["%Y-%m-%d"]), help="Last day of the waiver."
 )
 @results_option
 def waive(
@@ -196,7 +196,7 @@ def waive(
     until: datetime,
     results: Path | None,
 ) -> None:
-    """Let `gate` pass a known regression of SUITE until a day; wrong results are never waived."""
+    """Let `gate` pass a known regression of SUITE until a given day; wrong results are never waived."""
     root = _opened(results)
     metric = metric and metrics_today([metric], say=warn)[0]
     if metric is not None and claim is not None:

@@ -19,9 +19,9 @@ from paceline.workflows.stores import load_stores, stores
 @results_option
 @json_option
 def summary(suites: tuple[str, ...], results: Path | None, as_json: bool) -> None:
-    """Say what has been decided, the largest effects, what could not be told apart, and what to try next.
+    """Summarise what has been decided, the largest effects, what could not be told apart, and what to try next.
 
-    SUITES are files, names or families: the newest run of each counts. Without them, the leaderboard's points count.
+    SUITES are files, names or families; the newest run of each is used. Default: the points of the leaderboard.
     """
     if suites:
         names = [suite.name for suite in expand_suites(suites, say=warn)]

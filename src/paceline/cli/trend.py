@@ -30,10 +30,11 @@ def trend(
     results: Path | None,
     as_json: bool,
 ) -> None:
-    """Say which series changed over the nights, and since when; all suites, or one SUITE.
+    """List the series that changed over the nights, and since when, of all suites or of one SUITE.
 
-    A change is a step or a drift. A night is a run that measured; checks of other runs (pr, confirm, reproduce) are
-    none. Alerts are recent changes larger than the metric's margin that hold after adjusting for all series (q ≤ 0.05).
+    A change is a step or a drift. A night is a run made to measure; runs that check others (pr, confirm, reproduce) do
+    not count. An alert is a recent change beyond the metric's margin that stays after adjusting for all series
+    (q ≤ 0.05).
     """
     from paceline.report import trendpages  # noqa: PLC0415 - jinja and scipy only when needed
     from paceline.report.boards import select  # noqa: PLC0415
