@@ -56,6 +56,8 @@ class Command:
         """
         environment = dict(os.environ)
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+        # numbers of a busy machine are longer, and what does not fit beside them is left out of a table
+        environment["COLUMNS"] = "160"
         environment["PACELINE_RESULTS"] = str(folder / "results" / "local")
         done = subprocess.run(
             shlex.split(self.line, comments=True),
