@@ -23,7 +23,7 @@ EXIT_UNREAD = 141
 EXIT_CODES: dict[int, str] = {
     EXIT_OK: "ok",
     EXIT_REGRESSION: "regression in `gate` or `nightly`, a refuted claim, a record that `reproduce` found different, "
-    "or a promise that `calibrate` found broken",
+    "a promise that `calibrate` found broken, or a technique that `check` found not to conform",
     EXIT_USAGE: "usage error or bad input",
     EXIT_INFRASTRUCTURE: "a case has no number: infrastructure failed (the same command may succeed later), or a "
     "technique crashed, hung or took too much memory",
