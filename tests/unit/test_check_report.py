@@ -38,7 +38,7 @@ def test_what_was_checked_is_said() -> None:
         "mine: conforms",
         "  all_reduce: 2 of 2 points passed",
         "    points: ranks 2, 4",
-        "    oracle: float64 (72 results compared by the gate, 8 timed calls verified)",
+        "    oracle: float64 (72 checks by the gate, 8 timed calls verified)",
         "    counted and compared with cost(): wire_bytes",
     ]
 

@@ -99,7 +99,7 @@ def _operation(operation: str, results: Sequence[ConformanceResult]) -> Iterator
     for oracle in dict.fromkeys(str(r.correctness.get("oracle")) for r in right):
         own = [r.correctness for r in right if str(r.correctness.get("oracle")) == oracle]
         gate, timed = (_sum(own, key) for key in ("gate_checks", "timed_calls_verified"))
-        counts = [f"{gate:g} results compared by the gate" if gate else ""]
+        counts = [f"{gate:g} checks by the gate" if gate else ""]
         counts += [f"{timed:g} timed calls verified" if timed else ""]
         more = ", ".join(c for c in counts if c)
         yield f"  oracle: {oracle}{f' ({more})' if more else ''}"
