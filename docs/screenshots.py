@@ -21,7 +21,7 @@ PAGES = {
 }
 """Name of a screenshot → its page, the first one where several match."""
 SIZES = {1440: 1000, 390: 844}
-"""Widths and heights in pixels: a desk and a telephone."""
+"""Widths and heights in pixels: a desktop and a telephone."""
 TARGET = Path(__file__).parent / "screenshots"
 
 

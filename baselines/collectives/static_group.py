@@ -1,4 +1,4 @@
-"""A fixed process group, as torch.distributed offers it: the foil of elastic all-reduce.
+"""A fixed process group, as torch.distributed offers it: the negative control of elastic all-reduce.
 
 Algorithm: join one Gloo process group at the start and call its all-reduce. When a peer dies, the backend raises on the
 others (or waits for its timeout); there is no way to go on without making a new group in new or re-initialised

@@ -1,4 +1,4 @@
-"""A watchdog with a fixed timeout: the foil of dependency tracing.
+"""A watchdog with a fixed timeout: the baseline of dependency tracing.
 
 Algorithm: note when any rank last began an operation; when that is longer ago than the timeout, raise an alarm. That is
 what a process group's own timeout and a log watcher do. It names nobody, since every rank looks the same from outside.

@@ -1,4 +1,4 @@
-"""Times of the nearest known shape, scaled by the number of operations: the foil of a learned predictor.
+"""Times of the nearest known shape, scaled by the number of operations: the baseline of a learned predictor.
 
 Algorithm: for an unknown product take the known shape of the least distance in log(m, n, k), of its products the one of
 the least distance in the tile's logarithms, and its time, times the ratio of operations.

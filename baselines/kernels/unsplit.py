@@ -1,7 +1,7 @@
 """Decode attention without a split: one worker reads a head's whole cache.
 
 Algorithm: for every (sequence, key head) one softmax over all keys: what a prefill kernel does when it is given one
-query. The foil of split decoding.
+query. The baseline of split decoding.
 
 Cost: the cache is read once. Workers are batch × key heads, so a small batch leaves most of a GPU idle, and the longest
 sequence decides when the last one ends.

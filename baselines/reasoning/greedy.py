@@ -1,6 +1,6 @@
 """One trace that always takes the likeliest token: what a model answers when nothing is spent on being surer.
 
-Common property; the foil of every method that samples.
+Common property; the baseline of every method that samples.
 
 Algorithm: decode the question at temperature 0; its answer is the answer.
 Cost: one trace's tokens, all of them on the critical path; the cache of one trace.

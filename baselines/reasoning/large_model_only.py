@@ -1,6 +1,6 @@
 """One trace of the partner: what the larger model does alone, at its full cost.
 
-Common property; the foil of methods that hand over between two models.
+Common property; the baseline of methods that hand over between two models.
 
 Algorithm: sample one trace of the point's partner; its answer is the answer.
 Cost: the trace's tokens, each worth the partner's parameters over the model's; all of them are one chain.

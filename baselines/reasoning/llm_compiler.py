@@ -18,12 +18,12 @@ from paceline.families.reasoning.api.tool_calls import (
     Action,
     Call,
     Called,
-    Course,
     Join,
     Joined,
     Plan,
     PlanEnded,
     Planned,
+    Rollout,
     Step,
     ToolMethod,
     ToolTask,
@@ -40,7 +40,7 @@ from paceline.families.reasoning.api.tool_calls import (
 def llm_compiler(task: ToolTask) -> ToolMethod:
     """Return the method."""
 
-    def answer() -> Course:
+    def answer() -> Rollout:
         # Kept across plans: what was called for one plan fills placeholders of the next.
         results: dict[int, int] = {}
         while True:
@@ -53,7 +53,7 @@ def llm_compiler(task: ToolTask) -> ToolMethod:
     return answer
 
 
-def _one_plan(results: dict[int, int]) -> Course:
+def _one_plan(results: dict[int, int]) -> Rollout:
     """Let one plan be written and carried out; results are added to what is known."""
     waiting: list[Step] = []
     planning, calling = True, 0

@@ -15,7 +15,7 @@ from paceline import technique
 from paceline.families.reasoning.api.tool_calls import (
     Call,
     Called,
-    Course,
+    Rollout,
     Think,
     Thought,
     ToolMethod,
@@ -37,7 +37,7 @@ def react(task: ToolTask, *, together: bool = False) -> ToolMethod:
         together: Whether a thought may name all calls whose arguments are there: parallel function calling.
     """
 
-    def answer() -> Course:
+    def answer() -> Rollout:
         results: dict[int, int] = {}
         while True:
             thought = yield [Think(together=together)]

@@ -1,7 +1,7 @@
 """Cache-aware routing: to the server that has computed most of a request's beginning, unless loads are too uneven.
 
 The router of SGLang, now Shepherd Model Gateway ("Cache-Aware Routing" in its documentation; thresholds are its
-defaults), as the foil of fair routers.
+defaults): the negative control of fair routers, since it looks at no tenant.
 
 Algorithm: where the busiest server has more than an absolute and a relative threshold of requests over the least busy,
 a request goes to the least busy. Otherwise it goes to the server that will hold most of its beginning, if that is at

@@ -1,6 +1,6 @@
 """Data parallelism in serving: a whole model on every rank, and requests of its own.
 
-Common practice; the foil that sends nothing.
+Common practice; the baseline that sends nothing.
 
 Algorithm: requests are dealt out to ranks, each of which serves its own.
 Cost: nothing is sent; P copies of the weights; a request is computed by one rank however idle the others are.

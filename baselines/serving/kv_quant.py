@@ -1,7 +1,7 @@
 """Keys and values of every position as numbers of a few bits, each token with scales of its own.
 
 The plain form of quantised caches (Liu et al., "KIVI", arXiv:2402.02750, per-token quantisation; Hooper et
-al., "KVQuant", arXiv:2401.18079), as a foil: no grouping over positions, no outliers kept apart.
+al., "KVQuant", arXiv:2401.18079), as a baseline: no grouping over positions, no outliers kept apart.
 
 Algorithm: keys (before rotation) and values of a position are cut into groups of numbers; each is kept as codes of b
 bits between its least and its largest number, with a step and an offset in float16.

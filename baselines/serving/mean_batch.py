@@ -1,4 +1,4 @@
-"""A mean batch: what a configuration would take if every step were the mean one. The foil of simulations.
+"""A mean batch: what a configuration would take if every step were the mean one. The baseline of simulations.
 
 The rule of thumb of capacity planning: the time of a step at a batch and a context, times the number of steps.
 

@@ -1,15 +1,17 @@
 """Disaggregation: some devices compute prompts, others answers; keys and values move from the ones to the others.
 
 Zhong, Liu, Chen, Hu, Zhu, Liu, Jin and Zhang, 2024, "DistServe: Disaggregating Prefill and Decoding for
-Goodput-optimized Large Language Model Serving" (OSDI 2024).
+Goodput-optimized Large Language Model Serving" (OSDI 2024), section 4.3 for where a request goes.
 
 Algorithm: a request's prompt is computed on the device for prompts with the fewest tokens to compute; with its first
-token its keys and values go over a link to the device for answers that has most room, where it gets the others. Bytes
-wait in the sender until the receiver has room (the paper's pull).
+token its keys and values go over a link to the device for answers with the fewest requests, where it gets the others.
+The sender keeps them until the receiver has room for them.
 Cost: n · b bytes of a prompt of n tokens with b bytes of keys and values a token; an instance of p and d devices holds
-p + d copies of the weights. A device for prompts keeps them until they are gone.
-Differences: the numbers of devices are an option; the paper finds them by simulation. What the receiver has to preempt
-it computes anew itself.
+p + d copies of the weights. A device for prompts holds a prompt's blocks until the receiver has its copy.
+Differences: a device is an instance, and how many compute prompts is an option; the paper finds numbers and parallelism
+of both phases by simulation. Its receiver pulls when it has room; here a transfer begins with the first token, and its
+copy is taken in when there is room. Prompts are computed in parts within a step's budget, where the paper batches whole
+ones. What the receiver has to preempt it computes anew itself.
 Limits: one phase's devices are idle while the other's are full; on one device there are two memories and two copies of
 the weights, and each phase has a fixed share of it.
 """

@@ -1,12 +1,15 @@
 """Static batching: a batch is made when the one before has ended, and nobody joins it.
 
-The foil of Yu, Jeong, Kim, Kim and Chun, 2022, "Orca" (OSDI 2022), section 2: servers that batch whole requests.
+The baseline of Yu, Jeong, Kim, Kim and Chun, 2022, "Orca" (OSDI 2022), section 2: servers that schedule whole requests.
 
-Algorithm: when nothing runs, admit as many requests as there are places and memory, in the order of arrival; compute
-all of them until the last has ended.
+Algorithm: when nothing of the last batch is left, the first requests in the queue, as many as there are places, are the
+next batch; all of them are computed until the last has ended.
 Cost: a batch takes as many steps as its longest answer; everybody who arrives meanwhile waits for that.
-Differences: places of requests that have ended are not computed, where a padded batch would; that favours the foil.
-Limits: it is one. Where memory ends, the latest admitted gives way and is computed with the next batch.
+Differences: the paper's servers return a batch as a whole, and compute padding and places of requests that have ended.
+Here a token is delivered when it comes, nothing is padded, and an empty place costs nothing, all in its favour.
+Memory is taken as it is needed, not for the longest answer. Members without room yet are admitted as it comes free;
+where it ends, the latest admitted gives way and is computed anew within its batch.
+Limits: places stay empty from the end of a short answer to the end of the longest one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Unified serving: every device serves whole requests, prompts in parts beside decodes.
 
-The foil of disaggregation: Agrawal et al., 2024, "Taming Throughput-Latency Tradeoff in LLM Inference with
+The baseline of disaggregation: Agrawal et al., 2024, "Taming Throughput-Latency Tradeoff in LLM Inference with
 Sarathi-Serve" (OSDI 2024), section 4.1, on each of several devices.
 
 Algorithm: a request goes to the device with the fewest tokens to compute and stays there; each step gives everybody who

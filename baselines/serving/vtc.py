@@ -4,15 +4,19 @@ Sheng, Cao, Li, Zhu, Li, Zhuo, Gonzalez and Stoica, 2024, "Fairness in Serving L
 algorithm 2.
 
 Algorithm: a counter a tenant, raised by wp for each token of a prompt when it is admitted and by wq for each token of
-output; the first request of the tenant with the lowest counter is admitted. A tenant that has had nothing waiting is
-lifted to the least counter of those who have, so that idleness gives no credit.
-Cost: none beside a sum a tenant.
+output as it comes; the first request of the tenant with the lowest counter is admitted. A tenant that begins to wait is
+lifted to the least counter of those who wait already, or to that of the last one who stopped waiting where nobody does,
+so that idleness gives no credit.
+Cost: none beyond a sum a tenant.
 Differences: the cache is shared, so that the comparison with schedulers that use it is one of order alone;
-what is cached is charged nothing. A request that is computed anew after it lost its memory is not charged again.
+what is cached is charged nothing. Prompts are computed in parts. Arrivals are seen at the next step, in their order; a
+request that lost its memory waits again and is not charged again for its prompt. No tenant has a weight.
 Limits: it does not look at the cache, and so breaks sharing by taking turns.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from paceline import technique
 from paceline.families.serving.api.scheduling import Request, Step, View, admit, begin_chunked
@@ -37,7 +41,8 @@ class VirtualTokenCounter:
     def __init__(self, *, prompt_weight: float = 1.0, output_weight: float = 2.0) -> None:
         self._prompt_weight, self._output_weight = prompt_weight, output_weight
         self._counters: dict[str, float] = {}
-        self._waited: set[str] = set()
+        self._queued: set[str] = set()
+        self._last_left: str | None = None
 
     def plan(self, view: View) -> Step:
         """Decode, go on with prompts, admit tenant by tenant."""
@@ -45,7 +50,7 @@ class VirtualTokenCounter:
         queues: dict[str, list[Request]] = {}
         for request in view.waiting:
             queues.setdefault(request.tenant, []).append(request)
-        self._lift(set(queues))
+        self._lift(queues)
         while queues:
             tenant = min(queues, key=lambda t: (self._counters[t], t))
             request = queues[tenant].pop(0)
@@ -58,18 +63,27 @@ class VirtualTokenCounter:
                 self._counters[tenant] += self._prompt_weight * tokens
             if not queues[tenant]:
                 del queues[tenant]
+                self._last_left = tenant
+        # Who waits after admission: a tenant whose last request was just admitted has left, and is lifted when it
+        # comes again, be it at the next step.
+        self._queued = set(queues)
         return room.step
 
-    def _lift(self, waiting: set[str]) -> None:
-        """Let nobody begin below those who waited all the time."""
-        stayed = [self._counters[t] for t in waiting & self._waited]
-        for tenant in waiting - self._waited:
-            # Algorithm 2 lifts to the least counter of those who wait; where nobody did, the highest one stands in for
-            # its "last client that left".
-            least = min(stayed) if stayed else max(self._counters.values(), default=0.0)
+    def _lift(self, tenants: Collection[str]) -> None:
+        """Let nobody who begins to wait do so below those who wait already.
+
+        Args:
+            tenants: Who waits now, in the order of their first request.
+        """
+        queued = [t for t in tenants if t in self._queued]
+        for tenant in tenants:
+            if tenant in self._queued:
+                continue
+            others = queued or ([self._last_left] if self._last_left is not None else [])
+            least = min((self._counters[t] for t in others), default=0.0)
             # Lifted and never lowered: who was served much and went away must not come back as new.
             self._counters[tenant] = max(self._counters.get(tenant, 0.0), least)
-        self._waited = waiting
+            queued.append(tenant)
 
     def served(self, tenant: str, prompt_tokens: int, output_tokens: int) -> None:
         """Charge what was answered."""

@@ -1,6 +1,6 @@
 """Sequence parallelism by gathering: every rank gathers all keys and values before its queries attend.
 
-The plain way, and the foil of the others (context parallelism with all-gather: Dubey et al., "The Llama 3 Herd of
+The plain way, and the baseline of the others (context parallelism with all-gather: Dubey et al., "The Llama 3 Herd of
 Models", 2024, section 3.3.2).
 
 Algorithm (n ranks with t positions each of T):

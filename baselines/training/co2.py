@@ -58,13 +58,13 @@ class CO2(FlatReplica):
         super().__init__(task, comm)
         self.sync_every, self.outer_rate, self.outer_momentum = sync_every, outer_rate, outer_momentum
         self.penalty, self.clip, self.by_element = penalty, clip, by_element
-        self.slow = self.keep("slow", self.flat.values.clone())
-        self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
-        self.outer = self.keep("outer", torch.zeros_like(self.slow))
+        self.slow = self.register_state("slow", self.flat.values.clone())
+        self.momentum = self.register_state("momentum", torch.zeros_like(self.slow))
+        self.outer = self.register_state("outer", torch.zeros_like(self.slow))
         """The displacement that travels, or its mean once it has arrived."""
-        self.late = self.keep("late", torch.zeros(1, dtype=torch.bool))
+        self.late = self.register_state("late", torch.zeros(1, dtype=torch.bool))
         """Whether there is one."""
-        self.gaps = self.keep("gaps", torch.zeros(2, dtype=torch.float64))
+        self.gaps = self.register_state("gaps", torch.zeros(2, dtype=torch.float64))
         """Sum over rounds of the mean size of an element's outer step, and the number of such steps."""
         self.ring = RingAverage(comm, len(self.slow), dtype=torch.float32, device=task.device)
 

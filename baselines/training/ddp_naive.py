@@ -1,4 +1,4 @@
-"""Synchronous data parallelism, one all-reduce for each parameter tensor after backward: the foil of bucketing.
+"""Synchronous data parallelism, one all-reduce for each parameter tensor after backward: no bucketing.
 
 Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training" (VLDB 2020), section 3.2.1, calls
 this the naive solution and names what is wrong with it: small messages, and no overlap with backward.

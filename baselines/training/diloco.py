@@ -59,8 +59,8 @@ class DiLoCo(FlatReplica):
     ) -> None:
         super().__init__(task, comm)
         self.sync_every, self.outer_rate, self.outer_momentum = sync_every, outer_rate, outer_momentum
-        self.slow = self.keep("slow", self.flat.values.clone())
-        self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
+        self.slow = self.register_state("slow", self.flat.values.clone())
+        self.momentum = self.register_state("momentum", torch.zeros_like(self.slow))
         self.ring = self._ring(self.members)
 
     def _ring(self, members: Sequence[int]) -> RingAverage:

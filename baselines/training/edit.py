@@ -100,15 +100,17 @@ class Edit(Replica):
         self.sync_every, self.outer_rate, self.outer_momentum = sync_every, outer_rate, outer_momentum
         self.deviations, self.average_share, self.fill_rounds = deviations, average_share, fill_rounds
         self.temperature, self.longest, self.by_time = temperature, longest, by_time
-        self.slow = [self.keep(f"slow {i}", u.values.clone()) for i, u in enumerate(self.units)]
-        self.momentum = [self.keep(f"momentum {i}", torch.zeros_like(s)) for i, s in enumerate(self.slow)]
+        self.slow = [self.register_state(f"slow {i}", u.values.clone()) for i, u in enumerate(self.units)]
+        self.momentum = [
+            self.register_state(f"momentum {i}", torch.zeros_like(s)) for i, s in enumerate(self.slow)
+        ]
         self.outer = [torch.empty_like(s) for s in self.slow]
         self.rings = [RingAverage(comm, len(s), dtype=torch.float32, device=task.device) for s in self.slow]
         count = len(self.units)
-        self.average = self.keep("average", torch.zeros(count, 2, dtype=torch.float64))
+        self.average = self.register_state("average", torch.zeros(count, 2, dtype=torch.float64))
         """Of this replica's norms: mean and variance."""
-        self.rounds = self.keep("rounds", torch.zeros(count, dtype=torch.int64))
-        self.waiting = self.keep("waiting", torch.zeros(count, dtype=torch.bool))
+        self.rounds = self.register_state("rounds", torch.zeros(count, dtype=torch.int64))
+        self.waiting = self.register_state("waiting", torch.zeros(count, dtype=torch.bool))
         self.heard: list[float] = []
         """Weights of all replicas in the exchange that is under way."""
         self.begun = self.ended = 0.0

@@ -60,8 +60,8 @@ class Intellect1(FlatReplica):
     ) -> None:
         super().__init__(task, comm)
         self.sync_every, self.outer_rate, self.outer_momentum = sync_every, outer_rate, outer_momentum
-        self.slow = self.keep("slow", self.flat.values.clone())
-        self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
+        self.slow = self.register_state("slow", self.flat.values.clone())
+        self.momentum = self.register_state("momentum", torch.zeros_like(self.slow))
         count = self.slow.numel()
         self.coded: int8_ring.Int8Ring | None = None
         # bits stands before the *: an argument for the proof against synchronous training, no suite's option.

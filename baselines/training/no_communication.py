@@ -1,7 +1,7 @@
 """No communication: every replica trains on its own share of the batch.
 
-The foil of every technique: nothing can be faster on these ranks, and a loss that is no better than this one's was not
-worth a byte.
+The negative control of every technique: nothing can be faster on these ranks, and a loss that is no better than this
+one's was not worth a byte.
 
 Algorithm: each rank takes its optimiser's step on its own gradients.
 Cost: nothing is sent. Memory: that of one process.

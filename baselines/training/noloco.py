@@ -64,8 +64,8 @@ class NoLoCo(FlatReplica):
     ) -> None:
         super().__init__(task, comm)
         self.sync_every, self.alpha, self.beta, self.gamma = sync_every, alpha, beta, gamma
-        self.slow = self.keep("slow", self.flat.values.clone())
-        self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
+        self.slow = self.register_state("slow", self.flat.values.clone())
+        self.momentum = self.register_state("momentum", torch.zeros_like(self.slow))
         self.other_slow = torch.empty_like(self.slow)
         self.other_change = torch.empty_like(self.slow)
 

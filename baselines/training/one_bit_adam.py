@@ -50,12 +50,12 @@ class OneBitAdam(FlatReplica):
         super().__init__(task, comm)
         self.warmup = warmup_steps(task.steps, warmup_share)
         count = self.flat.values.numel()
-        self.momentum = self.keep("momentum", torch.zeros_like(self.flat.values), kind="optimizer")
-        self.variance = self.keep("variance", torch.zeros_like(self.flat.values), kind="optimizer")
+        self.momentum = self.register_state("momentum", torch.zeros_like(self.flat.values), kind="optimizer")
+        self.variance = self.register_state("variance", torch.zeros_like(self.flat.values), kind="optimizer")
         self.compressed = onebit.OneBit(task.problem("all_reduce", count), comm, feedback=feedback)
         # Both errors are state: a resumed run without them would lose what compression still owes.
-        self.keep("worker_error", self.compressed.worker_error)
-        self.keep("server_error", self.compressed.server_error)
+        self.register_state("worker_error", self.compressed.worker_error)
+        self.register_state("server_error", self.compressed.server_error)
         self.ring = RingAverage(comm, count, dtype=torch.float32, device=task.device)
 
     def exchange_gradients(self, step: int) -> None:

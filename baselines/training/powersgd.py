@@ -1,7 +1,7 @@
 """PowerSGD: gradients of matrices travel as products of two thin factors, the rest is kept for later steps.
 
 Vogels et al., "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization" (NeurIPS 2019),
-algorithms 1 and 2: a foil of one-bit and sparse methods that all-reduces what it sends.
+algorithms 1 and 2: beside one-bit and sparse methods, a compression whose codes can be all-reduced.
 
 Algorithm (for each matrix, rows × columns; Q: its right factor of rank r, kept from step to step; E: a rank's error):
 1. M ← gradient + E. P ← M·Q, averaged over ranks; orthogonalise P's columns.
@@ -49,8 +49,8 @@ class PowerSgd(FlatReplica):
         generator = torch.Generator(device=task.device).manual_seed(task.seed % (1 << 31))
         drawn = torch.randn(right_size(shapes, rank), generator=generator, device=task.device)
         # Kept: Q is one step of a power iteration further each time, and a resumed run must go on from the same one.
-        self.right = self.keep("right", drawn)
-        self.error = self.keep("error", torch.zeros_like(self.flat.values))
+        self.right = self.register_state("right", drawn)
+        self.error = self.register_state("error", torch.zeros_like(self.flat.values))
         self.rank = rank
         self.rings = [
             RingAverage(comm, side.numel(), dtype=torch.float32, device=task.device)

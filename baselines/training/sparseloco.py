@@ -57,11 +57,11 @@ class SparseLoCo(FlatReplica):
     ) -> None:
         super().__init__(task, comm)
         self.sync_every, self.outer_rate = sync_every, outer_rate
-        self.slow = self.keep("slow", self.flat.values.clone())
+        self.slow = self.register_state("slow", self.flat.values.clone())
         problem = task.problem("all_reduce", self.slow.numel())
         self.sparse = topk_sparse.TopKSparse(problem, comm, k=k, decay=decay, bits=bits)
         # The accumulator is state: it stands in for the outer momentum, and holds what has not been sent yet.
-        self.keep("unsent", self.sparse.unsent)
+        self.register_state("unsent", self.sparse.unsent)
 
     def exchange_parameters(self, step: int) -> None:
         """Take the outer step when a round ends."""

@@ -1,4 +1,4 @@
-"""DiLoCo in a process group whose members are fixed, as torch.distributed offers it: the foil of ``elastic-diloco``.
+"""DiLoCo in a process group whose members are fixed: the negative control of ``elastic-diloco``.
 
 Algorithm: Douillard et al., "DiLoCo" (2023), algorithm 1, with the backend's own all-reduce. When a peer dies, the
 backend raises on the others at the round's end, and there is no way to go on without new processes; nobody can join.

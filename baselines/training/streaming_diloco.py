@@ -77,10 +77,10 @@ class StreamingDiLoCo(FlatReplica):
         self.mixing, self.outer_rate, self.outer_momentum = mixing, outer_rate, outer_momentum
         count = self.flat.values.numel()
         self.bounds = chunk_bounds(count, fragments)
-        self.slow = self.keep("slow", self.flat.values.clone())
-        self.momentum = self.keep("momentum", torch.zeros_like(self.slow))
-        self.arrived = self.keep("arrived", torch.zeros_like(self.slow))
-        self.stage = self.keep("stage", torch.zeros(fragments, dtype=torch.int64))
+        self.slow = self.register_state("slow", self.flat.values.clone())
+        self.momentum = self.register_state("momentum", torch.zeros_like(self.slow))
+        self.arrived = self.register_state("arrived", torch.zeros_like(self.slow))
+        self.stage = self.register_state("stage", torch.zeros(fragments, dtype=torch.int64))
         """0: idle; 1: codes are on their way to owners; 2: back from them; 3: the mean lies in ``arrived``."""
         self.averages = [
             CodedAverage(comm, stop - start, device=task.device, bits=bits) for start, stop in self.bounds

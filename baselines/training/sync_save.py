@@ -1,6 +1,6 @@
 """Synchronous saving: training stands still until a checkpoint is on disk.
 
-A foil: what a call of ``torch.save`` after a step does.
+The negative control of asynchronous saving: what a call of ``torch.save`` after a step does.
 
 Algorithm: after an update every rank writes its share of weights and optimiser state with ``torch.save``, flushes the
 file to the disk, and renames it.
@@ -39,7 +39,7 @@ class SyncSave(CheckpointingReplica):
     def save(self, step: int) -> None:
         """Write, flush and commit a copy: of a view ``torch.save`` would write all that lies behind it."""
         own = {name: tensor.clone() for name, tensor in self.live_state().items()}
-        # Returns after fsync and rename: the whole time counts as a stop of training, which is what this foil shows.
+        # Returns after fsync and rename: the whole time counts as a stop of training, which is what this control shows.
         self.storage.write_object(step, own)
         self.saved = step
 

@@ -1,6 +1,7 @@
 """Top-k with error feedback: in each step only a gradient's largest elements travel, the rest is kept for later.
 
-Stich et al., "Sparsified SGD with Memory" (NeurIPS 2018), algorithm 1: the foil of methods that are sparse in rounds.
+Stich et al., "Sparsified SGD with Memory" (NeurIPS 2018), algorithm 1: the baseline of methods
+that are sparse in rounds.
 
 Algorithm (e: this rank's memory):
 1. e ← e + g; select the k largest magnitudes of each chunk of 4096 elements of e.
@@ -43,7 +44,7 @@ class TopKErrorFeedback(FlatReplica):
         problem = task.problem("all_reduce", self.flat.values.numel())
         self.sparse = topk_sparse.TopKSparse(problem, comm, k=k, bits=bits)
         # The memory is state: dropped at a checkpoint, it would be gradient that nobody ever applies.
-        self.keep("unsent", self.sparse.unsent)
+        self.register_state("unsent", self.sparse.unsent)
 
     def exchange_gradients(self, step: int) -> None:
         """Replace the gradients by the mean of what all ranks sent."""

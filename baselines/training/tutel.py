@@ -73,10 +73,12 @@ class Tutel(ExpertReplica):
             raise UnsupportedError(f"there is no strategy '{strategy}'")
         super().__init__(task, comm, slices or num_slices(shape_of(task)))
         self.asked, self.now = strategy, ""
-        self.step = self.keep("step", torch.zeros((), dtype=torch.int64))
+        self.step = self.register_state("step", torch.zeros((), dtype=torch.int64))
         self.tried = STRATEGIES if self.slices > 1 else STRATEGIES[:2]
         """Strategies that differ: in groups of one rank ``model`` is ``expert``."""
-        self.best_s = self.keep("best_s", torch.full((len(self.tried),), math.inf, device=task.device))
+        self.best_s = self.register_state(
+            "best_s", torch.full((len(self.tried),), math.inf, device=task.device)
+        )
         self._began_s = 0.0
         row = range(self.group * self.slices, (self.group + 1) * self.slices)
         self.row = list(row)

@@ -70,5 +70,5 @@ def test_a_job_with_the_same_seed_gives_the_same_curves(technique: str, jobs: li
 
 def test_what_is_compared_tells_techniques_apart(jobs: list[Curves]) -> None:
     losses = [jobs[0][technique, "train_loss"] for technique in TECHNIQUES if technique != "ddp"]
-    assert len({tuple(course) for course in losses}) == len(losses)
-    assert all(len(set(course)) == len(course) for course in losses)
+    assert len({tuple(curve) for curve in losses}) == len(losses)
+    assert all(len(set(curve)) == len(curve) for curve in losses)

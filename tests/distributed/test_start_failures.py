@@ -217,7 +217,7 @@ def test_a_run_without_a_device_says_so_once_for_all_launches_and_cases(
     for said in (ran.stdout, ran.stderr):
         assert said.count("no cuda device is visible") == 1
         assert f"2 cases, 2 launches, rank 0: {NO_DEVICE}; fix: paceline doctor" in " ".join(said.split())
-        assert "--runner local-cpu" in said
+        assert "--runner=local-cpu" in said
     assert ran.stdout.count("infrastructure: see below") == 2
 
 

@@ -65,7 +65,7 @@ def test_a_read_only_results_folder_ends_a_run_before_it_begins(mounted: Any, tm
         output, _ = run.communicate(timeout=RUN_LIMIT_S)
     assert run.returncode == EXIT_USAGE, output
     assert "read-only file system" in output
-    assert "fix: --results DIR" in output
+    assert "fix: --results=DIR" in output
     assert "Traceback" not in output
 
 

@@ -26,6 +26,20 @@ READ = [
 KEPT = {"exflow-fewer-hops", 'className: "beside"'}
 """A claim's identity, under which its verdicts go on, and a style of the site."""
 
+OTHERS_WORDS = re.compile(r"(?<![A-Za-z])(?<!of )(courses?|foils?|custody|desks?)(?![a-z])", re.I)
+"""Words that no engineer of the field would look for: it is a curve, a run or a rollout, a control or a baseline,
+integrity, an event simulator."""
+STORED = re.compile(r"[\"`.]courses\b|courses: list")
+"""A key of published records."""
+OURS = [
+    *(
+        p
+        for folder in ("src", "baselines", "suites", "docs", "reports")
+        for p in sorted((ROOT / folder).rglob("*"))
+    ),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+]
+
 
 def old_names() -> Iterator[str]:
     """Yield every name that was changed, suites without their family, too."""
@@ -66,6 +80,37 @@ def found_in(text: str, names: Iterable[str]) -> list[str]:
 @pytest.mark.parametrize("path", READ, ids=lambda p: str(p.relative_to(ROOT)))
 def test_what_people_read_has_the_names_of_today(path: Path) -> None:
     assert found_in(path.read_text(encoding="utf-8"), old_names()) == []
+
+
+def test_one_word_of_the_field_stands_for_one_thing() -> None:
+    texts = (
+        (p, p.read_text(encoding="utf-8"))
+        for p in OURS
+        if p.suffix in {".py", ".md", ".yaml", ".html", ".txt", ".j2"} and "vendor" not in p.parts
+    )
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path, text in texts
+        for number, line in enumerate(text.splitlines(), 1)
+        if OTHERS_WORDS.search(STORED.sub("", line))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("the foil of bucketing", True),
+        ("def _course(point: Point)", True),
+        ("class Course:", True),
+        ("COURSES = {", True),
+        ("of course it is", False),
+        ("a desktop, a discourse", False),
+        ('accounting["courses"] and `accounting.courses`', False),
+    ],
+)
+def test_such_words_are_found(line: str, found: bool) -> None:
+    assert bool(OTHERS_WORDS.search(STORED.sub("", line))) == found
 
 
 def test_help_has_the_names_of_today() -> None:

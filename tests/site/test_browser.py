@@ -558,7 +558,7 @@ def test_two_runs_are_chosen_by_keyboard_and_the_address_keeps_them(browser: Any
     page.context.close()
 
 
-def test_the_theme_button_stands_in_the_first_line_at_every_width_of_a_desk(
+def test_the_theme_button_stands_in_the_first_line_at_every_width_of_a_desktop(
     browser: Any, pages: list[Path]
 ) -> None:
     page = browser.new_context(offline=True).new_page()

@@ -22,7 +22,7 @@ def seen(inside: str, *meetings: str) -> list[list[str]]:
     return rows
 
 
-COURSES = {
+PATTERNS = {
     "always": seen("aaaa", "aaaa"),
     "rounds": seen("abcd", "aaaa"),
     "pairs": seen("abcd", "aabb", "abac", "abcd"),
@@ -30,11 +30,11 @@ COURSES = {
 }
 
 
-@pytest.mark.parametrize("said", COURSES)
-@pytest.mark.parametrize("course", COURSES)
-def test_a_schedule_fits_its_own_course_alone(said: str, course: str) -> None:
-    found = mismatch(said, COURSES[course], ROUND)
-    assert (found is None) == (said == course), found
+@pytest.mark.parametrize("said", PATTERNS)
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_schedule_fits_its_own_pattern_alone(said: str, pattern: str) -> None:
+    found = mismatch(said, PATTERNS[pattern], ROUND)
+    assert (found is None) == (said == pattern), found
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_one_step_that_does_not_fit_is_named(said: str, rows: list[list[str]], t
 
 
 def test_ranks_that_begin_apart_fit_nothing() -> None:
-    for said, rows in COURSES.items():
+    for said, rows in PATTERNS.items():
         assert mismatch(said, [list("aaab"), *rows[1:]], ROUND) is not None
 
 

@@ -1,4 +1,4 @@
-"""Pages of points at which questions are answered: the plain vote's course, levels, and traces as they were told."""
+"""Pages of points at which questions are answered: the plain vote's curve, levels, and traces as they were told."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SUITE = {
     "metrics": {"tokens_reordered": 0.02, "accuracy_reordered": 0.01},
     "claims": [],
 }
-COURSE = {"tokens_reordered": [100.0, 200.0, 400.0], "accuracy_reordered": [0.5, 0.6, 0.7]}
+CURVE = {"tokens_reordered": [100.0, 200.0, 400.0], "accuracy_reordered": [0.5, 0.6, 0.7]}
 FIGURES = {"native": (400.0, 0.7), "ring": (200.0, 0.65), "tree": (300.0, 0.6)}
 
 
@@ -41,7 +41,7 @@ def answered() -> RunRecord:
     lines = []
     for label, (tokens, accuracy) in FIGURES.items():
         for launch in range(3):
-            kept: dict[str, Any] = {"votes": COURSE, "right_by_level": {"1": [4, 5], "10": [launch, 5]}}
+            kept: dict[str, Any] = {"votes": CURVE, "right_by_level": {"1": [4, 5], "10": [launch, 5]}}
             kept["right_traces"] = [[4, 0, 2, 2], 4]
             if launch == 0:
                 kept["examples"] = [example({"native": "5", "ring": "7", "tree": None}[label])]
@@ -77,7 +77,7 @@ def test_where_more_is_better_the_frontier_rises(page: str) -> None:
 
 
 def test_what_a_vote_of_equal_accuracy_costs_stands_below(page: str) -> None:
-    """native is the course's own end; ring is right 0.65 of the time for 200 tokens, where a vote needs 300."""
+    """native is the curve's own end; ring is right 0.65 of the time for 200 tokens, where a vote needs 300."""
     rows = {row[0]: row[2] for row in Page(page).rows if len(row) == 3 and row[1] == "accuracy_reordered"}
     assert set(rows) == set(FIGURES)
     assert rows["ring"].startswith("1.5")
@@ -92,7 +92,7 @@ def test_what_a_vote_of_equal_accuracy_costs_stands_below(page: str) -> None:
     assert "another model's tokens" in told[2].text
 
 
-def test_the_plain_votes_whole_course_is_drawn_beneath(page: str) -> None:
+def test_the_plain_votes_whole_curve_is_drawn_beneath(page: str) -> None:
     assert page.count('class="line beneath"') == 1
     _, _, drawn = page.partition('class="line beneath" d="M')
     places = [tuple(map(float, pair.split())) for pair in drawn[: drawn.index('"')].split("L")]

@@ -182,7 +182,7 @@ def test_an_error_of_our_own_ends_the_search_and_brings_its_fix() -> None:
 
 
 FIXED = {
-    "RuntimeError: No CUDA GPUs are available": "--runner local-cpu",
+    "RuntimeError: No CUDA GPUs are available": "--runner=local-cpu",
     "RuntimeError: Distributed package doesn't have NCCL built in": "backend: gloo",
     "RuntimeError: [enforce fail at device.cc:84] ifa != nullptr. Unable to find address for: nope0": "SOCKET_IFNAME",
     "DistNetworkError: The server socket has failed to listen: port: 29500, EADDRINUSE": "ss -ltnp",
@@ -192,7 +192,7 @@ FIXED = {
     "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory": "LD_LIBRARY_PATH",
     "RuntimeError: The NVIDIA driver on your system is too old": "built for this driver",
     "DistBackendError: Error while creating shared memory segment /dev/shm/nccl-x": "shm_size: 16GiB",
-    "DistBackendError: ncclInvalidUsage: Duplicate GPU detected : rank 0 and rank 1": "--filter ranks=1",
+    "DistBackendError: ncclInvalidUsage: Duplicate GPU detected : rank 0 and rank 1": "--filter=ranks=1",
 }
 
 

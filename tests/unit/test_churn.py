@@ -14,7 +14,7 @@ from training_task import make_model
 
 from paceline.families.training.api.model import loss_and_gradients
 from paceline.families.training.core.parameters import NONE
-from paceline.families.training.ops.churn.judge import Course, Rules, of_kind
+from paceline.families.training.ops.churn.judge import CheckedRun, Rules, of_kind
 from paceline.families.training.ops.churn.parameters import COMPUTING, FAULT, SENDING, problems
 from paceline.families.training.ops.churn.part import Sketch, kill_in_layer
 from paceline.families.training.ops.churn.script import Script, draw
@@ -91,36 +91,36 @@ def story_of(script: Script) -> Story:
     return story
 
 
-def course_of(change: Callable[[Story], None] = lambda story: None, **script: Any) -> Course:
+def checked_run(change: Callable[[Story], None] = lambda story: None, **script: Any) -> CheckedRun:
     made = script_of(**script)
     story = deepcopy(story_of(made))
     change(story)
-    return Course(rules_of(made), story)
+    return CheckedRun(rules_of(made), story)
 
 
 def test_survivors_of_a_kill_in_mid_step_recover_at_the_end_of_the_round() -> None:
-    course = course_of()
-    assert course.survived
-    assert course.parity
-    assert course.error < 1e-12
-    steps, seconds = course.recovery() or (0, 0.0)
+    run = checked_run()
+    assert run.survived
+    assert run.parity
+    assert run.error < 1e-12
+    steps, seconds = run.recovery() or (0, 0.0)
     assert steps == 40 - 33, "33 steps were completed, and the exchange is after the fortieth"
     assert seconds == pytest.approx((7 * STEP_NS + LATE_NS) * 1e-9)
-    assert course.join_s() == pytest.approx(10.5 * STEP_NS * 1e-9)
-    assert course.round_s() == pytest.approx(10.5 * STEP_NS * 1e-9)
-    assert [e.members for e in course.exchanges] == [(0, 1, 2)] * 3 + [(0, 1)] * 3 + [(0, 1, 3)] * 2
+    assert run.join_s() == pytest.approx(10.5 * STEP_NS * 1e-9)
+    assert run.round_s() == pytest.approx(10.5 * STEP_NS * 1e-9)
+    assert [e.members for e in run.exchanges] == [(0, 1, 2)] * 3 + [(0, 1)] * 3 + [(0, 1, 3)] * 2
 
 
 def test_a_kill_in_an_exchange_costs_the_step_that_the_exchange_belongs_to() -> None:
-    course = course_of(kill_step=39, sending=True)
-    assert course.recovery() == (1, pytest.approx((0.5 * STEP_NS + LATE_NS) * 1e-9))
+    run = checked_run(kill_step=39, sending=True)
+    assert run.recovery() == (1, pytest.approx((0.5 * STEP_NS + LATE_NS) * 1e-9))
 
 
 def test_without_a_kill_there_is_nothing_to_recover_from() -> None:
-    course = course_of(victim=-1, kill_step=-1)
-    assert course.survived
-    assert course.parity
-    assert (course.recovery(), course.join_s()) == (None, None)
+    run = checked_run(victim=-1, kill_step=-1)
+    assert run.survived
+    assert run.parity
+    assert (run.recovery(), run.join_s()) == (None, None)
 
 
 def test_a_group_that_fails_at_the_kill_has_not_survived_and_says_why() -> None:
@@ -130,11 +130,11 @@ def test_a_group_that_fails_at_the_kill_has_not_survived_and_says_why() -> None:
             story[peer] = [m for m in story[peer] if m.get("step", 99) <= 30]
             story[peer].append({"kind": "failed", "reason": "connection closed", "seen_ns": 1})
 
-    course = course_of(fail)
-    assert not course.survived
-    assert not course.parity
-    assert course.join_s() is None
-    assert course.failures == {0: "connection closed", 1: "connection closed"}
+    run = checked_run(fail)
+    assert not run.survived
+    assert not run.parity
+    assert run.join_s() is None
+    assert run.failures == {0: "connection closed", 1: "connection closed"}
 
 
 def message(story: Story, peer: int, kind: str, step: int) -> dict[str, Any]:
@@ -204,7 +204,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
 def test_a_lie_is_named(lie: Callable[[Story], None]) -> None:
     with pytest.raises(CaseError, match=LIES[lie]) as caught:
-        course_of(lie)
+        checked_run(lie)
     assert caught.value.status == "incorrect"
 
 
@@ -213,7 +213,7 @@ def test_a_victim_that_was_not_killed_makes_the_run_invalid() -> None:
         story[2] = [{**m, "code": 0} if m["kind"] == "died" else m for m in story[2]]
 
     with pytest.raises(CaseError, match="was not killed") as caught:
-        course_of(live)
+        checked_run(live)
     assert caught.value.status == "invalid"
 
 
@@ -225,7 +225,7 @@ def test_a_breach_is_refused_and_a_failure_without_a_kill_is_a_crash(status: str
         story[0].append({"kind": "failed", "reason": "it did it", "status": status, "seen_ns": 1})
 
     with pytest.raises(CaseError, match="it did it") as caught:
-        course_of(fail, **script)
+        checked_run(fail, **script)
     assert caught.value.status == status
 
 

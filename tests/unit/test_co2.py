@@ -99,7 +99,7 @@ def test_messages_of_an_exchange_are_spread_over_the_round_that_hides_it(
 ROUNDS = 4
 
 
-def ranks_course(ranks: int) -> tuple[torch.Tensor, list[Tensor]]:
+def ranks_trajectory(ranks: int) -> tuple[torch.Tensor, list[Tensor]]:
     """Return what each rank's local steps do, (steps, ranks, P), and the global weights that follow, round by round."""
     moves = moves_of(ROUNDS * SYNC_EVERY, ranks)
     means = moves.double().mean(dim=1).view(ROUNDS, SYNC_EVERY, -1).sum(dim=1)
@@ -135,13 +135,13 @@ class AppliesItsOwn(CO2):
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_what_arrives_a_round_late_is_the_mean_of_all_ranks(ranks: int) -> None:
-    moves, expected = ranks_course(ranks)
+    moves, expected = ranks_trajectory(ranks)
 
     def distance(kind: Callable[..., CO2]) -> float:
         """Return how far some rank's own or global weights are from the formulas', beside a round's way."""
         right = {"sync_every": SYNC_EVERY, "outer_rate": RATE, "outer_momentum": SHARE, "clip": 0.8}
-        course = play(partial(kind, **right), moves)
-        ends = [*course[SYNC_EVERY - 1 : -1 : SYNC_EVERY], course[-1]]
+        trajectory = play(partial(kind, **right), moves)
+        ends = [*trajectory[SYNC_EVERY - 1 : -1 : SYNC_EVERY], trajectory[-1]]
         way = float((expected[-1] - expected[0]).norm()) / ROUNDS
         return max(
             float((weights.double() - true).norm()) / way
@@ -174,7 +174,7 @@ def test_without_rounds_momentum_and_penalty_it_is_descent_with_gradients_that_a
     plain = {"sync_every": 1, "outer_rate": 1.0, "outer_momentum": 0.0, "penalty": False, "clip": 1e9}
     done = on_ranks(partial(CO2, **plain), ranks, run, size=SMALL, steps=steps, optimizer_name="sgd")  # type: ignore[arg-type]
     mean = 1 + 0.1 * (ranks - 1) / 2
-    for _, course in done:
-        torch.testing.assert_close(course[1], course[0], rtol=0, atol=0)
-        for before, now, after in zip(course, course[1:], course[2:], strict=False):
+    for _, trajectory in done:
+        torch.testing.assert_close(trajectory[1], trajectory[0], rtol=0, atol=0)
+        for before, now, after in zip(trajectory, trajectory[1:], trajectory[2:], strict=False):
             torch.testing.assert_close(after, now - rate * mean * before, rtol=1e-5, atol=1e-6)

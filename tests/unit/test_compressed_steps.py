@@ -58,7 +58,7 @@ def orthogonal(columns: Array) -> Array:
     return np.stack(done, axis=1)
 
 
-def power_course(gradients_SRP: Array, right: Array, rank: int) -> list[Array]:
+def power_trajectory(gradients_SRP: Array, right: Array, rank: int) -> list[Array]:
     """Return every step's gradient of all ranks, from the first right factors, one after another."""
     shapes = [tuple(p.shape) for p in make_model(SMALL).parameters()]
     ends = np.cumsum([int(np.prod(s)) for s in shapes])[:-1]
@@ -68,7 +68,7 @@ def power_course(gradients_SRP: Array, right: Array, rank: int) -> list[Array]:
         factors.append(right[at : at + size].reshape(-1, rank))
         at += size
     error = [np.zeros((gradients_SRP.shape[1], *shape)) for shape in shapes]
-    course = []
+    trajectory = []
     for step in gradients_SRP:
         whole = []
         for number, (shape, flat_RP) in enumerate(zip(shapes, np.split(step, ends, axis=1), strict=True)):
@@ -82,8 +82,8 @@ def power_course(gradients_SRP: Array, right: Array, rank: int) -> list[Array]:
             product = p @ factors[number].T
             error[number] = m - product
             whole.append(product)
-        course.append(np.concatenate([part.reshape(-1) for part in whole]))
-    return course
+        trajectory.append(np.concatenate([part.reshape(-1) for part in whole]))
+    return trajectory
 
 
 class ForgetsErrors(PowerSgd):
@@ -111,7 +111,7 @@ def test_thin_factors_carry_the_mean_of_gradients_and_of_what_was_left_out() -> 
     first = on_ranks(partial(PowerSgd, rank=2), 1, lambda r: r.right.double().numpy().copy(), size=SMALL)[0][
         1
     ]
-    expected = power_course(gradients.double().numpy(), first, 2)
+    expected = power_trajectory(gradients.double().numpy(), first, 2)
 
     def distance(kind: Callable[..., Any]) -> float:
         found = run_steps(kind, gradients, lambda r: r.flat.gradients.double().numpy().copy())
@@ -139,7 +139,7 @@ def test_factors_of_full_rank_carry_the_mean_of_gradients_whatever_their_own_ran
         kind = partial(PowerSgd, rank=rank)
         found = run_steps(kind, gradients, lambda r: r.flat.gradients.double().clone())
         expected = gradients.double().mean(dim=1)
-        pairs = [(a, b) for course in found for a, b in zip(course, expected, strict=True)]
+        pairs = [(a, b) for trajectory in found for a, b in zip(trajectory, expected, strict=True)]
         return max(float((a - b).norm() / b.norm()) for a, b in pairs)
 
     assert distance(1_000_000) < 3e-6
@@ -161,13 +161,13 @@ def one_bit(values: Array) -> Array:
     return np.where(values >= 0, 1.0, -1.0) * np.abs(values).mean()
 
 
-def one_bit_course(gradients_SRP: Array, begin: Array, warmup: int) -> list[Array]:
+def one_bit_trajectory(gradients_SRP: Array, begin: Array, warmup: int) -> list[Array]:
     """Return the weights after each step: Adam for a warm-up, then signs with errors at workers and servers."""
     steps, ranks, count = gradients_SRP.shape
     theta, v, m = begin.copy(), np.zeros(count), np.zeros((ranks, count))
     chunks = np.array_split(np.arange(count), ranks)
     worker, server = np.zeros((ranks, count)), np.zeros(count)
-    (beta, gamma), course = BETAS, []
+    (beta, gamma), trajectory = BETAS, []
     for t in range(steps):
         g = gradients_SRP[t]
         if t < warmup:
@@ -184,8 +184,8 @@ def one_bit_course(gradients_SRP: Array, begin: Array, warmup: int) -> list[Arra
                 server[part] = served - one_bit(served)
         root = np.sqrt(v / (1 - gamma ** min(t + 1, warmup))) + 1e-8
         theta = theta - 0.01 / (1 - beta ** (t + 1)) * m[0] / root
-        course.append(theta)
-    return course
+        trajectory.append(theta)
+    return trajectory
 
 
 class NoWorkerError(OneBitAdam):
@@ -210,7 +210,7 @@ class NoServerError(OneBitAdam):
 def test_momenta_travel_as_signs_with_errors_at_workers_and_servers(ranks: int) -> None:
     gradients = moves_of(STEPS, ranks) + 0.003
     begin = torch.cat([p.detach().reshape(-1) for p in make_model(SMALL).parameters()]).double().numpy()
-    expected = one_bit_course(gradients.double().numpy(), begin, 2)
+    expected = one_bit_trajectory(gradients.double().numpy(), begin, 2)
 
     def distance(kind: Callable[..., Any]) -> float:
         found = run_steps(kind, gradients, lambda r: r.flat.values.double().numpy().copy())

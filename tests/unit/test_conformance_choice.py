@@ -31,7 +31,7 @@ def write(folder: Path, operation: str) -> Path:
 def test_an_unknown_technique_is_an_error_with_the_nearest_of_all_families(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="did you mean 'ddp-naive'"):
         conformance(["ddp-naiv"], folder=tmp_path)
-    with pytest.raises(UserError, match=r"or a file: Path\('gather-add.py'\)"):
+    with pytest.raises(UserError, match=r"or a file, such as gather-add.py"):
         conformance(["my-lab/gather-add"], folder=tmp_path)
 
 
@@ -60,5 +60,5 @@ def test_an_operation_without_points_says_so(tmp_path: Path) -> None:
 def test_no_name_is_of_two_families_or_a_family_has_to_be_told(family: str, tmp_path: Path) -> None:
     others = {n for f in FAMILIES if f != family for n in content.techniques(f)}
     for name in set(content.techniques(family)) & others:
-        with pytest.raises(UserError, match=f"'{name}' is a technique of "):
+        with pytest.raises(UserError, match=rf"'{name}' is a technique of [\s\S]*fix: family='"):
             conformance([name], folder=tmp_path)

@@ -1,4 +1,4 @@
-"""Decoding with drafts in virtual time: closed forms, what no log may break, and wrong decoders and desks."""
+"""Decoding with drafts in virtual time: closed forms, what no log may break, wrong decoders, wrong event simulators."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_who_guesses_is_refused_at_once() -> None:
         decoded(wrong_decoder("guesses"), GIVEN, 0.7)
 
 
-def test_a_desk_gives_nothing_that_is_not_there() -> None:
+def test_the_event_simulator_gives_nothing_that_is_not_there() -> None:
     simulator = EventSimulator(replace(GIVEN, servers=1), Chain(1, 0.5))
     with pytest.raises(RefusedStepError, match="nothing is computed"):
         simulator.wait()

@@ -1,4 +1,4 @@
-"""What a known course costs where it is worth as much as a technique: intervals cover, and ends are told as ends."""
+"""What a known curve costs where it is worth as much as a technique: intervals cover, and ends are told as ends."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ COSTS = tuple(float(k) for k in range(1, 17))
 
 
 def worth(cost: float) -> float:
-    """Return the true course: a concave rise."""
+    """Return the true curve: a concave rise."""
     return 0.5 + 0.35 * (1.0 - float(np.exp(-(cost - 1.0) / 4.0)))
 
 
 def drawn(
     rng: np.random.Generator, *, cost: float, true_worth: float, launches: int = 5
 ) -> tuple[dict[int, Place], dict[int, list[Place]]]:
-    """Draw launches: questions move the course and the technique together, the technique's own noise only itself."""
-    techniques, courses = {}, {}
+    """Draw launches: questions move the curve and the technique together, the technique's own noise only itself."""
+    techniques, curves = {}, {}
     for launch in range(launches):
         questions = rng.normal(0.0, 0.03)
         techniques[launch] = (cost, true_worth + questions + rng.normal(0.0, 0.015))
-        courses[launch] = [(c, worth(c) + questions) for c in COSTS]
-    return techniques, courses
+        curves[launch] = [(c, worth(c) + questions) for c in COSTS]
+    return techniques, curves
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 1.6])
@@ -40,20 +40,20 @@ def test_the_interval_covers_the_true_factor(factor: float) -> None:
     assert 0.92 <= covered / rounds <= 0.985
 
 
-def test_near_the_courses_end_the_mean_of_the_launches_that_get_there_is_wrong_and_ours_is_open() -> None:
+def test_near_the_curves_end_the_mean_of_the_launches_that_get_there_is_wrong_and_ours_is_open() -> None:
     """The naive way, launch by launch: most have no crossing, and those that have one say too little."""
     rng = np.random.default_rng(7)
     cost, factor, rounds = 5.0, 3.1, 200
     naive, missing, covered = [], 0, 0
     for _ in range(rounds):
-        techniques, courses = drawn(rng, cost=cost, true_worth=worth(factor * cost))
+        techniques, curves = drawn(rng, cost=cost, true_worth=worth(factor * cost))
         for launch, (_, own) in techniques.items():
-            costs, worths = zip(*courses[launch], strict=True)
+            costs, worths = zip(*curves[launch], strict=True)
             if own > worths[-1]:
                 missing += 1
             else:
                 naive.append(float(np.interp(own, worths, costs)) / cost)
-        found = equal_cost(techniques, courses)
+        found = equal_cost(techniques, curves)
         assert found is not None
         low = found.least if found.low is None else found.low
         covered += low <= factor and (found.high is None or factor <= found.high)
@@ -62,13 +62,13 @@ def test_near_the_courses_end_the_mean_of_the_launches_that_get_there_is_wrong_a
     assert covered >= 0.92 * rounds
 
 
-def course(*worths: float) -> dict[int, list[Place]]:
+def curve(*worths: float) -> dict[int, list[Place]]:
     return {n: [(100.0, 0.5), (200.0, 0.6), (400.0, worths[n])] for n in range(len(worths))}
 
 
 def test_what_no_vote_reaches_and_what_every_vote_beats_is_told_as_an_end() -> None:
-    better = equal_cost({0: (200.0, 0.9), 1: (200.0, 0.91), 2: (200.0, 0.9)}, course(0.7, 0.7, 0.7))
-    worse = equal_cost({0: (200.0, 0.1), 1: (200.0, 0.11), 2: (200.0, 0.1)}, course(0.7, 0.7, 0.7))
+    better = equal_cost({0: (200.0, 0.9), 1: (200.0, 0.91), 2: (200.0, 0.9)}, curve(0.7, 0.7, 0.7))
+    worse = equal_cost({0: (200.0, 0.1), 1: (200.0, 0.11), 2: (200.0, 0.1)}, curve(0.7, 0.7, 0.7))
     assert better is not None
     assert worse is not None
     assert better.text() == "> 2 ×"
@@ -76,7 +76,7 @@ def test_what_no_vote_reaches_and_what_every_vote_beats_is_told_as_an_end() -> N
 
 
 def test_launches_that_agree_give_the_place_itself() -> None:
-    found = equal_cost(dict.fromkeys(range(3), (150.0, 0.6)), course(0.7, 0.7, 0.7))
+    found = equal_cost(dict.fromkeys(range(3), (150.0, 0.6)), curve(0.7, 0.7, 0.7))
     assert found is not None
     assert found.factor == pytest.approx(200.0 / 150.0, rel=0.01)
     assert found.low is not None
@@ -85,13 +85,13 @@ def test_launches_that_agree_give_the_place_itself() -> None:
 
 
 def test_one_launch_has_a_place_and_no_interval() -> None:
-    found = equal_cost({0: (400.0, 0.6)}, course(0.7))
+    found = equal_cost({0: (400.0, 0.6)}, curve(0.7))
     assert found is not None
     assert found.factor == pytest.approx(0.5, rel=0.01)
     assert found.text().endswith(" × (one launch)")
 
 
-def test_a_course_that_falls_is_worth_its_best_and_what_lies_below_its_hull_is_reached() -> None:
+def test_a_curve_that_falls_is_worth_its_best_and_what_lies_below_its_hull_is_reached() -> None:
     found = equal_cost(
         dict.fromkeys(range(2), (100.0, 0.6)),
         {n: [(100.0, 0.5), (200.0, 0.5), (300.0, 0.7), (400.0, 0.65)] for n in range(2)},
@@ -102,10 +102,10 @@ def test_a_course_that_falls_is_worth_its_best_and_what_lies_below_its_hull_is_r
 
 
 @pytest.mark.parametrize(
-    ("techniques", "courses"),
-    [({0: (1.0, 0.5)}, {}), ({0: (0.0, 0.5)}, course(0.7)), ({3: (1.0, 0.5)}, course(0.7))],
+    ("techniques", "curves"),
+    [({0: (1.0, 0.5)}, {}), ({0: (0.0, 0.5)}, curve(0.7)), ({3: (1.0, 0.5)}, curve(0.7))],
 )
 def test_without_a_launch_of_both_there_is_nothing_to_say(
-    techniques: dict[int, Place], courses: dict[int, list[Place]]
+    techniques: dict[int, Place], curves: dict[int, list[Place]]
 ) -> None:
-    assert equal_cost(techniques, courses) is None
+    assert equal_cost(techniques, curves) is None

@@ -16,7 +16,7 @@ def judged(error: Tensor, *, step: float, plain: bool = True) -> str | None:
     reference = begin + step * way
     found = (reference.double() + error.double()).float()
     allowed = oracle.last_place([reference])
-    return oracle.beside([found], [reference], [begin], allowed, plain=plain)
+    return oracle.distance_from_step([found], [reference], [begin], allowed, plain=plain)
 
 
 def noise(size: float) -> Tensor:
@@ -28,9 +28,9 @@ def test_what_rounds_to_the_next_number_is_exact_however_short_the_step() -> Non
     reference = begin + 1e-6 * begin.flip(0)
     found = torch.nextafter(reference, reference * 2)
     allowed = oracle.last_place([reference])
-    assert oracle.beside([found], [reference], [begin], allowed, plain=True) is None
+    assert oracle.distance_from_step([found], [reference], [begin], allowed, plain=True) is None
     beyond = torch.nextafter(found, reference * 2)
-    assert oracle.beside([beyond], [reference], [begin], allowed, plain=True) is not None
+    assert oracle.distance_from_step([beyond], [reference], [begin], allowed, plain=True) is not None
 
 
 @pytest.mark.parametrize("step", [0.01, 0.1])
@@ -53,17 +53,17 @@ def test_a_long_step_is_held_to_a_millionth_of_the_weights() -> None:
     found = reference * (1 + 4e-6)
     allowed = oracle.last_place([reference])
     assert oracle.relative_distance([found], [reference], [begin], allowed) < oracle.PLAIN_TOLERANCE
-    said = oracle.beside([found], [reference], [begin], allowed, plain=True)
+    said = oracle.distance_from_step([found], [reference], [begin], allowed, plain=True)
     assert said is not None
     assert said.endswith("of a tensor's norm")
-    assert oracle.beside([found], [reference], [begin], allowed, plain=False) is None
+    assert oracle.distance_from_step([found], [reference], [begin], allowed, plain=False) is None
 
 
 def test_a_small_tensor_is_held_to_itself() -> None:
     begin = [torch.ones(100_000), torch.full((8,), 1e-3)]
     reference = [b * 0.9 for b in begin]
     found = [reference[0], reference[1] * (1 + 1e-5)]
-    said = oracle.beside(found, reference, begin, oracle.last_place(reference), plain=True)
+    said = oracle.distance_from_step(found, reference, begin, oracle.last_place(reference), plain=True)
     assert said == "1e-05 of a tensor's norm"
 
 

@@ -127,7 +127,7 @@ def test_a_missing_baseline_is_an_error_with_the_command_that_sets_it(tmp_path: 
     loaded = load([tmp_path])
     with pytest.raises(UserError, match="no baseline run is set") as caught:
         set_baseline(loaded, loaded.find(run_id_of(path)))
-    assert caught.value.fix == "paceline store baseline RUN, or --against RUN"
+    assert caught.value.fix == "paceline store baseline RUN, or --against=RUN"
 
 
 def gate(root: Path, *arguments: str) -> tuple[int, Any]:

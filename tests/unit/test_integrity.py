@@ -1,4 +1,4 @@
-"""Custody: statistics recomputed byte for byte, merging as a set union, corrections that hide and never delete."""
+"""A store's integrity: statistics recomputed byte for byte, merging as a set union, corrections that only hide."""
 
 from __future__ import annotations
 

@@ -71,11 +71,11 @@ def test_the_forest_learns_what_it_is_shown() -> None:
     assert figures["gain_over_worst"] > 1.5
 
 
-def test_the_foil_scales_the_nearest_shape() -> None:
+def test_the_baseline_of_predictors_scales_the_nearest_shape() -> None:
     known, times, _ = table(6, seed=1)
-    foil = NearestShape(PROBLEM)
-    foil.fit(known, times)
-    assert foil.predict(known[:40]) == pytest.approx(times[:40])
+    baseline = NearestShape(PROBLEM)
+    baseline.fit(known, times)
+    assert baseline.predict(known[:40]) == pytest.approx(times[:40])
 
 
 def test_perfect_predictions_have_no_regret_and_constant_ones_explain_nothing() -> None:

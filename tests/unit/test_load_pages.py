@@ -20,7 +20,7 @@ SWEPT = {
     "dlpm": [(100.0, 0.1), (200.0, 0.15), (390.0, 0.2)],
 }
 """Tokens a second and time to first token at three rates; the first server gives less when it is asked for most."""
-COURSE = {
+CALL = {
     "tenant": "",
     "kind": "complete",
     "due_s": 0.5,
@@ -29,7 +29,7 @@ COURSE = {
     "last_s": 1.5,
     "tokens": 4,
 }
-LOST = COURSE | {
+LOST = CALL | {
     "kind": "refused",
     "due_s": 0.25,
     "sent_s": None,
@@ -50,8 +50,8 @@ def page(name: str, *, swept: dict[str, list[tuple[float, float]]] = SWEPT) -> s
     }
     run = record_factory.make_run(suites=[suite | {"metrics": {"ttft_p90": 0.02}}])
     lines: list[Any] = []
-    for label, course in swept.items():
-        for rate, pair in zip((10, 20, 40), course, strict=True):
+    for label, pairs in swept.items():
+        for rate, pair in zip((10, 20, 40), pairs, strict=True):
             for metric, value in zip(("output_tokens_per_s", "ttft_p90"), pair, strict=True):
                 lines += record_factory.launches(
                     run,
@@ -64,7 +64,7 @@ def page(name: str, *, swept: dict[str, list[tuple[float, float]]] = SWEPT) -> s
                     role="baseline" if label == "orca" else "technique",
                     params={"op": "serve", "rate_per_s": rate},
                     accounting={
-                        "courses": [COURSE, LOST],
+                        "courses": [CALL, LOST],
                         "curve": {"ttft_s": [0.1, 0.2], "share_of_calls": [0.5, 1.0]},
                     },
                 )
@@ -131,14 +131,14 @@ def test_latency_stands_over_throughput_in_the_order_of_the_rates() -> None:
     assert "rate_per_s 40" in text
 
 
-@pytest.mark.parametrize("field", sorted(COURSE))
+@pytest.mark.parametrize("field", sorted(CALL))
 def test_what_others_write_of_a_call_is_refused_or_harmless(field: str) -> None:
     shown = 0
     for value in ("<script>", 10**400, -1, 0, 1e308, -1e308, None, [], {}):
         run = record_factory.make_run()
-        courses = [COURSE | {field: value}, COURSE]
+        calls = [CALL | {field: value}, CALL]
         try:
-            made = record_factory.measurement(run, "native", 0, [1.0], accounting={"courses": courses})
+            made = record_factory.measurement(run, "native", 0, [1.0], accounting={"courses": calls})
         except ValueError:
             continue
         (point,) = points_of(record_factory.in_memory(run, [made]))

@@ -9,7 +9,7 @@ import pytest
 import record_factory as factory
 
 from paceline.base.errors import UserError
-from paceline.records import integrity as custody
+from paceline.records import integrity
 from paceline.records.lookup import find_measurement, find_run, retractions
 from paceline.records.record import Event, utc
 from paceline.records.record_file import run_id_of
@@ -21,9 +21,9 @@ def store(tmp_path: Path) -> Path:
     for _ in range(3):
         factory.simple(tmp_path)
     withdrawn = factory.simple(tmp_path)
-    custody.retract(tmp_path, run_id_of(withdrawn), "wrong clock")
+    integrity.retract(tmp_path, run_id_of(withdrawn), "wrong clock")
     note = {"run_id": run_id_of(withdrawn), "text": "a note"}
-    custody.append_event(tmp_path, Event(kind="annotate", at=utc(), run_id=run_id_of(withdrawn), data=note))
+    integrity.append_event(tmp_path, Event(kind="annotate", at=utc(), run_id=run_id_of(withdrawn), data=note))
     return tmp_path
 
 

@@ -25,7 +25,7 @@ from paceline.baselines.training.streaming_diloco import StreamingDiLoCo
 from training_task import SMALL, make_model, make_task, moves_of, on_ranks, play
 
 Array = npt.NDArray[np.float64]
-Course = list[tuple[Array, Array]]
+Trajectory = list[tuple[Array, Array]]
 """After each step, and after the end: weights of replicas, (ranks, P), and weights that they would ship."""
 
 
@@ -35,8 +35,8 @@ def begin(ranks: int) -> Array:
     return np.repeat(weights.double().numpy()[None], ranks, axis=0)
 
 
-def hold(kind: Callable[..., Any], expected: Course, moves_SRP: torch.Tensor) -> None:
-    """Hold a technique against a written-out course, step by step."""
+def hold(kind: Callable[..., Any], expected: Trajectory, moves_SRP: torch.Tensor) -> None:
+    """Hold a technique against a written-out trajectory, step by step."""
     for (own, shipped), (own_RP, shipped_RP) in zip(play(kind, moves_SRP), expected, strict=True):
         for rank in range(len(own)):
             np.testing.assert_allclose(own[rank].numpy(), own_RP[rank], rtol=0, atol=2e-6)
@@ -48,11 +48,11 @@ def hold(kind: Callable[..., Any], expected: Course, moves_SRP: torch.Tensor) ->
 DILOCO = {"sync_every": 3, "outer_rate": 0.6, "outer_momentum": 0.8}
 
 
-def diloco_course(moves_SRP: Array) -> Course:
+def diloco_trajectory(moves_SRP: Array) -> Trajectory:
     steps, ranks, _ = moves_SRP.shape
     theta, phi = begin(ranks), begin(1)[0]
     m = np.zeros_like(phi)
-    course = []
+    trajectory = []
     for t in range(steps):
         theta = theta + moves_SRP[t]
         if (t + 1) % 3 == 0 or t + 1 == steps:
@@ -60,14 +60,14 @@ def diloco_course(moves_SRP: Array) -> Course:
             m = 0.8 * m + outer
             phi = phi - 0.6 * (outer + 0.8 * m)
             theta = np.repeat(phi[None], ranks, axis=0)
-        course.append((theta, np.repeat(phi[None], ranks, axis=0)))
-    return [*course, course[-1]]
+        trajectory.append((theta, np.repeat(phi[None], ranks, axis=0)))
+    return [*trajectory, trajectory[-1]]
 
 
 @pytest.mark.parametrize("kind", [DiLoCo, partial(Intellect1, bits=32)])
 def test_an_outer_step_is_nesterovs_on_the_mean_displacement(kind: Callable[..., Any]) -> None:
     moves = moves_of(8, 3)
-    expected = diloco_course(moves.double().numpy())
+    expected = diloco_trajectory(moves.double().numpy())
     hold(partial(kind, **DILOCO), expected, moves)
     for wrong in ({"outer_momentum": 0.0}, {"outer_rate": 0.7}, {"sync_every": 4}):
         with pytest.raises(AssertionError):
@@ -93,11 +93,11 @@ def test_eight_bits_change_the_mean_displacement_by_their_rounding_alone(ranks: 
 ALPHA, BETA, GAMMA = 0.4, 0.7, 1.1
 
 
-def noloco_course(moves_SRP: Array, pairs_of: Sequence[dict[int, int]]) -> Course:
+def noloco_trajectory(moves_SRP: Array, pairs_of: Sequence[dict[int, int]]) -> Trajectory:
     steps, ranks, _ = moves_SRP.shape
     theta, phi = begin(ranks), begin(ranks)
     delta = np.zeros_like(phi)
-    course = []
+    trajectory = []
     for t in range(steps):
         theta = theta + moves_SRP[t]
         if t % 2 == 1:
@@ -109,8 +109,8 @@ def noloco_course(moves_SRP: Array, pairs_of: Sequence[dict[int, int]]) -> Cours
                 delta[i] = ALPHA * delta[i] + BETA * mean_move - GAMMA * (before[i] - mean_phi)
                 phi[i] = before[i] + delta[i]
             theta = phi.copy()
-        course.append((theta.copy(), phi.copy()))
-    return [*course, course[-1]]
+        trajectory.append((theta.copy(), phi.copy()))
+    return [*trajectory, trajectory[-1]]
 
 
 @pytest.mark.parametrize("ranks", [4, 3])
@@ -119,7 +119,7 @@ def test_partners_mix_momenta_moves_and_weights(ranks: int) -> None:
     pairs_of = [noloco._partners(make_task().seed, number, range(ranks)) for number in range(4)]
     assert all(len(pairs) == ranks // 2 * 2 for pairs in pairs_of)
     assert len({tuple(sorted(pairs.items())) for pairs in pairs_of}) > 1, "one pairing would mix no others"
-    expected = noloco_course(moves.double().numpy(), pairs_of)
+    expected = noloco_trajectory(moves.double().numpy(), pairs_of)
     right = {"sync_every": 2, "alpha": ALPHA, "beta": BETA, "gamma": GAMMA}
     hold(partial(NoLoCo, **right), expected, moves)
     for wrong in ({"alpha": BETA, "beta": ALPHA}, {"gamma": -GAMMA}, {"gamma": 0.0}, {"beta": -BETA}):
@@ -140,13 +140,13 @@ STREAMING: dict[str, Any] = {
 }
 
 
-def streaming_course(moves_SRP: Array) -> Course:
+def streaming_trajectory(moves_SRP: Array) -> Trajectory:
     steps, ranks, count = moves_SRP.shape
     theta, phi = begin(ranks), begin(1)[0]
     m = np.zeros_like(phi)
     fragments = np.array_split(np.arange(count), 3)
     travelling: dict[int, tuple[int, Array]] = {}
-    course = []
+    trajectory = []
 
     def arrive(f: int) -> None:
         part, (_, outer) = fragments[f], travelling.pop(f)
@@ -161,15 +161,15 @@ def streaming_course(moves_SRP: Array) -> Course:
                 travelling[f] = t + 3, (phi[part] - theta[:, part]).mean(axis=0)
         for f in [f for f, (due, _) in travelling.items() if due == t]:
             arrive(f)
-        course.append((theta.copy(), np.repeat(phi[None], ranks, axis=0)))
+        trajectory.append((theta.copy(), np.repeat(phi[None], ranks, axis=0)))
     for f in list(travelling):
         arrive(f)
-    return [*course, (theta.copy(), np.repeat(phi[None], ranks, axis=0))]
+    return [*trajectory, (theta.copy(), np.repeat(phi[None], ranks, axis=0))]
 
 
 def test_fragments_leave_in_turn_and_are_mixed_in_when_they_arrive() -> None:
     moves = moves_of(20, 3)
-    expected = streaming_course(moves.double().numpy())
+    expected = streaming_trajectory(moves.double().numpy())
     assert not np.array_equal(expected[-1][0], expected[-2][0]), "something is under way at the end"
     hold(partial(StreamingDiLoCo, **STREAMING), expected, moves)
     for wrong in ({"mixing": 0.7}, {"delay": 2}, {"fragments": 2}, {"outer_momentum": 0.0}, {"bits": 4}):
@@ -188,11 +188,11 @@ def two_bits(chosen: Array) -> Array:
     return np.sign(chosen) * level
 
 
-def sparse_course(moves_SRP: Array, bits: int) -> Course:
+def sparse_trajectory(moves_SRP: Array, bits: int) -> Trajectory:
     steps, ranks, count = moves_SRP.shape
     theta, phi = begin(ranks), begin(1)[0]
     e = np.zeros((ranks, count))
-    course = []
+    trajectory = []
     for t in range(steps):
         theta = theta + moves_SRP[t]
         if t % 2 == 1:
@@ -207,8 +207,8 @@ def sparse_course(moves_SRP: Array, bits: int) -> Course:
             e = e - sent
             phi = phi - 0.8 * sent.mean(axis=0)
             theta = np.repeat(phi[None], ranks, axis=0)
-        course.append((theta, np.repeat(phi[None], ranks, axis=0)))
-    return [*course, course[-1]]
+        trajectory.append((theta, np.repeat(phi[None], ranks, axis=0)))
+    return [*trajectory, trajectory[-1]]
 
 
 class Forgetful(SparseLoCo):
@@ -223,7 +223,7 @@ class Forgetful(SparseLoCo):
 @pytest.mark.parametrize("bits", [2, 32])
 def test_the_largest_of_a_decayed_accumulator_are_sent_and_taken_out_of_it(bits: int) -> None:
     moves = moves_of(10, 3)
-    expected = sparse_course(moves.double().numpy(), bits)
+    expected = sparse_trajectory(moves.double().numpy(), bits)
     right: dict[str, Any] = {"sync_every": 2, "outer_rate": 0.8, "decay": 0.9, "k": 64, "bits": bits}
     hold(partial(SparseLoCo, **right), expected, moves)
     for wrong in ({"decay": 1.0}, {"outer_rate": 2.4}, {"k": 63}, {"bits": 34 - bits}):
@@ -247,12 +247,12 @@ EDIT: dict[str, Any] = {
 }
 
 
-def edit_course(theta_URP: list[Array], moves_RRP: list[Array]) -> list[list[Array]]:
+def edit_trajectory(theta_URP: list[Array], moves_RRP: list[Array]) -> list[list[Array]]:
     """Return each unit's global weights after every round, by unit."""
-    courses = []
+    trajectories = []
     for phi_RP, moves in zip(theta_URP, moves_RRP, strict=True):
         phi, ranks = phi_RP[0], len(phi_RP)
-        m, past, course = np.zeros_like(phi), [(0.0, 0.0)] * ranks, []
+        m, past, trajectory = np.zeros_like(phi), [(0.0, 0.0)] * ranks, []
         for number, move_RP in enumerate(moves):
             norms = [float(np.linalg.norm(move)) for move in move_RP]
             left_out = [
@@ -272,9 +272,9 @@ def edit_course(theta_URP: list[Array], moves_RRP: list[Array]) -> list[list[Arr
                 outer = outer * min(1.0, 0.1 / float(np.linalg.norm(outer)))
                 m = 0.8 * m + outer
                 phi = phi - 0.6 * (outer + 0.8 * m)
-            course.append(phi)
-        courses.append(course)
-    return courses
+            trajectory.append(phi)
+        trajectories.append(trajectory)
+    return trajectories
 
 
 def play_edit(moves_SRP: torch.Tensor, **options: Any) -> tuple[list[Array], list[list[Array]]]:
@@ -282,7 +282,7 @@ def play_edit(moves_SRP: torch.Tensor, **options: Any) -> tuple[list[Array], lis
 
     def run(replica: Edit) -> tuple[list[Array], list[list[Array]]]:
         first = [unit.values.double().numpy().copy() for unit in replica.units]
-        course: list[list[Array]] = [[] for _ in replica.units]
+        trajectory: list[list[Array]] = [[] for _ in replica.units]
         for step, moves in enumerate(moves_SRP[:, replica.comm.rank]):
             parts = moves.split([len(unit.values) for unit in replica.units])
             for unit, part in zip(replica.units, parts, strict=True):
@@ -292,8 +292,8 @@ def play_edit(moves_SRP: torch.Tensor, **options: Any) -> tuple[list[Array], lis
                 replica._arrive(number)  # as the next forward does
             for number, unit in enumerate(replica.units):
                 assert torch.equal(unit.values, replica.slow[number])
-                course[number].append(unit.values.double().numpy().copy())
-        return first, course
+                trajectory[number].append(unit.values.double().numpy().copy())
+        return first, trajectory
 
     steps, ranks, _ = moves_SRP.shape
     kind = partial(Edit, **(EDIT | options))
@@ -321,17 +321,17 @@ def test_units_take_the_penalised_mean_of_replicas_that_are_not_odd() -> None:
     first, found = play_edit(moves)
     sizes = np.cumsum([unit.shape[1] for unit in first])[:-1]
     parts = [list(part) for part in np.split(moves.double().numpy(), sizes, axis=2)]
-    expected = edit_course(first, parts)
+    expected = edit_trajectory(first, parts)
     np.testing.assert_allclose(
         np.concatenate([np.stack(c) for c in found], axis=1),
         np.concatenate([np.stack(c) for c in expected], axis=1),
         rtol=0,
         atol=2e-6,
     )
-    assert all(np.array_equal(course[6], course[5]) for course in expected), (
+    assert all(np.array_equal(trajectory[6], trajectory[5]) for trajectory in expected), (
         "all are odd in the seventh round"
     )
-    right = np.concatenate([course[-1] for course in expected])
+    right = np.concatenate([trajectory[-1] for trajectory in expected])
     for wrong in (
         {"deviations": 1e9},
         {"temperature": 0.1},
@@ -340,4 +340,4 @@ def test_units_take_the_penalised_mean_of_replicas_that_are_not_odd() -> None:
         {"average_share": 0.1},
     ):
         _, other = play_edit(moves, **wrong)
-        assert np.abs(np.concatenate([course[-1] for course in other]) - right).max() > 1e-5, wrong
+        assert np.abs(np.concatenate([trajectory[-1] for trajectory in other]) - right).max() > 1e-5, wrong

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 
 from paceline.base.errors import UserError
 from paceline.cli import application
-from paceline.records import integrity as custody
-from paceline.records import record_file
+from paceline.records import integrity, record_file
 from paceline.records.integrity import compact, compress, merge, verify
 from paceline.records.record_file import (
     MEMBER_BYTES,
@@ -150,7 +149,7 @@ def test_verifying_a_store_keeps_no_more_than_one_record_in_memory(
         alive.append(weakref.ref(record.measurements[0]))
         return record
 
-    monkeypatch.setattr(custody, "read_record", read)
+    monkeypatch.setattr(integrity, "read_record", read)
     assert verify(tmp_path) == []
     assert len(alive) == 4
 

@@ -52,7 +52,7 @@ def site(store: Path, *, index: bool) -> dict[str, str | bytes]:
     folder = store.parent / "cache"
     lines, pages = RecordIndex(folder=folder), PageCache(folder=folder)
     given = SiteInput(loaded=load([store], read=lines.read))
-    files = dict(render_site(given, cache=pages, beside=lines.unwritten))
+    files = dict(render_site(given, cache=pages, more_jobs=lines.unwritten))
     pages.prune()
     lines.prune()
     return files

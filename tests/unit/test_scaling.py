@@ -87,7 +87,7 @@ def test_a_page_shows_them_and_how_few_cores_a_rank_had() -> None:
     assert "share cores" in page
 
 
-def test_points_that_differ_in_something_else_are_not_one_course() -> None:
+def test_points_that_differ_in_something_else_are_not_one_sweep() -> None:
     first, _ = board_of({("native", 1): (4.0, 4.1), ("native", 2): (2.2, 2.3)}, size="tiny")
     assert len(scaled(first)) == 1
     run = factory.make_run(suites=[SUITE])

@@ -284,7 +284,7 @@ def test_a_read_only_file_system_is_named_before_anything_is_measured(mounted: A
         pytest.raises(UserError, match="read-only file system") as caught,
     ):
         check_writable(root)
-    assert caught.value.fix == "--results DIR"
+    assert caught.value.fix == "--results=DIR"
 
 
 def test_a_folder_without_permission_is_named_before_anything_is_measured(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_folder_without_permission_is_named_before_anything_is_measured(tmp_pa
             check_writable(root)
     finally:
         os.seteuid(before)
-    assert caught.value.fix and "--results DIR" in caught.value.fix
+    assert caught.value.fix and "--results=DIR" in caught.value.fix
     check_writable(tmp_path / "new" / "store")
     assert list((tmp_path / "new" / "store").iterdir()) == []
 

@@ -75,7 +75,7 @@ def test_without_the_device_the_command_says_that_it_needs_cuda(
     timer: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(timeragreement, "accelerator", lambda: None)
-    with pytest.raises(PrerequisiteError, match=f"--against {timer} needs cuda; torch sees no accelerator"):
+    with pytest.raises(PrerequisiteError, match=f"--against={timer} needs cuda; torch sees no accelerator"):
         timer_figures(timer, "local-cuda", tmp_path)
     with pytest.raises(UserError, match="the runner local-cpu measures on cpu"):
         timer_figures(timer, "local-cpu", tmp_path)

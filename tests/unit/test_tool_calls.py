@@ -1,4 +1,4 @@
-"""Courses of tool calls take the time of their closed forms, and cannot call what is not there."""
+"""Rollouts of tool calls take the time of their closed forms, and cannot call what is not there."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from paceline.families.reasoning.api.tool_calls import (
     Action,
     Call,
     Called,
-    Course,
     Join,
     Plan,
     Planned,
+    Rollout,
     Think,
     Thought,
     ToolMethod,
     ToolTask,
 )
 from paceline.families.reasoning.core.refusals import PlanError
-from paceline.families.reasoning.ops.call_tools.runtime import Clock, RealClock, run_course
+from paceline.families.reasoning.ops.call_tools.runtime import Clock, RealClock, run_rollout
 from paceline.families.reasoning.ops.call_tools.task_graph import Times, Work, draw_work
 from paceline.spec import content
 
@@ -51,9 +51,9 @@ works = st.builds(
 
 @given(work=works)
 def test_each_technique_takes_the_time_of_its_closed_form(work: Work) -> None:
-    compiled = run_course(work, TIMES, make("llm-compiler"), Clock())
-    one_by_one = run_course(work, TIMES, make("react"), Clock())
-    together = run_course(work, TIMES, make("react", together=True), Clock())
+    compiled = run_rollout(work, TIMES, make("llm-compiler"), Clock())
+    one_by_one = run_rollout(work, TIMES, make("react"), Clock())
+    together = run_rollout(work, TIMES, make("react", together=True), Clock())
     assert compiled.answer == one_by_one.answer == together.answer == work.truth()
     assert compiled.elapsed_s == pytest.approx(work.critical_s(TIMES))
     assert one_by_one.elapsed_s == pytest.approx(work.sequential_s(TIMES))
@@ -77,12 +77,12 @@ def test_real_time_passes() -> None:
     work = draw_work(3, steps=5, depth=2, tool_s=0.03, replanned=False)
     times = Times(first_s=0.02, step_s=0.005)
     clock = RealClock(time.perf_counter, time.sleep)
-    courses = [run_course(work, times, make("llm-compiler"), clock) for _ in range(3)]
-    assert all(work.critical_s(times) <= found.elapsed_s for found in courses)
-    assert min(found.elapsed_s for found in courses) <= 3 * work.critical_s(
+    rollouts = [run_rollout(work, times, make("llm-compiler"), clock) for _ in range(3)]
+    assert all(work.critical_s(times) <= found.elapsed_s for found in rollouts)
+    assert min(found.elapsed_s for found in rollouts) <= 3 * work.critical_s(
         times
     )  # others may have waited for a core
-    assert {found.answer for found in courses} == {work.truth()}
+    assert {found.answer for found in rollouts} == {work.truth()}
 
 
 def test_a_result_depends_on_every_argument_and_every_step() -> None:
@@ -96,21 +96,21 @@ def test_a_result_depends_on_every_argument_and_every_step() -> None:
 
 
 def asks(*rounds: list[object], answer: int | None = None) -> ToolMethod:
-    def course() -> Course:
+    def rollout() -> Rollout:
         for asked in rounds:  # noqa: UP028 - events are sent, and a tuple takes none
             yield asked  # type: ignore[misc]  # some are no actions
         return answer
 
-    return course
+    return rollout
 
 
-def ends_with_another_answer() -> Course:
+def ends_with_another_answer() -> Rollout:
     event = yield [Think(together=True)]
     assert isinstance(event, Thought)
     return 4711
 
 
-def calls_with_wrong_arguments() -> Course:
+def calls_with_wrong_arguments() -> Rollout:
     first = yield [Plan()]
     assert isinstance(first, Planned)
     while True:
@@ -119,7 +119,7 @@ def calls_with_wrong_arguments() -> Course:
             yield [Call(number=event.step.number, arguments=(1,) * len(event.step.depends))]
 
 
-def goes_on_for_ever() -> Course:
+def goes_on_for_ever() -> Rollout:
     event = yield [Think()]
     assert isinstance(event, Thought)
     (step,) = event.steps
@@ -145,23 +145,23 @@ def goes_on_for_ever() -> Course:
         (goes_on_for_ever, "no answer after"),
     ],
 )
-def test_what_cannot_be_is_refused(method: Callable[[], Course], reason: str) -> None:
+def test_what_cannot_be_is_refused(method: Callable[[], Rollout], reason: str) -> None:
     work = draw_work(1, steps=3, depth=2, tool_s=0.1, replanned=False)
     with pytest.raises(PlanError, match=reason):
-        run_course(work, TIMES, method, Clock())
+        run_rollout(work, TIMES, method, Clock())
 
 
 def test_another_plan_needs_the_results_of_the_one_before() -> None:
     work = draw_work(1, steps=4, depth=2, tool_s=0.1, replanned=True)
     assert len(work.plans) == 2
     with pytest.raises(PlanError, match="needs all results"):
-        run_course(work, TIMES, asks([Plan(), Plan()]), Clock())
+        run_rollout(work, TIMES, asks([Plan(), Plan()]), Clock())
 
 
 def test_a_question_of_one_call_and_one_of_a_chain() -> None:
     for depth in (1, 6):
         work = draw_work(2, steps=depth, depth=depth, tool_s=0.1, replanned=False)
-        found = run_course(work, TIMES, make("llm-compiler"), Clock())
+        found = run_rollout(work, TIMES, make("llm-compiler"), Clock())
         assert (found.most_at_once, found.invocations, found.answer) == (1, 2, work.truth())
 
 
@@ -169,8 +169,8 @@ def test_without_an_answer_none_is_given() -> None:
     work = draw_work(1, steps=3, depth=2, tool_s=0.1, replanned=False)
     asked: list[Action] = [Think()]
 
-    def gives_up() -> Course:
+    def gives_up() -> Rollout:
         yield asked
         return None
 
-    assert run_course(work, TIMES, gives_up, Clock()).answer is None
+    assert run_rollout(work, TIMES, gives_up, Clock()).answer is None

@@ -335,7 +335,7 @@ def test_a_target_is_reached_between_evaluations_or_not_at_all() -> None:
     assert crossing([4.0, 3.0, 2.0], 1.0) is None
 
 
-def test_the_last_sample_is_the_value_of_a_course() -> None:
+def test_the_last_sample_is_the_value_of_a_curve() -> None:
     assert launch_statistic([4.0, 2.0, 3.0], "last") == 3.0
 
 

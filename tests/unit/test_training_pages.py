@@ -1,4 +1,4 @@
-"""The page of a training point: courses over tokens, seconds and bytes, trade-offs, parts of a step, equal budgets."""
+"""The page of a training point: curves over tokens, seconds and bytes, trade-offs, parts of a step, equal budgets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from test_numbers_on_pages import quantity
 from test_site import Page
-from training_record import BASELINE, COURSES, training_record
+from training_record import BASELINE, CURVES, training_record
 
 from paceline.records.store import Loaded, RunRecord
 from paceline.report.site import SiteInput, render_site
@@ -61,7 +61,7 @@ def rows_below(text: str, headers: Sequence[str]) -> list[list[str]]:
 @pytest.mark.parametrize("axis", AXES)
 def test_losses_are_drawn_over_tokens_seconds_and_bytes_as_static_svg(text: str, axis: str) -> None:
     drawn = drawing(text, f"excess_loss over {axis}, by technique")
-    assert named(drawn) == {label for label, course in COURSES.items() if axis in course}
+    assert named(drawn) == {label for label, columns in CURVES.items() if axis in columns}
     assert ("ddp" in named(drawn)) == (axis != "bytes")
     assert f">{axis}</text>" in drawn
     assert ">excess_loss</text>" in drawn
@@ -70,25 +70,25 @@ def test_losses_are_drawn_over_tokens_seconds_and_bytes_as_static_svg(text: str,
 
 
 @pytest.mark.parametrize("axis", AXES)
-def test_both_axes_of_a_course_are_logarithmic(text: str, axis: str) -> None:
+def test_both_axes_of_a_curve_are_logarithmic(text: str, axis: str) -> None:
     drawn = drawing(text, f"excess_loss over {axis}, by technique")
     (x1, y1), (x2, y2), (x3, y3) = marks(drawn, "base")  # the start has spent nothing and has no place
     assert x2 - x1 == pytest.approx(x3 - x2, abs=0.2), "decades are as far apart as decades"
     assert x2 - x1 > 50
-    losses = COURSES[BASELINE]["excess_loss"][1:]
+    losses = CURVES[BASELINE]["excess_loss"][1:]
     expected = math.log(losses[1] / losses[2]) / math.log(losses[0] / losses[1])
     assert (y3 - y2) / (y2 - y1) == pytest.approx(expected, rel=0.01)
 
 
-def test_the_table_of_courses_holds_the_numbers_of_the_record(text: str) -> None:
+def test_the_table_of_curves_holds_the_numbers_of_the_record(text: str) -> None:
     rows = rows_below(text, ("technique", *AXES, "excess_loss"))
     labels = (BASELINE, "ddp", "diloco", "terngrad")
     assert [row[0] for row in rows] == [label for label in labels for _ in range(4)]
     for number, (label, *cells) in enumerate(rows):
-        course = COURSES[label]
+        columns = CURVES[label]
         for name, cell in zip((*AXES, "excess_loss"), cells, strict=True):
-            if name in course:
-                assert quantity(cell) == pytest.approx(course[name][number % 4], rel=0.006), (label, name)
+            if name in columns:
+                assert quantity(cell) == pytest.approx(columns[name][number % 4], rel=0.006), (label, name)
             else:
                 assert (label, name, cell) == ("ddp", "bytes", "–")
 
@@ -158,7 +158,7 @@ def test_a_page_gives_the_loss_at_equal_tokens_seconds_and_bytes(text: str) -> N
     assert (quantity(effect), remark) == (0.1, "where both end")
 
 
-def test_at_equal_seconds_the_slower_one_is_read_within_its_course(text: str) -> None:
+def test_at_equal_seconds_the_slower_one_is_read_on_its_curve(text: str) -> None:
     # after 50 s the baseline is between 0.6 at 10 s and 0.2 at 100 s: 0.6 - 0.4 * log10(50 / 10) = 0.3204
     budget, own, base, effect, between, count, remark = equal_rows(text, "seconds")["diloco"]
     assert (budget, count, remark) == ("50 s", "3", "where diloco ends")

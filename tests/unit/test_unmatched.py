@@ -64,7 +64,7 @@ def warned(*arguments: str | Path) -> str:
 
 def test_a_filter_that_no_point_has_is_an_error_with_the_values_that_there_are(suite: Path) -> None:
     text = refused("plan", suite, "--filter", "size_bytes=5KiB")
-    assert "--filter size_bytes=5KiB: no point of the suites has size_bytes 5KiB" in text
+    assert "--filter=size_bytes=5KiB: no point of the suites has size_bytes 5KiB" in text
     assert "expected: 4KiB, 1MiB — did you mean '4KiB'?" in text
 
 
@@ -75,7 +75,7 @@ def test_a_filter_by_what_no_point_has_is_an_error(suite: Path) -> None:
 def test_of_several_values_those_that_no_point_has_are_named(suite: Path) -> None:
     plain = invoke("plan", suite, "--filter", "ranks=2", "--json")
     for given in (["--filter", "ranks=2,3"], ["--filter", "ranks=2", "--filter", "ranks=3"]):
-        assert "--filter ranks=3: no point of the suites has ranks 3" in warned("plan", suite, *given)
+        assert "--filter=ranks=3: no point of the suites has ranks 3" in warned("plan", suite, *given)
         shown = json.loads(invoke("plan", suite, *given, "--json").stdout)
         assert len(shown["warnings"]) == 1
         assert {**shown, "warnings": []} == json.loads(plain.stdout)
@@ -88,7 +88,7 @@ def test_filters_that_no_point_fits_together_are_an_error(tmp_path: Path) -> Non
         ("tiers:\n  quick:\n    matrix: {ranks: [2]}\n    protocol: {launches: 2}\n", ""),
     )  # fmt: skip
     text = refused("plan", suite, "--filter", "size_bytes=4KiB", "--filter", "ranks=4")
-    assert "--filter size_bytes=4KiB --filter ranks=4: no point fits all filters together" in text
+    assert "--filter=size_bytes=4KiB --filter=ranks=4: no point fits all filters together" in text
 
 
 def test_a_suite_that_filters_leave_nothing_of_is_named(suite: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_tier_that_omits_a_suite_is_named_with_its_reason(suite: Path) -> None
     for command in (["plan"], ["run", "--dry-run"], ["job", "export", "--output", "nowhere"]):
         text = refused(*command, "collectives/reduce", "--tier", "quick")
         assert reason in text
-        assert "fix: --tier standard" in text
+        assert "fix: --tier=standard" in text
 
 
 def test_suites_of_which_nothing_runs_on_the_runner_are_an_error_with_the_reason(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_technique_whose_every_case_is_skipped_is_an_error_alone_and_a_warning
 def test_a_file_that_techniques_leave_out_is_an_error_that_says_so(tmp_path: Path, suite: Path) -> None:
     mine = technique(tmp_path, "collectives", "all_reduce")
     text = refused("plan", suite, "--technique", mine, "--techniques", "ring")
-    assert "fix: --techniques my-lab/mine beside the others" in text
+    assert "fix: --techniques=my-lab/mine beside the others" in text
     assert (
         "my-lab/mine" in invoke("plan", suite, "--technique", mine, "--techniques", "ring,my-lab/mine").stdout
     )

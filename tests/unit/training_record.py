@@ -13,7 +13,7 @@ from paceline.records.store import RunRecord
 SUITE = "training/example"
 BASELINE = "ddp-ring"
 POINT = {"op": "data_parallel", "size": "nano", "batch": 4, "context": 32, "data": "markov", "steps": 4}
-COURSES: Mapping[str, Mapping[str, list[float]]] = {
+CURVES: Mapping[str, Mapping[str, list[float]]] = {
     BASELINE: {
         "tokens": [0.0, 1e2, 1e3, 1e4],
         "seconds": [0.0, 1.0, 10.0, 100.0],
@@ -45,40 +45,40 @@ PARTS = {"compute_s": 0.5, "gradients_s": 0.25, "update_s": 0.125, "parameters_s
 
 
 def training_record(
-    courses: Mapping[str, Mapping[str, list[float]]] = COURSES,
+    curves: Mapping[str, Mapping[str, list[float]]] = CURVES,
     *,
     launches: int = 3,
     quantity: str = "excess_loss",
     counted_by: Mapping[str, str] | None = None,
 ) -> RunRecord:
-    """Return a run of one point: each technique's course, with the metrics that follow from it.
+    """Return a run of one point: each technique's curve, with the metrics that follow from it.
 
     Args:
-        courses: Technique → columns of its curve; losses as ``excess_loss``.
-        launches: Number of launches; the losses of the middle one are those of the courses.
+        curves: Technique → columns of its curve; losses as ``excess_loss``.
+        launches: Number of launches; the losses of the middle one are those of the curves.
         quantity: What the losses are called in the record.
         counted_by: Technique → what its bytes were counted by, where it is not the communicator.
     """
     suite = {"suite": SUITE, "version": 1, "family": "training", "baseline": BASELINE, "claims": []}
     run = record_factory.make_run(suites=[suite | {"metrics": {"time_per_token": 0.02, "eval_loss": 0.01}}])
     lines: list[Measurement] = []
-    for label, course in courses.items():
+    for label, columns in curves.items():
         for launch in range(launches):
             shift = SHIFT * (launch - (launches - 1) / 2)
-            losses = [loss + shift for loss in course["excess_loss"]]
-            curve: dict[str, Any] = {k: v for k, v in course.items() if k != "excess_loss"}
+            losses = [loss + shift for loss in columns["excess_loss"]]
+            curve: dict[str, Any] = {k: v for k, v in columns.items() if k != "excess_loss"}
             curve[quantity] = losses
             if "bytes" in curve:
                 curve["bytes_from"] = (counted_by or {}).get(label, "communicator")
             drawn: dict[str, Sequence[float]] = {
-                "time_per_token": [course["seconds"][-1] / course["tokens"][-1]] * 2,
+                "time_per_token": [columns["seconds"][-1] / columns["tokens"][-1]] * 2,
                 "eval_loss": losses,
-                **{name: [share * course["seconds"][-1]] for name, share in PARTS.items()},
+                **{name: [share * columns["seconds"][-1]] for name, share in PARTS.items()},
             }
             if quantity == "excess_loss":
                 drawn["excess_loss"] = losses
             if "bytes" in curve:
-                drawn["wire_bytes"] = [course["bytes"][-1] / 4]
+                drawn["wire_bytes"] = [columns["bytes"][-1] / 4]
             for number, (metric, samples) in enumerate(drawn.items()):
                 lines.append(
                     record_factory.measurement(

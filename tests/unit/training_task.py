@@ -97,5 +97,5 @@ def play(
         return found
 
     results = on_ranks(kind, ranks, run, size=SMALL, steps=steps, optimizer_name="sgd")
-    courses = [course for _, course in results]
-    return [([c[i][0] for c in courses], [c[i][1] for c in courses]) for i in range(steps + 1)]
+    of_ranks = [found for _, found in results]
+    return [([c[i][0] for c in of_ranks], [c[i][1] for c in of_ranks]) for i in range(steps + 1)]

@@ -89,7 +89,7 @@ def set_baseline(loaded: Loaded, record: RunRecord) -> RunRecord:
     if chosen is None:
         raise UserError(
             f"no baseline run is set for {', '.join(sorted(suites))} on this host class and runner",
-            fix="paceline store baseline RUN, or --against RUN",
+            fix="paceline store baseline RUN, or --against=RUN",
         )
     return loaded.find(chosen)
 

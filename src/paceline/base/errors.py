@@ -7,7 +7,7 @@ what was expected, and which command mends it. Anything that is our own invarian
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 EXIT_OK = 0
 EXIT_REGRESSION = 1
@@ -23,7 +23,7 @@ EXIT_UNREAD = 141
 EXIT_CODES: dict[int, str] = {
     EXIT_OK: "ok",
     EXIT_REGRESSION: "regression in `gate` or `nightly`, a refuted claim, a record that `reproduce` found different, "
-    "or a promise that `calibrate` found broken",
+    "a promise that `calibrate` found broken, or a technique that `check` found not to conform",
     EXIT_USAGE: "usage error or bad input",
     EXIT_INFRASTRUCTURE: "a case has no number: infrastructure failed (the same command may succeed later), or a "
     "technique crashed, hung or took too much memory",
@@ -42,13 +42,17 @@ class PacelineError(Exception):
 
     exit_code = EXIT_INFRASTRUCTURE
 
+    def reword(self, words: Callable[[str], str]) -> None:
+        """Put this error's texts into other words, such as those of a Python caller, who gave no options."""
+        self.args = tuple(words(a) if isinstance(a, str) else a for a in self.args)
+
 
 class UserError(PacelineError):
     """A mistake in what a person gave us.
 
     Args:
         what: One sentence: what is wrong.
-        where: ``file:line:key`` or a command-line option; None when there is no place to point at.
+        where: ``file:line:key``, or a command-line option with its value behind ``=``; None when there is no place.
         expected: What would have been accepted.
         fix: The command, or the edit, that mends it.
     """
@@ -78,6 +82,14 @@ class UserError(PacelineError):
             lines.append(f"  fix: {self.fix}")
         return "\n".join(lines)
 
+    def reword(self, words: Callable[[str], str]) -> None:
+        """Put each part into other words; a fix is shown with its title, as it is printed."""
+        self.what = words(self.what)
+        self.where = self.where and words(self.where)
+        self.expected = self.expected and words(self.expected)
+        self.fix = self.fix and words(f"fix: {self.fix}").removeprefix("fix: ")
+        self.args = (self.render(),)
+
 
 class UserErrors(UserError):
     """Several mistakes found in one pass, so that a person mends them all at once."""
@@ -85,6 +97,13 @@ class UserErrors(UserError):
     def __init__(self, errors: Iterable[UserError]) -> None:
         self.errors = tuple(errors)
         super().__init__("\n".join(error.render() for error in self.errors))
+
+    def reword(self, words: Callable[[str], str]) -> None:
+        """Put each of the mistakes into other words."""
+        for error in self.errors:
+            error.reword(words)
+        self.what = "\n".join(error.render() for error in self.errors)
+        self.args = (self.what,)
 
 
 class PrerequisiteError(UserError):

@@ -180,7 +180,7 @@ class DerivedMetric:
     unit: str
     source: str
     """The measured metric that it is computed from."""
-    beside: str | None = None
+    second_source: str | None = None
     """A second one, where the formula holds two; without a number of both there is no figure."""
     formula: str
     """The formula as people write it."""
@@ -207,7 +207,7 @@ class Observed:
     samples: Mapping[str, Sequence[float]]
     """By metric the raw samples, in the metric's unit."""
     accounting: Mapping[str, Any]
-    """Counts and courses, as the operation wrote them."""
+    """Counts and curves, as the operation wrote them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ KNOWN_FIXES: tuple[tuple[str, str], ...] = (
     (
         r"no \w+ device is visible|no CUDA-capable device|no NVIDIA driver|not compiled with CUDA enabled"
         r"|No (HIP|CUDA) GPUs are available",
-        f"{_DOCTOR}; --runner local-cpu needs no device",
+        f"{_DOCTOR}; --runner=local-cpu needs no device",
     ),
     (
         r"driver version is insufficient|driver on your system is too old",
@@ -74,7 +74,7 @@ KNOWN_FIXES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"Duplicate GPU detected|invalid device ordinal|device ordinal out of range",
-        "run no more ranks than there are devices: --filter ranks=1; CUDA_VISIBLE_DEVICES may hide some",
+        "run no more ranks than there are devices: --filter=ranks=1; CUDA_VISIBLE_DEVICES may hide some",
     ),
 )
 """What a message says → the command or the setting that mends it. The first that fits wins."""

@@ -34,13 +34,13 @@ def timer_figures(
     device = load_runner(content.find_runner(runner)).model.device
     if device != "cuda":
         raise UserError(
-            f"--against {timer} needs cuda; the runner {runner} measures on {device}",
-            fix="--runner local-cuda",
+            f"--against={timer} needs cuda; the runner {runner} measures on {device}",
+            fix="--runner=local-cuda",
         )
     seen = accelerator()
     if seen != "cuda":
         raise PrerequisiteError(
-            f"--against {timer} needs cuda; torch sees {seen or 'no accelerator'} here",
+            f"--against={timer} needs cuda; torch sees {seen or 'no accelerator'} here",
             fix=f"on a machine with an NVIDIA GPU: paceline calibrate --against {timer}",
         )
     suite = load_suite(content.find_suite(f"calibration/{timer}"))

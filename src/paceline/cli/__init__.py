@@ -29,6 +29,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "inspect:validate",
         "Check suites, runners, techniques and the ledger, without torch.",
     ),
+    "check": (
+        "check:check",
+        "Check that a technique conforms: that it computes and sends what it says, at small sizes.",
+    ),
     "schema": ("inspect:schema", "Print the JSON Schema of suites, runners, nightly files or records."),
     "plan": ("run:plan_command", "Print what a run would measure and skip, and how long it would take."),
     "run": ("run:run", "Measure suites and record the result."),

@@ -286,14 +286,14 @@ def _checks(files: tuple[Path, ...]) -> list[tuple[Any, Path]]:
     checks.append((load_papers, content.ledger_file()))
     for family in family_names():
         for source in content.techniques(family).values():
-            checks.append((_check_technique, source.path))
+            checks.append((check_technique, source.path))
     return checks
 
 
 def _check_file(path: Path, *, extra: Sequence[Path] = ()) -> None:
     """Check one file as what it says that it is, whatever its name; ``extra``: techniques that a suite may name."""
     if path.suffix == ".py":
-        _check_technique(path)
+        check_technique(path)
         return
     kind = recognise(load(path)).key
     if kind == "nightly":
@@ -325,7 +325,12 @@ def _check_suite(path: Path, *, extra: Sequence[Path] = ()) -> None:
                 )
 
 
-def _check_technique(path: Path) -> None:
+def check_technique(path: Path) -> None:
+    """Check what a technique's source says, without importing it.
+
+    Raises:
+        UserError: It declares, imports or cites what it may not.
+    """
     papers, sources = load_papers(), declared(path)
     errors = fence_errors(path, sources[0].info.family)
     if errors:

@@ -85,7 +85,7 @@ def new_technique(name: str, family: str | None, output: Path | None) -> None:
         text = text.replace(placeholder, value)
     _write(path, text)
     click.echo(
-        f"wrote {path}\n  check it: paceline validate {path}\n"
+        f"wrote {path}\n  check it: paceline check {path}\n"
         f"  run it:   paceline run {SUITES[family]} --tier quick --technique {path}"
     )
 

@@ -108,12 +108,12 @@ def _shown(
     if not as_json:
         text = describe_plan(plan, earlier, wide=wide)
         return text if found is None else f"{text}\n{expectation_text(plan, found)}"
-    beside: dict[str, Any] = {
+    more: dict[str, Any] = {
         "estimate": plan_estimate(plan, earlier),
         "warnings": list(prepared.warnings),
         **({"expected": asdict(found)} if found is not None else {}),
     }
-    return canonical({**plan.data, **beside})
+    return canonical({**plan.data, **more})
 
 
 def describe_plan(plan: Plan, earlier: Sequence[RunTimes] = (), *, wide: bool = False) -> str:

@@ -130,7 +130,7 @@ def build_site(
             docs=read_docs(content.docs_folder()),
         )
         processes = len(os.sched_getaffinity(0))
-        pages = render_site(given, processes=processes, cache=kept, beside=index.unwritten)
+        pages = render_site(given, processes=processes, cache=kept, more_jobs=index.unwritten)
         count = write_site(pages, target)
     kept.prune()
     index.prune()

@@ -1,4 +1,4 @@
-"""Custody of a store: checking what it holds, taking in other stores, correcting and compacting.
+"""Integrity of a store: checking what it holds, taking in other stores, correcting and compacting.
 
 Sealed files are never edited: a correction is an event in a file of its own, and merging only adds.
 """

@@ -58,7 +58,7 @@ class Example(TypedDict, total=False):
 
 
 @_open
-class CallCourse(TypedDict):
+class CallTimes(TypedDict):
     """One call of a server under load; instants in seconds behind the launch's start."""
 
     tenant: str
@@ -77,12 +77,12 @@ class Accounting(TypedDict, total=False):
     """What a case did, beside its samples."""
 
     curve: Annotated[dict[str, list[float] | str], AfterValidator(_even)]
-    """Courses over a run, by quantity, and remarks on them."""
+    """Curves over a run, by quantity, and remarks on them."""
     timeline: list[Timeline]
-    courses: list[CallCourse]
-    """The first calls of a launch."""
+    courses: list[CallTimes]
+    """The first calls of a launch, each with its instants; published records hold them under this key."""
     votes: dict[str, list[float]]
-    """A course beneath a trade-off, by metric."""
+    """A curve beneath a trade-off, by metric."""
     right_by_level: dict[
         Annotated[str, StringConstraints(pattern=r"^-?[0-9]{1,6}$")],
         Annotated[tuple[Count, Annotated[int, Field(ge=1)]], AfterValidator(_share)],

@@ -46,7 +46,7 @@ def storage_errors(path: Path, *, run_id: str | None = None, root: Path | None =
             "the results folder cannot be written",
             where=str(path),
             expected="a writable folder",
-            fix=f"chmod u+w {path.parent}, or --results DIR",
+            fix=f"chmod u+w {path.parent}, or --results=DIR",
         ) from error
     except FileExistsError as error:
         raise UserError(
@@ -57,7 +57,7 @@ def storage_errors(path: Path, *, run_id: str | None = None, root: Path | None =
             raise UserError(
                 "the results folder lies on a read-only file system",
                 where=str(path),
-                fix="--results DIR",
+                fix="--results=DIR",
             ) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             said, again = "the disk is full", "the same command again, or give another folder"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.analysis.points import Point
 from paceline.base.units import format_quantity
-from paceline.records.parts import CallCourse
+from paceline.records.parts import CallTimes
 from paceline.report.boardpages import Chart
 from paceline.report.html import Grid, rows_grid
 from paceline.report.loadcharts import CallBar, calls_chart
@@ -16,8 +16,8 @@ MOST_NAME = 7
 
 
 def call_charts(point: Point) -> list[Chart]:
-    """Return a chart for each technique that has courses of calls, all over the same time."""
-    found = {label: bars for label in point.labels if (bars := _bars(_courses(point, label)))}
+    """Return a chart for each technique that has calls to show, all over the same time."""
+    found = {label: bars for label in point.labels if (bars := _bars(_calls(point, label)))}
     ends = [
         t for bars in found.values() for b in bars for t in (b.due_s, b.sent_s, b.last_s) if t is not None
     ]
@@ -31,7 +31,7 @@ def call_grid(point: Point) -> Grid:
     """Return the numbers behind the charts, a row for each technique and call."""
     rows = []
     for label in point.labels:
-        for number, call in enumerate(_courses(point, label)):
+        for number, call in enumerate(_calls(point, label)):
             due_s = call["due_s"]
             since = [
                 ABSENT if due_s is None or at is None else format_quantity(at - due_s, "s")
@@ -54,21 +54,21 @@ def call_grid(point: Point) -> Grid:
     return rows_grid("calls of the first launch", headers, rows)
 
 
-def _courses(point: Point, label: str) -> list[CallCourse]:
-    """Return the courses of a technique's first launch that has some."""
+def _calls(point: Point, label: str) -> list[CallTimes]:
+    """Return the calls of a technique's first launch that kept some."""
     found = [
-        (m.launch, courses)
+        (m.launch, calls)
         for (name, _), cell in point.cells.items()
         if name == label
         for m in cell.measurements
-        if (courses := (m.accounting or {}).get("courses"))
+        if (calls := (m.accounting or {}).get("courses"))
     ]
     return min(found, key=lambda pair: pair[0])[1] if found else []
 
 
-def _bars(courses: list[CallCourse]) -> list[CallBar]:
+def _bars(calls: list[CallTimes]) -> list[CallBar]:
     """Return the calls that became due, in the order in which they did."""
-    several = len({c["tenant"] for c in courses}) > 1
+    several = len({c["tenant"] for c in calls}) > 1
     bars = [
         CallBar(
             number=number,
@@ -79,7 +79,7 @@ def _bars(courses: list[CallCourse]) -> list[CallBar]:
             last_s=call["last_s"],
             failure=None if call["kind"] == WHOLE else call["kind"],
         )
-        for number, call in enumerate(courses)
+        for number, call in enumerate(calls)
         if call["due_s"] is not None
     ]
     return sorted(bars, key=lambda bar: (bar.due_s, bar.number))

@@ -161,11 +161,11 @@ def frontier_chart(
         y_format: Gives the text of a tick up.
         binary: Mark powers of two across, for sizes.
         rising: What lies up is better when higher.
-        beneath: Name and (x, y) of a course that is drawn below the dots.
+        beneath: Name and (x, y) of a curve that is drawn below the dots.
     """
-    name, course = beneath
-    xs = [v for d in dots for v in d.x if v is not None and v > 0] + [x for x, _ in course]
-    ys = [v for d in dots for v in d.y if v is not None and v > 0] + [y for _, y in course]
+    name, curve = beneath
+    xs = [v for d in dots for v in d.x if v is not None and v > 0] + [x for x, _ in curve]
+    ys = [v for d in dots for v in d.y if v is not None and v > 0] + [y for _, y in curve]
     right, bottom = WIDTH - 16.0, 330.0
     x_axis = Axis(low=min(xs) / 1.3, high=max(xs) * 1.3, begin=72, end=right, log=True, binary=binary)
     pad = 0.06 * (max(ys) - min(ys)) or 0.1 * max(ys)
@@ -180,8 +180,8 @@ def frontier_chart(
         parts.append(
             f'<path class="frontier" d="M{at[0][0]:.1f} {worst:.0f}V{at[0][1]:.1f}{steps}H{right:.1f}"/>'
         )
-    if course:
-        drawn = [(x_axis.at(x), y_axis.at(y)) for x, y in course]
+    if curve:
+        drawn = [(x_axis.at(x), y_axis.at(y)) for x, y in curve]
         parts.append(f'<path class="line beneath" d="{_polyline(drawn)}"/>')
         parts.append(text(drawn[-1][0], drawn[-1][1] + 16, name, "tick", "end"))
     for d in dots:

@@ -1,4 +1,4 @@
-"""Courses over a run: what a family stored in ``accounting.curve``, drawn and listed on a point's page."""
+"""Curves over a run: what a family stored in ``accounting.curve``, drawn and listed on a point's page."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from paceline.report.loadcharts import share_chart
 from paceline.report.shown import ABSENT
 from paceline.stats.estimates import median
 
-Course = list[tuple[float, float]]
+Curve = list[tuple[float, float]]
 """(x, y), both medians over launches, in the order of the run."""
 
 
 def curve_charts(point: Point, names: Sequence[str]) -> list[Chart]:
-    """Return a chart for each curve of the family and each axis on which some technique has a course."""
+    """Return a chart for each curve of the family and each axis over which some technique has one."""
     colour = charts.colours(names, point.baseline)
     found: list[Chart] = []
     for spec in layout_of(point.family).curves:
@@ -29,10 +29,10 @@ def curve_charts(point: Point, names: Sequence[str]) -> list[Chart]:
                 charts.Swept(
                     name=label,
                     colour=colour[label],
-                    points=tuple((x, y, None, None) for x, y in course if x > 0 and y > 0),
+                    points=tuple((x, y, None, None) for x, y in curve if x > 0 and y > 0),
                 )
                 for label in point.labels
-                if len(course := _course(point, label, spec, axis)) >= 2
+                if len(curve := _curve(point, label, spec, axis)) >= 2
             ]
             drawn = [s for s in drawn if len(s.points) >= 2]
             if drawn:
@@ -41,7 +41,7 @@ def curve_charts(point: Point, names: Sequence[str]) -> list[Chart]:
 
 
 def are_shares(point: Point) -> bool:
-    """Return whether what is drawn are distributions, and no courses."""
+    """Return whether what is drawn are distributions, and no curves."""
     return all(spec.cumulative for spec in layout_of(point.family).curves)
 
 
@@ -51,7 +51,7 @@ def curve_grid(point: Point) -> Grid:
     headers: tuple[str, ...] = ()
     for spec in layout_of(point.family).curves:
         for label in point.labels:
-            columns = [_course(point, label, spec, axis) for axis, _ in spec.over]
+            columns = [_curve(point, label, spec, axis) for axis, _ in spec.over]
             if not any(columns):
                 continue
             headers = ("technique", *(axis for axis, _ in spec.over), spec.quantity)
@@ -65,7 +65,7 @@ def curve_grid(point: Point) -> Grid:
     return rows_grid("medians over launches at each evaluation", headers, rows)
 
 
-def _course(point: Point, label: str, spec: CurveSpec, axis: str) -> Course:
+def _curve(point: Point, label: str, spec: CurveSpec, axis: str) -> Curve:
     launches = [
         curve
         for (name, _), cell in point.cells.items()
@@ -106,7 +106,7 @@ def _chart(drawn: list[charts.Swept], spec: CurveSpec, axis: str, unit: str, bas
         y_format=lambda v: format_quantity(v, spec.unit),
         round_marks=True,
     )
-    # courses of two techniques are seldom at the same place, so none is shown relative to another's
+    # curves of two techniques are seldom at the same place, so none is shown relative to another's
     aligned = len({tuple(x for x, *_ in s.points) for s in drawn}) == 1
     plot = plots.swept_plot(
         drawn, x=(axis, unit, 1.0), y=(spec.quantity, spec.unit), baseline=baseline if aligned else None

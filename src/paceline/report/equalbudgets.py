@@ -1,9 +1,9 @@
-"""What techniques had learnt at equal budgets: two courses of a launch, read where as much has been spent of something.
+"""What techniques had learnt at equal budgets: two curves of a launch, read where as much has been spent of something.
 
 The budget of a launch is what the side that ends first has spent of it: tokens, seconds or bytes. That side is read at
 its end. The other one is read at the same budget, at an evaluation if there is one, else between two: on the straight
 line over the logarithm of the budget, which is how losses fall, about, and how charts with such an axis are read. No
-course is read beyond its ends. A line is a guess: all that is known is that the course lies between the two
+curve is read beyond its ends. A line is a guess: all that is known is that the curve lies between the two
 evaluations, if it neither rises nor falls beyond them. So beside the estimate stands an interval that holds wherever
 between them it lies. Between the start, at which nothing has been spent, and the first evaluation behind it there is
 no such line, and a loss falls most: there the second interval is all that there is.
@@ -33,13 +33,13 @@ from paceline.stats.estimates import (
     median,
 )
 
-Courses = Mapping[int, Mapping[str, Any]]
+Curves = Mapping[int, Mapping[str, Any]]
 """Launch → columns of what a technique stored as its curve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A course at a budget."""
+    """A curve at a budget."""
 
     value: float | None
     """None between a start at which nothing is spent and the next evaluation."""
@@ -60,8 +60,8 @@ class Shared:
     """Launches in which a side had spent no more at its end."""
 
 
-def read_course(spent: Sequence[float], values: Sequence[float], budget: float) -> Reading | None:
-    """Read a course at a budget; None beyond its ends, or where what is spent becomes less.
+def read_curve(spent: Sequence[float], values: Sequence[float], budget: float) -> Reading | None:
+    """Read a curve at a budget; None beyond its ends, or where what is spent becomes less.
 
     Of evaluations at which as much had been spent, the last counts: what follows costs nothing of it.
     """
@@ -83,7 +83,7 @@ def read_course(spent: Sequence[float], values: Sequence[float], budget: float) 
     return Reading(value=value, least=min(first, last), most=max(first, last))
 
 
-def at_equal(own: Courses, base: Courses, quantity: str, axis: str) -> Shared:
+def at_equal(own: Curves, base: Curves, quantity: str, axis: str) -> Shared:
     """Read both sides in every launch that both have, where the first of them ends; nowhere without a budget."""
     budgets: dict[int, float] = {}
     readings: dict[int, tuple[Reading, Reading]] = {}
@@ -95,7 +95,7 @@ def at_equal(own: Courses, base: Courses, quantity: str, axis: str) -> Shared:
             continue
         ends = [spent[-1] for spent, _ in sides]
         budget = min(ends)
-        pair = [read_course(spent, values, budget) for spent, values in sides]
+        pair = [read_curve(spent, values, budget) for spent, values in sides]
         if budget <= 0 or pair[0] is None or pair[1] is None:
             continue
         budgets[launch], readings[launch] = budget, (pair[0], pair[1])
@@ -122,7 +122,7 @@ def effect(shared: Shared, metric: Metric) -> Estimate | None:
 
 
 def between(shared: Shared, metric: Metric) -> tuple[float, float] | None:
-    """Return an interval that holds wherever between its evaluations a course lies; None of fewer than two launches.
+    """Return an interval that holds wherever between its evaluations a curve lies; None of fewer than two launches.
 
     It begins with that of the least differences and ends with that of the largest: a mean of what lies between them is
     nowhere else. Nor is it narrower than that of the line.
@@ -149,20 +149,20 @@ def _values(readings: Mapping[int, Reading]) -> dict[int, float]:
 
 
 def equal_grids(point: Point) -> list[Grid]:
-    """Return a table for each course and each budget that a technique knows: all beside the baseline."""
+    """Return a table for each curve of the family and each budget that a technique knows: all beside the baseline."""
     found = []
     for spec in layout_of(point.family).curves:
         if spec.cumulative:
             continue
-        courses = {label: _courses(point, label, spec.quantity) for label in point.labels}
+        curves = {label: _curves(point, label, spec.quantity) for label in point.labels}
         for axis, unit in spec.over:
-            known = any(_knows(of_one, axis) for of_one in courses.values())
-            if known and sum(map(bool, courses.values())) > 1:
-                found.append(_grid(point, courses, spec, axis, unit))
+            known = any(_knows(of_one, axis) for of_one in curves.values())
+            if known and sum(map(bool, curves.values())) > 1:
+                found.append(_grid(point, curves, spec, axis, unit))
     return [grid for grid in found if grid.groups]
 
 
-def _courses(point: Point, label: str, quantity: str) -> Courses:
+def _curves(point: Point, label: str, quantity: str) -> Curves:
     """Return a technique's curves that have a quantity: one of the measurements of a launch holds it."""
     found: dict[int, Mapping[str, Any]] = {}
     for (name, _), cell in point.cells.items():
@@ -173,13 +173,13 @@ def _courses(point: Point, label: str, quantity: str) -> Courses:
     return found
 
 
-def _grid(point: Point, courses: Mapping[str, Courses], spec: CurveSpec, axis: str, unit: str) -> Grid:
+def _grid(point: Point, curves: Mapping[str, Curves], spec: CurveSpec, axis: str, unit: str) -> Grid:
     metric = load_family(point.family).metric(spec.quantity)
-    base = courses.get(point.baseline, {})
+    base = curves.get(point.baseline, {})
     rows: list[list[Cell | str]] = []
     if not _knows(base, axis):
         rows.append(_absent(point.baseline, f"the baseline's {axis} are not known"))
-    for label, own in courses.items():
+    for label, own in curves.items():
         if label == point.baseline or not own or not _knows(base, axis):
             continue
         names = (label, point.baseline)
@@ -211,11 +211,11 @@ def _absent(label: str, reason: str) -> list[Cell | str]:
     return [label, *[ABSENT] * 5, "0", Cell(text=f"absent: {reason}", kind="text prose")]
 
 
-def _knows(courses: Courses, axis: str) -> bool:
-    return any(_column(columns, axis) for columns in courses.values())
+def _knows(curves: Curves, axis: str) -> bool:
+    return any(_column(columns, axis) for columns in curves.values())
 
 
-def _incomparable(own: Courses, base: Courses, axis: str, names: tuple[str, str]) -> str:
+def _incomparable(own: Curves, base: Curves, axis: str, names: tuple[str, str]) -> str:
     """Say why a technique has spent nothing that could be equal to the baseline's; empty where it has."""
     if not _knows(own, axis):
         return f"the {axis} of {names[0]} are not known"

@@ -1,11 +1,11 @@
-"""What a course that is known whole costs where it is as good as a technique: iso-accuracy tokens, for one.
+"""What a curve that is known whole costs where it is as good as a technique: iso-accuracy tokens, for one.
 
-The course is that of plain votes over more and more traces, launch by launch, on the questions of that launch. What is
+The curve is that of plain votes over more and more traces, launch by launch, on the questions of that launch. What is
 looked for is the factor r at which a vote of r times a technique's tokens is right as often as the technique. To look
 for it in each launch and take the mean would be wrong: launches in which the vote never gets there have none, and those
 that remain are the lucky ones. So the factor is not estimated by launches; for each r the differences of the launches
 have a t interval, and r belongs to the answer if that holds zero (Fieller's way of turning a test into an interval).
-Where even the ends of the course are in it, the answer is open on that side, and says so.
+Where even the ends of the curve are in it, the answer is open on that side, and says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from paceline.families.reasoning.core.estimates import hull
 from paceline.stats.estimates import Estimate, Launches, compare_difference
 
 NUM_FACTORS = 160
-"""Places between the ends of a course, in equal ratios."""
+"""Places between the ends of a curve, in equal ratios."""
 
 Place = tuple[float, float]
 """Cost and worth."""
@@ -27,16 +27,16 @@ Place = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EqualCost:
-    """What the course costs where it is worth as much as a technique, over what the technique costs."""
+    """What the curve costs where it is worth as much as a technique, over what the technique costs."""
 
     factor: float | None
-    """None where the mean of the course never is."""
+    """None where the mean of the curve never is."""
     low: float | None
     high: float | None
-    """None where the answer is open on that side: beyond that end of the course."""
+    """None where the answer is open on that side: beyond that end of the curve."""
     least: float
     most: float
-    """Ends of the course."""
+    """Ends of the curve."""
     num_launches: int
 
     def text(self) -> str:
@@ -53,18 +53,18 @@ class EqualCost:
         return f"{middle} [{low}, {high}]"
 
 
-def equal_cost(techniques: Mapping[int, Place], courses: Mapping[int, Sequence[Place]]) -> EqualCost | None:
-    """Compare a technique with a course; None where no launch has both.
+def equal_cost(techniques: Mapping[int, Place], curves: Mapping[int, Sequence[Place]]) -> EqualCost | None:
+    """Compare a technique with a curve; None where no launch has both.
 
     Args:
         techniques: Launch → what the technique cost there and was worth.
-        courses: Launch → places of the course, cheapest first. Between them lies their upper concave hull, which is
+        curves: Launch → places of the curve, cheapest first. Between them lies their upper concave hull, which is
             reached by taking one place for some questions and another for others; behind the best place lies that one.
     """
-    shared = sorted(set(techniques) & set(courses))
+    shared = sorted(set(techniques) & set(curves))
     if not shared or any(techniques[n][0] <= 0 for n in shared):
         return None
-    known = {n: _rising(hull(courses[n])) for n in shared}
+    known = {n: _rising(hull(curves[n])) for n in shared}
     least = max(known[n][0][0] / techniques[n][0] for n in shared)
     most = min(known[n][-1][0] / techniques[n][0] for n in shared)
     if not 0 < least < most:
@@ -84,10 +84,10 @@ def equal_cost(techniques: Mapping[int, Place], courses: Mapping[int, Sequence[P
     )
 
 
-def _rising(course: Sequence[Place]) -> list[Place]:
-    """Return a course that falls nowhere: who has more may use less."""
+def _rising(curve: Sequence[Place]) -> list[Place]:
+    """Return a curve that falls nowhere: who has more may use less."""
     best, found = -np.inf, []
-    for cost, worth in course:
+    for cost, worth in curve:
         best = max(best, worth)
         found.append((cost, float(best)))
     return found
@@ -96,10 +96,10 @@ def _rising(course: Sequence[Place]) -> list[Place]:
 def _difference(
     known: Mapping[int, Sequence[Place]], techniques: Mapping[int, Place], own: Launches, factor: float
 ) -> Estimate:
-    """Return the course's worth at a factor of the technique's cost less the technique's own."""
+    """Return the curve's worth at a factor of the technique's cost less the technique's own."""
     worth = {
-        n: float(np.interp(factor * techniques[n][0], [c for c, _ in course], [w for _, w in course]))
-        for n, course in known.items()
+        n: float(np.interp(factor * techniques[n][0], [c for c, _ in curve], [w for _, w in curve]))
+        for n, curve in known.items()
     }
     return compare_difference(Launches(values=worth, statistic="mean"), own)
 

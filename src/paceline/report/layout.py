@@ -1,4 +1,4 @@
-"""How a family's results lie on pages: which courses, trade-offs, splits and sweeps its boards and points draw.
+"""How a family's results lie on pages: which curves, trade-offs, splits and sweeps its boards and points draw.
 
 A family with anything to draw has a module of its name in ``report.layouts``, with one ``LAYOUT``.
 """
@@ -15,7 +15,7 @@ from paceline.base.family import load_family
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveSpec:
-    """A course over one launch that a family stores in ``accounting.curve`` and a point's page draws."""
+    """A curve over one launch that a family stores in ``accounting.curve`` and a point's page draws."""
 
     quantity: str
     """Key of the values, all positive where they are drawn."""
@@ -38,11 +38,11 @@ class FrontierSpec:
     unless: str = ""
     """A metric that says the same and more: at a point that has it, this trade-off is left out."""
     beneath: str | None = None
-    """Key of ``accounting`` with a list for each of the two metrics: a course that is known whole, drawn beneath."""
+    """Key of ``accounting`` with a list for each of the two metrics: a curve that is known whole, drawn beneath."""
     beneath_name: str = ""
-    """What the course is, for tables."""
+    """What the curve is, for tables."""
     apart: str = ""
-    """A metric for whose absence ``apart_reason`` is given where a technique's cost is none of the course's kind."""
+    """A metric for whose absence ``apart_reason`` is given where a technique's cost is none of the curve's kind."""
     apart_reason: str = ""
 
 

@@ -1,4 +1,4 @@
-"""Charts of servers under load, as static SVG: distribution functions, and the course of single calls.
+"""Charts of servers under load, as static SVG: distribution functions, and single calls over time.
 
 A call is a bar from the instant at which it was due, in three colours: until it was sent, until its first token, and
 until its last. Techniques of a launch get the same calls, so bars of one number are of one call.

@@ -24,7 +24,7 @@ def distributions(point: Point, names: Sequence[str]) -> list[Chart]:
     """Return a chart of the raw samples of each metric that is compared and whose samples differ."""
     family = load_family(point.family)
     named = [*compared(point.run, point.suite), *family.default_metrics]
-    wanted = [name for name in named if family.metric(name).statistic != "last"]  # a course, no distribution
+    wanted = [name for name in named if family.metric(name).statistic != "last"]  # a curve, no distribution
     found = (_distribution(point, metric, names) for metric in dict.fromkeys(wanted))
     return [chart for chart in found if chart is not None]
 
@@ -113,7 +113,7 @@ def _derived_rows(point: Point) -> list[list[str]]:
     rows = []
     for derived in load_family(point.family).derived:
         for label in point.labels:
-            sources = [name for name in (derived.source, derived.beside) if name is not None]
+            sources = [name for name in (derived.source, derived.second_source) if name is not None]
             cells = [point.cells[(label, name)] for name in sources if (label, name) in point.cells]
             if len(cells) < len(sources):
                 continue

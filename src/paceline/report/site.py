@@ -17,7 +17,7 @@ __all__ = ["SiteInput", "render_site"]
 
 
 def render_site(
-    given: SiteInput, *, processes: int = 1, cache: PageCache | None = None, beside: Sequence[Job] = ()
+    given: SiteInput, *, processes: int = 1, cache: PageCache | None = None, more_jobs: Sequence[Job] = ()
 ) -> Iterator[File]:
     """Return every file of the site as (path, text), the same ones whatever the other arguments.
 
@@ -25,11 +25,11 @@ def render_site(
         given: What it shows.
         processes: How many of them make pages.
         cache: Where pages of an earlier build may lie.
-        beside: What else the processes have to do, last.
+        more_jobs: What else the processes have to do, last.
     """
     site, kinds = Site(given, cache), page_kinds()
     jobs = [job for kind in kinds for job in kind.jobs(site)]
-    with at_work([*jobs, *beside], processes if len(given.loaded.records) > 1 else 1) as made:
+    with at_work([*jobs, *more_jobs], processes if len(given.loaded.records) > 1 else 1) as made:
         for kind in kinds:
             yield from kind.pages(site)
         yield from made

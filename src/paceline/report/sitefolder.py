@@ -24,7 +24,7 @@ def write_site(files: Iterator[tuple[str, str | bytes]], target: Path) -> int:
             "the output folder holds something that is not a site",
             where=str(target),
             expected=f"an empty or new folder, or an earlier site (with {MARKER})",
-            fix="--output DIR",
+            fix="--output=DIR",
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))

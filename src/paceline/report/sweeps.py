@@ -85,9 +85,9 @@ def load_charts(board: Board) -> list[Chart]:
         for across, up in layout_of(board.family).loads:
             colour = charts.colours(names, board.points[0].baseline)
             series = [
-                charts.Swept(name=n, colour=colour[n], points=tuple((x, y, None, None) for _, x, y in course))
+                charts.Swept(name=n, colour=colour[n], points=tuple((x, y, None, None) for _, x, y in line))
                 for n in names
-                if len(course := _joined(sweep, n, across, up)) >= 2
+                if len(line := _joined(sweep, n, across, up)) >= 2
             ]
             if series:
                 found.append(_load_chart(sweep, across, up, series))
@@ -151,38 +151,38 @@ def crossing_grid(board: Board, comparisons: Sequence[Comparison]) -> Grid:
         lower = load_family(board.family).metric(metric).better == "lower"
         for sweep in sweeps_of(board):
             for label in sorted({label for p in sweep.points for label in p.labels}):
-                course = [
+                places = [
                     (x, effects[(id(p), label, metric)])
                     for p in sweep.points
                     if (id(p), label, metric) in effects and (x := place(p, sweep.swept)) is not None
                 ]
                 rows += [
                     [label, metric, sweep.rest or ABSENT, *row]
-                    for row in _crossings(sweep.swept, course, lower=lower)
+                    for row in _crossings(sweep.swept, places, lower=lower)
                 ]
     rows.sort(key=lambda row: row[-1] == "no")
     headers = ("technique", "metric", "at", "beyond it", "crossing", "between", "decided")
     return rows_grid("where techniques cross the baseline", headers, rows)
 
 
-def _crossings(swept: str, course: Sequence[tuple[float, Comparison]], *, lower: bool) -> Iterator[list[str]]:
-    for number, ((x0, c0), (x1, c1)) in enumerate(pairwise(course)):
+def _crossings(swept: str, places: Sequence[tuple[float, Comparison]], *, lower: bool) -> Iterator[list[str]]:
+    for number, ((x0, c0), (x1, c1)) in enumerate(pairwise(places)):
         r0, r1 = c0.effect.value, c1.effect.value
         if math.isfinite(r0) and math.isfinite(r1) and min(r0, r1) > 0 and (r0 < 1) != (r1 < 1):
             yield [
                 "better" if (r1 < 1) == lower else "worse",
                 _place_text(swept, crossing(x0, r0, x1, r1)),
                 f"{_place_text(swept, x0)} … {_place_text(swept, x1)}",
-                _decided_within(swept, course, number),
+                _decided_within(swept, places, number),
             ]
 
 
-def _decided_within(swept: str, course: Sequence[tuple[float, Comparison]], number: int) -> str:
+def _decided_within(swept: str, places: Sequence[tuple[float, Comparison]], number: int) -> str:
     """Say between which places a crossing is certain to lie: the nearest on either side whose intervals leave out 1."""
-    if _decided(course[number][1]) and _decided(course[number + 1][1]):
+    if _decided(places[number][1]) and _decided(places[number + 1][1]):
         return "yes"
-    before = next(((x, c) for x, c in reversed(course[: number + 1]) if _decided(c)), None)
-    behind = next(((x, c) for x, c in course[number + 1 :] if _decided(c)), None)
+    before = next(((x, c) for x, c in reversed(places[: number + 1]) if _decided(c)), None)
+    behind = next(((x, c) for x, c in places[number + 1 :] if _decided(c)), None)
     if before is None or behind is None or (before[1].effect.value < 1) == (behind[1].effect.value < 1):
         return "no"
     return f"within {_place_text(swept, before[0])} … {_place_text(swept, behind[0])}"

@@ -65,7 +65,7 @@ def frontier_charts(point: Point, names: Sequence[str]) -> list[Chart]:
             y_format=partial(_text, units[1]),
             binary=units[0] == "B",
             rising=rising,
-            beneath=(spec.beneath or "", _course(point, spec)),
+            beneath=(spec.beneath or "", _curve(point, spec)),
         )
         better = "higher" if rising else "lower"
         title = f"{spec.up} against {spec.across}: {better} and further left is better"
@@ -91,22 +91,22 @@ def frontier_grid(point: Point) -> Grid:
 
 
 def equal_grid(point: Point) -> Grid:
-    """Return what a course that is known whole costs where it is worth as much as each technique."""
+    """Return what a curve that is known whole costs where it is worth as much as each technique."""
     rows = []
     for spec in _drawn(point):
-        courses = _courses(point, spec)
-        for label in sorted(_placed(point, spec)) if courses else []:
+        curves = _curves(point, spec)
+        for label in sorted(_placed(point, spec)) if curves else []:
             kept = [m for (name, _), cell in point.cells.items() if name == label for m in cell.measurements]
             if any((m.absent or {}).get(spec.apart) == spec.apart_reason for m in kept):
                 rows.append([label, spec.up, f"not comparable: {spec.apart_reason}"])
                 continue
             across, up = (point.cells[(label, name)].values for name in (spec.across, spec.up))
             own = {launch: (across[launch], up[launch]) for launch in set(across) & set(up)}
-            found = equal_cost(own, courses)
+            found = equal_cost(own, curves)
             if found is not None:
                 rows.append([label, spec.up, found.text()])
     named = {s.beneath_name for s in _drawn(point) if s.beneath}
-    name = ", ".join(sorted(named)) or "course"
+    name = ", ".join(sorted(named)) or "curve"
     return rows_grid(
         "costs at equal worth", ("technique", "at equal", f"a {name} costs, over the technique"), rows
     )
@@ -153,27 +153,27 @@ def _rising(point: Point, spec: FrontierSpec) -> bool:
     return load_family(point.family).metric(spec.up).better == "higher"
 
 
-def _courses(point: Point, spec: FrontierSpec) -> dict[int, list[Place]]:
-    """Return the course beneath by launch; all techniques of a launch have the same."""
+def _curves(point: Point, spec: FrontierSpec) -> dict[int, list[Place]]:
+    """Return the curve beneath by launch; all techniques of a launch have the same."""
     if spec.beneath is None:
         return {}
     found: dict[int, list[Place]] = {}
     for cell in point.cells.values():
         for m in cell.measurements:
             kept: Mapping[str, Any] = m.accounting or {}
-            if (course := kept.get(spec.beneath)) and m.launch not in found:
-                found[m.launch] = list(zip(course[spec.across], course[spec.up], strict=True))
+            if (curve := kept.get(spec.beneath)) and m.launch not in found:
+                found[m.launch] = list(zip(curve[spec.across], curve[spec.up], strict=True))
     return found
 
 
-def _course(point: Point, spec: FrontierSpec) -> list[tuple[float, float]]:
-    """Return the course beneath, each of its places the median over launches."""
+def _curve(point: Point, spec: FrontierSpec) -> list[tuple[float, float]]:
+    """Return the curve beneath, each of its places the median over launches."""
     if spec.beneath is None:
         return []
     kept: list[Mapping[str, Any]] = [
         m.accounting or {} for cell in point.cells.values() for m in cell.measurements
     ]
-    found = [course for accounting in kept if (course := accounting.get(spec.beneath))]
+    found = [curve for accounting in kept if (curve := accounting.get(spec.beneath))]
     columns = [list(zip(*(c[name] for c in found), strict=False)) for name in (spec.across, spec.up)]
     return [(median(xs), median(ys)) for xs, ys in zip(*columns, strict=True)]
 

@@ -173,7 +173,7 @@ def _protocol(suite: Suite, tier: Tier | None, selection: Selection) -> dict[str
         return planned_protocol(merge_protocol(suite.model.protocol, tier), launches, selection.budget_s)
     except ValueError as error:
         raise UserError(
-            str(error), where=suite.located.where(("protocol",)), fix="--launches 5..60 names another range"
+            str(error), where=suite.located.where(("protocol",)), fix="--launches=5..60 names another range"
         ) from error
 
 

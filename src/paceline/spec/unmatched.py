@@ -88,12 +88,12 @@ def _filters(suites: Sequence[Suite], runner: RunnerProfile, selection: Selectio
             found.append(
                 UserError(
                     f"no point of the suites has {key} {text}",
-                    where=f"--filter {key}={text}",
+                    where=f"--filter={key}={text}",
                     expected=_some(text, list(values)) if values else f"nothing: no point has {key}",
                 )
             )
     if points and not found and not any(matches(params, s, selection.filters) for s, params in points):
-        given = " ".join(f"--filter {key}={text}" for key, text in selection.filters)
+        given = " ".join(f"--filter={key}={text}" for key, text in selection.filters)
         found.append(UserError("no point fits all filters together", where=given, fix="leave one out"))
     return found
 
@@ -134,7 +134,7 @@ def _why(plan: Plan, suite: Suite, runner: RunnerProfile, selection: Selection) 
     tier = suite.model.tiers.get(selection.tier)
     if tier is not None and tier.omit:
         other = next((n for n in ("standard", "full", "quick") if not _omits(suite, n)), "standard")
-        return f"the {selection.tier} tier leaves it out: {tier.omit}", f"--tier {other}"
+        return f"the {selection.tier} tier leaves it out: {tier.omit}", f"--tier={other}"
     skipped = [s for s in plan.data["skipped"] if s["suite"] == suite.name]
     if any(s["label"] is None for s in skipped):
         return skipped[0]["reason"], "paceline show SUITE lists its techniques"
@@ -190,7 +190,7 @@ def _of_file(plan: Plan, suites: Sequence[Suite], path: Path) -> tuple[list[User
             UserError(
                 f"no case of '{name}' would run{why}",
                 where=f"{path}:{source.line}",
-                fix=None if skipped else f"--techniques {name} beside the others, or fewer filters",
+                fix=None if skipped else f"--techniques={name} beside the others, or fewer filters",
             )
         )
     return lost, some

@@ -106,7 +106,7 @@ class AcceleratorDevice:
             raise PrerequisiteError(
                 f"no {kind} device is visible to torch",
                 fix="paceline doctor says what torch sees here; install a torch that was built for this accelerator, "
-                "or measure without one: --runner local-cpu",
+                "or measure without one: --runner=local-cpu",
             )
         accelerator = torch.accelerator.current_accelerator()
         assert accelerator is not None

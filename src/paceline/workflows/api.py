@@ -1,7 +1,8 @@
 """What ``import paceline`` offers: run, load, compare and show_claims, for scripts and notebooks.
 
-The commands of the same names call the same functions below this one. Errors are exceptions with the texts of the
-command line (``paceline.base.errors``); warnings are Python's. Nothing here prints or ends the process.
+The commands of the same names call the same functions below this one. Errors are exceptions
+(``paceline.base.errors``) with the texts of the command line, in which options are named as arguments
+(``argument_names``); warnings are Python's. Nothing here prints or ends the process.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from paceline.records.store import RunRecord, read_record
 from paceline.records.store import load as load_records
 from paceline.spec.grammar import TierName
 from paceline.spec.launches import asked_launches
+from paceline.workflows.argument_names import in_python, speaks_python
 from paceline.workflows.choosing import metrics_today
 from paceline.workflows.claiming import chosen, claim_facts, current_ledger
 from paceline.workflows.comparing import (
@@ -61,6 +63,7 @@ class Run:
     exit_code: int
     """What ``paceline run`` would have ended with: 0, 5 (a technique gave a wrong result) or 3 (one broke)."""
 
+    @speaks_python
     def check(self) -> Run:
         """Return this run if every result has a number.
 
@@ -93,6 +96,7 @@ RunLike = Run | str | Path | None
 """A run by its handle, its id (or the beginning of it), ``latest``, or its record's path; None is ``latest``."""
 
 
+@speaks_python
 def run(
     suite: str | Path | Sequence[str | Path],
     *,
@@ -178,6 +182,7 @@ def run(
     )
 
 
+@speaks_python
 def load(run: RunLike = None, *, results: str | Path | None = None, samples: bool = False) -> pd.DataFrame:
     """Return measurements as a tidy table: one row for each point, technique, metric and launch.
 
@@ -201,6 +206,7 @@ def load(run: RunLike = None, *, results: str | Path | None = None, samples: boo
     return measurement_table([_record(run, results)], samples=samples)
 
 
+@speaks_python
 def compare(
     run: RunLike = None,
     other: RunLike = None,
@@ -250,6 +256,7 @@ def compare(
     return fact_table([comparison_facts(c) for c in found], COMPARISON_COLUMNS)
 
 
+@speaks_python
 def show_claims(
     *, family: str | None = None, verdict: str | None = None, results: str | Path | None = None
 ) -> pd.DataFrame:
@@ -301,4 +308,4 @@ def _pairs(filters: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _say(text: str) -> None:
-    warnings.warn(text, stacklevel=3)
+    warnings.warn(in_python(text, run, load, compare, show_claims), stacklevel=3)

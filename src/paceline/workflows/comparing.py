@@ -120,7 +120,7 @@ def _name_uncompared(names: Sequence[str], found: Sequence[str], say: Say) -> No
     lost = [name for name in names if name not in found]
     text = f"no point has {', '.join(lost)} of both sides"
     if lost and len(lost) == len(names):
-        raise UserError(text, where="--metrics", fix="paceline compare without --metrics")
+        raise UserError(text, where="--metrics", fix="leave --metrics out")
     if lost:
         say(f"--metrics: {text}")
 

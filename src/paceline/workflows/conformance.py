@@ -2,12 +2,12 @@
 
 ``conformance`` measures nothing for publication. It plans a suite of odd sizes, dtypes and ranks around the given
 techniques, executes it in real process groups through the ordinary driver, and returns what the oracle and the byte
-counters said about each case. Authors write no test code of their own::
+counters said about each case. ``paceline check`` prints that. Authors write no test code of their own::
 
-    from paceline.workflows.conformance import conformance
+    from paceline.workflows.conformance import conformance, problems_of
 
     def test_my_technique_conforms(tmp_path):
-        assert not [r for r in conformance([Path("mine.py")], folder=tmp_path) if r.problem]
+        assert problems_of(conformance([Path("mine.py")], folder=tmp_path)) == []
 
 For authors of load generators and of what stands before servers: ``MockServer``, which answers as one that serves a
 language model at instants that ``Behaviour`` states.
@@ -25,10 +25,11 @@ from typing import Any
 
 import yaml
 
-from paceline.base.errors import UserError, expected_one_of
+from paceline.base.errors import InfrastructureError, UserError, expected_one_of
 from paceline.base.family import Scalar, family_names, load_family, off_formula
 from paceline.base.technique import TechniqueSource
 from paceline.drivers.measure import measure
+from paceline.drivers.progress import RunProgress
 from paceline.families.serving.core.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
 from paceline.records.store import RunRecord, read_record
 from paceline.spec import content
@@ -36,6 +37,7 @@ from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite_file import load_suite
 from paceline.spec.user_techniques import declared
+from paceline.workflows.argument_names import speaks_python
 
 __all__ = [
     "FAULTS",
@@ -46,7 +48,9 @@ __all__ = [
     "MockServer",
     "conformance",
     "points_of",
+    "problems_of",
     "results_of",
+    "run_conformance",
     "run_suites",
 ]
 
@@ -60,6 +64,8 @@ CHECK_PROTOCOL: Mapping[str, Scalar] = {
     "timeout": "60s",
 }
 
+NOT_RUN = ("unsupported", "skipped")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConformanceResult:
@@ -72,20 +78,45 @@ class ConformanceResult:
     reason: str | None
     measured: Mapping[str, float] = field(default_factory=dict)
     predicted: Mapping[str, float] = field(default_factory=dict)
+    correctness: Mapping[str, Any] = field(default_factory=dict)
+    """What the gate did: its oracle, how many results it compared, the largest error; empty unless it passed."""
+    detail: str | None = None
+    """The traceback, where there is one."""
+
+    @property
+    def fault(self) -> str | None:
+        """Say what does not conform without saying where, or None; a point that it does not support is no fault."""
+        if self.status in NOT_RUN:
+            return None
+        if self.status != "ok":
+            return f"{self.status}: {self.reason}"
+        return off_formula(self.measured, self.predicted)
 
     @property
     def problem(self) -> str | None:
-        """Say what does not conform, or None."""
+        """Say what does not conform, and at which point, or None."""
         point = {k: v for k, v in self.params.items() if k != "op"}
-        if self.status in ("unsupported", "skipped"):
-            return None
-        if self.status != "ok":
-            return f"{self.technique} {self.operation} {point}: {self.status}: {self.reason}"
-        off = off_formula(self.measured, self.predicted)
-        return None if off is None else f"{self.technique} {self.operation} {point}: {off}"
+        return None if self.fault is None else f"{self.technique} {self.operation} {point}: {self.fault}"
 
 
-def conformance(
+def problems_of(results: Sequence[ConformanceResult]) -> list[str]:
+    """Return why techniques do not conform; empty where they do.
+
+    A technique that ran at no point of an operation has shown nothing, which is a problem too.
+    """
+    cases: dict[tuple[str, str], list[ConformanceResult]] = {}
+    for result in results:
+        cases.setdefault((result.technique, result.operation), []).append(result)
+    problems = []
+    for (technique, operation), found in cases.items():
+        problems += [r.problem for r in found if r.problem]
+        if all(r.status in NOT_RUN for r in found):
+            reasons = "; ".join(dict.fromkeys(r.reason or r.status for r in found))
+            problems.append(f"{technique} {operation}: it ran at no point: {reasons}")
+    return problems
+
+
+def run_conformance(
     techniques: Sequence[str | Path],
     *,
     family: str | None = None,
@@ -95,12 +126,13 @@ def conformance(
     variants: Sequence[Mapping[str, Any]] = (),
     runner: str = "local-cpu",
     folder: Path,
+    quiet: bool = True,
 ) -> list[ConformanceResult]:
     """Run techniques through their family's conformance points in real process groups.
 
     Args:
-        techniques: Names, or Python files of which every technique is meant; all of them are of one family, and share
-            the process groups of the run.
+        techniques: Names, or Python files (paths, or texts that end in ``.py``) of which every technique is meant; all
+            of them are of one family, and share the process groups of the run.
         family: The family that they belong to; None for the one that has them.
         operations: Only these; empty means everything that the techniques implement.
         ranks: Numbers of ranks; empty means the family's own choice (1 to 4).
@@ -108,12 +140,14 @@ def conformance(
         variants: Techniques with options, as suites write them: ``{"technique": …, "as": …, "options": {…}}``.
         runner: Name or path of the runner; it says how many ranks there may be.
         folder: An empty folder for suites, job and record.
+        quiet: Draw no progress bar on standard error.
 
     Raises:
         UserError: An unknown technique, or nothing that this runner could measure.
     """
-    files = [Path(t) for t in techniques if isinstance(t, Path)]
-    chosen = _chosen(techniques, family)
+    given = [Path(t) if str(t).endswith(".py") else t for t in techniques]
+    files = [t for t in given if isinstance(t, Path)]
+    chosen = _chosen(given, family)
     family = chosen[0].info.family
     wanted = list(operations) or sorted({o for s in chosen for o in s.info.implements})
     suites: list[Path] = []
@@ -146,7 +180,8 @@ def conformance(
             f"{', '.join(bare)} of {family} has no conformance points: its suites judge every run whole",
             fix=f"paceline run {family}/SUITE --technique FILE",
         )
-    results = results_of(run_suites(suites, folder=folder, runner=runner, files=files), family)
+    record = run_suites(suites, folder=folder, runner=runner, files=files, quiet=quiet)
+    results = results_of(record, family)
     if not results:
         at = f" with ranks {list(ranks)}" if ranks else ""
         asked = ", ".join(s.info.name for s in chosen)
@@ -155,6 +190,10 @@ def conformance(
             fix="name operations that the techniques implement, and a runner whose max_ranks is large enough",
         )
     return results
+
+
+conformance = speaks_python(run_conformance)
+"""``run_conformance`` for tests and scripts: its errors name arguments in the place of options."""
 
 
 def points_of(family: str, operation: str, *, brief: bool = False) -> list[dict[str, Scalar]]:
@@ -197,16 +236,18 @@ def _chosen(techniques: Sequence[str | Path], family: str | None) -> list[Techni
             names = {name for sources in known.values() for name in sources}
             raise UserError(
                 f"unknown technique '{given}'",
-                expected=f"{expected_one_of(given, names)} — or a file: Path('{given.rpartition('/')[2]}.py')",
+                expected=f"{expected_one_of(given, names)} — or a file, such as {given.rpartition('/')[2]}.py",
                 fix="paceline list techniques",
             )
         if len(found) > 1:
             of = " and ".join(s.info.family for s in found)
-            raise UserError(f"'{given}' is a technique of {of}", fix=f"family='{found[0].info.family}'")
+            raise UserError(f"'{given}' is a technique of {of}", fix=f"--family={found[0].info.family}")
         chosen += found
     if len({s.info.family for s in chosen}) != 1 or (family and chosen[0].info.family != family):
         of = ", ".join(f"{s.info.name} of {s.info.family}" for s in chosen) or "no technique"
-        raise UserError(f"{of}: a conformance run is of one family", fix="one call for each family")
+        raise UserError(
+            f"{of}: a conformance run is of one family", fix="check those of each family on their own"
+        )
     return chosen
 
 
@@ -240,16 +281,23 @@ def _write_suite(
 
 
 def run_suites(
-    paths: Sequence[Path], *, folder: Path, runner: str = "local-cpu", files: Sequence[Path] = ()
+    paths: Sequence[Path],
+    *,
+    folder: Path,
+    runner: str = "local-cpu",
+    files: Sequence[Path] = (),
+    quiet: bool = True,
 ) -> RunRecord:
-    """Run suite files through the local driver without progress or reports, and return the record.
+    """Run suite files through the local driver without reports, and return the record.
 
     ``files`` hold techniques of the suites that are not among those that ``paceline list techniques`` knows.
     """
     suites = [load_suite(p, extra=files) for p in paths]
     plan = make_plan(suites, load_runner(content.find_runner(runner)), Selection())
-    outcome = measure(plan, suites, folder / "results")
-    assert outcome.path is not None, "the run was interrupted"
+    with RunProgress(plan, (), quiet=quiet) as progress:
+        outcome = measure(plan, suites, folder / "results", on_event=progress.event)
+    if outcome.path is None:
+        raise InfrastructureError("interrupted: nothing was decided")
     return read_record(outcome.path)
 
 
@@ -271,6 +319,8 @@ def results_of(record: RunRecord, family: str) -> list[ConformanceResult]:
                 reason=first.reason,
                 measured={m.metric.name: m.value for m in measurements if m.value is not None},
                 predicted={m.metric.name: m.predicted for m in measurements if m.predicted is not None},
+                correctness=dict(first.correctness or {}),
+                detail=first.detail if isinstance(first.detail, str) else None,
             )
         )
     return results

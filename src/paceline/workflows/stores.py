@@ -37,7 +37,7 @@ def stores(results: Path | None, *, new: bool = False) -> list[Path]:
     """
     if results is not None and not new and not results.is_dir():
         raise UserError(
-            "no such store", where=str(results), expected="a folder of records", fix="--results DIR"
+            "no such store", where=str(results), expected="a folder of records", fix="--results=DIR"
         )
     roots = [results or default_results()]
     published = published_results()

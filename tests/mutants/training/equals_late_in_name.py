@@ -24,7 +24,7 @@ class EqualsLateInName(FlatReplica):
 
     def __init__(self, task: Task, comm: Comm) -> None:
         super().__init__(task, comm)
-        self.before = self.keep("before", self.flat.values.clone())
+        self.before = self.register_state("before", self.flat.values.clone())
 
     def forward_backward(self, sequences_BS: Tensor) -> Tensor:
         """Keep the weights at which a step begins."""

@@ -110,7 +110,7 @@ def take(
                 raise InfrastructureError(
                     f"this machine is being measured by {other.text()}; two runs at once would measure each "
                     f"other, so this one does not begin{waited}\n"
-                    "  fix: --wait 2h waits longer; --allow-concurrent measures all the same, and the record says so"
+                    "  fix: --wait=2h waits longer; --allow-concurrent measures all the same, and the record says so"
                 )
             if not told:
                 say(

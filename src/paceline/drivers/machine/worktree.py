@@ -51,12 +51,12 @@ def require(repository: Path | None, code: Mapping[str, Any]) -> None:
     if repository is None:
         raise PrerequisiteError(
             "a git checkout: this package was installed without one",
-            fix="git clone the repository and install from there; --code here measures with this package's code",
+            fix="git clone the repository and install from there; --code=here measures with this package's code",
         )
     if shutil.which("git") is None:
         raise PrerequisiteError(
             "git, which brings the record's code back, is not installed",
-            fix="apt-get install git; --code here measures with the code that is here",
+            fix="apt-get install git; --code=here measures with the code that is here",
         )
     refused = _git(repository, "rev-parse", "--git-dir")
     if refused.returncode != 0:
@@ -68,11 +68,11 @@ def require(repository: Path | None, code: Mapping[str, Any]) -> None:
     if _git(repository, "cat-file", "-e", f"{commit}^{{commit}}").returncode != 0:
         raise PrerequisiteError(
             f"commit {commit[:12]} is not in this repository",
-            fix=f"git fetch origin {commit}; --code here measures with the code that is here",
+            fix=f"git fetch origin {commit}; --code=here measures with the code that is here",
         )
     if code.get("dirty") and "diff" not in code:
         raise PrerequisiteError(
-            "the record was made with uncommitted changes that it does not hold", fix="--code here"
+            "the record was made with uncommitted changes that it does not hold", fix="--code=here"
         )
 
 
@@ -91,7 +91,7 @@ def _apply(folder: Path, code: Mapping[str, Any]) -> None:
             else ""
         )
         raise PrerequisiteError(
-            f"the record's uncommitted changes cannot be brought back: {why}", fix="--code here"
+            f"the record's uncommitted changes cannot be brought back: {why}", fix="--code=here"
         )
 
 

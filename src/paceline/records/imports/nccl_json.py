@@ -131,7 +131,7 @@ def _operation(rest: Mapping[str, Any], name: str, given: Mapping[str, Scalar]) 
     arguments = rest.get("args")
     if isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
         return operation(arguments[0])
-    raise UserError("the file does not name its program", where=f"{name}:args", fix="--op all_reduce")
+    raise UserError("the file does not name its program", where=f"{name}:args", fix="--op=all_reduce")
 
 
 def _result(item: Item, section: Mapping[str, Scalar]) -> list[Reading]:

@@ -226,7 +226,7 @@ def _section_params(section: _Section, given: Mapping[str, Scalar], where: str) 
     op = given.get("op") or section.op
     if not op:
         raise UserError(
-            "the file does not say which operation it measured", where=where, fix="--op all_reduce"
+            "the file does not say which operation it measured", where=where, fix="--op=all_reduce"
         )
     params: dict[str, Scalar] = {**group_params(_groups(section)), **section.params, "op": op}
     if given.get("ranks"):

@@ -128,7 +128,7 @@ def point_page(site: Site, board: Board, number: int, keys: Sequence[str], names
         run_href=site.run_hrefs[point.run.run_id],
         grid=pages.board_grid([point], site.comparisons.get(id(point), []), {}, "at this point", site.origin),
         curves=curves.curve_charts(point, names),
-        course=curves.curve_grid(point),
+        curve_numbers=curves.curve_grid(point),
         shares=curves.are_shares(point),
         equal=equalbudgets.equal_grids(point),
         frontiers=tradeoffs.frontier_charts(point, names),

@@ -46,8 +46,8 @@ class Measurement:
     """Of an operation that prescribes no result."""
     figures: Callable[[Session, Candidate], dict[str, Any]] | None = None
     """Metrics of this operation alone, from further untimed calls; may note on the candidate why one is absent."""
-    beside: Mapping[str, Callable[[Candidate], Timed]] = field(default_factory=dict)
-    """By metric what else is timed in the same rounds, made from the first candidate."""
+    reference_timers: Mapping[str, Callable[[Candidate], Timed]] = field(default_factory=dict)
+    """By metric another timer of the same rounds, made from the first candidate."""
 
 
 def measure_block(session: Session, block: Block, how: Measurement) -> None:
@@ -226,11 +226,11 @@ def _measure(instance: _Instance, candidates: list[Candidate]) -> None:
         candidate.rng = random.Random(rng.random())
     overlapped = candidates if how.operation.spec.computes and session.world_size > 1 else []
     muted = [MutedCandidate(candidate) for candidate in overlapped]
-    beside = {metric: make(candidates[0]) for metric, make in how.beside.items()}
+    references = {metric: make(candidates[0]) for metric, make in how.reference_timers.items()}
 
     watch, prepared = Watch(session.device.telemetry), _monotonic()
     series = measure(
-        [*candidates, *muted, *beside.values()],
+        [*candidates, *muted, *references.values()],
         limits,
         clock_ns=session.device.clock_ns,
         gather=_gathering(session, candidates),
@@ -246,7 +246,7 @@ def _measure(instance: _Instance, candidates: list[Candidate]) -> None:
     }
     middle = len(candidates) + len(muted)
     compute = {m.label: s for m, s in zip(muted, series[len(candidates) : middle], strict=True)}
-    others = dict(zip(beside, series[middle:], strict=True))
+    others = dict(zip(references, series[middle:], strict=True))
     for candidate, item in zip(candidates, series[: len(candidates)], strict=True):
         session.begin(block, candidate.label, "passes")
         passes_began = _monotonic()

@@ -289,9 +289,9 @@ def _measure(
     rng = random.Random(session.draw_seed("order", block.block, *salt(instances.number)))
     watch = Watch(session.device.telemetry)
     other = str(block.params["reference_timer"])
-    beside = [ReferenceTimer(a, other) for a in candidates] if other in REFERENCE else []
+    references = [ReferenceTimer(a, other) for a in candidates] if other in REFERENCE else []
     series = measure(
-        [*candidates, *beside],
+        [*candidates, *references],
         limits,
         # Of this process: the technique's own clock only fills the samples.
         clock_ns=time.monotonic_ns,
@@ -317,9 +317,9 @@ def _measure(
         timed = {"latency": item}
         result["metrics"]["latency"] = summarise(item, watch.flags)
         result["telemetry"] = watch.facts()
-        if beside:
+        if references:
             timed[REFERENCE[other]] = series[len(candidates) + number]
-            _add_beside(result, other, (candidate, item), (beside[number], timed[REFERENCE[other]]))
+            _add_reference(result, other, (candidate, item), (references[number], timed[REFERENCE[other]]))
         _hold_against(result, ceilings.describe(arithmetic, block.params, ceiling, median(item.samples)))
         result["harness"] = {
             "prepare_s": prepared - task.began,
@@ -386,7 +386,7 @@ def _set_cache_policy(candidate: Candidate, policy: str, sets: int) -> None:
     candidate.touch_ns = int(1e9 * sets * point_bytes(candidate.point) / SLOWEST_READ)
 
 
-def _add_beside(
+def _add_reference(
     result: dict[str, Any], timer: str, own: tuple[Candidate, Series], other: tuple[ReferenceTimer, Series]
 ) -> None:
     result["metrics"][REFERENCE[timer]] = summarise(other[1])

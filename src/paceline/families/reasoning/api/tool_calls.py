@@ -86,14 +86,14 @@ class Joined:
 
 
 Event = Planned | PlanEnded | Thought | Called | Joined
-Course = Generator[Sequence[Action], Event, "int | None"]
-"""Yields actions, is sent the next event, returns the answer."""
+Rollout = Generator[Sequence[Action], Event, "int | None"]
+"""One technique's way through a question: yields actions, is sent the next event, returns the answer."""
 
 
 class ToolMethod(Protocol):
     """What a technique's factory returns."""
 
-    def __call__(self) -> Course:
+    def __call__(self) -> Rollout:
         """Answer one question, of which it knows nothing but what it is told."""
 
 

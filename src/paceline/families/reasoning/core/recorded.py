@@ -245,7 +245,7 @@ def _vocabulary(writer: Writer | None) -> dict[str, Any] | None:
     return None if texts is None else {"symbols": texts, "between": ""}
 
 
-def keep(path: Path, header: Mapping[str, Any], all_traces: Archives) -> tuple[str | None, str]:
+def write_traces(path: Path, header: Mapping[str, Any], all_traces: Archives) -> tuple[str | None, str]:
     """Write a block's traces to a file and return its SHA-256; None, with the reason, where that cannot be done."""
     archives: dict[str, Archive] = {MODEL: all_traces.model}
     if all_traces.partner is not None:

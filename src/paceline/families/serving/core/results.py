@@ -51,7 +51,7 @@ def result(
     }
 
 
-def keep(log: Mapping[str, Any], session: Session, block: Block, case: Case) -> str:
+def write_log(log: Mapping[str, Any], session: Session, block: Block, case: Case) -> str:
     """Leave the whole log in a file that goes with the record."""
     folder = Path.cwd() / "artifacts"
     folder.mkdir(exist_ok=True)

@@ -185,7 +185,7 @@ class DecoupledMomentum(FlatReplica):
         self.peers = range(self.place, comm.world_size, size)
         self.bounds = chunk_bounds(self.flat.values.numel(), size)
         start, stop = self.bounds[self.place]
-        self.momentum = self.keep(
+        self.momentum = self.register_state(
             "momentum", torch.zeros_like(self.flat.values[start:stop]), kind="optimizer"
         )
         self.extractor = Extractor(stop - start, k, scheme, task.device)

@@ -64,7 +64,9 @@ class Masters:
             return
         wide = [share.detach().float() for share in shares]
         # Kept as the optimiser's state: checkpoints need them, for narrow weights do not determine their masters.
-        kept = [replica.keep(f"master {i}", tensor, kind="optimizer") for i, tensor in enumerate(wide)]
+        kept = [
+            replica.register_state(f"master {i}", tensor, kind="optimizer") for i, tensor in enumerate(wide)
+        ]
         self.parameters = [nn.Parameter(tensor) for tensor in kept]
         self._pairs = list(zip(self.parameters, shares, strict=True))
 

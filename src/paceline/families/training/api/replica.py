@@ -163,8 +163,8 @@ class Task:
 class Replica:
     """One rank's side of training without any exchange; techniques override what they change.
 
-    State that must survive a checkpoint is given to ``keep`` (random generators to ``generators``); everything else may
-    be rebuilt by ``__init__``.
+    State that must survive a checkpoint is given to ``register_state`` (random generators to ``generators``);
+    everything else may be rebuilt by ``__init__``.
     """
 
     def __init__(self, task: Task, comm: Comm) -> None:
@@ -185,8 +185,10 @@ class Replica:
         """Return what ``update`` steps."""
         return self.task.optimizer(self.model.parameters())
 
-    def keep(self, name: str, tensor: Tensor, *, kind: Literal["extra", "optimizer"] = "extra") -> Tensor:
-        """Register state that checkpoints hold; it is counted as the optimiser's or as ``extra_bytes``."""
+    def register_state(
+        self, name: str, tensor: Tensor, *, kind: Literal["extra", "optimizer"] = "extra"
+    ) -> Tensor:
+        """Let checkpoints hold a tensor, and return it; it is counted as the optimiser's or as ``extra_bytes``."""
         self.kept[name], self.kept_as[name] = tensor, kind
         return tensor
 

@@ -68,7 +68,7 @@ class Figures:
         ]
         """Read at each evaluation, by all ranks together."""
 
-    def course(self) -> dict[str, Any]:
+    def loss_curve(self) -> dict[str, Any]:
         """Return the curve over the evaluations; nothing where nothing was trained.
 
         Bytes are those of the communicator on the busiest rank, or, where it does not know them, a rank's mean share of

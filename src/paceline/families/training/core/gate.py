@@ -59,7 +59,7 @@ class Proved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class ObservedRun:
     """What was seen of a run."""
 
     shipped: list[list[Tensor]]
@@ -178,7 +178,7 @@ def _prove_more(session: Session, block: Block, case: Case, setting: Setting) ->
     return compared
 
 
-def _agrees(session: Session, promised: Training, case: Case, course: Course) -> None:
+def _agrees(session: Session, promised: Training, case: Case, observed: ObservedRun) -> None:
     """Hold the steps at which ranks' models were the same against what a technique says of them."""
     if session.world_size == 1:
         return
@@ -186,7 +186,7 @@ def _agrees(session: Session, promised: Training, case: Case, course: Course) ->
     wrong = agreement.breach(schedule, case.options)
     if wrong is not None:
         raise CaseError("refused", wrong)
-    everyone = [text.split() for text in session.control.gather_text(" ".join(course.digests))]
+    everyone = [text.split() for text in session.control.gather_text(" ".join(observed.digests))]
     period = int(case.options.get(agreement.PERIOD, 1))
     found = agreement.mismatch(schedule, list(zip(*everyone, strict=True)), period)
     if found is not None:
@@ -260,10 +260,8 @@ def _compare(
     else:
         # Narrow gradients are rounded share by share, which the tight bound for plain SGD does not allow for.
         plain = setting.optimizer == "sgd" and not setting.by_share
-        beside = oracle.beside(found_weights, serial.weights(), begin, allowed, plain=plain)
-        problem = (
-            None if beside is None else f"{when}: {beside} beside one process on the whole batch{DECLARE}"
-        )
+        far = oracle.distance_from_step(found_weights, serial.weights(), begin, allowed, plain=plain)
+        problem = None if far is None else f"{when}: {far} beside one process on the whole batch{DECLARE}"
     found = session.control.first_problem(problem)
     if found is not None:
         raise CaseError("incorrect", found)
@@ -337,7 +335,7 @@ def _run(
     *,
     kept_from: int,
     saved_after: Collection[int] = (),
-) -> Course:
+) -> ObservedRun:
     """Train all steps of a setting; after some of them a new replica goes on from what the last one saved.
 
     Weights are kept after each step from one on.
@@ -359,7 +357,7 @@ def _run(
     sandbox.finish()
     digests.append(sandbox.digest())
     shipped.append([w.clone() for w in sandbox.weights()])
-    return Course(shipped=shipped, places=[*places, "at the end"], digests=digests)
+    return ObservedRun(shipped=shipped, places=[*places, "at the end"], digests=digests)
 
 
 def _taken_up(session: Session, block: Block, case: Case, setting: Setting, sandbox: Sandbox) -> Sandbox:
@@ -378,7 +376,9 @@ def _taken_up(session: Session, block: Block, case: Case, setting: Setting, sand
     return fresh
 
 
-def _same(session: Session, left: Course, right: Course, what: str, *, bitwise: bool = True) -> None:
+def _same(
+    session: Session, left: ObservedRun, right: ObservedRun, what: str, *, bitwise: bool = True
+) -> None:
     """Hold two runs against each other wherever both have shipped weights."""
     problem = None
     for place, ours, theirs in zip(left.places, left.shipped, right.shipped, strict=True):

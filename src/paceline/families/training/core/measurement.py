@@ -126,7 +126,7 @@ def _train(
     watch = Watch(session.device.telemetry)
     watch.sample()
     loop = _loop(trial, callbacks)
-    bare = _run(loop, _beside(session, block, case, setting, batches))
+    bare = _run(loop, _reference_script(session, block, case, setting, batches))
     watch.sample()
     session.begin(block, case.label, "evaluate")
     windows = session.control.gather(loop.trained.windows)
@@ -238,7 +238,7 @@ def _correctness(
 
 
 def _accounting(steps: int, figures: Figures, callbacks: Sequence[Callback]) -> dict[str, Any]:
-    found = {"requested": steps, "ok": steps, "failed": 0, "dropped": 0, "curve": figures.course()}
+    found = {"requested": steps, "ok": steps, "failed": 0, "dropped": 0, "curve": figures.loss_curve()}
     for callback in callbacks:
         found |= callback.accounting()
     return found
@@ -253,20 +253,20 @@ def _extra_seconds(session: Session, block: Block, setting: Setting, batches: to
     return (factor - 1) * compute_seconds(setting, batches[0])
 
 
-def _run(loop: Loop, beside: BareScript | None) -> list[float] | None:
+def _run(loop: Loop, script: BareScript | None) -> list[float] | None:
     """Train, in turn with a bare script where there is one; return its seconds of each window."""
-    if beside is None:
+    if script is None:
         loop.run()
         return None
     taken = []
     # In turn, window by window, so that both meet the same machine.
     for steps in loop.windows():
-        taken.append(beside.window(steps))
+        taken.append(script.window(steps))
         loop.session.control.barrier()  # all ranks begin the loop's next window at once, as they do the script's
     return taken
 
 
-def _beside(
+def _reference_script(
     session: Session, block: Block, case: Case, setting: Setting, batches: torch.Tensor
 ) -> BareScript | None:
     if block.params["reference_timer"] == NONE:

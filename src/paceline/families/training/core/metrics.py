@@ -52,7 +52,7 @@ EXCESS_LOSS = Metric(
     margin=0.01,
 )
 
-COURSE: tuple[Metric, ...] = (
+RUN_METRICS: tuple[Metric, ...] = (
     Metric(
         name="time_per_token",
         unit="s",
@@ -210,7 +210,7 @@ DERIVED: tuple[DerivedMetric, ...] = (
         name="kernel_over_busiest",
         unit="ratio",
         source="kernel_bytes_total",
-        beside="wire_bytes",
+        second_source="wire_bytes",
         formula="kernel_bytes_total / (ranks × wire_bytes)",
         compute=_kernel_over_busiest,
     ),

@@ -201,7 +201,7 @@ def relative_distance(
     return math.sqrt(square) / max(math.sqrt(norm), 1e-300)
 
 
-def beside(
+def distance_from_step(
     weights: Sequence[Tensor],
     reference: Sequence[Tensor],
     begin: Sequence[Tensor],

@@ -1,4 +1,4 @@
-"""What an operation changes in the course of a block: the answers that its ``run`` gives to the family's code."""
+"""What an operation changes in how a block runs: the answers that its ``run`` gives to the family's code."""
 
 from __future__ import annotations
 

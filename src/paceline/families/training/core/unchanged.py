@@ -16,10 +16,10 @@ def passes_are_the_familys(replica: Replica, kinds: Sequence[type[Replica]]) -> 
         replica: The technique.
         kinds: Replicas of the family that run both.
     """
-    return any(isinstance(replica, kind) and keeps(replica, kind, STEP) for kind in kinds)
+    return any(isinstance(replica, kind) and is_unchanged(replica, kind, STEP) for kind in kinds)
 
 
-def keeps(replica: Replica, kind: type[Replica], names: Sequence[str]) -> bool:
+def is_unchanged(replica: Replica, kind: type[Replica], names: Sequence[str]) -> bool:
     """Tell whether a technique has some methods as they are in a class of the family."""
     own = type(replica)
     same = all(getattr(own, name, None) is getattr(kind, name) for name in names)

@@ -31,5 +31,5 @@ class AllReduce(InPlace):
 def run_block(session: Session, block: Block) -> None:
     """Measure a block, with the bare loop beside it where the point asks for it."""
     bare = block.params.get("reference_timer") == BARE_LOOP
-    how = Measurement(operation=AllReduce(), beside={"bare_loop_s": BareLoop} if bare else {})
+    how = Measurement(operation=AllReduce(), reference_timers={"bare_loop_s": BareLoop} if bare else {})
     measure_block(session, block, how)

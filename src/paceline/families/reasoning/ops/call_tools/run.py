@@ -12,7 +12,7 @@ from paceline.families.reasoning.api.tool_calls import ToolMethod, ToolTask
 from paceline.families.reasoning.core.refusals import PlanError
 from paceline.families.reasoning.core.results import Ending, tell
 from paceline.families.reasoning.core.sealed import sealed
-from paceline.families.reasoning.ops.call_tools.runtime import Clock, Outcome, RealClock, run_course
+from paceline.families.reasoning.ops.call_tools.runtime import Clock, Outcome, RealClock, run_rollout
 from paceline.families.reasoning.ops.call_tools.task_graph import Times, Work, draw_work
 from paceline.worker.loading import renewed
 from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
@@ -78,8 +78,8 @@ def _answer(session: Session, block: Block, case: Case, work: Work, times: Times
     try:
         with session.guard.watch():
             method = make()
-            found = run_course(work, times, method, RealClock(_now, _sleep))
-            again = run_course(work, times, make(), Clock())
+            found = run_rollout(work, times, method, RealClock(_now, _sleep))
+            again = run_rollout(work, times, make(), Clock())
     except (PlanError, OptionError, ContractBreachError) as error:
         raise CaseError("refused", str(error)) from error
     except (MemoryError, CaseError):

@@ -1,7 +1,7 @@
-"""Runs a technique's course on one question: begins what it asks for, and tells it what has ended, in order of time.
+"""Runs a technique's rollout on one question: begins what it asks for, and tells it what has ended, in order of time.
 
 Time is real when it is measured: what is due later is slept for, and what the technique itself takes passes as well.
-The same course runs again without sleeping, on a clock that jumps from event to event.
+The same rollout runs again without sleeping, on a clock that jumps from event to event.
 """
 
 from __future__ import annotations
@@ -179,21 +179,21 @@ class _Run:
         return event
 
 
-def run_course(work: Work, times: Times, method: ToolMethod, clock: Clock | RealClock) -> Outcome:
+def run_rollout(work: Work, times: Times, method: ToolMethod, clock: Clock | RealClock) -> Outcome:
     """Answer one question.
 
     Raises:
         PlanError: The technique asked for what cannot be, waits for nothing, or goes on without end.
     """
     run = _Run(work, times, clock)
-    course = method()
+    rollout = method()
     asked: Sequence[Action] = ()
     try:
-        asked = next(course)
+        asked = next(rollout)
         for _ in range(MAX_EVENTS):
             for action in asked:
                 run.begin(action)
-            asked = course.send(run.next_event())
+            asked = rollout.send(run.next_event())
         raise PlanError(f"no answer after {MAX_EVENTS} events")
     except StopIteration as stop:
         answer = stop.value

@@ -1,4 +1,4 @@
-"""Figures of a technique that passed: metrics with their samples, counts, and the course of the plain vote."""
+"""Figures of a technique that passed: metrics with their samples, counts, and the curve of the plain vote."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def measured(
 def accounting(
     setting: Setting, pool: Pool, finished: list[Finished], reordered: Reordered
 ) -> dict[str, Any]:
-    """Return counts, and the course of the plain vote."""
+    """Return counts, and the curve of the plain vote."""
     right: dict[int, list[float]] = {}
     for one, value in zip(setting.asked, setting.right(finished), strict=True):
         right.setdefault(one.level, []).append(value)

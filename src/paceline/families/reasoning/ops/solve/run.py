@@ -78,11 +78,11 @@ def _answer_all(session: Session, block: Block, setting: Setting) -> list[tuple[
             results.append((case, CaseError("crashed", reason, traceback.format_exc(limit=8))))
         gc.collect()
     if setting.recorded_sha256 is None:
-        _keep(session, block, setting, pool, decoded, results)
+        _write_traces(session, block, setting, pool, decoded, results)
     return results
 
 
-def _keep(
+def _write_traces(
     session: Session,
     block: Block,
     setting: Setting,
@@ -91,11 +91,11 @@ def _keep(
     results: list[tuple[Case, Ending]],
 ) -> None:
     """Leave all traces in a file that goes with the record."""
-    session.begin(block, "-", "keep")
+    session.begin(block, "-", "write traces")
     decoded.absorb(pool.archives)
     path = recorded.FOLDER / f"traces-{session.launch}-{block.block}{ENDING}"
     header = recorded.header_of(setting, pool, suite=block.suite, launch=session.launch, params=block.params)
-    digest, problem = recorded.keep(path, header, decoded)
+    digest, problem = recorded.write_traces(path, header, decoded)
     for _, ending in results:
         if isinstance(ending, CaseError):
             continue

@@ -168,16 +168,18 @@ class Connection(asyncio.Protocol):
             entry.status = entry.content_type = entry.encoding = entry.location = None
             self._delimited = False
             return
-        keep = self._parser.should_keep_alive()
+        keep_alive = self._parser.should_keep_alive()
         if status in REDIRECTS and entry.location:
-            self._finish("redirected", f"{status}: name {entry.location} as the address", keep=keep)
+            self._finish(
+                "redirected", f"{status}: name {entry.location} as the address", keep_alive=keep_alive
+            )
         elif not 200 <= status < 300:
-            self._finish("status", f"{status}: {_reason(entry)}", keep=keep)
+            self._finish("status", f"{status}: {_reason(entry)}", keep_alive=keep_alive)
         elif is_event_stream(entry.content_type) or _holds_events(entry):
-            self._finish(COMPLETE, None, keep=keep)
+            self._finish(COMPLETE, None, keep_alive=keep_alive)
         else:
             said = f"{entry.content_type} instead of {EVENT_STREAM}: {_reason(entry)}"
-            self._finish("content_type", said, keep=False)
+            self._finish("content_type", said, keep_alive=False)
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the call that was under way."""
@@ -187,18 +189,18 @@ class Connection(asyncio.Protocol):
             return
         self._now = _clock_ns() - self._origin_ns
         if isinstance(error, ssl.SSLError):
-            self._finish("tls", str(error), keep=False)
+            self._finish("tls", str(error), keep_alive=False)
         elif error is None and self._entry.status is not None and not self._delimited:
             self.on_message_complete()  # an answer without a length ends with its connection
         else:
             self._finish(
-                "disconnected", str(error) if error else "the server closed the connection", keep=False
+                "disconnected", str(error) if error else "the server closed the connection", keep_alive=False
             )
 
     def end(self, ending: str, detail: str | None) -> None:
         """End the call under way from this side, and the connection with it."""
         self._now = _clock_ns() - self._origin_ns
-        self._finish(ending, detail, keep=False)
+        self._finish(ending, detail, keep_alive=False)
 
     def abandon(self) -> None:
         """Close the connection."""
@@ -206,7 +208,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _finish(self, ending: str, detail: str | None, *, keep: bool) -> None:
+    def _finish(self, ending: str, detail: str | None, *, keep_alive: bool) -> None:
         entry, ended = self._entry, self._ended
         if entry is None or ended is None:
             return
@@ -214,10 +216,10 @@ class Connection(asyncio.Protocol):
         self._entry = self._ended = None
         entry.ending, entry.detail = ending, detail
         entry.ended_ns = self._now
-        if not keep:
+        if not keep_alive:
             self.abandon()
         ended(entry)
-        self._freed(self, keep and self.usable)
+        self._freed(self, keep_alive and self.usable)
 
 
 def _reason(entry: Entry) -> str:

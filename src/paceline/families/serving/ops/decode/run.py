@@ -13,7 +13,7 @@ from typing import Any
 
 from paceline.families.serving.api.speculating import CHECK, DRAFT, Given
 from paceline.families.serving.core.isolated import ask
-from paceline.families.serving.core.results import each_case, keep, result
+from paceline.families.serving.core.results import each_case, result, write_log
 from paceline.families.serving.ops.decode.chain import Chain
 from paceline.families.serving.ops.decode.event_simulator import DecodingLog, Played
 from paceline.families.serving.ops.decode.figures import decoding_figures
@@ -76,7 +76,7 @@ def _decoded(session: Session, block: Block, case: Case, seeds: Sequence[int]) -
             "calls": {kind: sum(j.kind == kind for log in logs for j in log.jobs) for kind in (DRAFT, CHECK)},
             "cancelled": sum(j.cancelled_s is not None for log in logs for j in log.jobs),
         },
-        artifacts={"decoding": keep({"answers": told}, session, block, case)},
+        artifacts={"decoding": write_log({"answers": told}, session, block, case)},
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from paceline.families.serving.api.overlapping import Given, NanoBatch
 from paceline.families.serving.core.isolated import ask
-from paceline.families.serving.core.results import each_case, keep, result
+from paceline.families.serving.core.results import each_case, result, write_log
 from paceline.families.serving.ops.overlap.figures import figures
 from paceline.families.serving.ops.overlap.gate import broken_laws
 from paceline.families.serving.ops.overlap.operators import given_of, least_s
@@ -57,7 +57,7 @@ def _ordered(session: Session, block: Block, case: Case, given: Given, seed: int
             "nano_batches": len(batches),
             "operators": [{**asdict(o), "alone_s": given.alone_s(o, o.rows)} for o in given.operators],
         },
-        artifacts={"order": keep(_of(told, given), session, block, case)},
+        artifacts={"order": write_log(_of(told, given), session, block, case)},
     )
 
 

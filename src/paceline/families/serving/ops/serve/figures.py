@@ -21,7 +21,7 @@ from paceline.families.serving.core.load.outcomes import (
 
 NUM_QUANTILES = 100
 NUM_SHOWN = 24
-"""Calls whose course a record keeps."""
+"""Calls whose instants a record keeps."""
 
 Figures = tuple[dict[str, Any], dict[str, str]]
 
@@ -133,7 +133,7 @@ def accounting(outcomes: Sequence[Outcome], counters: Mapping[str, float]) -> di
         "warnings": count_warnings([o.stream for o in ok]),
         "engine": dict(counters),
         "curve": curve,
-        "courses": [_course(o) for o in outcomes[:NUM_SHOWN]],
+        "courses": [_instants(o) for o in outcomes[:NUM_SHOWN]],
     }
 
 
@@ -147,7 +147,7 @@ def _quantiles(quantity: str, share: str, values: Sequence[float]) -> dict[str, 
     return {quantity: found, share: [k / NUM_QUANTILES for k in steps]}
 
 
-def _course(outcome: Outcome) -> dict[str, Any]:
+def _instants(outcome: Outcome) -> dict[str, Any]:
     """Return when a call was due, sent, answered and ended, in seconds behind the start."""
     instants = [p.at_ns * 1e-9 for p in outcome.pieces]
     return {

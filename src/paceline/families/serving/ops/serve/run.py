@@ -112,7 +112,7 @@ def _serve(
         metrics["prefix_reuse"] = {"samples": [counters["prefix_hit_tokens"] / most]}
     else:
         absent["prefix_reuse"] = "no two prompts begin alike"
-    kept = _keep(log, session, block, case)
+    kept = _write_log(log, session, block, case)
     return {
         "status": "ok",
         "metrics": metrics,
@@ -150,7 +150,7 @@ def _warm_up(model: dict[str, Any], params: Any) -> Workload:
     return Workload(calls=tuple(calls))
 
 
-def _keep(log: Log, session: Session, block: Block, case: Case) -> str:
+def _write_log(log: Log, session: Session, block: Block, case: Case) -> str:
     """Leave the raw log in a file that goes with the record."""
     folder = Path.cwd() / "artifacts"
     folder.mkdir(exist_ok=True)

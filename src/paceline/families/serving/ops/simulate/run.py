@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline.families.serving.api.predicting import Configuration
 from paceline.families.serving.core.isolated import ask
-from paceline.families.serving.core.results import keep, result
+from paceline.families.serving.core.results import result, write_log
 from paceline.families.serving.core.simulation.cluster import Link
 from paceline.families.serving.core.simulation.costs import LABEL
 from paceline.families.serving.core.simulation.figures import virtual_figures
@@ -81,5 +81,5 @@ def _simulated(session: Session, block: Block, case: Case, ground: Ground) -> di
             "engine": {n: sum(c[n] for c in log.counters) for n in log.counters[0]},
             "curve": curve,
         },
-        artifacts={"simulation": keep(told["log"], session, block, case)},
+        artifacts={"simulation": write_log(told["log"], session, block, case)},
     )

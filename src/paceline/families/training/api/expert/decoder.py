@@ -55,12 +55,12 @@ class ExpertDecoder(Replica):
         """Sequences that begin on this rank."""
         size = layers[0].size
         shape = (len(layers), len(cached), size.num_kv_heads, task.context, size.head_width)
-        self.keys_LBGTK = self.keep("keys", torch.zeros(shape, device=task.device))
-        self.values_LBGTK = self.keep("values", torch.zeros(shape, device=task.device))
+        self.keys_LBGTK = self.register_state("keys", torch.zeros(shape, device=task.device))
+        self.values_LBGTK = self.register_state("values", torch.zeros(shape, device=task.device))
         self.cache_row_B = torch.full((self.num_sequences,), -1, device=task.device)
         # Sequences outside the cache keep row −1, which a technique that is right never reads.
         self.cache_row_B[list(cached)] = torch.arange(len(cached), device=task.device)
-        self.passes = self.keep("passes", torch.zeros((), dtype=torch.int64))
+        self.passes = self.register_state("passes", torch.zeros((), dtype=torch.int64))
         self.router: Router | None = None
         """The run's routes, which the harness gives after all has its place."""
         self.chosen_BTL = torch.empty(0)

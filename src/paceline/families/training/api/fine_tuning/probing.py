@@ -56,7 +56,7 @@ class ProbingReplica(Replica):
         self.flat = Flat(task.model, gradients=False)
         super().__init__(task, comm)
         self.members = tuple(range(task.world_size))
-        self.next_step = self.keep("next_step", torch.zeros((), dtype=torch.int64))
+        self.next_step = self.register_state("next_step", torch.zeros((), dtype=torch.int64))
         self.own = torch.zeros(task.num_perturbations, self.code_bytes, dtype=torch.uint8)
         self.codes = self.own[None]
         self.before = torch.empty_like(self.flat.values)

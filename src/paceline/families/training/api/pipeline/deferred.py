@@ -26,7 +26,7 @@ class WeightGradients:
         if not self.defer:
             return functional.linear(x, weight)
         apply: Callable[..., Tensor] = _Deferred.apply
-        return apply(x, weight, self._keep)
+        return apply(x, weight, self._defer)
 
     def attach(self, model: nn.Module) -> None:
         """Let the linear layers of a model, which have no bias, compute through this."""
@@ -35,7 +35,7 @@ class WeightGradients:
                 # On instances: layers keep their class, parameters and names, so shares and checkpoints do not change.
                 module.forward = partial(_forward, self, module)  # type: ignore[method-assign]  # this instance alone
 
-    def _keep(self, pending: Pending) -> None:
+    def _defer(self, pending: Pending) -> None:
         self._pending.append(pending)
 
     def take(self) -> list[Pending]:
@@ -67,9 +67,9 @@ def accumulate(pending: list[Pending]) -> None:
 
 class _Deferred(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, keep: Callable[[Pending], None]) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, defer: Callable[[Pending], None]) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.keep = keep
+        ctx.defer = defer
         return functional.linear(x, weight)
 
     @staticmethod
@@ -77,6 +77,6 @@ class _Deferred(torch.autograd.Function):
         (g,) = gradients
         x, weight = ctx.saved_tensors
         # x and g are all that W needs: the rest of the graph is freed by I.
-        ctx.keep((weight, x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])))
+        ctx.defer((weight, x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])))
         # No gradient for the weight here, so autograd leaves weight.grad alone until accumulate().
         return g @ weight, None, None

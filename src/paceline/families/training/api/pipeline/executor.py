@@ -104,7 +104,7 @@ class PipelineReplica(Replica):
         self._free_others(task.model)
         super().__init__(task, comm)
         # Kept as extra state and not owned: the first stage updates the embedding, this rank gets the new values.
-        self.head = None if head is None else nn.Parameter(self.keep("head", head))
+        self.head = None if head is None else nn.Parameter(self.register_state("head", head))
         self._inbox: dict[Message, Tensor] = {}
         self._expected = {p: self._from(p) for p in range(length) if p != self.place}
         self._left: dict[int, deque[Message]] = {}

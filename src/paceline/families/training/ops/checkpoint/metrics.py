@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.base.family import ANY, TIME_MARGIN, Metric
 from paceline.families.training.core.byte_metrics import BYTE_METRICS
-from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
+from paceline.families.training.core.metrics import RUN_METRICS, TARGETS, TIMES
 from paceline.families.training.core.rank_metrics import RANK_METRICS
 
 _CHECKPOINT = {
@@ -61,4 +61,4 @@ SAVED: tuple[Metric, ...] = (
     ),
 )
 
-METRICS: tuple[Metric, ...] = (*COURSE, *BYTE_METRICS, *TIMES, *RANK_METRICS, *SAVED, *TARGETS)
+METRICS: tuple[Metric, ...] = (*RUN_METRICS, *BYTE_METRICS, *TIMES, *RANK_METRICS, *SAVED, *TARGETS)

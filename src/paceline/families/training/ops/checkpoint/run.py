@@ -13,7 +13,7 @@ from paceline.families.training.core.setting import Setting, widened
 from paceline.families.training.core.strategy import Strategy
 from paceline.families.training.ops.checkpoint.metrics import METRICS
 from paceline.families.training.ops.checkpoint.proof import prove_checkpoints
-from paceline.families.training.ops.checkpoint.saving import Course
+from paceline.families.training.ops.checkpoint.saving import CheckpointingCallback
 from paceline.families.training.ops.checkpoint.setting import SavingSetting, clear, make_root
 from paceline.worker.session import Block, Session
 
@@ -31,7 +31,7 @@ def prepare(session: Session, block: Block, setting: Setting) -> Setting:
 
 def callbacks(trial: Trial) -> Sequence[Callback]:
     """Have checkpoints saved in every second window."""
-    return (Course(trial),)
+    return (CheckpointingCallback(trial),)
 
 
 STRATEGY = Strategy(

@@ -34,7 +34,7 @@ class Kept:
     tensors: tuple[Tensor, ...]
 
 
-class Course(Callback):
+class CheckpointingCallback(Callback):
     """When a technique saves, and how long training waits for it.
 
     In every second window it saves after each step.
@@ -104,9 +104,9 @@ class Course(Callback):
 class _Timed:
     """The fences around a technique's call, and a clock."""
 
-    def __init__(self, course: Course, window: int) -> None:
-        self.course, self.window = course, window
-        self.fences = watch(course.sandbox)
+    def __init__(self, callback: CheckpointingCallback, window: int) -> None:
+        self.callback, self.window = callback, window
+        self.fences = watch(callback.sandbox)
 
     def __enter__(self) -> None:
         self.fences.__enter__()
@@ -114,7 +114,7 @@ class _Timed:
 
     def __exit__(self, *error: Any) -> None:
         spent = (_clock_ns() - self.begin) * 1e-9
-        self.course.waited_s[self.window] = self.course.waited_s.get(self.window, 0.0) + spent
+        self.callback.waited_s[self.window] = self.callback.waited_s.get(self.window, 0.0) + spent
         self.fences.__exit__(*error)
 
 
@@ -198,7 +198,7 @@ def judge(
     block: Block,
     case: Case,
     setting: SavingSetting,
-    course: Course,
+    callback: CheckpointingCallback,
     windows: Sequence[list[float]],
 ) -> dict[str, Any]:
     """Return the metrics of checkpoints, once what is on disk has been found to be what the harness kept.
@@ -208,13 +208,13 @@ def judge(
         block: The block.
         case: The technique.
         setting: The point's.
-        course: Of the run.
+        callback: Of the run.
         windows: For each of this rank's windows seconds, and steps at the end of the row.
 
     Raises:
         CaseError: ``incorrect``: another step or another state came back; ``infrastructure``: a file could not be read.
     """
-    storage, kept = course.replica.storage, course.kept
+    storage, kept = callback.replica.storage, callback.kept
     assert kept is not None
     sandbox, found, seconds = restored(session, block, case, setting, storage.folder)
     if found.step != kept.step:
@@ -224,13 +224,13 @@ def judge(
     if not same(state_of(replica_of(sandbox)), kept.tensors):
         problem = f"the checkpoint of step {found.step} restores another state than that of the step"
     complain(session, problem)
-    complain(session, too_small(session, course.replica, storage, kept.step))
-    blocking = [course.waited_s[n] / course.saves[n] for n in sorted(course.saves)]
+    complain(session, too_small(session, callback.replica, storage, kept.step))
+    blocking = [callback.waited_s[n] / callback.saves[n] for n in sorted(callback.saves)]
     step_s = [row[0] / row[-1] for row in windows]
     everyone = session.control.gather([blocking, step_s, [seconds, float(storage.num_bytes(kept.step))]])
     worst = [max(rank[1][i] for rank in everyone) for i in range(len(step_s))]
-    saving = [s for n, s in enumerate(worst) if n in course.saves]
-    without = [s for n, s in enumerate(worst) if n and n not in course.saves]
+    saving = [s for n, s in enumerate(worst) if n in callback.saves]
+    without = [s for n, s in enumerate(worst) if n and n not in callback.saves]
     return {
         "blocking_s": {"samples": [max(rank[0][i] for rank in everyone) for i in range(len(blocking))]},
         "checkpoint_overhead": {"samples": [statistics.median(saving) / statistics.median(without) - 1]},

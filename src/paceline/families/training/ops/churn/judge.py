@@ -56,7 +56,7 @@ class Exchange:
     """When each peer had its result."""
 
 
-class Course:
+class CheckedRun:
     """What a group did, checked.
 
     Args:

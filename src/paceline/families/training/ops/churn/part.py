@@ -129,7 +129,7 @@ class Trainee:
             if ends_round(self.done - 1, self.sync_every, self.task.steps):
                 return
 
-    def keep(self) -> None:
+    def copy_weights(self) -> None:
         """Copy the weights where they are to be evaluated."""
         if self.done in self.config["evaluate_after"]:
             self.copies[self.done] = self.flat.values.clone()
@@ -215,6 +215,6 @@ def _train(config: dict[str, Any], say: Say, commands: TextIO) -> None:
         trainee.describe("exchange")
         members = sandbox.exchange()
         trainee.describe("done", members=members)
-        trainee.keep()
+        trainee.copy_weights()
     if trainee.peer == 0:
         trainee.write()

@@ -23,7 +23,7 @@ from paceline.families.training.api.sizes import size_of
 from paceline.families.training.core import judging, oracle
 from paceline.families.training.core.corpus import load
 from paceline.families.training.ops.churn.digests import digest_of
-from paceline.families.training.ops.churn.judge import OUTER_TOLERANCE, Course, Rules, of_kind
+from paceline.families.training.ops.churn.judge import OUTER_TOLERANCE, CheckedRun, Rules, of_kind
 from paceline.families.training.ops.churn.metrics import CHURN_METRICS
 from paceline.families.training.ops.churn.script import LEAST_ROUNDS, Script, draw
 from paceline.families.training.ops.churn.setting import rows_of, setting_of
@@ -82,9 +82,9 @@ def _play(session: Session, block: Block, case: Case, seeds: Mapping[str, int]) 
         group = Group(session, config, parts=PARTS)
         needs_master = hasattr(sys.modules[loaded.factory.__module__], "master")
         peers = _timeline(session, group, rules.script, needs_master=needs_master)
-        course = Course(rules, peers)
-        curve = _curve(session, block, config, course, seeds["held out"])
-    return _result(block, course, curve, seeds)
+        checked = CheckedRun(rules, peers)
+        curve = _curve(session, block, config, checked, seeds["held out"])
+    return _result(block, checked, curve, seeds)
 
 
 def _rules(session: Session, block: Block, options: Mapping[str, Any], seed: int) -> Rules:
@@ -139,9 +139,9 @@ def _has_come(messages: Sequence[Message], step: int) -> bool:
 
 
 def _curve(
-    session: Session, block: Block, config: dict[str, Any], course: Course, seed: int
+    session: Session, block: Block, config: dict[str, Any], checked: CheckedRun, seed: int
 ) -> dict[str, list[float]]:
-    """Return the course of held-out losses, as a point's page draws it; nothing where survivors did not go on.
+    """Return the curve of held-out losses, as a point's page draws it; nothing where survivors did not go on.
 
     Rank 0 alone has the weights, and tells the others.
 
@@ -149,15 +149,15 @@ def _curve(
         CaseError: ``incorrect``: nothing was learnt, or more than any model could. ``refused``: weights that a peer
             left are not those that it had.
     """
-    if not course.survived:
+    if not checked.survived:
         return {}
-    losses = session.on_all_ranks(lambda: _losses(block, config, course, seed) if session.rank == 0 else [])
+    losses = session.on_all_ranks(lambda: _losses(block, config, checked, seed) if session.rank == 0 else [])
     steps = [0, *config["evaluate_after"]]
-    first, *_ = of_kind(course.peers[0], "round")
-    done_ns = {0: int(first["seen_ns"])} | {e.step: e.done_ns[0] for e in course.exchanges}
+    first, *_ = of_kind(checked.peers[0], "round")
+    done_ns = {0: int(first["seen_ns"])} | {e.step: e.done_ns[0] for e in checked.exchanges}
     tokens = rows_of(dict(block.params)) * int(block.params["context"])
     read = {0: 0.0}
-    for before, e in zip((None, *course.exchanges), course.exchanges, strict=False):
+    for before, e in zip((None, *checked.exchanges), checked.exchanges, strict=False):
         had = before.step if before else 0
         read[e.step] = read[had] + float(tokens * len(e.members) * (e.step - had))
     return {
@@ -168,12 +168,12 @@ def _curve(
     }
 
 
-def _losses(block: Block, config: dict[str, Any], course: Course, seed: int) -> list[float]:
+def _losses(block: Block, config: dict[str, Any], checked: CheckedRun, seed: int) -> list[float]:
     """Return the held-out losses of what peer 0 left, the untrained weights first."""
     setting = setting_of(config, torch.device("cpu"))
-    (left,) = of_kind(course.peers[0], "weights")
+    (left,) = of_kind(checked.peers[0], "weights")
     copies = np.load(left["path"])
-    due = {0: of_kind(course.peers[0], "round")[0]["digest"]} | {e.step: e.digest for e in course.exchanges}
+    due = {0: of_kind(checked.peers[0], "round")[0]["digest"]} | {e.step: e.digest for e in checked.exchanges}
     wanted = [0, *config["evaluate_after"]]
     if left["steps"] != wanted or [digest_of(c) for c in copies] != [due[step] for step in wanted]:
         raise CaseError("refused", "the weights that peer 0 left are not those that it had")
@@ -195,15 +195,15 @@ def _losses(block: Block, config: dict[str, Any], course: Course, seed: int) -> 
 
 
 def _result(
-    block: Block, course: Course, curve: dict[str, list[float]], seeds: Mapping[str, int]
+    block: Block, checked: CheckedRun, curve: dict[str, list[float]], seeds: Mapping[str, int]
 ) -> dict[str, Any]:
     corpus = load(str(block.params["data"]))
-    rate, script = corpus.entropy_rate, course.rules.script
-    found: dict[str, float] = {"survived": float(course.survived)}
+    rate, script = corpus.entropy_rate, checked.rules.script
+    found: dict[str, float] = {"survived": float(checked.survived)}
     if script.victim >= 0:
-        joined = course.join_s()
-        found |= {"joined": float(joined is not None), "state_parity": float(course.parity)}
-        recovery = course.recovery() if course.survived else None
+        joined = checked.join_s()
+        found |= {"joined": float(joined is not None), "state_parity": float(checked.parity)}
+        recovery = checked.recovery() if checked.survived else None
         if recovery is not None:
             found |= {"kill_recovery_steps": float(recovery[0]), "kill_recovery_s": recovery[1]}
         if joined is not None:
@@ -215,7 +215,7 @@ def _result(
         if rate is not None:
             metrics["excess_loss"] = {"samples": [loss - rate for loss in losses]}
             curve["excess_loss"] = [loss - rate for loss in curve.pop("eval_loss")]
-    reason = _why_not(course)
+    reason = _why_not(checked)
     names = (*LOSSES, *(m.name for m in CHURN_METRICS))
     return {
         "status": "ok",
@@ -224,8 +224,8 @@ def _result(
         "correctness": {
             "passed": True,
             "oracle": ORACLE,
-            "gate_checks": len(course.exchanges),
-            "error": course.error,
+            "gate_checks": len(checked.exchanges),
+            "error": checked.error,
             "tolerance": OUTER_TOLERANCE,
             "entropy_rate": rate,
             "data_sha256": corpus.fingerprint,
@@ -234,19 +234,19 @@ def _result(
         },
         "accounting": {
             "script": asdict(script),
-            "failures": {str(n): text for n, text in course.failures.items()},
-            "members": [[e.step, list(e.members)] for e in course.exchanges],
-            "round_s": course.round_s(),
+            "failures": {str(n): text for n, text in checked.failures.items()},
+            "members": [[e.step, list(e.members)] for e in checked.exchanges],
+            "round_s": checked.round_s(),
             "curve": curve,
         },
     }
 
 
-def _why_not(course: Course) -> str:
+def _why_not(checked: CheckedRun) -> str:
     """Say why figures are absent."""
-    if course.rules.script.victim < 0:
+    if checked.rules.script.victim < 0:
         return "nobody was killed, and nobody came"
-    failed = [course.failures[n] for n in course.survivors if n in course.failures]
-    if not course.survived:
+    failed = [checked.failures[n] for n in checked.survivors if n in checked.failures]
+    if not checked.survived:
         return f"the survivors did not finish: {failed[0] if failed else 'they made no progress'}"
-    return course.failures.get(course.rules.num_peers, "the newcomer took part in no exchange")
+    return checked.failures.get(checked.rules.num_peers, "the newcomer took part in no exchange")

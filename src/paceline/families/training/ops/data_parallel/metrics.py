@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.base.family import NOT_NEGATIVE, Metric
 from paceline.families.training.core.byte_metrics import BYTE_METRICS
-from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
+from paceline.families.training.core.metrics import RUN_METRICS, TARGETS, TIMES
 from paceline.families.training.core.rank_metrics import DIAGNOSED, HELD, LINK_CLOCK
 
 _SEEN = {
@@ -61,7 +61,7 @@ SEEN: tuple[Metric, ...] = (
 """What the harness sees of ranks' own gradients, in a few steps."""
 
 METRICS: tuple[Metric, ...] = (
-    *COURSE,
+    *RUN_METRICS,
     *BYTE_METRICS,
     *TIMES,
     *HELD,

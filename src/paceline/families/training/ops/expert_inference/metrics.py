@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.base.family import Metric
 from paceline.families.training.core.byte_metrics import BYTE_METRICS
-from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
+from paceline.families.training.core.metrics import RUN_METRICS, TARGETS, TIMES
 from paceline.families.training.core.rank_metrics import RANK_METRICS
 
 WAYS: tuple[Metric, ...] = (
@@ -34,4 +34,4 @@ WAYS: tuple[Metric, ...] = (
 )
 """How often tokens change ranks."""
 
-METRICS: tuple[Metric, ...] = (*COURSE, *BYTE_METRICS, *WAYS, *TIMES, *RANK_METRICS, *TARGETS)
+METRICS: tuple[Metric, ...] = (*RUN_METRICS, *BYTE_METRICS, *WAYS, *TIMES, *RANK_METRICS, *TARGETS)

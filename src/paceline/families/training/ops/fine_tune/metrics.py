@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.base.family import NOT_NEGATIVE, TIME_MARGIN, Metric
 from paceline.families.training.core.byte_metrics import BYTE_METRICS
 from paceline.families.training.core.contracts import BYTES, LOSS
-from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
+from paceline.families.training.core.metrics import RUN_METRICS, TARGETS, TIMES
 from paceline.families.training.core.rank_metrics import RANK_METRICS
 
 _LOG = {
@@ -62,4 +62,4 @@ TUNED: tuple[Metric, ...] = (
     ),
 )
 
-METRICS: tuple[Metric, ...] = (*COURSE, *BYTE_METRICS, *TIMES, *RANK_METRICS, *TUNED, *TARGETS)
+METRICS: tuple[Metric, ...] = (*RUN_METRICS, *BYTE_METRICS, *TIMES, *RANK_METRICS, *TUNED, *TARGETS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.base.family import SHARE, Metric
 from paceline.families.training.core.byte_metrics import BYTE_METRICS
-from paceline.families.training.core.metrics import COURSE, TARGETS, TIMES
+from paceline.families.training.core.metrics import RUN_METRICS, TARGETS, TIMES
 from paceline.families.training.core.rank_metrics import RANK_METRICS
 
 _VIRTUAL = {
@@ -59,4 +59,4 @@ PLAYED: tuple[Metric, ...] = (
     ),
 )
 
-METRICS: tuple[Metric, ...] = (*COURSE, *BYTE_METRICS, *TIMES, *PLAYED, *RANK_METRICS, *TARGETS)
+METRICS: tuple[Metric, ...] = (*RUN_METRICS, *BYTE_METRICS, *TIMES, *PLAYED, *RANK_METRICS, *TARGETS)

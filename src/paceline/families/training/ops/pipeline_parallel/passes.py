@@ -8,7 +8,7 @@ from typing import Any
 from paceline.families.training.api.pipeline.executor import Pass, PipelineReplica
 from paceline.families.training.api.replica import Replica
 from paceline.families.training.core.callback import Callback, Outcome, Trial
-from paceline.families.training.core.unchanged import keeps
+from paceline.families.training.core.unchanged import is_unchanged
 from paceline.families.training.ops.pipeline_parallel import timeline
 
 OWN_OF_A_PIPELINE = frozenset(
@@ -24,7 +24,7 @@ def passes_of(replica: Replica) -> list[Pass] | None:
     if not isinstance(replica, PipelineReplica) or replica.task.device.type != "cpu":
         return None
     names = [name for name in vars(PipelineReplica) if name not in OWN_OF_A_PIPELINE]
-    return list(replica.passes) if keeps(replica, PipelineReplica, names) else None
+    return list(replica.passes) if is_unchanged(replica, PipelineReplica, names) else None
 
 
 class Passes(Callback):
