@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from paceline.base.errors import UserError
+from paceline.families.serving.core.traced_calls import trace_facts
 from paceline.families.serving.core.traces import Trace, Traced, calls_of, format_of, read_trace, wrong_format
-from paceline.families.serving.core.workloads import draw_workload, trace_facts
+from paceline.families.serving.core.workloads import draw_workload
 from paceline.families.serving.spec import FAMILY
 
 
@@ -72,7 +73,7 @@ def test_a_format_may_name_its_blocks(told: str, read: tuple[str, int]) -> None:
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ("sharegpt", "no format of traces; expected one of mooncake, bailian, azure, burstgpt"),
+        ("chatlogs", "no format of traces; expected one of mooncake, bailian, azure, burstgpt, sharegpt"),
         ("azure/16", "names no blocks"),
         ("mooncake/", "names no blocks"),
         ("mooncake/0", "names no blocks"),

@@ -19,7 +19,7 @@ from typing import Any
 
 from paceline.base.errors import InfrastructureError, PrerequisiteError
 from paceline.families.serving.core.load.asking import Asking
-from paceline.families.serving.core.load.calls import Call, Workload
+from paceline.families.serving.core.load.calls import Call, Messages, Prompt, Workload
 from paceline.families.serving.core.load.client import Client, Limits
 from paceline.families.serving.core.load.entries import Log, merged, read_log, write_log
 from paceline.families.serving.core.load.loops import LoopName, loop_factory, usual_loop
@@ -193,5 +193,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _prompt(given: list[int] | str) -> tuple[int, ...] | str:
+def _prompt(given: list[int] | str | dict[str, list[tuple[str, str]]]) -> Prompt:
+    if isinstance(given, dict):
+        return Messages(tuple((role, text) for role, text in given["turns"]))
     return given if isinstance(given, str) else tuple(given)

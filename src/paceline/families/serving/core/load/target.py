@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paceline.families.serving.core.load.asking import Asking
-from paceline.families.serving.core.load.calls import Call, Prompt, prompt_text
+from paceline.families.serving.core.load.calls import Call, Messages, Prompt, prompt_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +82,11 @@ class Target:
             usual["user"] = call.tenant
         asked = self.asking.fields(usual)
         if call.chat:
-            asked["messages"] = [{"role": "user", "content": prompt_text(prompt)}]
+            turns = prompt.turns if isinstance(prompt, Messages) else (("user", prompt_text(prompt)),)
+            asked["messages"] = [{"role": role, "content": text} for role, text in turns]
         else:
-            asked["prompt"] = prompt_text(prompt) if self.as_text or isinstance(prompt, str) else list(prompt)
+            ids = isinstance(prompt, tuple) and not self.as_text
+            asked["prompt"] = prompt if ids else prompt_text(prompt)
         body = json.dumps(asked, separators=(",", ":")).encode()
         path = f"{self.base}/{'chat/completions' if call.chat else 'completions'}"
         secret = f"Authorization: Bearer {self.key}\r\n" if self.key else ""
