@@ -136,8 +136,8 @@ LATER: Mapping[str, Mapping[str, Any]] = {
         "trace_max_total": 2048,
     },
 }
-"""Parameters, by family, that came when there were records already, and their defaults: at these a point is the one that
-it was before, and its series go on."""
+"""Parameters, by family, that came when there were records already, and their defaults: at these a point is the one
+that it was before, and its series go on."""
 
 _NONE = RenamedValues({"nothing": "none"})
 VALUES: Mapping[tuple[str, str], RenamedValues] = {

@@ -36,6 +36,8 @@ WARNINGS = {
     "no_empty_line": "no empty line ended the last event",
     "one_newline": "one newline ended events, where the standard wants an empty line",
     "other_choices": "events of other choices were left out, and so was the usage, which counts them",
+    "redirected": "the server sent the call on to another address once; the way round is in its time",
+    "resent": "the server had closed an idle connection, and the call was sent again on a new one",
     "status": "the status is another 2xx than 200",
     "unknown_part": "content of a kind that is not known was left out",
     "usage_jumps": "counts of single events fall, or do not end at the last one, and were not used",
