@@ -101,7 +101,7 @@ def _gap(log: Log, calls: Sequence[Call], due: Mapping[int, float]) -> float:
 
 
 def _quantiles(quantity: str, share: str, values: Sequence[float]) -> dict[str, Any]:
-    ordered = sorted(v for v in values if v > 0)
+    ordered = sorted(values)
     if len(ordered) < 2:
         return {}
     places = [math.ceil(k * len(ordered) / NUM_QUANTILES) - 1 for k in range(1, NUM_QUANTILES + 1)]
