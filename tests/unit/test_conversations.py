@@ -23,6 +23,7 @@ from paceline.families.serving.core.model_sizes import FIRST_TOKEN
 from paceline.families.serving.core.points import check_trace
 from paceline.families.serving.core.text_tokens import load_tokenizer
 from paceline.families.serving.core.traced_calls import trace_facts
+from paceline.families.serving.core.traces import read_trace
 from paceline.families.serving.core.workloads import draw_workload
 from paceline.families.serving.spec import FAMILY
 
@@ -433,6 +434,11 @@ def test_a_point_that_cannot_be_is_told_before_it_runs(
     path = written(tmp_path / "talks.json", *talks, talk(("human", "w1"), ("gpt", "w2")))
     (problem, *_) = check_trace(point(folder, path, **changed))
     assert words in problem
+
+
+def test_conversations_are_read_as_no_other_trace(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="conversations are no trace"):
+        read_trace(written(tmp_path / "talks.json", PLAIN), "sharegpt")
 
 
 def test_the_path_of_a_tokenizer_is_absolute() -> None:

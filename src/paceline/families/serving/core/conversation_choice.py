@@ -151,13 +151,17 @@ def choose(
         "tokenizer": tokenizer.facts(),
     }
     if taken < requests:
-        reasons = "".join(f"; {number} {reason}" for reason, number in facts["dropped"].items())
-        raise UserError(
-            f"the file has {taken} exchanges that can be asked for{reasons}",
-            expected=f"{requests}, as 'requests' says",
-            fix=f"requests: {taken}" if taken else "widen the limits on lengths",
-        )
+        raise _too_few(taken, requests, facts["dropped"])
     return Choice(sessions=tuple(sessions), facts=facts)
+
+
+def _too_few(taken: int, requests: int, dropped: dict[str, int]) -> UserError:
+    reasons = "".join(f"; {number} {reason}" for reason, number in dropped.items())
+    return UserError(
+        f"the file has {taken} exchanges that can be asked for{reasons}",
+        expected=f"{requests}, as 'requests' says",
+        fix=f"requests: {taken}" if taken else "widen the limits on lengths",
+    )
 
 
 Exchanges = tuple[tuple[Exchange, ...], str | None]

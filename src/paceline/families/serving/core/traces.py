@@ -132,6 +132,12 @@ def read_trace(path: Path, form: str) -> Trace:
         UserError: There is no such file, or a line is not what the format says.
     """
     kind, block = format_of(form)
+    if kind == SHAREGPT:
+        raise UserError(
+            "conversations are no trace: they have words, and no instants",
+            where=str(path),
+            fix="workload: trace with trace_format: sharegpt and a tokenizer, or conversation_workload in Python",
+        )
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if data.startswith(GZIP) else data).decode("utf-8-sig")
