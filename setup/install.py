@@ -39,6 +39,8 @@ NOT_THERE = ("No matching distribution", "No solution found", f"{CPU_INDEX}/torc
 """What pip and uv say when no index has the build, or when PyTorch's own does not answer."""
 TORCH_FAMILY = ("torch", "triton")
 """What ``keep`` never asks an index for. Vendors' builds of triton have names of their own, which pip cannot know."""
+ASKS_FOR_TORCH = ("accelerate",)
+"""Requirements that require torch themselves; ``keep`` does without them, and what needs them says so."""
 BUILT_ON_NUMPY = frozenset({"pandas", "pandas-stubs", "scipy"})
 PATH_FILE = "kept-torch.pth"
 CHOICE_FILE = ".torch"
@@ -109,9 +111,9 @@ def constraints_beside(kept: Mapping[str, str], constraints: str) -> str:
 
 
 def requirements_beside_torch(extras: Sequence[str]) -> list[str]:
-    """Return what pyproject.toml requires, with these extras, without torch and triton."""
-    table = project()
-    return [r for extra in ("", *extras) for r in table[extra] if named(r) not in TORCH_FAMILY]
+    """Return what pyproject.toml requires, with these extras, without torch, triton and what asks for them."""
+    table, without = project(), (*TORCH_FAMILY, *ASKS_FOR_TORCH)
+    return [r for extra in ("", *extras) for r in table[extra] if named(r) not in without]
 
 
 def check_floor(version: str, requirements: Sequence[str]) -> None:

@@ -155,6 +155,17 @@ def test_metrics_of_an_older_record_are_those_of_today() -> None:
     assert measured["metric"] == measured["versus"]["metric"] == "time_per_token"
 
 
+def test_a_later_parameter_at_its_default_is_no_part_of_an_identity() -> None:
+    for family, later in aliases.LATER.items():
+        defaults = {p.name: p.default for p in load_family(family).parameters}
+        assert later == {name: defaults[name] for name in later}
+    told = {"rate_per_s": 4.0, "trace_turns": "first", "trace_min_tokens": 4, "tokenizer": None}
+    assert aliases.params_first("serving", told) == {"rate_per_s": 4.0}
+    assert aliases.params_first("serving", told | {"trace_min_tokens": 8}) == {
+        **{"rate_per_s": 4.0, "trace_min_tokens": 8}
+    }
+
+
 def test_parameters_of_an_older_record_are_those_of_today() -> None:
     params = {"ranks": 2, "away": "nothing", "learning": "measured", "beside": "bare-script", "steps": 40}
     today = {

@@ -275,6 +275,43 @@ def test_ranks_are_counted_although_the_json_lists_one_device_of_a_process(
     assert (params["ranks"], params.get("groups")) == (ranks, split)
 
 
+@pytest.mark.parametrize(
+    ("changed", "devices", "ranks", "notes"),
+    [
+        ({}, [{"rank": 0, "group": 0}], 8, []),
+        ({"ngpus": None}, [{"rank": 0}, {"rank": 1}], 2, ["'ngpus' is null: 1 was taken for it"]),
+        ({"nthreads": "2"}, [{"rank": 0}], 8, ["'nthreads' is \"2\": 1 was taken for it"]),
+        (
+            {"ngpus": 1},
+            [{}, {"rank": 1, "group": 0}],
+            2,
+            [
+                "1 devices tell no rank: their places in the list were taken for it",
+                "1 devices tell no group: 0 was taken for it",
+            ],
+        ),
+    ],
+)
+def test_what_ranks_were_guessed_from_is_told(
+    tmp_path: Path, changed: dict[str, Any], devices: list[dict[str, Any]], ranks: int, notes: list[str]
+) -> None:
+    made = nccl_json()
+    info = {"device_info": made["config"]["devices"][0]["device_info"]}
+    made["config"] |= {"nthreads": 1, "ngpus": 8, **changed, "devices": [{**info, **d} for d in devices]}
+    record = read(tmp_path, "nccl-tests", made)
+    assert pick(record, "time", in_place=False).params["ranks"] == ranks
+    assert [n for n in imported(record).get("notes", []) if "taken for it" in n] == notes
+
+
+def test_a_group_and_a_parameter_of_that_name_are_both_kept(tmp_path: Path) -> None:
+    made = pytest_json()
+    made["benchmarks"][0] |= {"group": "sums", "params": {"group": 3}}
+    (params,) = {
+        json.dumps(m.params, sort_keys=True) for m in read(tmp_path, "pytest-benchmark", made).measurements
+    }
+    assert json.loads(params).items() >= {"group": 3, "group of the benchmark": "sums"}.items()
+
+
 def test_an_older_table_without_groups_has_its_ranks(tmp_path: Path) -> None:
     record = read(tmp_path, "nccl-tests", NCCL_TEXT.replace("Group  0 ", ""))
     assert {(m.params["ranks"], m.params.get("groups")) for m in record.measurements} == {(2, None)}

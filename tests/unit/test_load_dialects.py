@@ -164,7 +164,7 @@ def test_an_error_in_the_middle_is_one_in_the_servers_words_though_all_tokens_ca
         (b"<html>Bad Gateway</html>", "<html>Bad Gateway</html>"),
         (b'["a"]', '["a"]'),
         (b"\xff" * 3, "\ufffd" * 3),
-        (b"x" * 900, "x" * 500),
+        (b"x" * 900, "x" * 500 + "…"),
     ],
 )
 def test_the_reason_of_a_body_is_its_message(body: bytes, reason: str) -> None:
@@ -350,9 +350,82 @@ def test_a_run_of_which_every_call_failed_is_invalid_and_its_reasons_are_counted
 
 def test_every_warning_has_a_test_that_gets_it() -> None:
     seen = {name for _, warnings in UNUSUAL for name in warnings.split()}
-    assert seen | {"unknown_part", "usage_jumps"} == set(WARNINGS)
+    further = {"unknown_part", "usage_jumps", "odd_usage", "some_ids", "after_done"}  # here
+    sending = {"redirected", "resent"}  # test_load_redirects.py
+    assert seen | further | sending == set(WARNINGS)
 
 
 def test_text_of_another_choice_is_not_ours() -> None:
     both = event(choices=[{"index": 1, "text": "theirs"}, {"index": 0, "text": "ours"}])
     assert read_stream([(1, both + DONE)]).text == "ours"
+
+
+def bare(text: str | None = None, **more: Any) -> bytes:
+    held = {} if text is None else {"text": text}
+    return event(choices=[{"index": 0, **held}], **more)
+
+
+def test_a_choice_that_holds_nothing_beside_the_usage_is_empty() -> None:
+    """A proxy in front of a server of completions ends so: neither text nor delta, not even null."""
+    words = [bare(f" t{n}") for n in range(4)]
+    end = event(choices=[{"index": 0, "finish_reason": "length"}])
+    outcome = read(*words, end, bare(usage={"completion_tokens": 4, "prompt_tokens": 11}), DONE)
+    assert (outcome.kind, outcome.tokens, outcome.prompt_tokens) == ("complete", 4, 11)
+    assert outcome.stream.warnings == ()
+    lost = event(choices=[{"index": 0, "message": {"content": "all of it"}}])
+    assert read(*words, lost, DONE).kind == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b'data: {"error": "`bias` is {\'a"b\': 1}."}\n\n', "`bias` is {'a\"b': 1}."),
+        (b'data: {"error": "first line\nsecond line"}\n\n', "first line"),
+        (b'data: {"error": {"message": "no "such" model"}}\n\n', '{"message": "no "such" model"'),
+    ],
+)
+def test_an_error_whose_words_break_its_json_is_an_error_in_its_words(data: bytes, told: str) -> None:
+    outcome = read(A, data)
+    assert outcome.kind == "error_event"
+    assert (outcome.detail or "").startswith(told)
+
+
+def test_words_that_only_begin_like_an_error_stay_malformed() -> None:
+    assert read(A, b'data: {"errors": "x"y"}\n\n').kind == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("parts", "warnings", "counted_by"),
+    [
+        ((*FOUR, usage(4), DONE), (), "usage"),
+        ((*FOUR, usage(4.0), DONE), (), "usage"),  # type: ignore[arg-type]
+        ((*FOUR, usage(4.5), DONE), ("odd_usage",), "chunks"),  # type: ignore[arg-type]
+        ((*FOUR, usage("4"), DONE), ("odd_usage",), "chunks"),  # type: ignore[arg-type]
+        ((*FOUR, usage(-1), DONE), ("odd_usage",), "chunks"),
+        ((*FOUR, usage(4, prompt_tokens_details=[1]), DONE), (), "usage"),
+        ((*FOUR, usage(4, prompt_tokens_details={"cached_tokens": "no"}), DONE), ("odd_usage",), "usage"),
+        ((*FOUR[:3], DONE, A), ("after_done",), "chunks"),
+    ],
+)
+def test_counts_and_output_that_are_odd_are_named(
+    parts: tuple[bytes, ...], warnings: tuple[str, ...], counted_by: str
+) -> None:
+    outcome = read(*parts)
+    assert outcome.kind == "complete"
+    assert (outcome.stream.warnings, outcome.stream.counted_by) == (warnings, counted_by)
+    assert all(name in WARNINGS for name in warnings)
+
+
+def test_ids_of_some_events_alone_are_named_and_not_used() -> None:
+    told = event(choices=[{"index": 0, "text": "a", "token_ids": [5]}])
+    outcome = read(told, bare("b"), told, told, usage(4), DONE)
+    assert (outcome.kind, outcome.stream.counted_by) == ("complete", "usage")
+    assert outcome.stream.warnings == ("some_ids",)
+    assert outcome.stream.token_ids is None
+
+
+def test_a_reason_that_is_cut_says_so() -> None:
+    long = "x" * 2000
+    assert reason_of(json.dumps({"error": {"message": long}}).encode()) == "x" * 299 + "…"
+    assert reason_of(long.encode()) == "x" * 500 + "…"
+    assert reason_of(b"short") == "short"

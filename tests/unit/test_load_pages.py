@@ -39,7 +39,12 @@ LOST = CALL | {
 }
 
 
-def page(name: str, *, swept: dict[str, list[tuple[float, float]]] = SWEPT) -> str:
+def page(
+    name: str,
+    *,
+    swept: dict[str, list[tuple[float, float]]] = SWEPT,
+    accounting: dict[str, Any] | None = None,
+) -> str:
     """Return the page of a board or of its first point, of a sweep over three rates."""
     suite = {
         "suite": "serving/schedulers",
@@ -66,6 +71,7 @@ def page(name: str, *, swept: dict[str, list[tuple[float, float]]] = SWEPT) -> s
                     accounting={
                         "courses": [CALL, LOST],
                         "curve": {"ttft_s": [0.1, 0.2], "share_of_calls": [0.5, 1.0]},
+                        **(accounting or {}),
                     },
                 )
     given = SiteInput(loaded=Loaded(records=[record_factory.in_memory(run, lines)]))
@@ -115,6 +121,53 @@ def test_a_point_shows_its_distributions_and_its_calls_with_their_numbers() -> N
     told = re.sub(r"<[^>]+>", " ", text).split()
     place = told.index("refused", told.index("ended"))
     assert told[place - 6 : place] == ["250", "ms", "–", "–", "–", "0"]
+
+
+def test_a_point_tells_what_became_of_calls_and_what_was_left_out_of_their_file() -> None:
+    facts = {
+        "format": "mooncake",
+        "left_out": 7,
+        "missing": {"output_length": 5},
+        "notes": {"out_of_order": 3},
+        "scaled": {"factor": 0.1, "raised_to_one": 4},
+        "dropped": {"long_prompt": 9},
+        "instants_times": 2.5,
+    }
+    text = page(
+        "cases/",
+        accounting={
+            "outcomes": {"complete": 90, "refused": 2},
+            "warnings": {"redirected": 11},
+            "counted_by": ["usage"],
+            "trace": facts,
+        },
+    )
+    assert "<h2>What became of calls</h2>" in text
+    told = " ".join(re.sub(r"<[^>]+>", " ", text).split())
+    # Two launches, each counted once, however many metrics it has.
+    for words in (
+        "orca complete: 180 ",
+        "orca refused: 4 nobody listens at the address",
+        "dlpm redirected: 22 the server sent the call on",
+        "usage tokens counted by the server&#39;s count of all",
+        "all left out: 7",
+        "output length: 5 left out: the request lacks this field",
+        "out of order: 3 came before the request above it",
+        "raised to one: 4 scaling of lengths",
+        "long prompt: 9 left out: the prompt has more tokens than the most",
+        "instants times: 2.5 factor on the file",
+    ):
+        assert words in told
+
+
+@pytest.mark.parametrize("told", [None, 3, "x", [], [["a"]], {"a": "b"}, {"a": {"b": [1]}}, {"<i>": 10**400}])
+@pytest.mark.parametrize("key", ["outcomes", "warnings", "counted_by", "trace"])
+def test_counts_that_others_write_are_refused_or_harmless(key: str, told: Any) -> None:
+    try:
+        text = page("cases/", accounting={key: told})
+    except (ValueError, AssertionError):
+        return
+    assert "<i>" not in text
 
 
 def test_latency_stands_over_throughput_in_the_order_of_the_rates() -> None:

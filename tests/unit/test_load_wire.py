@@ -147,10 +147,10 @@ def test_an_answer_that_is_an_error_is_told_in_the_servers_words(data: bytes, ki
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_named_and_not_followed(status: int) -> None:
+def test_a_redirect_ends_what_a_connection_carries(status: int) -> None:
     outcome, _, wire = answered(head(f"{status} Moved", b"", Location="https://other.example/v1/completions"))
     assert outcome.kind == "redirected"
-    assert outcome.detail == f"{status}: name https://other.example/v1/completions as the address"
+    assert outcome.detail == f"{status} to https://other.example/v1/completions"
     assert wire.written == b"POST"
 
 

@@ -11,8 +11,18 @@ from typing import Any
 import pytest
 
 from paceline.base.errors import UserError
-from paceline.families.serving.core.traces import Trace, Traced, calls_of, format_of, read_trace, wrong_format
-from paceline.families.serving.core.workloads import draw_workload, trace_facts
+from paceline.families.serving.core.traced_calls import trace_facts
+from paceline.families.serving.core.traces import (
+    NOTES,
+    Trace,
+    Traced,
+    calls_of,
+    format_of,
+    read_trace,
+    wrong_format,
+)
+from paceline.families.serving.core.workloads import draw_workload
+from paceline.families.serving.ops.serve.figures import _quantiles
 from paceline.families.serving.spec import FAMILY
 
 
@@ -72,7 +82,7 @@ def test_a_format_may_name_its_blocks(told: str, read: tuple[str, int]) -> None:
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ("sharegpt", "no format of traces; expected one of mooncake, bailian, azure, burstgpt"),
+        ("chatlogs", "no format of traces; expected one of mooncake, bailian, azure, burstgpt, sharegpt"),
         ("azure/16", "names no blocks"),
         ("mooncake/", "names no blocks"),
         ("mooncake/0", "names no blocks"),
@@ -172,3 +182,93 @@ def test_a_record_keeps_what_was_left_out_and_a_point_takes_the_blocks(tmp_path:
     assert one.prompt[32:] != other.prompt[32:]
     facts = trace_facts(params)["trace"]
     assert (facts["requests"], facts["left_out"], facts["missing"]) == (2, 1, {"output_length": 1})
+
+
+def test_what_is_unusual_about_requests_is_counted(tmp_path: Path) -> None:
+    trace = traced(
+        tmp_path,
+        "mooncake",
+        row(50, 100, 5, [1]),
+        row(10, 100, 5),
+        row(20, 100, 0),
+        row(30, 0, 5),
+        row(40, 100, 5, [2]),
+        row(35, 100, 5, hash_ids=[]),
+    )
+    assert [r.at_s for r in trace.requests] == pytest.approx([0.0, 0.025, 0.03, 0.04])
+    assert trace.left_out == 2
+    assert trace.notes == {"empty_answer": 1, "empty_prompt": 1, "out_of_order": 2, "without_blocks": 2}
+    assert trace.notes.keys() <= NOTES.keys()
+
+
+def test_a_total_that_is_none_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text(
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+        "5,m,21,5,26,x\n6,m,21,5,99,x\n7,m,21,5,,x\n"
+    )
+    assert read_trace(tmp_path / "trace.csv", "burstgpt").notes == {"total_differs": 1}
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "words"),
+    [
+        ("mooncake", '{"timestamp": 0, "timestamp": 9, "input_length": 3, "output_length": 3}', "twice"),
+        ("mooncake", json.dumps(row(0, 3, 3, hash_ids=0)), "hash_ids is no list"),
+        ("mooncake", json.dumps(row(0, 3, 3, hash_ids="")), "hash_ids is no list"),
+        (
+            "azure",
+            "TIMESTAMP,ContextTokens,GeneratedTokens,ContextTokens\n2024-10-29 00:00:01,1,2,3\n",
+            "the heading has ContextTokens twice",
+        ),
+        (
+            "azure",
+            "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-10-29 00:00:01,1,2\n2024-10-29 00:00:02+02:00,1,2\n",
+            "others are without an offset",
+        ),
+    ],
+)
+def test_what_could_be_read_in_two_ways_is_refused(tmp_path: Path, form: str, text: str, words: str) -> None:
+    (tmp_path / "trace").write_text(text)
+    with pytest.raises(UserError, match=words):
+        read_trace(tmp_path / "trace", form)
+
+
+def point(path: Path, **changed: Any) -> dict[str, Any]:
+    return {p.name: p.default for p in FAMILY.parameters} | {
+        **{"op": "serve", "workload": "trace", "arrivals": "trace", "requests": 3, "trace": str(path)},
+        **{"rate_per_s": 2.0, **changed},
+    }
+
+
+def test_a_record_tells_how_lengths_and_instants_were_changed(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    rows = (row(0, 100, 4), row(1000, 250, 20), row(3000, 1000, 40), row(9000, 7, 7))
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    params = point(path, trace_scale=0.1)
+    facts = trace_facts(params)["trace"]
+    assert (facts["requests"], facts["used"]) == (4, 3)
+    # 0.4 tokens became one; 25, 10, 2, 100 and 4 are whole.
+    assert facts["scaled"] == {
+        **{"factor": 0.1, "rounded": 1, "raised_to_one": 1, "tokens": 142, "tokens_before": 1414},
+    }
+    calls = draw_workload(params, 512, 1).calls
+    assert facts["instants_times"] == 0.5
+    assert [c.at_s for c in calls] == [0.0, 0.5, 1.5]
+    plain = trace_facts(point(path, arrivals="poisson"))["trace"]
+    assert plain.keys() == {"format", "sha256", "requests", "used", "left_out"}
+
+
+def test_requests_of_one_instant_are_not_spread_to_a_rate_in_silence(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(json.dumps(row(5, 30, 3)) + "\n" for _ in range(4)))
+    with pytest.raises(UserError, match="have one instant"):
+        draw_workload(point(path), 512, 1)
+    assert [c.at_s for c in draw_workload(point(path, requests=1), 512, 1).calls] == [0.0]
+    assert [c.at_s for c in draw_workload(point(path, arrivals="at-once"), 512, 1).calls] == [0.0] * 3
+
+
+def test_gaps_of_no_time_are_in_the_distribution_of_gaps() -> None:
+    found = _quantiles("gap_s", "share", [0.0, 0.0, 0.0, 0.5])
+    assert found["gap_s"][74] == 0.0
+    assert found["gap_s"][75] == 0.5
+    assert _quantiles("gap_s", "share", [0.1]) == {}

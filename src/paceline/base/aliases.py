@@ -127,6 +127,18 @@ PARAMETERS: Mapping[str, Renamed] = {
 }
 """Parameters of workloads, by family."""
 
+LATER: Mapping[str, Mapping[str, Any]] = {
+    "serving": {
+        "tokenizer": None,
+        "trace_turns": "first",
+        "trace_min_tokens": 4,
+        "trace_max_prompt": 1024,
+        "trace_max_total": 2048,
+    },
+}
+"""Parameters, by family, that came when there were records already, and their defaults: at these a point is the one
+that it was before, and its series go on."""
+
 _NONE = RenamedValues({"nothing": "none"})
 VALUES: Mapping[tuple[str, str], RenamedValues] = {
     ("collectives", "reference_timer"): _NONE,
@@ -165,8 +177,10 @@ def params_today(family: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def params_first(family: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a point with first names and values, for its identity."""
-    valued = {key: _value(family, key, value, today=False) for key, value in params.items()}
+    """Return a point with first names and values, and without later parameters at their defaults, for its identity."""
+    later = LATER.get(family, {})
+    known = {key: value for key, value in params.items() if key not in later or value != later[key]}
+    valued = {key: _value(family, key, value, today=False) for key, value in known.items()}
     return PARAMETERS.get(family, NOTHING).keys_first(valued)
 
 

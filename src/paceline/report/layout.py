@@ -66,6 +66,8 @@ class Layout:
     frontiers: tuple[FrontierSpec, ...] = ()
     loads: tuple[tuple[str, str], ...] = ()
     """Pairs of metrics, across and up, which a board joins over its sweep: what a server gives, and how slow it is."""
+    counts_calls: bool = False
+    """Whether a record's accounting says what became of calls, and of the file that they are from."""
     splits: tuple[SplitSpec, ...] = ()
     answers: tuple[str, ...] = ()
     """Metrics with a sample for each question, the same questions in the same order in all techniques of a launch: a

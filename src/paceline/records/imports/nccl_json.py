@@ -6,6 +6,7 @@ The file holds the whole environment of the process that wrote it and the names 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -85,7 +86,7 @@ def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
             "args: may hold paths and secrets",
             *_times_of_processes(items),
         ),
-        notes=(*group_note(groups), *_errors(rest)),
+        notes=(*group_note(groups), *_guesses(config, devices), *_errors(rest)),
     )
 
 
@@ -109,6 +110,21 @@ def rank_groups(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]])
 
 def _positive(value: Any) -> int:
     return value if type(value) is int and 1 <= value <= 1 << 20 else 1
+
+
+def _guesses(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Say what was taken for settings that the number of ranks hangs on, and that the file does not tell."""
+    if not devices:
+        return ()
+    odd = [k for k in ("nthreads", "ngpus") if _positive(config.get(k)) != config.get(k)]
+    told = [f"'{k}' is {json.dumps(config.get(k), default=str)[:40]}: 1 was taken for it" for k in odd]
+    ranks = sum(type(d.get("rank")) is not int for d in devices)
+    if ranks:
+        told.append(f"{ranks} devices tell no rank: their places in the list were taken for it")
+    groups = sum(type(d.get("group")) is not int for d in devices)
+    if 0 < groups < len(devices):
+        told.append(f"{groups} devices tell no group: 0 was taken for it")
+    return tuple(told)
 
 
 def _times_of_processes(items: Sequence[Item]) -> tuple[str, ...]:

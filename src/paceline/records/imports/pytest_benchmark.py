@@ -30,6 +30,9 @@ SUMMARY_ONLY = "summary-only"
 LONGEST_TEXT = 300
 """Characters of a name or parameter that are kept as they are; longer ones, often data, are kept by their digest."""
 
+GROUP = "group"
+"""Parameter that holds a benchmark's group."""
+
 
 def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
     """Parse a file.
@@ -180,7 +183,9 @@ def _params(item: Item, shortened: list[str]) -> dict[str, Scalar]:
             params[key] = _kept(text, written[:40], shortened)
     group = item.data.get("group")
     if isinstance(group, str):
-        params.setdefault("group", _kept(group, "group", shortened))
+        # Both stay where a parameter has the same name: two groups are two points.
+        key = GROUP if GROUP not in params else f"{GROUP} of the benchmark"
+        params[key] = _kept(group, "group", shortened)
     return params
 
 

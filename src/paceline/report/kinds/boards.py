@@ -8,6 +8,7 @@ from functools import partial
 
 from paceline.report import (
     answers,
+    callnotes,
     callpages,
     curves,
     equalbudgets,
@@ -137,6 +138,7 @@ def point_page(site: Site, board: Board, number: int, keys: Sequence[str], names
         splits=tradeoffs.split_charts(point),
         calls=callpages.call_charts(point),
         call=callpages.call_grid(point),
+        noted=callnotes.call_notes(point),
         timelines=timelines.timeline_charts(point),
         timeline=timelines.timeline_grid(point),
         paired=answers.paired_grid(point),

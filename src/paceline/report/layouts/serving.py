@@ -11,5 +11,6 @@ LAYOUT = Layout(
     ),
     swept=("ttft_p90", "slo_attainment"),
     frontiers=(FrontierSpec(across="ttft_p90", up="output_tokens_per_s"),),
+    counts_calls=True,
     loads=(("output_tokens_per_s", "ttft_p90"), ("output_tokens_per_s", "tpot_p90")),
 )

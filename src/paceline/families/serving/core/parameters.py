@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from paceline.base.family import Parameter
-from paceline.families.serving.core import traces
+from paceline.families.serving.core import text_tokens, traces
+from paceline.families.serving.core.conversation_choice import LengthLimits
 from paceline.families.serving.core.load import arrivals
 from paceline.families.serving.core.model_sizes import SIZES
+from paceline.families.serving.core.traced_calls import ALL_TURNS, FIRST_TURNS, TRACED
 from paceline.families.serving.core.workloads import (
     AT_ONCE,
     CLOSED,
     INDEPENDENT,
     SESSIONS,
     SHARED,
-    TRACED,
     WORKFLOWS,
 )
 
@@ -97,16 +98,53 @@ _ENGINE: tuple[Parameter, ...] = (
         name="trace_format",
         kind="text",
         doc="mooncake (JSON lines, ms, blocks of 512 tokens), bailian (JSON lines, s, blocks of 16), azure (CSV) or "
-        "burstgpt (CSV). mooncake/64 has blocks of 64 tokens.",
+        "burstgpt (CSV). mooncake/64 has blocks of 64 tokens. sharegpt: conversations with their words (JSON or JSON "
+        "lines, 'conversations' or 'messages'), which need a tokenizer.",
         default=traces.MOONCAKE,
         form=traces.wrong_format,
     ),
     Parameter(
         name="trace_scale",
         kind="number",
-        doc="Factor on all lengths of a trace, for models that know less than the trace's did.",
+        doc="Factor on all lengths of a trace, for models that know less than the trace's did. Lengths are rounded, "
+        "and have one token at least; not of conversations.",
         default=1.0,
         minimum=1e-6,
+    ),
+    Parameter(
+        name="tokenizer",
+        kind="text",
+        doc="Absolute path of a model's folder, or of a tokenizer.json, that counts the tokens of conversations.",
+        form=text_tokens.wrong_path,
+    ),
+    Parameter(
+        name="trace_turns",
+        kind="choice",
+        doc="Of conversations: first: the first two turns of each are a call, as vLLM takes them; all: whole "
+        "conversations, each turn after the answer to the one before.",
+        default=FIRST_TURNS,
+        choices=(FIRST_TURNS, ALL_TURNS),
+    ),
+    Parameter(
+        name="trace_min_tokens",
+        kind="count",
+        doc="Least tokens of a conversation's prompt, and of its answer; others are left out and counted.",
+        default=LengthLimits().min_tokens,
+        minimum=1,
+    ),
+    Parameter(
+        name="trace_max_prompt",
+        kind="count",
+        doc="Most tokens of a conversation's prompt.",
+        default=LengthLimits().max_prompt_tokens,
+        minimum=1,
+    ),
+    Parameter(
+        name="trace_max_total",
+        kind="count",
+        doc="Most tokens of a conversation's prompt and answer, with all that was said before.",
+        default=LengthLimits().max_total_tokens,
+        minimum=2,
     ),
     Parameter(
         name="arrivals",
@@ -134,7 +172,8 @@ _ENGINE: tuple[Parameter, ...] = (
     Parameter(
         name="lengths",
         kind="choice",
-        doc="How lengths lie about their means: fixed, uniform (half to one and a half), lognormal (sigma 1).",
+        doc="How lengths lie about their means: fixed, uniform (half to one and a half), lognormal (sigma 1, "
+        "cut at four times the mean).",
         default="uniform",
         choices=("fixed", "uniform", "lognormal"),
     ),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from paceline.base.errors import UserError
+from paceline.base.errors import PrerequisiteError, UserError
 from paceline.base.family import Params
 from paceline.families.serving.core.model_sizes import SIZES
+from paceline.families.serving.core.traced_calls import TRACED, check_spoken, speaks
 from paceline.families.serving.core.workloads import (
     CLOSED,
     SESSIONS,
     SHARED,
-    TRACED,
     WORKFLOWS,
     calls_together,
     count_of,
@@ -41,9 +41,12 @@ def check_trace(params: Params) -> list[str]:
         return []
     if not params["trace"]:
         return ["workload: trace needs the file's absolute path as 'trace'"]
+    wrong = check_spoken(params) if speaks(params) else []
+    if wrong:
+        return wrong
     try:
         draw_workload(params, SIZES[str(params["model"])]["vocab"], 0)
-    except UserError as error:
+    except (UserError, PrerequisiteError) as error:
         return [str(error)]
     return []
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import itertools
 import json
 import math
 import random
@@ -26,7 +27,9 @@ from paceline.families.serving.core.load.calls import Call
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN
 
 MOONCAKE, BAILIAN, AZURE, BURSTGPT = "mooncake", "bailian", "azure", "burstgpt"
-FORMATS = (MOONCAKE, BAILIAN, AZURE, BURSTGPT)
+SHAREGPT = "sharegpt"
+"""Conversations with their words and without instants, which ``conversations`` reads."""
+FORMATS = (MOONCAKE, BAILIAN, AZURE, BURSTGPT, SHAREGPT)
 MOONCAKE_BLOCK = 512
 BLOCKS = {MOONCAKE: MOONCAKE_BLOCK, BAILIAN: 16}
 """Tokens of a block of ``hash_ids``, as the published traces have them; the last one may be shorter."""
@@ -42,6 +45,16 @@ TIMED = {
     BURSTGPT: ("Timestamp", "Request tokens", "Response tokens"),
 }
 """Columns of instants, prompts and answers."""
+
+
+NOTES = {
+    "empty_prompt": "left out: no token of a prompt",
+    "empty_answer": "left out: a prompt, and no token of an answer",
+    "out_of_order": "came before the request above it; requests were sorted by their instants",
+    "without_blocks": "tell no blocks where others do, and so share nothing",
+    "total_differs": "the total is not the sum of prompt and answer; the total was not used",
+}
+"""What may be unusual about a trace's requests, and what was made of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +83,8 @@ class Trace:
     """Tokens of a block."""
     missing: dict[str, int] = field(default_factory=dict)
     """Field → requests that were left out because they lack it."""
+    notes: dict[str, int] = field(default_factory=dict)
+    """Key of ``NOTES`` → how many requests it is true of."""
 
 
 def format_of(told: str) -> tuple[str, int]:
@@ -117,6 +132,12 @@ def read_trace(path: Path, form: str) -> Trace:
         UserError: There is no such file, or a line is not what the format says.
     """
     kind, block = format_of(form)
+    if kind == SHAREGPT:
+        raise UserError(
+            "conversations are no trace: they have words, and no instants",
+            where=str(path),
+            fix="workload: trace with trace_format: sharegpt and a tokenizer, or conversation_workload in Python",
+        )
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if data.startswith(GZIP) else data).decode("utf-8-sig")
@@ -126,12 +147,19 @@ def read_trace(path: Path, form: str) -> Trace:
             where=str(path),
             expected="a text file, as it is or packed with gzip; name its absolute path",
         ) from error
-    rows = list(_lines(path, text, kind, block) if kind in BLOCKS else _table(path, text, kind))
+    notes: Counter[str] = Counter()
+    rows = list(_lines(path, text, kind, block) if kind in BLOCKS else _table(path, text, kind, notes))
     if not rows:
         raise UserError("the trace has no requests", where=str(path), expected=f"lines of the format {kind}")
     missing = dict(sorted(Counter(r for r in rows if isinstance(r, str)).items()))
     told = [r for r in rows if isinstance(r, Traced)]
-    kept = sorted((r for r in told if r.prompt_tokens > 0 and r.output_tokens > 0), key=lambda r: r.at_s)
+    kept = [r for r in told if r.prompt_tokens > 0 and r.output_tokens > 0]
+    notes["empty_prompt"] = sum(r.prompt_tokens == 0 for r in told)
+    notes["empty_answer"] = sum(r.prompt_tokens > 0 and r.output_tokens == 0 for r in told)
+    notes["out_of_order"] = sum(b.at_s < a.at_s for a, b in itertools.pairwise(kept))
+    if any(r.blocks for r in kept):
+        notes["without_blocks"] = sum(not r.blocks for r in kept)
+    kept.sort(key=lambda r: r.at_s)
     if not kept:
         lacks = "".join(f"; {number} lack {name}" for name, number in missing.items())
         raise UserError(f"no request of the trace has a prompt and an answer{lacks}", where=str(path))
@@ -143,6 +171,7 @@ def read_trace(path: Path, form: str) -> Trace:
         left_out=len(rows) - len(kept),
         block=block,
         missing=missing,
+        notes={name: number for name, number in sorted(notes.items()) if number},
     )
 
 
@@ -155,7 +184,7 @@ def _lines(path: Path, text: str, kind: str, size: int) -> Iterator[Traced | str
             continue
         where = f"{path}:{line}"
         try:
-            told = json.loads(row)
+            told = json.loads(row, object_pairs_hook=_once)
         except ValueError as error:
             raise UserError(f"not JSON: {error}", where=where, expected=expected) from error
         if not isinstance(told, dict):
@@ -166,7 +195,7 @@ def _lines(path: Path, text: str, kind: str, size: int) -> Iterator[Traced | str
         if lacking is not None:
             yield lacking
             continue
-        blocks = told.get("hash_ids") or []
+        blocks = [] if told.get("hash_ids") is None else told["hash_ids"]
         if not isinstance(blocks, list) or any(type(b) is not int for b in blocks):
             raise UserError("hash_ids is no list of whole numbers", where=where, expected=expected)
         length = _count(told, "input_length", where, expected)
@@ -185,7 +214,16 @@ def _lines(path: Path, text: str, kind: str, size: int) -> Iterator[Traced | str
         )
 
 
-def _table(path: Path, text: str, form: str) -> Iterator[Traced | str]:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its fields, none of which may stand there twice: the last one would count, silently."""
+    told = dict(pairs)
+    if len(told) < len(pairs):
+        twice = next(name for name, number in Counter(name for name, _ in pairs).items() if number > 1)
+        raise ValueError(f"the field '{twice}' stands there twice")
+    return told
+
+
+def _table(path: Path, text: str, form: str, notes: Counter[str]) -> Iterator[Traced | str]:
     """Read lines of comma-separated columns below a heading; yield a column's name where a request lacks it."""
     columns = COLUMNS[form]
     expected = ",".join(columns)
@@ -194,7 +232,11 @@ def _table(path: Path, text: str, form: str) -> Iterator[Traced | str]:
     missing = [name for name in columns if name not in heading]
     if missing:
         raise UserError(f"the heading lacks {', '.join(missing)}", where=f"{path}:1", expected=expected)
+    twice = [name for name in columns if heading.count(name) > 1]
+    if twice:
+        raise UserError(f"the heading has {', '.join(twice)} twice", where=f"{path}:1", expected=expected)
     rows.fieldnames = heading
+    zones: set[bool] = set()
     for row in rows:
         where = f"{path}:{rows.line_num}"
         if None in row or None in row.values():
@@ -204,7 +246,10 @@ def _table(path: Path, text: str, form: str) -> Iterator[Traced | str]:
         if lacking is not None:
             yield lacking
             continue
-        at_s = _instant(row[moment], where) if form == AZURE else _number(row, moment, where, expected)
+        at_s = _instant(row[moment], where, zones) if form == AZURE else _number(row, moment, where, expected)
+        if form == BURSTGPT and row["Total tokens"].strip():
+            parts = _count(row, prompt, where, expected) + _count(row, output, where, expected)
+            notes["total_differs"] += _count(row, "Total tokens", where, expected) != parts
         yield Traced(
             at_s=at_s,
             prompt_tokens=_count(row, prompt, where, expected),
@@ -229,8 +274,14 @@ def _count(row: dict[str, Any], name: str, where: str, expected: str) -> int:
     return int(value)
 
 
-def _instant(told: str, where: str) -> float:
-    """Return seconds of a date and time; Azure writes seven digits of a second, and later years an offset."""
+def _instant(told: str, where: str, zones: set[bool]) -> float:
+    """Return seconds of a date and time; Azure writes seven digits of a second, and later years an offset.
+
+    Args:
+        told: The date and time.
+        where: Of it.
+        zones: Whether those before have an offset; all or none may.
+    """
     text = told.strip()
     # The fraction is read apart: a datetime holds microseconds, and Azure writes seven digits.
     whole, dot, rest = text.partition(".")
@@ -243,7 +294,19 @@ def _instant(told: str, where: str) -> float:
         ) from error
     since = moment.replace(tzinfo=None) - datetime(2000, 1, 1)  # differences alone count
     offset = moment.utcoffset()
+    zones.add(offset is not None)
+    if len(zones) > 1:
+        raise UserError(
+            f"TIMESTAMP is {told!r}, and others are {'without' if offset is not None else 'with'} an offset",
+            where=where,
+            expected="an offset from UTC in all rows or in none",
+        )
     return since.total_seconds() - (offset.total_seconds() if offset else 0.0) + float(f"0{dot}{digits}")
+
+
+def scaled(tokens: int, scale: float) -> int:
+    """Return a length after scaling: the nearest whole number, one at least."""
+    return max(1, round(tokens * scale))
 
 
 def calls_of(
@@ -270,8 +333,8 @@ def calls_of(
     """
     calls = []
     for number, request in enumerate(requests):
-        prompt_tokens = max(1, round(request.prompt_tokens * scale))
-        output_tokens = max(1, round(request.output_tokens * scale))
+        prompt_tokens = scaled(request.prompt_tokens, scale)
+        output_tokens = scaled(request.output_tokens, scale)
         if prompt_tokens + output_tokens > context:
             raise UserError(
                 f"request {number} of the trace has {prompt_tokens + output_tokens} tokens",

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-from paceline.base.errors import UserError
 from paceline.base.family import Params
 from paceline.families.serving.core.load.arrivals import draw_arrivals
 from paceline.families.serving.core.load.calls import Call, Workload
-from paceline.families.serving.core.model_sizes import FIRST_TOKEN, SIZES
-from paceline.families.serving.core.traces import Trace, calls_of, read_trace
+from paceline.families.serving.core.model_sizes import FIRST_TOKEN
+from paceline.families.serving.core.traced_calls import (
+    TRACED,
+    speaks,
+    spoken_calls,
+    spoken_sessions,
+    traced_calls,
+)
 
 CLOSED, AT_ONCE = "closed", "at-once"
 INDEPENDENT, SESSIONS, WORKFLOWS = "independent", "sessions", "workflows"
-SHARED, TRACED = "shared-prefixes", "trace"
+SHARED = "shared-prefixes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +53,18 @@ def draw_workload(params: Params, vocabulary: int, seed: int) -> Workload:
         seed: Same seed, same calls.
     """
     rng = random.Random(seed)
-    instants = _instants(params, seed)
+    spoken = params["workload"] == TRACED and speaks(params)
+    choice = spoken_sessions(params) if spoken else None
+    instants = _instants(params, seed, num_roots(params) if choice is None else len(choice.sessions))
     match params["workload"]:
         case "sessions":
             calls = _sessions(params, vocabulary, rng, instants)
         case "workflows":
             calls = _workflows(params, vocabulary, rng, instants)
+        case "trace" if choice is not None:
+            calls = spoken_calls(choice, params, vocabulary, seed, instants, lambda: _tenant(params, rng))
         case "trace":
-            calls = _traced(params, vocabulary, seed, instants)
+            calls = traced_calls(params, vocabulary, seed, instants)
         case "shared-prefixes":
             calls = _shared(params, vocabulary, rng, instants)
         case _:
@@ -87,8 +94,7 @@ def calls_together(params: Params) -> int:
     return 1
 
 
-def _instants(params: Params, seed: int) -> list[float | None]:
-    count = num_roots(params)
+def _instants(params: Params, seed: int, count: int) -> list[float | None]:
     kind = str(params["arrivals"])
     if kind == CLOSED:
         return [None] * count
@@ -151,57 +157,6 @@ def _shared(params: Params, vocabulary: int, rng: random.Random, instants: list[
             )
         )
     return calls
-
-
-def trace_of(params: Params) -> Trace:
-    """Read a point's trace.
-
-    Raises:
-        UserError: It cannot be read.
-    """
-    return read_trace(Path(str(params["trace"])), str(params["trace_format"]))
-
-
-def trace_facts(params: Params) -> dict[str, Any]:
-    """Return what a record keeps of a point's trace: nothing where it has none."""
-    if params["workload"] != TRACED:
-        return {}
-    trace = trace_of(params)
-    facts: dict[str, Any] = {
-        "sha256": trace.sha256,
-        "requests": len(trace.requests),
-        "left_out": trace.left_out,
-    }
-    if trace.missing:
-        facts["missing"] = trace.missing
-    return {"trace": {"format": params["trace_format"], **facts}}
-
-
-def _traced(params: Params, vocabulary: int, seed: int, instants: list[float | None]) -> list[Call]:
-    """Take the first requests of a trace; its own instants, stretched to the rate, where arrivals are its own."""
-    trace = trace_of(params)
-    wanted = trace.requests[: len(instants)]
-    if len(wanted) < len(instants):
-        raise UserError(
-            f"the trace has {len(wanted)} requests that can be served",
-            where=str(params["trace"]),
-            expected=f"{len(instants)}, as 'requests' says",
-            fix=f"requests: {len(wanted)}",
-        )
-    calls = calls_of(
-        wanted,
-        vocabulary,
-        seed=seed,
-        scale=float(str(params["trace_scale"])),
-        context=SIZES[str(params["model"])]["max_context"],
-        block=trace.block,
-    )
-    if params["arrivals"] != TRACED:
-        return [replace(c, at_s=at_s) for c, at_s in zip(calls, instants, strict=True)]
-    last_s = max(c.at_s or 0.0 for c in calls)
-    # One factor: the trace's bursts stay, at the point's rate.
-    stretched = len(calls) / float(str(params["rate_per_s"])) / last_s if last_s else 0.0
-    return [replace(c, at_s=(c.at_s or 0.0) * stretched) for c in calls]
 
 
 def _sessions(

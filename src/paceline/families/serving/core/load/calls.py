@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-Prompt = tuple[int, ...] | str
-Turns = tuple[tuple[str, str], ...]
-"""Roles and contents of a chat."""
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Words with their speakers, which a chat's request keeps apart."""
+
+    turns: tuple[tuple[str, str], ...]
+    """Roles (``system``, ``user``, ``assistant``) and texts."""
+
+
+Prompt = tuple[int, ...] | str | Messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +28,7 @@ class Call:
     number: int
     """Its place in the workload, from 0."""
     prompt: Prompt
-    """Token ids, or text."""
+    """Token ids, text, or the messages of a chat."""
     output_tokens: int
     """Tokens that are asked for; the server is told to write as many."""
     tenant: str = ""
@@ -33,6 +40,12 @@ class Call:
     carries: bool = False
     """Whether its prompt begins with the first of ``after``: that one's prompt and answer."""
     chat: bool = False
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Return how many token ids its prompt has."""
+        assert isinstance(self.prompt, tuple)
+        return len(self.prompt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +99,9 @@ class Workload:
 
 
 def prompt_text(prompt: Prompt) -> str:
-    """Return a prompt as text; token ids are words."""
+    """Return a prompt as text; token ids are words, and messages stand apart by an empty line."""
+    if isinstance(prompt, Messages):
+        return "\n\n".join(text for _, text in prompt.turns)
     return prompt if isinstance(prompt, str) else " ".join(f"t{token}" for token in prompt)
 
 
@@ -95,4 +110,7 @@ def carried(earlier: Prompt, answer: Sequence[int] | str, more: Prompt) -> Promp
     if isinstance(earlier, tuple) and isinstance(more, tuple) and not isinstance(answer, str):
         return (*earlier, *answer, *more)
     told = answer if isinstance(answer, str) else prompt_text(tuple(answer))
+    if isinstance(earlier, Messages):
+        asked = more.turns if isinstance(more, Messages) else (("user", prompt_text(more)),)
+        return Messages((*earlier.turns, ("assistant", told), *asked))
     return f"{prompt_text(earlier)} {told} {prompt_text(more)}"

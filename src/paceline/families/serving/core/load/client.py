@@ -21,6 +21,7 @@ from paceline.families.serving.core.load.alarm import Alarms
 from paceline.families.serving.core.load.calls import Call, Prompt, Workload, carried
 from paceline.families.serving.core.load.entries import COMPLETE, Entry, ProcessFacts
 from paceline.families.serving.core.load.events import read_stream
+from paceline.families.serving.core.load.redirects import Origin, Place, next_place
 from paceline.families.serving.core.load.target import Target
 from paceline.families.serving.core.load.wire import Connection, SlowedConnection, response_parser
 
@@ -87,8 +88,11 @@ class Client:
                 self._waiting_for.setdefault(other, []).append(number)
         self._left = len(self._calls)
         self._ready: deque[int] = deque()
-        self._idle: list[Connection] = []
+        self._idle: dict[Origin, list[Connection]] = {}
         self._carrying: dict[int, Connection] = {}
+        self._tls = target.tls
+        self._places: dict[int, Place] = {}
+        """Where calls go that were sent on."""
         self._in_flight = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._lags_s: list[float] = []
@@ -168,14 +172,23 @@ class Client:
             if entry.due_ns is None:
                 entry.due_ns = _clock_ns() - self._origin_ns
             self._in_flight += 1
-            while self._idle:
-                # The one used last: the least likely to have been closed by the server for idleness.
-                connection = self._idle.pop()
-                if connection.usable:
-                    self._send(connection, number)
-                    break
-            else:
-                self._start(self._open(number))
+            self._launch(number)
+
+    def _launch(self, number: int) -> None:
+        """Send a call on an idle connection, or on a new one."""
+        if self._over:
+            return
+        idle = self._idle.get(self._place(number).origin, [])
+        while idle:
+            # The one used last: the least likely to have been closed by the server for idleness.
+            connection = idle.pop()
+            if connection.usable:
+                self._send(connection, number)
+                return
+        self._start(self._open(number))
+
+    def _place(self, number: int) -> Place:
+        return self._places.get(number) or self._target.place(self._calls[number])
 
     def _send(self, connection: Connection, number: int) -> None:
         self._carrying[number] = connection
@@ -183,10 +196,15 @@ class Client:
 
     async def _open(self, number: int | None) -> None:
         """Make a connection and let it carry a call, or wait for one."""
-        target = self._target
+        origin = self._target.origin if number is None else self._place(number).origin
         try:
             _, connection = await asyncio.wait_for(
-                self._loop.create_connection(self._connection, target.host, target.port, ssl=target.tls),
+                self._loop.create_connection(
+                    lambda: self._connection(origin),
+                    origin.host,
+                    origin.port,
+                    ssl=self._secured(origin),
+                ),
                 self._limits.silence_s,
             )
         except (OSError, TimeoutError) as error:
@@ -200,34 +218,65 @@ class Client:
         if self._over:
             connection.abandon()
         elif number is None:
-            self._idle.append(connection)
+            self._idle.setdefault(origin, []).append(connection)
         else:
             self._send(connection, number)
 
-    def _connection(self) -> Connection:
+    def _secured(self, origin: Origin) -> ssl.SSLContext | None:
+        if (
+            origin.secure and self._tls is None
+        ):  # of another origin alone; reading certificates takes milliseconds
+            self._tls = ssl.create_default_context()
+        return self._tls if origin.secure else None
+
+    def _connection(self, origin: Origin) -> Connection:
         if self._handicap_s:
-            return SlowedConnection(self._parser, self._origin_ns, self._freed, self._handicap_s)
-        return Connection(self._parser, self._origin_ns, self._freed)
+            return SlowedConnection(self._parser, self._origin_ns, self._freed, origin, self._handicap_s)
+        return Connection(self._parser, self._origin_ns, self._freed, origin)
 
     def _freed(self, connection: Connection, usable: bool) -> None:
         if usable and not self._over:
-            self._idle.append(connection)
+            assert connection.to is not None
+            self._idle.setdefault(connection.to, []).append(connection)
         self._pump()
 
     def _ended(self, entry: Entry) -> None:
         """Note that a call has ended, and see what becomes due by it."""
         number = entry.number
-        self._carrying.pop(number, None)
-        self._in_flight -= 1
+        connection = self._carrying.pop(number, None)
+        if entry.ending == "redirected" and not self._over and self._send_on(entry):
+            return
         # One more try, only where nothing came back and the connection was an old one: such a server has most likely
         # not read the call. The due time stays.
-        if entry.ending == "disconnected" and not entry.chunks and entry.status is None and entry.tries == 1:
-            kept = entry.connected_ns is None  # an idle connection that the server had closed meanwhile
+        if entry.ending == "disconnected" and not entry.chunks and entry.status is None and not entry.resent:
+            kept = connection is not None and connection.calls > 1  # idle, and closed by the server meanwhile
             if kept and not self._over:
-                self._in_flight += 1
+                entry.resent += 1
                 self._start(self._open(number))
                 return
+        self._in_flight -= 1
         self._settle(number, answered=entry.ending == COMPLETE)
+
+    def _send_on(self, entry: Entry) -> bool:
+        """Send a call to where the server sends it on; return False, with the reason, where it is not to go."""
+        assert entry.status is not None
+        assert entry.location is not None
+        assert entry.ended_ns is not None
+        number, asked = entry.number, self._place(entry.number)
+        before = [address for _, address, _ in entry.redirects]
+        place = next_place(asked, entry.status, entry.location, follow=self._target.redirects, before=before)
+        if isinstance(place, str):
+            entry.detail = place
+            return False
+        entry.redirects.append((entry.status, asked.address, entry.ended_ns))
+        entry.status = entry.content_type = entry.encoding = entry.location = entry.ended_ns = None
+        entry.ending, entry.detail = "cancelled", "the run ended while the call was sent on"
+        entry.chunks.clear()
+        self._places[number] = place
+        self._requests[number] = self._target.sent_on(self._requests[number], place)
+        # Later, when the connection that brought the redirect is free: the call goes on there, as a browser's would.
+        self._loop.call_soon(self._launch, number)
+        return True
 
     def _settle(self, number: int, *, answered: bool) -> None:
         self._left -= 1
@@ -276,7 +325,8 @@ class Client:
             entry = self.entries[number]
             assert entry.sent_ns is not None
             # Two limits: a server that has died says nothing, one that is slow says little for long.
-            heard_ns = entry.chunks[-1][0] if entry.chunks else entry.sent_ns
+            heard_ns = entry.redirects[-1][2] if entry.redirects else entry.sent_ns
+            heard_ns = entry.chunks[-1][0] if entry.chunks else heard_ns
             if now_ns - entry.sent_ns > self._limits.call_s * 1e9:
                 connection.end("timed_out", f"more than {self._limits.call_s:g} s")
             elif now_ns - heard_ns > self._limits.silence_s * 1e9:
@@ -298,7 +348,7 @@ class Client:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for connection in self._idle:
+        for connection in [c for idle in self._idle.values() for c in idle]:
             connection.abandon()
         self._alarms.close()
         await asyncio.sleep(0)

@@ -16,6 +16,13 @@ THINKING: Kind = "thinking"
 TOOL: Kind = "tool"
 THOUGHTS = ("reasoning_content", "reasoning")
 """Where thinking stands; the first that holds some counts."""
+SILENT_FIELDS = frozenset(
+    {
+        *("index", "finish_reason", "stop_reason", "native_finish_reason", "matched_stop", "logprobs"),
+        *("token_ids", "content_filter_results", "content_filter_offsets"),
+    }
+)
+"""Fields of a choice that are no output; proxies write choices that have no others, beside the usage."""
 SILENT_PARTS = ("reference", "citations")
 """Types of parts that point to something and are no output."""
 
@@ -60,7 +67,8 @@ def output_of(choice: dict[str, Any]) -> Output:
     ids = choice.get("token_ids")
     output = Output(token_ids=None if ids is None else tuple(int(i) for i in ids))
     delta = choice.get("delta") or {}
-    if "delta" not in choice and "text" not in choice and not choice.get("finish_reason"):
+    told = "delta" in choice or "text" in choice or choice.get("finish_reason")
+    if not told and not SILENT_FIELDS.issuperset(choice):
         raise KeyError("delta")
     _content(output, delta.get("content"))
     output.text += _text(delta.get("refusal"))

@@ -20,7 +20,7 @@ ENDINGS = {
     "unreachable": "no connection could be made",
     "tls": "the connection could not be secured",
     "status": "the server answered with another status than 2xx",
-    "redirected": "the server says that the call should go to another address",
+    "redirected": "the server says that the call should go to another address, and it was not sent there",
     "content_type": "the answer is not a stream of events",
     "malformed": "the answer is not HTTP, or its events are not what the interface says",
     "error_event": "the server told of an error in the middle of its answer",
@@ -58,6 +58,11 @@ class Entry:
     """Statuses of the informational responses that came before the answer, and were skipped."""
     location: str | None = None
     """Where the server says that the call should go."""
+    redirects: list[tuple[int, str, int]] = field(default_factory=list)
+    """Redirects that were followed: status, the address that said so, and the instant; ``sent_ns`` is the first
+    sending's."""
+    resent: int = 0
+    """How often it was sent again on a new connection, since the server had closed an idle one."""
     chunks: list[tuple[int, bytes]] = field(default_factory=list)
     """What was received, as the kernel gave it out: instant and bytes of the body."""
     ended_ns: int | None = None

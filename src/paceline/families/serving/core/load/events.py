@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, Literal
 
 from paceline.families.serving.core.load.deltas import ANSWER, Kind, Output, output_of
 from paceline.families.serving.core.load.framing import Chunks, ServerEvent, events_of, unpacked
-from paceline.families.serving.core.load.reasons import error_of, reason_of
+from paceline.families.serving.core.load.reasons import error_of, reason_of, shortened
 
 DONE = b"[DONE]"
 ERROR = "error"
@@ -23,9 +24,13 @@ ERROR = "error"
 KEEP_ALIVE = "ping"
 """Type of a JSON event that keeps the connection alive."""
 
+BROKEN_ERROR = re.compile(r'\s*\{\s*"error"\s*:\s*(.*)', re.DOTALL)
+"""An error whose own words make its JSON none: servers write quotation marks and ends of lines as they are."""
+
 CountedBy = Literal["token_ids", "running_usage", "usage", "chunks"]
 
 WARNINGS = {
+    "after_done": "output came behind [DONE], and was counted",
     "bad_utf8": "bytes that are not UTF-8 were replaced",
     "bare_json": "events stood on lines without 'data:'",
     "compressed": "the answer was compressed, which nobody asked for; instants are those at which it could be unpacked",
@@ -35,7 +40,11 @@ WARNINGS = {
     "no_done": "a finish reason or the usage told the end, and no [DONE] did",
     "no_empty_line": "no empty line ended the last event",
     "one_newline": "one newline ended events, where the standard wants an empty line",
+    "odd_usage": "counts of the usage that are no whole numbers from 0 on were left out",
     "other_choices": "events of other choices were left out, and so was the usage, which counts them",
+    "redirected": "the server sent the call on to another address once; the way round is in its time",
+    "resent": "the server had closed an idle connection, and the call was sent again on a new one",
+    "some_ids": "some events tell ids and others do not; ids were not used",
     "status": "the status is another 2xx than 200",
     "unknown_part": "content of a kind that is not known was left out",
     "usage_jumps": "counts of single events fall, or do not end at the last one, and were not used",
@@ -183,7 +192,15 @@ def _read(reading: _Reading, at_ns: int, data: bytes, name: str) -> str | None:
         text = data.decode("utf-8", "replace")  # as the standard says
         reading.warnings.add("bad_utf8")
     try:
-        _tell(reading, at_ns, json.loads(text))
+        said = json.loads(text)
+    except ValueError as error:
+        broken = BROKEN_ERROR.match(text)
+        if broken is None:
+            return f"{type(error).__name__} in event {data[:80]!r}: {error}"
+        reading.failure = reading.failure or shortened(broken[1].strip().removesuffix("}").strip(' "'))
+        return None
+    try:
+        _tell(reading, at_ns, said)
     except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
         return f"{type(error).__name__} in event {data[:80]!r}: {error}"
     return None
@@ -219,8 +236,10 @@ def _tell(reading: _Reading, at_ns: int, said: dict[str, Any]) -> None:
         if output.unknown:
             reading.warnings.add("unknown_part")
         if output.length or output.token_ids or output.called:
-            count = usage.get("completion_tokens") if usage else None
-            reading.outputs.append((at_ns, output, count if type(count) is int else None))
+            if reading.done:
+                reading.warnings.add("after_done")
+            count = _count(reading, usage, "completion_tokens") if usage else None
+            reading.outputs.append((at_ns, output, count))
         reading.finish = choice.get("finish_reason") or reading.finish
         if reading.finish == "error":
             reading.failure = reading.failure or "the finish reason is 'error'"
@@ -228,15 +247,18 @@ def _tell(reading: _Reading, at_ns: int, said: dict[str, Any]) -> None:
 
 def _stream(reading: _Reading) -> Stream:
     usage = reading.usage or {}
-    told = usage.get("completion_tokens")
-    told = told if type(told) is int else None
+    told = _count(reading, usage, "completion_tokens")
     outputs = [output for _, output, _ in reading.outputs]
     known = [output.token_ids for output in outputs]
     ids = tuple(i for part in known if part for i in part) if known and None not in known else None
+    if ids is None and any(part is not None for part in known):
+        reading.warnings.add("some_ids")
+    details = usage.get("prompt_tokens_details")
+    prompt_tokens = _count(reading, usage, "prompt_tokens")
+    cached_tokens = _count(reading, details, "cached_tokens") if isinstance(details, dict) else None
     counted_by, weights = _weights(reading, ids, told)
     if ids is not None and told == len(ids) + 1:
         reading.warnings.add("end_token")
-    details = usage.get("prompt_tokens_details") or {}
     return Stream(
         pieces=tuple(
             Piece(at_ns, tokens, output.kind)
@@ -248,8 +270,8 @@ def _stream(reading: _Reading) -> Stream:
         tokens=round(sum(weights)),
         counted_by=counted_by,
         usage_tokens=None if "other_choices" in reading.warnings else told,
-        prompt_tokens=usage.get("prompt_tokens"),
-        cached_tokens=details.get("cached_tokens"),
+        prompt_tokens=prompt_tokens,
+        cached_tokens=cached_tokens,
         first_event_ns=reading.first_ns,
         finish=reading.finish,
         done=reading.done,
@@ -258,6 +280,17 @@ def _stream(reading: _Reading) -> Stream:
         failure=reading.failure,
         warnings=tuple(sorted(reading.warnings)),
     )
+
+
+def _count(reading: _Reading, usage: dict[str, Any], name: str) -> int | None:
+    """Return a count of a usage; None where it has none, or what is none, which is named."""
+    value = usage.get(name)
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value == int(value):
+        return int(value)
+    reading.warnings.add("odd_usage")
+    return None
 
 
 def _weights(

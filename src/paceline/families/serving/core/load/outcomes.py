@@ -119,6 +119,10 @@ def _stream_of(entry: Entry) -> Stream:
     warnings = set(stream.warnings)
     if stream.ended and not stream.done:
         warnings.add("no_done")
+    if entry.redirects:
+        warnings.add("redirected")
+    if entry.resent:
+        warnings.add("resent")
     if entry.informational:
         warnings.add("informational")
     if entry.status is not None and 200 < entry.status < 300:

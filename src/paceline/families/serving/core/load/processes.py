@@ -19,10 +19,11 @@ from typing import Any
 
 from paceline.base.errors import InfrastructureError, PrerequisiteError
 from paceline.families.serving.core.load.asking import Asking
-from paceline.families.serving.core.load.calls import Call, Workload
+from paceline.families.serving.core.load.calls import Call, Messages, Prompt, Workload
 from paceline.families.serving.core.load.client import Client, Limits
 from paceline.families.serving.core.load.entries import Log, merged, read_log, write_log
 from paceline.families.serving.core.load.loops import LoopName, loop_factory, usual_loop
+from paceline.families.serving.core.load.redirects import Follow
 from paceline.families.serving.core.load.target import Target
 from paceline.families.serving.core.load.wire import response_parser
 
@@ -48,6 +49,7 @@ def run_load(
     handicap_s: float = 0.0,
     loop: LoopName | None = None,
     asking: Asking | None = None,
+    redirects: Follow = "same-origin",
 ) -> Log:
     """Send a workload to a server and return the log.
 
@@ -64,6 +66,8 @@ def run_load(
         handicap_s: Seconds that every receiving wastes, to see that a client too slow is found out.
         loop: Event loop of the client; None takes the fastest that is installed.
         asking: Fields and headers of requests that are left out, renamed or added; None asks as usual.
+        redirects: Which redirects are followed, once a call: ``never``, ``same-origin`` or ``anywhere``, to where
+            neither ``key`` nor headers of ``asking`` go.
 
     Raises:
         PrerequisiteError: httptools is not installed, or a loop that was asked for.
@@ -80,6 +84,7 @@ def run_load(
         "url": url,
         "model": model,
         "as_text": as_text,
+        "redirects": redirects,
         "asking": {**asdict(asking), "headers": {}},
         "limits": asdict(limits),
         "warm": warm,
@@ -106,6 +111,8 @@ def run_load(
         "calls": len(workload.calls),
         "following": sum(bool(c.after) for c in workload.calls),
     }
+    if redirects != "same-origin":
+        facts["redirects"] = redirects
     if asking.facts():
         facts["request"] = asking.facts()
     logs = [(log.entries, log.processes[0]) for log in parts]
@@ -169,7 +176,14 @@ def main(arguments: list[str]) -> int:
     asking = Asking(
         **{**job["asking"], "leave_out": tuple(job["asking"]["leave_out"]), "headers": secrets["headers"]}
     )
-    target = Target.of(job["url"], job["model"], key=secrets["key"], as_text=job["as_text"], asking=asking)
+    target = Target.of(
+        job["url"],
+        job["model"],
+        key=secrets["key"],
+        as_text=job["as_text"],
+        asking=asking,
+        redirects=job["redirects"],
+    )
     try:
         client = Client(
             target,
@@ -193,5 +207,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _prompt(given: list[int] | str) -> tuple[int, ...] | str:
+def _prompt(given: list[int] | str | dict[str, list[tuple[str, str]]]) -> Prompt:
+    if isinstance(given, dict):
+        return Messages(tuple((role, text) for role, text in given["turns"]))
     return given if isinstance(given, str) else tuple(given)

@@ -11,6 +11,11 @@ MAX_ERROR_BYTES = 500
 """Of a body that is not JSON, for the reason."""
 
 
+def shortened(text: str) -> str:
+    """Return a reason, with a mark where its end was left out."""
+    return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"
+
+
 def error_of(said: dict[str, Any]) -> str | None:
     """Return the error that a JSON object tells of; None where it tells of none.
 
@@ -30,17 +35,18 @@ def reason_of(body: bytes) -> str:
     try:
         said = json.loads(body)
     except ValueError:
-        return body[:MAX_ERROR_BYTES].decode("utf-8", "replace")
+        cut = "…" if len(body) > MAX_ERROR_BYTES else ""
+        return body[:MAX_ERROR_BYTES].decode("utf-8", "replace") + cut
     return (error_of(said) if isinstance(said, dict) else None) or _message(said)
 
 
 def _message(told: object) -> str:
     """Return the text of an error: its ``message``, else what stands there, with its type and code if it has them."""
     if not isinstance(told, dict):
-        return (told if isinstance(told, str) else json.dumps(told, ensure_ascii=False))[:MAX_REASON]
+        return shortened(told if isinstance(told, str) else json.dumps(told, ensure_ascii=False))
     text = next((told[k] for k in ("message", "detail", "error") if told.get(k)), None)
     if text is None:
-        return json.dumps(told, ensure_ascii=False)[:MAX_REASON]
+        return shortened(json.dumps(told, ensure_ascii=False))
     kinds = [str(told[k]) for k in ("type", "code") if told.get(k) not in (None, "", "error")]
     words = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
-    return (words + (f" ({', '.join(kinds)})" if kinds else ""))[:MAX_REASON]
+    return shortened(words + (f" ({', '.join(kinds)})" if kinds else ""))

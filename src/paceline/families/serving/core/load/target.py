@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paceline.families.serving.core.load.asking import Asking
-from paceline.families.serving.core.load.calls import Call, Prompt, prompt_text
+from paceline.families.serving.core.load.calls import Call, Messages, Prompt, prompt_text
+from paceline.families.serving.core.load.redirects import Follow, Origin, Place, origin_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,13 @@ class Target:
     """Which fields and headers are left out, renamed or added."""
     as_text: bool = False
     """Whether token ids are sent as words, to servers that take text alone."""
+    redirects: Follow = "same-origin"
+    """Which redirects are followed."""
+
+    @property
+    def origin(self) -> Origin:
+        """Return its scheme, host and port."""
+        return Origin(self.host, self.port, self.tls is not None)
 
     @classmethod
     def of(
@@ -39,25 +47,24 @@ class Target:
         key: str | None = None,
         as_text: bool = False,
         asking: Asking | None = None,
+        redirects: Follow = "same-origin",
     ) -> Target:
         """Read an address such as ``http://127.0.0.1:8000/v1``.
 
         Raises:
             ValueError: It is no address of HTTP.
         """
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"'{url}' is no address such as http://127.0.0.1:8000/v1")
-        secure = parts.scheme == "https"
+        origin = origin_of(url)
         return cls(
-            host=parts.hostname,
-            port=parts.port or (443 if secure else 80),
-            base=parts.path.rstrip("/"),
+            host=origin.host,
+            port=origin.port,
+            base=urlsplit(url).path.rstrip("/"),
             model=model,
-            tls=ssl.create_default_context() if secure else None,
+            tls=ssl.create_default_context() if origin.secure else None,
             key=key,
             as_text=as_text,
             asking=asking or Asking(),
+            redirects=redirects,
         )
 
     def request(self, call: Call, prompt: Prompt) -> bytes:
@@ -82,15 +89,27 @@ class Target:
             usual["user"] = call.tenant
         asked = self.asking.fields(usual)
         if call.chat:
-            asked["messages"] = [{"role": "user", "content": prompt_text(prompt)}]
+            turns = prompt.turns if isinstance(prompt, Messages) else (("user", prompt_text(prompt)),)
+            asked["messages"] = [{"role": role, "content": text} for role, text in turns]
         else:
-            asked["prompt"] = prompt_text(prompt) if self.as_text or isinstance(prompt, str) else list(prompt)
-        body = json.dumps(asked, separators=(",", ":")).encode()
-        path = f"{self.base}/{'chat/completions' if call.chat else 'completions'}"
-        secret = f"Authorization: Bearer {self.key}\r\n" if self.key else ""
+            ids = isinstance(prompt, tuple) and not self.as_text
+            asked["prompt"] = prompt if ids else prompt_text(prompt)
+        return self._post(self.place(call), json.dumps(asked, separators=(",", ":")).encode())
+
+    def place(self, call: Call) -> Place:
+        """Return where a call goes."""
+        return Place(self.origin, f"{self.base}/{'chat/completions' if call.chat else 'completions'}")
+
+    def sent_on(self, request: bytes, place: Place) -> bytes:
+        """Return a request as it goes to where it was sent on; secrets stay where they belong."""
+        return self._post(place, request.partition(b"\r\n\r\n")[2])
+
+    def _post(self, place: Place, body: bytes) -> bytes:
+        own = place.origin == self.origin
+        secret = f"Authorization: Bearer {self.key}\r\n" if self.key and own else ""
         head = (
-            f"POST {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nAccept: text/event-stream\r\n{secret}"
-            f"{self.asking.head()}"
+            f"POST {place.path} HTTP/1.1\r\nHost: {place.origin.host}:{place.origin.port}\r\n"
+            f"Accept: text/event-stream\r\n{secret}{self.asking.head() if own else ''}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode("latin-1") + body

@@ -18,6 +18,7 @@ from paceline.families.serving.core.load.entries import COMPLETE, Entry
 from paceline.families.serving.core.load.events import read_stream
 from paceline.families.serving.core.load.framing import EVENT_STREAM, is_event_stream, unpacked
 from paceline.families.serving.core.load.reasons import reason_of
+from paceline.families.serving.core.load.redirects import REDIRECTS, Origin
 
 _clock_ns = time.monotonic_ns
 
@@ -26,8 +27,6 @@ SWITCHED = 101
 """The one informational status that is an answer: the server goes on with another protocol."""
 SPARE_TOKENS = 64
 """An answer may have ``MAX_TOKEN_BYTES`` for each token that was asked for, and for so many more."""
-REDIRECTS = (301, 302, 303, 307, 308)
-"""They are named and not followed: every call would measure the way round, and a key could go to somebody else."""
 
 
 def response_parser() -> Callable[[Any], Any]:
@@ -52,11 +51,17 @@ class Connection(asyncio.Protocol):
         parser: What ``response_parser`` returned.
         origin_ns: Instant that a log's times count from.
         freed: Called when the connection can carry another call, or with False when it is gone.
+        to: What it is a connection to.
     """
 
     def __init__(
-        self, parser: Callable[[Any], Any], origin_ns: int, freed: Callable[[Connection, bool], None]
+        self,
+        parser: Callable[[Any], Any],
+        origin_ns: int,
+        freed: Callable[[Connection, bool], None],
+        to: Origin | None = None,
     ) -> None:
+        self.to = to
         self._make_parser, self._origin_ns, self._freed = parser, origin_ns, freed
         self._parser: Any = None
         self._transport: asyncio.Transport | None = None
@@ -92,8 +97,9 @@ class Connection(asyncio.Protocol):
         self.calls += 1
         entry.tries += 1
         entry.sent_bytes = len(request)
-        # Before the write, so that what the kernel takes for it counts as the server's time and not as lateness.
-        entry.sent_ns = _clock_ns() - self._origin_ns
+        if not entry.redirects:  # the way round that a redirect takes is in the call's time
+            # Before the write, so that what the kernel takes for it counts as the server's time and not as lateness.
+            entry.sent_ns = _clock_ns() - self._origin_ns
         rest = self._write_now(request)
         if rest:
             self._transport.write(rest)
@@ -170,9 +176,7 @@ class Connection(asyncio.Protocol):
             return
         keep_alive = self._parser.should_keep_alive()
         if status in REDIRECTS and entry.location:
-            self._finish(
-                "redirected", f"{status}: name {entry.location} as the address", keep_alive=keep_alive
-            )
+            self._finish("redirected", f"{status} to {entry.location}", keep_alive=keep_alive)
         elif not 200 <= status < 300:
             self._finish("status", f"{status}: {_reason(entry)}", keep_alive=keep_alive)
         elif is_event_stream(entry.content_type) or _holds_events(entry):
@@ -244,9 +248,10 @@ class SlowedConnection(Connection):
         parser: Callable[[Any], Any],
         origin_ns: int,
         freed: Callable[[Connection, bool], None],
+        to: Origin | None,
         handicap_s: float,
     ) -> None:
-        super().__init__(parser, origin_ns, freed)
+        super().__init__(parser, origin_ns, freed, to)
         self._handicap_ns = round(handicap_s * 1e9)
 
     def data_received(self, data: bytes) -> None:

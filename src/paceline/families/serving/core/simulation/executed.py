@@ -128,7 +128,7 @@ def measure(
         seed: Of the profile.
         repeats: Executions of everything.
     """
-    longest = max(len(c.prompt) + c.output_tokens for c in calls)
+    longest = max(c.prompt_tokens + c.output_tokens for c in calls)
     largest = {
         "block_size": configurations[0].block_size,
         "num_blocks": max(c.num_blocks for c in configurations),

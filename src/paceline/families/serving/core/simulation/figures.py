@@ -64,7 +64,7 @@ def virtual_figures(
 
 def _first_time(log: Log, calls: Sequence[Call]) -> list[tuple[float, float, int, int]]:
     """Return begin and end of each step, the call, and how many tokens of its prompt it was the first to compute."""
-    prompts = {c.number: len(c.prompt) for c in calls}
+    prompts = {c.number: c.prompt_tokens for c in calls}
     done: dict[int, int] = defaultdict(int)
     found = []
     for step in sorted(log.steps, key=lambda s: s.begin_s):
@@ -78,7 +78,7 @@ def _first_time(log: Log, calls: Sequence[Call]) -> list[tuple[float, float, int
 
 
 def _of_caches(log: Log, calls: Sequence[Call]) -> dict[str, float]:
-    asked = sum(len(c.prompt) for c in calls)
+    asked = sum(c.prompt_tokens for c in calls)
     return {"prefix_cache_hit_rate": 1.0 - sum(new for _, _, _, new in _first_time(log, calls)) / asked}
 
 
@@ -101,7 +101,7 @@ def _gap(log: Log, calls: Sequence[Call], due: Mapping[int, float]) -> float:
 
 
 def _quantiles(quantity: str, share: str, values: Sequence[float]) -> dict[str, Any]:
-    ordered = sorted(v for v in values if v > 0)
+    ordered = sorted(values)
     if len(ordered) < 2:
         return {}
     places = [math.ceil(k * len(ordered) / NUM_QUANTILES) - 1 for k in range(1, NUM_QUANTILES + 1)]

@@ -9,7 +9,7 @@ from paceline.families.serving.core.isolated import ask
 from paceline.families.serving.core.results import result
 from paceline.families.serving.core.simulation.costs import LABEL
 from paceline.families.serving.core.simulation.ground import Ground, on_measured_costs
-from paceline.families.serving.core.workloads import trace_facts
+from paceline.families.serving.core.traced_calls import trace_facts
 from paceline.families.serving.ops.predict.gate import wrong_counts
 from paceline.families.serving.ops.predict.plans import configurations
 from paceline.worker.session import Block, Case, CaseError, Session
@@ -34,7 +34,7 @@ def _predicted(block: Block, case: Case, ground: Ground) -> dict[str, Any]:
         CHILD,
         {
             "costs": ground.costs.facts(),
-            "trace": [[len(c.prompt), c.output_tokens] for c in ground.calls],
+            "trace": [[c.prompt_tokens, c.output_tokens] for c in ground.calls],
             "configurations": [asdict(e.configuration) for e in ground.executed],
         },
     )["predicted"]

@@ -12,7 +12,8 @@ from paceline.families.serving.core.points import (
     longest_context,
 )
 from paceline.families.serving.core.promises import EngineRequirements
-from paceline.families.serving.core.workloads import SESSIONS, TRACED, WORKFLOWS, count_of
+from paceline.families.serving.core.traced_calls import ALL_TURNS, TRACED, speaks
+from paceline.families.serving.core.workloads import SESSIONS, WORKFLOWS, count_of
 from paceline.families.serving.ops.predict.metrics import METRICS
 from paceline.families.serving.ops.predict.parameters import PARAMETERS
 from paceline.families.serving.ops.predict.plans import PLANS
@@ -21,7 +22,8 @@ from paceline.families.serving.ops.predict.plans import PLANS
 def check(params: Params) -> list[str]:
     """Return what is wrong with a point, in words."""
     wrong = check_trace(params)
-    if params["workload"] in (SESSIONS, WORKFLOWS):
+    in_turn = params["workload"] == TRACED and speaks(params) and params["trace_turns"] == ALL_TURNS
+    if params["workload"] in (SESSIONS, WORKFLOWS) or in_turn:
         wrong.append(
             "what is predicted is there at the start, and no call waits for another: take independent calls"
         )

@@ -138,12 +138,12 @@ def accounting(outcomes: Sequence[Outcome], counters: Mapping[str, float]) -> di
 
 
 def _quantiles(quantity: str, share: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return the inverse of a distribution function, at shares that are all positive."""
-    ordered = sorted(v for v in values if v > 0)
+    """Return the inverse of a distribution function; zeros, of events that came together, are values like others."""
+    ordered = sorted(values)
     if len(ordered) < 2:
         return {}
     steps = range(1, NUM_QUANTILES + 1)
-    found = [ordered[min(len(ordered) - 1, math.ceil(k * len(ordered) / NUM_QUANTILES) - 1)] for k in steps]
+    found = [ordered[math.ceil(k * len(ordered) / NUM_QUANTILES) - 1] for k in steps]
     return {quantity: found, share: [k / NUM_QUANTILES for k in steps]}
 
 

@@ -21,7 +21,8 @@ from paceline.families.serving.core.load.entries import Log, write_log
 from paceline.families.serving.core.load.outcomes import outcomes_of
 from paceline.families.serving.core.load.processes import run_load
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN, model_of
-from paceline.families.serving.core.workloads import CLOSED, draw_workload, trace_facts
+from paceline.families.serving.core.traced_calls import trace_facts
+from paceline.families.serving.core.workloads import CLOSED, draw_workload
 from paceline.families.serving.ops.serve.figures import accounting, figures
 from paceline.families.serving.ops.serve.gate import check_answers
 from paceline.families.serving.ops.serve.prefixes import most_hits

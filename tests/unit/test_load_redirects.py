@@ -1,0 +1,291 @@
+"""Redirects: which are followed, what goes where, what it costs; by rules, and over real connections."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from paceline.families.serving.core.load.asking import Asking
+from paceline.families.serving.core.load.calls import Call, Workload
+from paceline.families.serving.core.load.client import Limits
+from paceline.families.serving.core.load.entries import Log
+from paceline.families.serving.core.load.events import count_warnings
+from paceline.families.serving.core.load.outcomes import Outcome, counts, outcomes_of
+from paceline.families.serving.core.load.processes import run_load
+from paceline.families.serving.core.load.redirects import Place, next_place, origin_of
+
+ASKED = "http://127.0.0.1:8000/v1/completions"
+
+
+def place(url: str) -> Place:
+    origin = origin_of(url)
+    return Place(origin, url.removeprefix(origin.address) or "/")
+
+
+def led(status: int, location: str, *, asked: str = ASKED, **options: Any) -> str:
+    found = next_place(place(asked), status, location, **{"follow": "same-origin", **options})
+    return found if isinstance(found, str) else f"-> {found.address}"
+
+
+@pytest.mark.parametrize(
+    ("status", "location", "found"),
+    [
+        (307, "/v1/completions/", "-> http://127.0.0.1:8000/v1/completions/"),
+        (308, "completions/?a=b", "-> http://127.0.0.1:8000/v1/completions/?a=b"),
+        (307, "http://127.0.0.1:8000/x#y", "-> http://127.0.0.1:8000/x"),
+        (307, "/a bc%20d", "-> http://127.0.0.1:8000/a%20bc%20d"),
+        (307, "", "307 back to http://127.0.0.1:8000/v1/completions: the server sends calls in a circle"),
+        (307, "mailto:x@y", "307 to 'mailto:x@y', which is no address of HTTP"),
+        (307, "http://127.0.0.1:8001/v1/completions", "of another origin than http://127.0.0.1:8000"),
+        (308, "https://127.0.0.1:8000/v1/completions", "of another origin"),
+        (308, "http://localhost:8000/v1/completions", "of another origin"),
+        (301, "/v1/completions/", "301: name http://127.0.0.1:8000/v1/completions/ as the address; only 307"),
+        (302, "/v1/completions/", "only 307 and 308 keep a prompt"),
+        (303, "/v1/completions/", "only 307 and 308 keep a prompt"),
+    ],
+)
+def test_one_redirect_that_keeps_the_prompt_is_followed_at_its_origin(
+    status: int, location: str, found: str
+) -> None:
+    told = led(status, location)
+    assert told == found if found.startswith("->") else found in told
+
+
+@pytest.mark.parametrize(
+    ("location", "options", "found"),
+    [
+        ("http://other:9/x", {"follow": "anywhere"}, "-> http://other:9/x"),
+        ("https://other/x", {"follow": "anywhere"}, "-> https://other:443/x"),
+        ("http://other/x", {"follow": "anywhere", "asked": "https://one/v1"}, "it is not secured"),
+        ("/x", {"follow": "never"}, "redirects are not followed"),
+        (
+            "/z",
+            {"before": ["http://127.0.0.1:8000/y"]},
+            f"sent on once already, from http://127.0.0.1:8000/y to {ASKED}",
+        ),
+        ("/y", {"before": ["http://127.0.0.1:8000/y"]}, "back to http://127.0.0.1:8000/y"),
+    ],
+)
+def test_others_are_allowed_or_forbidden_and_a_second_one_is_none(
+    location: str, options: dict[str, Any], found: str
+) -> None:
+    told = led(307, location, **options)
+    assert told == found if found.startswith("->") else found in told
+
+
+EVENT = b'data: {"choices": [{"index": 0, "text": "x", "token_ids": [1]}]}\n\n'
+BODY = EVENT * 3 + b"data: [DONE]\n\n"
+Answer = tuple[int, str, bytes]
+"""Status, location, body."""
+
+
+@dataclass
+class Server:
+    """What came to a server of this test: first lines, heads and bodies, and over how many connections."""
+
+    port: int = 0
+    seen: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+    connections: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+
+@contextmanager
+def serving(
+    answer: Callable[[str, int], Answer], *, delay_s: float = 0.0, closes: bool = False
+) -> Iterator[Server]:
+    """Serve: the path and the number of the request give the answer, which comes after a delay."""
+    told, ready = Server(), threading.Event()
+    loop = asyncio.new_event_loop()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        told.connections += 1
+        try:
+            while True:
+                first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+                heads = dict(line.lower().split(": ", 1) for line in lines if line)
+                body = await reader.readexactly(int(heads["content-length"]))
+                told.seen.append((first, heads, body))
+                status, location, said = answer(first.split(" ")[1], len(told.seen))
+                await asyncio.sleep(delay_s)
+                head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(said)}\r\n"
+                head += f"Location: {location}\r\n" if location else "Content-Type: text/event-stream\r\n"
+                head += "Connection: close\r\n" if closes else ""
+                writer.write(f"{head}\r\n".encode() + said)
+                await writer.drain()
+                if closes:
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        writer.close()
+
+    async def begin() -> None:
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        told.port = server.sockets[0].getsockname()[1]
+        ready.set()
+
+    def run() -> None:
+        loop.run_until_complete(begin())
+        loop.run_forever()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield told
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+
+
+def load(server: Server, num: int = 3, **options: Any) -> tuple[Log, tuple[Outcome, ...]]:
+    calls = tuple(Call(number=n, prompt=f"p{n}", output_tokens=3, at_s=0.25 * n) for n in range(num))
+    log = run_load(
+        server.url,
+        "m",
+        Workload(calls=calls),
+        limits=Limits(call_s=5, silence_s=4, run_s=10),
+        **options,
+    )
+    return log, outcomes_of(log)
+
+
+def slashed(path: str, number: int) -> Answer:
+    return (200, "", BODY) if path.endswith("/") else (307, f"{path}/", b"<html>moved</html>")
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_calls_go_on_to_the_same_origin_with_their_prompt_and_key_and_are_counted(closes: bool) -> None:
+    asking = Asking(headers={"api-key": "mine"})
+    with serving(slashed, delay_s=0.03, closes=closes) as server:
+        log, outcomes = load(server, key="secret", asking=asking)
+    assert counts(outcomes) == {"complete": 3}
+    assert count_warnings([o.stream for o in outcomes]) == {"redirected": 3}
+    assert [first for first, _, _ in server.seen[:2]] == [
+        "POST /v1/completions HTTP/1.1",
+        "POST /v1/completions/ HTTP/1.1",
+    ]
+    by_prompt = sorted((body, first.split()[1]) for first, _, body in server.seen)
+    assert [path for _, path in by_prompt] == ["/v1/completions", "/v1/completions/"] * 3
+    assert len({body for body, _ in by_prompt}) == 3
+    assert all(h["authorization"] == "bearer secret" and h["api-key"] == "mine" for _, h, _ in server.seen)
+    for entry, outcome in zip(log.entries, outcomes, strict=True):
+        # Two answers of 30 ms lie in its time, and it was sent at its instant.
+        assert outcome.ttft_s >= 0.06
+        assert outcome.lateness_s is not None
+        assert outcome.lateness_s < 0.03
+        ((status, address, _),) = entry.redirects
+        assert (status, address, entry.status) == (307, f"{server.url}/completions", 200)
+    if not closes:
+        assert server.connections == 1  # it goes on where the redirect came from
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda path, number: (307, f"/v1/{number}", b""), "it was sent on once already"),
+        (lambda path, number: (307, "/b" if path != "/b" else "/v1/completions", b""), "in a circle"),
+        (lambda path, number: (308, path, b""), "in a circle"),
+        (lambda path, number: (302, "/b", b""), "only 307 and 308"),
+    ],
+)
+def test_further_redirects_and_circles_are_errors_with_a_reason(
+    answer: Callable[[str, int], Answer], words: str
+) -> None:
+    with serving(answer) as server:
+        _, outcomes = load(server, 2)
+    assert counts(outcomes) == {"redirected": 2}
+    assert all(words in (o.detail or "") for o in outcomes)
+    assert len(server.seen) <= 4
+
+
+def test_another_origin_is_asked_only_where_that_is_allowed_and_never_with_secrets() -> None:
+    asking = Asking(headers={"api-key": "mine"})
+    with serving(lambda path, number: (200, "", BODY)) as other:
+        address = f"{other.url}/elsewhere"
+        with serving(lambda path, number: (307, address, b"")) as server:
+            _, kept = load(server, 1, key="secret", asking=asking)
+            assert counts(kept) == {"redirected": 1}
+            assert "which redirects='anywhere' allows" in (kept[0].detail or "")
+            assert other.seen == []
+            log, outcomes = load(server, 2, key="secret", asking=asking, redirects="anywhere")
+    assert counts(outcomes) == {"complete": 2}
+    assert log.header["redirects"] == "anywhere"
+    assert [first for first, _, _ in other.seen] == ["POST /v1/elsewhere HTTP/1.1"] * 2
+    assert all("authorization" not in heads and "api-key" not in heads for _, heads, _ in other.seen)
+    assert {heads["host"] for _, heads, _ in other.seen} == {f"127.0.0.1:{other.port}"}
+    assert b'"prompt":"p0"' in other.seen[0][2]
+
+
+def test_a_redirect_is_not_followed_where_nobody_wants_it() -> None:
+    with serving(slashed) as server:
+        _, outcomes = load(server, 1, redirects="never")
+    assert counts(outcomes) == {"redirected": 1}
+    assert len(server.seen) == 1
+
+
+def test_where_it_was_sent_on_nobody_may_listen() -> None:
+    with serving(lambda path, number: (307, "http://127.0.0.1:1/x", b"")) as server:
+        _, outcomes = load(server, 1, redirects="anywhere")
+    assert counts(outcomes) == {"refused": 1}
+
+
+def test_a_session_goes_on_behind_a_redirect() -> None:
+    calls = (
+        Call(number=0, prompt="a", output_tokens=3, at_s=0.0),
+        Call(number=1, prompt="b", output_tokens=3, after=(0,), carries=True),
+    )
+    began = time.monotonic()
+    with serving(slashed) as server:
+        log = run_load(server.url, "m", Workload(calls=calls), limits=Limits(call_s=5, silence_s=4, run_s=8))
+    assert counts(outcomes_of(log)) == {"complete": 2}
+    assert time.monotonic() - began < 8
+    assert any(b'"prompt":"a t1 t1 t1 b"' in body for _, _, body in server.seen)
+
+
+def test_a_call_on_an_idle_connection_that_the_server_closed_is_sent_again_and_counted() -> None:
+    """The second request of a connection finds it closed; nothing came back, so it is asked once more."""
+    told = Server()
+    loop = asyncio.new_event_loop()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        told.connections += 1
+        for turn in range(2):
+            try:
+                head = await reader.readuntil(b"\r\n\r\n")
+            except asyncio.IncompleteReadError:
+                break
+            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+            await reader.readexactly(length)
+            if turn == 1:
+                break  # read, and gone without a word
+            writer.write(
+                f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {len(BODY)}\r\n\r\n".encode()
+                + BODY
+            )
+            await writer.drain()
+        writer.close()
+
+    async def begin() -> None:
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        told.port = server.sockets[0].getsockname()[1]
+
+    loop.run_until_complete(begin())
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    log, outcomes = load(told, 2)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    assert counts(outcomes) == {"complete": 2}
+    assert count_warnings([o.stream for o in outcomes]) == {"resent": 1}
+    assert [e.resent for e in log.entries] == [0, 1]
+    assert told.connections == 2
