@@ -38,10 +38,19 @@ _SENTENCE_END = re.compile(r"\n|[.!?](?=\s|$)")
 
 _REWRITTEN = (
     (re.compile("\u2212"), "-"),
-    (re.compile(r"\\left(?![A-Za-z])|\\right(?![A-Za-z])"), ""),
+    # A command's backslash is none that another one stands before: two are the end of a matrix's row.
+    (re.compile(r"(?<!\\)\\(?:left|right)(?![A-Za-z])"), ""),
     (re.compile(r"\{,\}"), ","),
-    (re.compile(r"\\[!,;:]"), ""),
-    (re.compile(r"\\ |\\quad|\\qquad|~|\u00a0"), " "),
+    (re.compile(r"(?<!\\)\\[!,;:]"), ""),
+    (re.compile(r"(?<!\\)\\(?: |q?quad(?![A-Za-z]))|~|\u00a0"), " "),
+    (re.compile(r"\s*\\\\(?:\[[^\[\]]*(?:pt|em|ex|mm|cm)\])?\s*"), r"\\\\"),
+    (re.compile(r"(?:\\\\)?\s*(\\end\{[a-z*]*matrix\*?\})|(\\begin\{[a-z*]*matrix\*?\})\s*"), r"\1\2"),
+    (
+        re.compile(
+            r"[(\[]\s*\\begin\{array\}\s*\{[lcr]+\}\s*(.*?)(?:\\\\)?\s*\\end\{array\}\s*[)\]]", re.DOTALL
+        ),
+        r"\\begin{pmatrix}\1\\end{pmatrix}",
+    ),
     (re.compile(r"\\[dtc]frac(?![A-Za-z])"), r"\\frac"),
     (re.compile(r"\\frac\s*([0-9])\s*([0-9])"), r"\\frac{\1}{\2}"),
     (re.compile(r"\\frac\s*([0-9])\s*\{"), r"\\frac{\1}{"),
