@@ -1,0 +1,294 @@
+r"""Numbers of a text as exact fractions: the grammar of numbers, their units and scales, and what is two numbers.
+
+``docs/answers.md`` writes the grammar down. A number has digits of any script, with commas, spaces or apostrophes
+between thousands, decimals, ``a/b`` and ``\frac{a}{b}``, mixed numbers, ``1.5e3``, ``1.5 \times 10^{3}``, ``2^{10}``
+and ``6!``. A word of scale behind it multiplies it. Currency signs, per cent and degree signs and words beside it are
+units, which do not count: ``50\%`` is 50.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from fractions import Fraction
+
+from paceline.families.reasoning.core.answer_characters import REWRITTEN, normal_characters
+from paceline.families.reasoning.core.answer_words import ATTACHED, SCALES, UNITS
+from paceline.families.reasoning.core.exact_values import exact_value
+
+MAX_NUMBER_LETTERS = 200
+"""Of one number's text: nobody answers by more digits, and whole numbers of thousands of them take long."""
+MAX_POWER = 4000
+MAX_FACTORIAL = 1000
+
+_DIGITS = (
+    r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]{1,3}(?: [0-9]{3})+(?![0-9/]| ?/)|[0-9]{1,3}(?:['’][0-9]{3})+(?![0-9])"
+    r"|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}(?![0-9])|[0-9]{1,3}(?:\.[0-9]{3}){2,}(?![0-9])|[0-9]+)"
+)
+_WHOLE = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)"
+_SCALE = "|".join(sorted(map(re.escape, SCALES), key=len, reverse=True))
+_CHINESE = re.compile("[零〇一二三四五六七八九十百千万亿两]+")
+_NUMBER = re.compile(
+    # Not inside of words, indices, exponents or commands; a minus behind a closing bracket is a subtraction.
+    r"(?<![0-9A-Za-z_^.\\])"
+    r"(?P<sign>(?<![)\]}%])[-+])?"
+    rf"(?:(?:(?P<whole>[0-9]+) )?(?P<over>{_WHOLE}) ?/ ?(?P<under>{_WHOLE})(?![.,]?[0-9])"
+    r"|(?P<base>[0-9]+) ?(?:\^|\*\*) ?(?:\{ ?(?P<braced>[-+]?[0-9]{1,4}) ?\}|(?P<power>[-+]?[0-9]{1,4}))(?![0-9.^!])"
+    r"|(?P<factorial>[0-9]{1,4})!(?![!=])"
+    rf"|(?P<decimal>{_DIGITS}(?:\.[0-9]+)?|\.[0-9]+)(?:[eE](?P<exponent>[-+]?[0-9]{{1,3}})(?![0-9A-Za-z]))?"
+    r"(?![0-9]|[eE][-+]?[0-9]))"
+    rf"(?:\s*-?\s*(?P<scale>(?i:{_SCALE}))(?:\.(?=\s*[^\W\d_])|(?![^\W\d_])|(?<=[百千万亿萬億만억])(?![克米瓦卡]))|(?P<attached>[kKMBmb])(?![^\W_]))?"
+)
+_NEGATIVE = re.compile(
+    r"(?:\b(?:minus|negative|moins|menos|meno|минус)\s+|[负負]|マイナス|ऋण\s*|سالب\s*)(?=[0-9])",
+    re.IGNORECASE,
+)
+_NOT = re.compile(r"\b(?:not|never|no|isn't|neither|nor)\b", re.IGNORECASE)
+_NOT_BEFORE = re.compile(r"\b(?:not|isn't|never)\s+(?:\w+\s+)?$", re.IGNORECASE)
+_LETTER = r"[^\W\d_π∞∅]"
+_UNITS = re.compile(
+    rf"(?:{_LETTER}|[\s.:;,°²³'’\"()·‰*_]|-(?={_LETTER})|\s*/\s*(?={_LETTER})|(?<={_LETTER}) ?\^?\{{?-?[123]\}}?)*"
+)
+_VARIABLE = re.compile(r"[xyznepqruvwij](?![^\W_])")
+"""Beside a number it is a factor and no unit."""
+_CLAUSE = re.compile(r"\b(?:because|since|as|which|where|so)\b|[,;](?![0-9])| \(", re.IGNORECASE)
+_OR = r"(?:or|oder|ou|o|или|hoặc|atau|veya|أو|या|either)"
+_OR_NUMBER = re.compile(
+    rf"(?P<between>[^\d\n=;]{{0,40}}?)(?:\b{_OR}\b|或者?|または)\s*(?:[^\W\d]+\s+){{0,3}}?[(~]?\s*(?=[-+.]?[0-9])",
+    re.IGNORECASE,
+)
+_TO_NUMBER = re.compile(
+    r"\s*(?:-|–|—|\.{2,3}|…|[至到]|(?:to|through|bis)\s)\s*(?=[-+.]?[0-9])", re.IGNORECASE
+)
+_AND_NUMBER = re.compile(
+    r"\s*(?:,?\s*(?:and|und|et|y|e|и|&)\s|,\s|[和与、])\s*(?=[-+.]?[0-9])", re.IGNORECASE
+)
+_BEFORE_LAST = re.compile(rf"[^.\d\n=;]{{0,25}}\b{_OR}\b[^.\d\n=;]{{0,14}}", re.IGNORECASE)
+_TITLE = re.compile(r"\s*(?:step|part|case|note|question|problem|chapter|section|example)\b", re.IGNORECASE)
+_TERM = re.compile(r"\s*(?:[-+*/×=^]|\\times|\\cdot)")
+
+_FRACTION = re.compile(r"\\frac\s*\{\s*(-?[0-9,]+)\s*\}\s*\{\s*([0-9,]+)\s*\}")
+_POWER_OF_TEN = re.compile(
+    r"\s*(?:\\times|\\cdot|×|·|\*|(?<=[0-9])\s*x(?= ?10\^))\s*10\s*\^\s*(?:\{\s*([-+]?[0-9]+)\s*\}|([-+]?[0-9]+))"
+)
+SIGNS = re.compile(
+    r"\\?\$|\b(?:US|AU|CA|HK|A|C)(?=\$\s?[0-9])|\bRs\.?(?=\s*[0-9])|\\?%|\*\*|`|\\[()\[\]]|\^\s*\{?\s*\\circ(?:\s*\})?"
+    r"|\\degree(?![a-z])|\\(?:pounds|euro|yen|texteuro|textdollar|textdegree)(?![a-z])"
+)
+TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
+
+
+def number_text(value: Fraction) -> str:
+    """Return a number's one text: digits, with ``/`` and a denominator where it is not whole."""
+    return str(value)
+
+
+def read_number(text: str) -> Fraction | None:
+    """Return the number that a short text consists of, behind its last equals sign, units aside; None for others."""
+    last = re.split(r"=|≈|\\approx(?![A-Za-z])", text)[-1]
+    plain = plain_text(last)
+    found = list(_NUMBER.finditer(plain))
+    if not found:
+        return _chinese(plain.strip(" ."))
+    # Two numbers are two answers, and a grader must not choose the better one.
+    if len(found) == 1:
+        (one,) = found
+        before, behind = plain[: one.start()], plain[one.end() :]
+        beside = all(_UNITS.fullmatch(part) for part in (before, behind))
+        if beside and not _NOT.search(before) and not _VARIABLE.match(behind):
+            return value_of(one, money="$" in last)
+    return _of_product(last)
+
+
+def whole_number(text: str) -> tuple[Fraction, int] | None:
+    """Return the number that a text is, with nothing beside it, and its decimals; None for others."""
+    plain = plain_text(text).strip()
+    found = _NUMBER.fullmatch(plain)
+    # "3k" is a product in a formula.
+    value = None if found is None or found["attached"] else value_of(found)
+    if found is None or value is None:
+        return None
+    return value, len((found["decimal"] or "").partition(".")[2])
+
+
+def stated_number(sentence: str) -> tuple[bool, Fraction | None]:
+    """Return whether a sentence has a number, and the one that it states; None where it states two or none alone."""
+    plain = plain_text(sentence)
+    found = _NUMBER.search(plain)
+    if found is None:
+        value = _chinese(plain)
+        return value is not None, value
+    # "The answer is 3 + 4 = 7", "(3)(4) = 12": the first number is only a term of what stands behind the equals sign.
+    clause = _CLAUSE.split(plain[found.start() :], maxsplit=1)[0]
+    is_term = _TERM.match(plain[found.end() :]) and not re.match(r" - [^\d]", plain[found.end() :])
+    if is_term or "=" in clause:
+        behind = (clause if "=" in clause else plain).rpartition("=")
+        found = _NUMBER.search(behind[2]) if behind[1] else None
+        if found is None:
+            return True, _of_product(sentence.strip("*. "))
+        plain = behind[2]
+    if (
+        _VARIABLE.match(plain[found.end() :])
+        or _NOT_BEFORE.search(plain[: found.start()])
+        or _is_two(plain, found)
+    ):
+        return True, None
+    return True, value_of(found, money="$" in sentence)
+
+
+def last_number(text: str) -> Fraction | None:
+    """Return the last number of a text; None where it is one of two that "or" joins.
+
+    A number in bold counts before others of its paragraph.
+    """
+    plain = plain_text(text)
+    found = list(_NUMBER.finditer(plain))
+    if not found:
+        return None
+    last = found[-1]
+    if len(found) > 1 and _BEFORE_LAST.fullmatch(plain[found[-2].end() : last.start()]):
+        beside = plain[found[-2].end() : last.start()], plain[last.end() :]
+        if not _are_alike(value_of(found[-2]), value_of(last), *beside):
+            return None
+    paragraph = text.strip().rpartition("\n\n")[2]
+    for bold in reversed(re.findall(r"\*\*([^*\n]+)\*\*", paragraph)):
+        value = None if _TITLE.match(bold) or bold.endswith(":") else read_number(bold)
+        if value is not None:
+            return value
+    return value_of(last, money="$" in text)
+
+
+def is_joined_by_or(text: str, value: Fraction) -> bool:
+    """Tell whether the text behind a number goes on with "or" and another one."""
+    plain = plain_text(text)
+    other = re.match(rf"\W{{0,4}}{_OR}\b\s*(?:[^\W\d]+\s+){{0,2}}\W{{0,3}}(?=[0-9])", plain, re.IGNORECASE)
+    found = _NUMBER.search(plain, other.end()) if other else None
+    return found is not None and not _are_alike(value, value_of(found), "", plain[found.end() :])
+
+
+def plain_text(text: str) -> str:
+    """Return a text with the LaTeX of numbers written as plain characters."""
+    text = normal_characters(text)
+    for pattern, instead in REWRITTEN:
+        text = pattern.sub(instead, text)
+    while (bare := TEXT.sub(r" \1 ", text)) != text:
+        text = bare
+    # An exponent of a unit is no number of its own; that of a number is.
+    text = re.sub(r"(?<=[^\W\d_])\s*\^\s*(?:\{\s*-?[123]\s*\}|-?[123](?![0-9]))", "", text)
+    text = re.sub(r"(?<![\^_}\]A-Za-z])\{\s*([-+]?[0-9][0-9.,]*)\s*\}", r"\1", text)
+    while (bare := re.sub(r"^\s*\{(.*)\}\s*$", r"\1", text, flags=re.DOTALL)) != text:
+        text = bare
+    text = _FRACTION.sub(r" \1/\2", text)
+    text = _POWER_OF_TEN.sub(lambda found: f"e{found[1] or found[2]}", text)
+    text = re.sub(r"(?<=[0-9])\*\*(?=[0-9])", "^", text)
+    text = SIGNS.sub("", text)
+    text = "".join(" " if unicodedata.category(sign) == "Sc" else sign for sign in text)
+    text = _NEGATIVE.sub("-", text)
+    text = re.sub(r"-\s+(?=[0-9]+/)|(?:^|(?<=[=:(]))\s*[-\u2013\u2014]\s+(?=[0-9])", "-", text)
+    return re.sub(r"(?<=[0-9])  +(?=[0-9])", " ", text)
+
+
+def value_of(found: re.Match[str], *, money: bool = False) -> Fraction | None:
+    """Return a number's value; None where it has too many digits or divides by zero."""
+    value = _unscaled(found)
+    if value is None:
+        return None
+    factor = 1
+    if found["scale"]:
+        factor = SCALES[found["scale"].casefold()]
+    elif found["attached"]:
+        # "5m" is a length and "5B" may be anything: only of money they are surely scales.
+        factor = ATTACHED[found["attached"].upper()] if money or found["attached"] in "kKM" else 1
+    return (-value if found["sign"] == "-" else value) * factor
+
+
+def _unscaled(found: re.Match[str]) -> Fraction | None:
+    if len(found[0]) > MAX_NUMBER_LETTERS:
+        return None
+    if found["over"] is not None:
+        under = int(found["under"].replace(",", ""))
+        # Division by zero in a model's text is no answer, and no crash of the grader.
+        if not under:
+            return None
+        return int(found["whole"] or 0) + Fraction(int(found["over"].replace(",", "")), under)
+    if found["base"] is not None:
+        value = exact_value(f"{found['base']}^{{{found['braced'] or found['power']}}}")
+        return None if value is None else value[0]
+    if found["factorial"] is not None:
+        value = exact_value(f"{found['factorial']}!")
+        return None if value is None or int(found["factorial"]) > MAX_FACTORIAL else value[0]
+    digits = re.sub("[ ,'’]", "", found["decimal"])
+    if digits.count(".") > 1:
+        digits = digits.replace(".", "")
+    return Fraction(digits) * Fraction(10) ** int(found["exponent"] or 0)
+
+
+def _of_product(text: str) -> Fraction | None:
+    r"""Return the value of products, quotients and powers: ``2^3 \cdot 5``; None of sums, which may be ranges."""
+    bare = text.strip().strip("$").strip()
+    for pattern, instead in REWRITTEN:
+        bare = pattern.sub(instead, bare)
+    if not re.search(r"[\^!]|\\(?:cdot|times|binom|frac)", bare) or re.search(r"[-+]", bare.lstrip("-+ ")):
+        return None
+    found = exact_value(bare)
+    return None if found is None or len(number_text(found[0])) > MAX_NUMBER_LETTERS else found[0]
+
+
+def _is_two(plain: str, found: re.Match[str]) -> bool:
+    """Tell whether a sentence's first number goes on with another answer: "15 or 16", "20 to 25", "3 and 5"."""
+    behind = plain[found.end() :]
+    joined = _OR_NUMBER.match(behind)
+    if joined:
+        other = _NUMBER.search(behind, joined.end())
+        if other is not None:
+            beside = joined["between"], behind[other.end() :]
+            return not _are_alike(value_of(found), value_of(other), *beside)
+    unit = re.match(r"\s*[^\W\d_]*%?", behind)
+    places = (0, unit.end() if unit else 0)
+    joined = next((m for place in places if (m := _TO_NUMBER.match(behind, place))), None)
+    listed = next((m for place in places if (m := _AND_NUMBER.match(behind, place))), None)
+    one = joined or listed
+    other = _NUMBER.search(behind, one.end()) if one and "=" not in behind else None
+    if one is None or other is None or value_of(found) == value_of(other):
+        return False
+    # "18, 2 less than 20" goes on; "15, 16" and "between 15 and 16" do not.
+    is_whole = not re.search(r"[^\W\d_]", behind[other.end() :])
+    return (
+        bool(joined)
+        or is_whole
+        or bool(re.search(r"\bbetween\b|\bzwischen\b|\bentre\b", plain, re.IGNORECASE))
+    )
+
+
+def _are_alike(one: Fraction | None, other: Fraction | None, beside: str, beside_other: str) -> bool:
+    """Tell whether two numbers say the same: equal ones, per cent, or one quantity in two units of measure."""
+    if one is None or other is None:
+        return False
+    if one == other or one == 100 * other or other == 100 * one:
+        return True
+    units = [
+        next((UNITS[w] for w in re.findall(r"[^\W\d_]+", text)[:2] if w in UNITS), None)
+        for text in (beside, beside_other)
+    ]
+    return None not in units and units[0] != units[1]
+
+
+_NUMERALS = {sign: value for value, sign in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
+
+
+def _chinese(text: str) -> Fraction | None:
+    """Return the number that a text without digits begins with as Chinese numerals; None of others."""
+    found = _CHINESE.match(text.strip().removeprefix("约").removeprefix("是"))
+    if found is None or re.search("[0-9]", text):
+        return None
+    total = section = digit = 0
+    for sign in found[0]:
+        if sign in _NUMERALS:
+            digit = 10 * digit + _NUMERALS[sign] if digit else _NUMERALS[sign]
+        elif sign in "十百千":
+            section += (digit or 1) * {"十": 10, "百": 100, "千": 1000}[sign]
+            digit = 0
+        else:
+            total = (total + section + digit) * {"万": 10**4, "亿": 10**8}[sign]
+            section = digit = 0
+    return Fraction(total + section + digit)

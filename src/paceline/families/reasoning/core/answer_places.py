@@ -1,0 +1,166 @@
+r"""Finds the place of a free text that states its answer: behind thinking, before an invented question, in a box.
+
+A solution is what is left of a text without its thinking and without what the model goes on to ask itself. Its answer
+stands in the last of these marks: a closed ``\boxed{…}`` that is not empty, ``<answer>…</answer>``, a line ``#### …``.
+Behind a mark a later sentence with "answer is" counts only where the solution says between the two that it corrects
+itself. Without a mark the last such sentence counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paceline.families.reasoning.core.answer_words import (
+    CORRECTED,
+    ENDS,
+    NEXT_QUESTION,
+    STATED,
+    THINKS,
+    THOUGHT,
+)
+
+_BOX = re.compile(r"(?<!\\)\\f?box(?:ed)?(?![A-Za-z])")
+_BARE = re.compile(
+    r"\s*(\\[dt]?frac\s*(?:\{[^{}]*\}|[0-9])\s*(?:\{[^{}]*\}|[0-9])|-?[0-9](?:[0-9.,/]*[0-9])?|[A-Za-z](?![A-Za-z]))"
+)
+_TAG = re.compile(r"<(answer|final_answer)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+_MARK = re.compile(r"^[ \t]*####(?!#)([^\n]*)", re.MULTILINE)
+_SENTENCE_END = re.compile(r"\n|[.!?](?=[*_\"'`)\]]*(?:\s|$))|[。！？।]")
+_BETWEEN_BOXES = re.compile(
+    r"(?:\\[)\]]|[$*.\s])*[,;]?\s*(?:(?:and|or|und|oder|ou|et|y|o|и|или|和|或)\b|,|&|和|或)\s*"
+    r"(?:\\[(\[]|[$*\s])*(?:[A-Za-z](?:_\{?\w+\}?)?\s*=\s*)?"
+)
+_TURNED = re.compile(r"\Anot\s[^\n]{1,40}?\bbut\s+(?:rather\s+)?")
+MIN_QUESTION = 30
+"""Characters of what stands between two marks, from which on a question mark makes it a question of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a solution marks its answer."""
+
+    parts: tuple[str, ...]
+    """What stands there; several of boxes that "and", "or" or a comma joins."""
+    start: int
+    end: int
+
+
+def solution(text: str) -> str | None:
+    """Return what of a text is the solution of the question; None where the text was cut off while it thinks."""
+    closings = list(THOUGHT.finditer(text))
+    told = text[closings[-1].end() :] if closings else text
+    if THINKS.search(told) or not told.strip():
+        return None
+    ends = [end.start() for end in ENDS.finditer(told) if told[: end.start()].strip()]
+    return _one_question(told[: ends[0]] if ends else told)
+
+
+def last_boxed(text: str) -> str | None:
+    r"""Return what the last closed ``\boxed{…}`` holds that is not empty; None where there is none."""
+    found = boxes(text)
+    return found[-1].parts[0] if found else None
+
+
+def boxes(text: str) -> list[Place]:
+    r"""Return all closed boxes that hold something, ``\boxed 2`` without braces too."""
+    found: list[Place] = []
+    for match in _BOX.finditer(text):
+        opening = re.compile(r"\s*\{").match(text, match.end())
+        if opening is None:
+            bare = _BARE.match(text, match.end())
+            if bare is not None:
+                found.append(Place(parts=(bare[1],), start=match.start(), end=bare.end()))
+            continue
+        depth, place = 1, opening.end()
+        while place < len(text) and depth:
+            depth += {"{": 1, "}": -1}.get(text[place], 0)
+            # An escaped brace opens and closes nothing.
+            place += 2 if text[place] == "\\" else 1
+        held = text[opening.end() : place - 1].strip()
+        # Only what is closed: a text that was cut off inside of its box has not answered there.
+        if not depth and held:
+            found.append(Place(parts=(held,), start=match.start(), end=place))
+    return found
+
+
+def marked(text: str) -> Place | None:
+    """Return the last marked place of a solution; boxes that "and", "or" or a comma joins are one place."""
+    found = boxes(text)
+    joined = found[-1:]
+    for one in reversed(found[:-1]):
+        if joined[0].start < one.end or not _BETWEEN_BOXES.fullmatch(text, one.end, joined[0].start):
+            break
+        joined.insert(0, one)
+    places = [
+        *(
+            [Place(parts=tuple(p.parts[0] for p in joined), start=joined[-1].start, end=joined[-1].end)]
+            if joined
+            else []
+        ),
+        *(Place(parts=(m[2].strip(),), start=m.start(), end=m.end()) for m in _TAG.finditer(text)),
+        *_marks(text),
+    ]
+    return max(places, key=lambda place: place.start, default=None)
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield what is stated behind "answer is" and its like, the last one first: the sentence, or the next line."""
+    for found in reversed(list(STATED.finditer(text))):
+        rest = text[found.end() :].lstrip(' *:：_`\n\t"')
+        if rest.startswith("$") and not rest.startswith("$$"):
+            # An end of a sentence inside of mathematics is none, "7!" neither.
+            closed = rest.find("$", 1)
+            inside = rest[: closed + 1] if 0 < closed <= rest.find("\n") % (len(rest) + 1) else ""
+        else:
+            inside = ""
+        end = _SENTENCE_END.search(rest, len(inside))
+        # "not A but C" is C.
+        sentence = _TURNED.sub("", (rest if end is None else rest[: end.start()]).strip())
+        if sentence:
+            yield sentence
+
+
+def corrected(text: str, place: Place) -> str | None:
+    """Return the text behind a marked place where the solution says there that it corrects itself."""
+    behind = text[place.end :]
+    if not CORRECTED.search(behind):
+        return None
+    found = STATED.search(behind)
+    return behind if found and CORRECTED.search(behind[: found.start()]) else None
+
+
+def _marks(text: str) -> Iterator[Place]:
+    for found in _MARK.finditer(text):
+        held = found[1].strip().strip("*").strip()
+        # A heading of Markdown has the same four signs, and text below it.
+        is_heading = re.match(r"[^\W\d_]", held) and text[found.end() :].strip()
+        if held and not is_heading:
+            yield Place(parts=(held,), start=found.start(), end=found.end())
+
+
+def _one_question(text: str) -> str:
+    """Return a text up to the question that its model invents behind a complete answer."""
+    for found in NEXT_QUESTION.finditer(text):
+        before = text[: found.start()]
+        if _is_complete(before):
+            return before
+    marks = list(_marks(text))
+    for one, other in zip(marks, marks[1:], strict=False):
+        between = text[one.end : other.start]
+        if len(between) >= MIN_QUESTION and "?" in between and not CORRECTED.search(between):
+            return text[: one.end]
+    return text
+
+
+def _is_complete(text: str) -> bool:
+    """Tell whether a text has answered: by a mark, a stated answer, or nothing but a result."""
+    if marked(text) is not None:
+        return True
+    if any(re.search(r"\d|\\|\b[A-Z]\b", sentence) for sentence in sentences(text)):
+        return True
+    last = text.strip().rpartition("\n")[2]
+    return bool(
+        re.search(r"=\s*\S{0,3}\d[\d.,]*\W*$", last) or re.fullmatch(r"\W*(?:-?[\d.,]+|[A-Z])\W*", text)
+    )
