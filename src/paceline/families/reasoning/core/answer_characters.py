@@ -18,7 +18,7 @@ _WRAPPERS = (
 REWRITTEN = (
     # A command's backslash is none that another one stands before: two are the end of a matrix's row.
     (re.compile(r"(?<!\\)\\(?:left|right|displaystyle|textstyle|bf|rm|it)(?![A-Za-z])"), ""),
-    (re.compile(r"\{,\}"), ","),
+    (re.compile(r"(?:\\text)?\{,\}"), ","),
     (re.compile(r"(?<!\\)\\[!,;:]"), ""),
     (re.compile(r"(?<!\\)\\(?: |q?quad(?![A-Za-z]))|~|[\u00a0\u2009\u202f]"), " "),
     (re.compile(r"\s*\\\\(?:\[[^\[\]]*(?:pt|em|ex|mm|cm)\])?\s*"), r"\\\\"),
@@ -34,6 +34,10 @@ REWRITTEN = (
     (re.compile(r"\\frac\s*([0-9])\s*\{"), r"\\frac{\1}{"),
     (re.compile(r"\\sqrt\s*([0-9A-Za-z])"), r"\\sqrt{\1}"),
     (re.compile(rf"\\(?:{_WRAPPERS})\s*\{{"), r"\\text{"),
+    (
+        re.compile(r"\\frac\s*\{\s*\\text\{([^{}]*)\}\s*\}\s*\{\s*\\text\{([^{}]*)\}\s*\}"),
+        r"\\text{\1/\2}",
+    ),
 )
 """Ways of writing the same in LaTeX, each by one of them."""
 

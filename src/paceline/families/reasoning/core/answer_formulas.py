@@ -31,7 +31,7 @@ _UNIT_WORDS = "|".join(sorted((re.escape(u) for u in UNITS if len(u) > 1), key=l
 _TRAILING = re.compile(
     r"(?P<core>.*?[0-9a-zA-Z})!])?\s*(?:\\text\s*\{\s*(?P<text>[^{}]*?)\s*\}|(?P<bare>(?<=[0-9}) ])(?:"
     rf"(?:square |cubic |sq )?(?:{_UNIT_WORDS})(?:\s*/\s*(?:{_UNIT_WORDS}|h|s))?|(?:{_SCALE})(?: [a-z]+)?)))"
-    r"\s*(?:\^\s*\{?\s*(?P<power>-?[123])\s*\}?)?"
+    r"\s*(?:\^\s*\{?\s*(?P<power>-?[123])\s*\}?|(?P<raised>[²³]))?"
 )
 _DEGREES = re.compile(r"(?P<core>.+?)(?:\^\{?\\circ\}?|°|\\degree|\\textdegree)")
 _MONEY = re.compile(r"(?P<sign>\\\$|[€£])\s*(?P<core>.+)")
@@ -107,7 +107,7 @@ def quantity(formula: str) -> Quantity:
         if value is None:
             return Quantity(core=formula, unit=None)
         core, named = number_text(value * SCALES[scale[1].casefold()]), named[scale.end() :]
-    unit = _unit(named, found["power"])
+    unit = _unit(named + (found["raised"] or ""), found["power"])
     return Quantity(core=core, unit=unit) if unit or scale else Quantity(core=formula, unit=None)
 
 

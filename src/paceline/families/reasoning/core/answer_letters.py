@@ -18,23 +18,24 @@ CHOICES = "ABCD"
 _CYRILLIC = str.maketrans("АВСЕНКМТ", "ABCEHKMT")
 _WORD = (
     r"(?i:(?:(?:the|correct|right|best|final|most likely|die|der|la|le|el|l['’]|o|a|é|es|ist|est)\s+)*"
-    r"(?:(?:options?|choices?|letters?|alternatives?|statement|answer|opci[oó]n|opção|opzione|réponse|antwort|вариант"
+    r"(?:(?:options?|choices?|letters?|alternatives?|statement|answer|letra|lettre|lettera|buchstabe|буква|opci[oó]n|opção|opzione|réponse|antwort|вариант"
     r"|variante|ответ)\b|选项|選項|विकल्प|الخيار)?\s*(?:is\b|:)?\s*)"
 )
 _BECAUSE = (
     "because|since|as|is|for|with|and|or|due|which|that|by|in|on|but|from|given|while|not|then|according"
 )
 _JOINED = re.compile(
-    r"[\s.)\]]*(?:,|/|&|\+|或|和|与|(?:,\s*)?\b(?:or|and|oder|und|ou|et|o|y|e|или|и|أو)\b)\s*(?:possibly|maybe|perhaps)?\s*"
+    r"[\s.)\](]*(?:,|/|\\?&|\+|或|和|与|(?:,\s*)?\b(?:or|and|oder|und|ou|et|o|y|e|или|и|أو)\b)\s*(?:possibly|maybe|perhaps)?\s*"
     + _WORD
-    + r"\(?(?P<letter>[A-Z])\)?(?![A-Za-z0-9'’])",
+    + r"\(?(?P<letter>[A-Z])\)?(?![A-Za-z0-9]|['’][a-z])",
 )
 _WRONG = re.compile(
     r"[\s),]*(?:is|are|was)\s+(?:wrong|incorrect|false|not|impossible|ruled|excluded)", re.IGNORECASE
 )
 _NAMED = (
-    r"\b(?:correct|right|best)\s+(?:option|choice|letter|answer|one)\s*(?:is|:|would be|must be|seems to be)\s*:?\s*(?=\S)",
-    r"\b(?:i|we)\s+(?:would\s+|will\s+|'ll\s+)?(?:choose|pick|select|go\s+with|went\s+with)\s+",
+    r"\b(?:correct|right|best)\s+(?:option|choice|letter|one)\s*(?:is|:|would be|must be|seems to be)\s*:?\s*(?=\S)",
+    r"\b(?:my|selected|chosen|final)\s+(?:choice|option|selection|pick)\s*(?:is\b|:)\s*",
+    r"\b(?:i|we)(?:\s+would|\s+will|['’]ll|['’]d)?\s+(?:choose|pick|select|go\s+with|went\s+with)\s+",
     r"\b(?:so|thus|hence|therefore|conclusion)\b[, ]+(?:it\s+is|it's|it\s+must\s+be)\s+",
     r"(?:故选|应选|選|因此选|所以选|选择|选)\s*[:：]?\s*",
     r"\b(?:opción|opção|opzione|option)\s+(?:correcta|correta|corretta|correcte)\s*(?:es|é|è|est|:)\s*",
@@ -77,7 +78,7 @@ class _Letters:
         self._choices = choices
         self._named = re.compile(
             rf"\s*(?:either|both|probably|likely|most likely)?\s*{_WORD}"
-            rf"(?:\(\s*(?P<bracketed>{either})\s*\)|\[\s*(?P<square>{either})\s*\]|(?P<plain>{one})(?![A-Za-z0-9'’]))",
+            rf"(?:\(\s*(?P<bracketed>{either})\s*\)|\[\s*(?P<square>{either})\s*\]|['‘]?(?P<plain>{one})(?![A-Za-z0-9]|['’][a-z]))",
         )
         self._correct = re.compile(
             rf"\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ss]tatement|[Ll]etter)?\s*\(?\b(?P<letter>{one})\)?\s*"
@@ -88,14 +89,14 @@ class _Letters:
 
     def names(self, sentence: str) -> bool:
         """Tell whether a sentence begins with a letter."""
-        return self._found(sentence) is not None
+        return self._found(sentence) is not None or self._single(_bare(sentence)) is not None
 
     def letter(self, sentence: str) -> str | None:
         """Return the letter that a sentence begins with; None where another one is joined to it."""
         found = self._found(sentence)
-        if found is None:
-            return None
         bare = _bare(sentence)
+        if found is None:
+            return self._single(bare)
         letter = _letter(found)
         joined = _JOINED.match(bare, found.end())
         if joined and joined["letter"] != letter and joined["letter"] in self._choices:
@@ -104,9 +105,6 @@ class _Letters:
 
     def alone(self, held: str) -> str | None:
         """Return the letter that a marked place begins with, or is; of lower case only where nothing else is there."""
-        bare = re.sub(r"[\W_]", "", _bare(held))
-        if len(bare) == 1:
-            return bare.upper() if bare.upper() in self._choices else None
         return self.letter(held)
 
     def is_several(self, held: str) -> bool:
@@ -126,20 +124,24 @@ class _Letters:
             yield sentence
 
     def last_line(self, text: str) -> str | None:
-        """Return the letter that the last line is, or begins with as the only line that begins so."""
-        lines = text.strip().splitlines()
-        if not lines:
-            return None
-        last = _bare(lines[-1])
-        bare = re.sub(r"[\W_]", "", last)
-        if len(bare) == 1:
-            return bare.upper() if bare.upper() in self._choices else None
+        """Return the letter that the last line is, or the first one; or that it begins with, alone of all lines."""
+        lines = [line for line in map(_bare, text.strip().splitlines()) if line.strip()]
         listed = re.compile(rf"\s*\(?([{self._choices}])[).:]\)?\s+\S", re.ASCII)
-        found = listed.match(last)
-        if found and sum(bool(listed.match(_bare(line))) for line in lines) == 1:
-            return found[1]
-        whole = re.fullmatch(rf"\W*{_WORD}\(?([{self._choices}])\)?\W*", last)
-        return whole[1] if whole else None
+        whole = re.compile(
+            rf"\W*(?:(?i:therefore|thus|hence|so|conclusion)[,:]?\s+)?{_WORD}\(?([{self._choices}])\)?\W*"
+        )
+        is_list = sum(bool(listed.match(line)) for line in lines) > 1
+        for line in dict.fromkeys((*lines[-1:], *lines[:1])):
+            single = self._single(line)
+            found = whole.fullmatch(line) or (None if is_list else listed.match(line))
+            if single or found:
+                return single or (found[1] if found else None)
+        return None
+
+    def _single(self, bare: str) -> str | None:
+        """Return the letter of a text that has no other letter and no digit, in either case."""
+        only = re.sub(r"[\W_]", "", bare).upper()
+        return only if len(only) == 1 and only in self._choices else None
 
     def _found(self, sentence: str) -> re.Match[str] | None:
         bare = _bare(sentence)

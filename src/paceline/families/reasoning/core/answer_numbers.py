@@ -23,7 +23,7 @@ MAX_FACTORIAL = 1000
 
 _DIGITS = (
     r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]{1,3}(?: [0-9]{3})+(?![0-9/]| ?/)|[0-9]{1,3}(?:['’][0-9]{3})+(?![0-9])"
-    r"|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}(?![0-9])|[0-9]{1,3}(?:\.[0-9]{3}){2,}(?![0-9])|[0-9]+)"
+    r"|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}(?![0-9])|[0-9]{1,3}(?:\.[0-9]{3}){2,}(?![0-9])|[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]{1,2}(?![0-9])|[0-9]+)"
 )
 _WHOLE = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)"
 _SCALE = "|".join(sorted(map(re.escape, SCALES), key=len, reverse=True))
@@ -51,6 +51,8 @@ _UNITS = re.compile(
 )
 _VARIABLE = re.compile(r"[xyznepqruvwij](?![^\W_])")
 """Beside a number it is a factor and no unit."""
+_LISTED = re.compile(r"[0-9][^0-9]*(?:,|;|\b(?:and|or)\b)\s*[^\W\d_]", re.IGNORECASE)
+_IRRATIONAL = re.compile(r"\s*(?:\\(?:sqrt|pi|ln|log|sin|cos|tan)(?![A-Za-z])|π|√)")
 _CLAUSE = re.compile(r"\b(?:because|since|as|which|where|so)\b|[,;](?![0-9])| \(", re.IGNORECASE)
 _OR = r"(?:or|oder|ou|o|или|hoặc|atau|veya|أو|या|either)"
 _OR_NUMBER = re.compile(
@@ -85,7 +87,11 @@ def number_text(value: Fraction) -> str:
 
 def read_number(text: str) -> Fraction | None:
     """Return the number that a short text consists of, behind its last equals sign, units aside; None for others."""
-    last = re.split(r"=|≈|\\approx(?![A-Za-z])", text)[-1]
+    parts = re.split(r"=|≈|\\approx(?![A-Za-z])", text)
+    # "x = 5 and y = 6" are two answers, "x + y = 5 + 6 = 11" is one.
+    if any(_LISTED.search(plain_text(part)) for part in parts[1:-1]):
+        return None
+    last = parts[-1]
     plain = plain_text(last)
     found = list(_NUMBER.finditer(plain))
     if not found:
@@ -127,13 +133,17 @@ def stated_number(sentence: str) -> tuple[bool, Fraction | None]:
         if found is None:
             return True, _of_product(sentence.strip("*. "))
         plain = behind[2]
-    if (
-        _VARIABLE.match(plain[found.end() :])
-        or _NOT_BEFORE.search(plain[: found.start()])
-        or _is_two(plain, found)
-    ):
+    before, behind = plain[: found.start()], plain[found.end() :]
+    if _VARIABLE.match(behind) or _IRRATIONAL.match(behind) or _NOT_BEFORE.search(before):
         return True, None
-    return True, value_of(found, money="$" in sentence)
+    if _is_two(plain, found, percent=re.search("%|per ?cent", sentence) is not None):
+        return True, None
+    value = value_of(found, money="$" in sentence)
+    decimals = re.match(r",([0-9]{1,2})(?![0-9,])", behind)
+    # "12,5" in a sentence has a comma for its decimals; in a box it may be a list.
+    if decimals and value is not None and value.denominator == 1 and not found["scale"]:
+        value += Fraction(int(decimals[1]), 10 ** len(decimals[1])) * (-1 if found["sign"] == "-" else 1)
+    return True, value
 
 
 def last_number(text: str) -> Fraction | None:
@@ -148,7 +158,7 @@ def last_number(text: str) -> Fraction | None:
     last = found[-1]
     if len(found) > 1 and _BEFORE_LAST.fullmatch(plain[found[-2].end() : last.start()]):
         beside = plain[found[-2].end() : last.start()], plain[last.end() :]
-        if not _are_alike(value_of(found[-2]), value_of(last), *beside):
+        if not _are_alike(value_of(found[-2]), value_of(last), *beside, percent="%" in text):
             return None
     paragraph = text.strip().rpartition("\n\n")[2]
     for bold in reversed(re.findall(r"\*\*([^*\n]+)\*\*", paragraph)):
@@ -163,7 +173,9 @@ def is_joined_by_or(text: str, value: Fraction) -> bool:
     plain = plain_text(text)
     other = re.match(rf"\W{{0,4}}{_OR}\b\s*(?:[^\W\d]+\s+){{0,2}}\W{{0,3}}(?=[0-9])", plain, re.IGNORECASE)
     found = _NUMBER.search(plain, other.end()) if other else None
-    return found is not None and not _are_alike(value, value_of(found), "", plain[found.end() :])
+    return found is not None and not _are_alike(
+        value, value_of(found), "", plain[found.end() :], percent="%" in text
+    )
 
 
 def plain_text(text: str) -> str:
@@ -173,6 +185,8 @@ def plain_text(text: str) -> str:
         text = pattern.sub(instead, text)
     while (bare := TEXT.sub(r" \1 ", text)) != text:
         text = bare
+    text = re.sub(r"(?<=[0-9])\s*\^\s*\{?\s*(?:th|st|nd|rd)\s*\}?|\\(?:sim|approx)(?![A-Za-z])", " ", text)
+    text = re.sub(r"(?<=[^\W\d_])\s*\\cdot\s*(?=[^\W\d_])", "·", text)
     # An exponent of a unit is no number of its own; that of a number is.
     text = re.sub(r"(?<=[^\W\d_])\s*\^\s*(?:\{\s*-?[123]\s*\}|-?[123](?![0-9]))", "", text)
     text = re.sub(r"(?<![\^_}\]A-Za-z])\{\s*([-+]?[0-9][0-9.,]*)\s*\}", r"\1", text)
@@ -217,7 +231,11 @@ def _unscaled(found: re.Match[str]) -> Fraction | None:
     if found["factorial"] is not None:
         value = exact_value(f"{found['factorial']}!")
         return None if value is None or int(found["factorial"]) > MAX_FACTORIAL else value[0]
-    digits = re.sub("[ ,'’]", "", found["decimal"])
+    digits = re.sub("[ '’]", "", found["decimal"])
+    # 1.234,50 has a comma for its decimals.
+    if "." in digits and digits.rfind(",") > digits.find("."):
+        digits = digits.replace(".", "").replace(",", ".")
+    digits = digits.replace(",", "")
     if digits.count(".") > 1:
         digits = digits.replace(".", "")
     return Fraction(digits) * Fraction(10) ** int(found["exponent"] or 0)
@@ -228,13 +246,15 @@ def _of_product(text: str) -> Fraction | None:
     bare = text.strip().strip("$").strip()
     for pattern, instead in REWRITTEN:
         bare = pattern.sub(instead, bare)
-    if not re.search(r"[\^!]|\\(?:cdot|times|binom|frac)", bare) or re.search(r"[-+]", bare.lstrip("-+ ")):
+    if not re.search(r"[\^!]|\\(?:cdot|times|binom|frac)", bare) or re.search(
+        r"(?<![({^])[-+]", bare.lstrip("-+ ")
+    ):
         return None
     found = exact_value(bare)
     return None if found is None or len(number_text(found[0])) > MAX_NUMBER_LETTERS else found[0]
 
 
-def _is_two(plain: str, found: re.Match[str]) -> bool:
+def _is_two(plain: str, found: re.Match[str], *, percent: bool) -> bool:
     """Tell whether a sentence's first number goes on with another answer: "15 or 16", "20 to 25", "3 and 5"."""
     behind = plain[found.end() :]
     joined = _OR_NUMBER.match(behind)
@@ -242,7 +262,7 @@ def _is_two(plain: str, found: re.Match[str]) -> bool:
         other = _NUMBER.search(behind, joined.end())
         if other is not None:
             beside = joined["between"], behind[other.end() :]
-            return not _are_alike(value_of(found), value_of(other), *beside)
+            return not _are_alike(value_of(found), value_of(other), *beside, percent=percent)
     unit = re.match(r"\s*[^\W\d_]*%?", behind)
     places = (0, unit.end() if unit else 0)
     joined = next((m for place in places if (m := _TO_NUMBER.match(behind, place))), None)
@@ -252,7 +272,8 @@ def _is_two(plain: str, found: re.Match[str]) -> bool:
     if one is None or other is None or value_of(found) == value_of(other):
         return False
     # "18, 2 less than 20" goes on; "15, 16" and "between 15 and 16" do not.
-    is_whole = not re.search(r"[^\W\d_]", behind[other.end() :])
+    rest = re.sub(r"(?:,|\band\b|\bor\b|[\s-]|[0-9.])+", "", behind[other.end() :])
+    is_whole = not re.search(r"[^\W\d_]", rest)
     return (
         bool(joined)
         or is_whole
@@ -260,11 +281,13 @@ def _is_two(plain: str, found: re.Match[str]) -> bool:
     )
 
 
-def _are_alike(one: Fraction | None, other: Fraction | None, beside: str, beside_other: str) -> bool:
+def _are_alike(
+    one: Fraction | None, other: Fraction | None, beside: str, beside_other: str, *, percent: bool = True
+) -> bool:
     """Tell whether two numbers say the same: equal ones, per cent, or one quantity in two units of measure."""
     if one is None or other is None:
         return False
-    if one == other or one == 100 * other or other == 100 * one:
+    if one == other or (percent and (one == 100 * other or other == 100 * one)):
         return True
     units = [
         next((UNITS[w] for w in re.findall(r"[^\W\d_]+", text)[:2] if w in UNITS), None)

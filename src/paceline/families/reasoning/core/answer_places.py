@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paceline.families.reasoning.core.answer_words import (
+    ANSWERS_IT,
+    ASKS,
+    CHECKS,
     CORRECTED,
     ENDS,
     NEXT_QUESTION,
@@ -34,7 +37,7 @@ _BETWEEN_BOXES = re.compile(
 )
 _TURNED = re.compile(r"\Anot\s[^\n]{1,40}?\bbut\s+(?:rather\s+)?")
 MIN_QUESTION = 30
-"""Characters of what stands between two marks, from which on a question mark makes it a question of its own."""
+"""Characters of a question that stands in a paragraph of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,22 +147,26 @@ def _one_question(text: str) -> str:
     """Return a text up to the question that its model invents behind a complete answer."""
     for found in NEXT_QUESTION.finditer(text):
         before = text[: found.start()]
-        if _is_complete(before):
+        if _is_complete(before) or (_ends_in_a_result(before) and ANSWERS_IT.search(text, found.end())):
             return before
-    marks = list(_marks(text))
-    for one, other in zip(marks, marks[1:], strict=False):
-        between = text[one.end : other.start]
-        if len(between) >= MIN_QUESTION and "?" in between and not CORRECTED.search(between):
-            return text[: one.end]
+    # Without a word that says so: a paragraph behind an answer, which asks and neither corrects nor checks.
+    for found in re.finditer(r"\n[ \t]*\n([^\n]+)", text):
+        asked = found[1]
+        is_question = len(asked) >= MIN_QUESTION and ASKS.search(asked) and re.search("[0-9]", asked)
+        about_itself = CORRECTED.search(asked) or CHECKS.search(asked) or NEXT_QUESTION.match(asked)
+        if is_question and not about_itself and _is_complete(text[: found.start()]):
+            return text[: found.start()]
     return text
 
 
 def _is_complete(text: str) -> bool:
-    """Tell whether a text has answered: by a mark, a stated answer, or nothing but a result."""
-    if marked(text) is not None:
-        return True
-    if any(re.search(r"\d|\\|\b[A-Z]\b", sentence) for sentence in sentences(text)):
-        return True
+    """Tell whether a text has answered: by a mark or a stated answer."""
+    stated = any(re.search(r"\d|\\|\b[A-Z]\b", sentence) for sentence in sentences(text))
+    return stated or marked(text) is not None
+
+
+def _ends_in_a_result(text: str) -> bool:
+    """Tell whether a text's last line is a result, or the whole text is one."""
     last = text.strip().rpartition("\n")[2]
     return bool(
         re.search(r"=\s*\S{0,3}\d[\d.,]*\W*$", last) or re.fullmatch(r"\W*(?:-?[\d.,]+|[A-Z])\W*", text)

@@ -9,6 +9,7 @@ none.
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Literal
 
@@ -40,6 +41,12 @@ from paceline.families.reasoning.core.answer_places import (
 
 Kind = Literal["number", "math", "choice"]
 KINDS: tuple[Kind, ...] = ("number", "math", "choice")
+
+_MATHEMATICS = re.compile(
+    r"[*\s]*(?:\$\$([^$]+)\$\$|\$([^$]+)\$|\\\((.+)\\\)|\\\[(.+)\\\]|(\([^()]*,[^()]*\)|\{[^{}]*\}|[(\[][^()\[\]]*,[^()\[\]]*[)\]]))[*\s.]*",
+    re.DOTALL,
+)
+"""A sentence that is one formula, or a pair, set or interval in plain signs."""
 
 __all__ = [
     "CHOICES",
@@ -97,12 +104,17 @@ def marked_formula(text: str) -> tuple[bool, str | None]:
     behind = text if place is None else corrected(text, place)
     if behind is not None:
         for sentence in sentences(behind):
-            # Mathematics of a sentence is the library's to find; a plain number is read here.
+            whole = _MATHEMATICS.fullmatch(sentence)
+            if whole:
+                return True, next(filter(None, whole.groups()))
+            # Other mathematics of a sentence is the library's to find; a plain number is read here.
             if "\\" in sentence or sentence.count("$") > 1:
                 break
             has_one, value = stated_number(sentence)
-            if has_one:
+            if has_one and (value is None or quantity(tidy(sentence)).unit is None):
                 return True, None if value is None else number_text(value)
+            if has_one:
+                return True, sentence
     if place is None:
         return False, None
     # "x = 3 or x = 5" and "3 and 5" in two boxes are a list of two.

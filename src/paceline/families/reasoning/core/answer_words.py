@@ -18,7 +18,7 @@ _ENGLISH = (
 _HEADING = r"^[#>*_ \t]*(?:the\s+)?(?:final\s+|correct\s+)?answer[ \t]*[*_:]*[ \t]*$"
 _OTHERS = (
     # A connecting word is asked for where the word for "answer" often stands in other sentences.
-    r"(?:答案|答え|答えが|正解|解答|正确选项|正確選項)\s*(?:应该|應該|应|應)?\s*(?:[是为為即选選はが]|[:：=])*",
+    r"(?:答案|答え|答えが|正解|解答|正确选项|正確選項)\s*(?:应该|應該|应|應)?\s*(?:[是为為即はが]|[选選](?![项項])|[:：=])*",
     r"(?<![回解应])答\s*[:：]",
     r"(?:정답|답)\s*(?:은|는|이|[:：])\s*[:：]?",
     r"\b(?:antwort|lösung|ergebnis)\s*(?:(?:lautet|ist|wäre|beträgt)(?:\s+(?:also|daher|somit))?\b|[:：=])\s*:?",
@@ -62,15 +62,28 @@ _NEXT = (
     r"|вопрос|задача|السؤال|प्रश्न|soal|问题|题目|問題|例题|질문|문제"
 )
 NEXT_QUESTION = re.compile(
-    rf"^[ \t]*(?:[#>*_-]+[ \t]*)*(?:\d+[.)][ \t]*)?(?:(?:new|next|another|sample|similar)[ \t]+)?"
-    rf"(?:(?:{_NEXT})[ \t]*(?:\#?\d+)?[ \t]*(?:[*_]*[:：.)][*_]*|[*_]*[ \t]*$)|q[ \t]*\d*[ \t]*[*_]*[:：.)]"
+    rf"^[ \t]*(?:[#>*_-]+[ \t]*)*(?:\d+[.)][ \t]*)?[\[<(]?(?:(?:new|next|another|sample|similar)[ \t]+)?"
+    rf"(?:(?:{_NEXT})[ \t]*(?:\#?\d+)?[ \t]*(?:[*_]*[:：.)\]>][*_]*|[*_]*[ \t]*$)|q[ \t]*\d*[ \t]*[*_]*[:：.)]"
     r"|(?:human|user)[ \t]*:|example[ \t]*\d+)",
     re.IGNORECASE | re.MULTILINE,
 )
 """Begins a question that the model asks itself."""
 
+ANSWERS_IT = re.compile(
+    r"^[#>*_ \t]*(?:a|answer|solution|response)[*_ \t]*[:：]", re.IGNORECASE | re.MULTILINE
+)
+"""Begins the answer to a question that the model asks itself."""
+ASKS = re.compile(
+    r"\b(?:how\s+(?:many|much|long|far|old|tall)|what|which|find|calculate|determine|who|when|where)\b[^?]*\?",
+    re.IGNORECASE,
+)
+CHECKS = re.compile(
+    r"\b(?:check|verify|verif\w+|sense|reasonable|right|sure|correct|i|we|my|our)\b", re.IGNORECASE
+)
+"""Says that a question is about the solution itself."""
+
 THINKS = re.compile(
-    r"<(?:think|thinking|thought|thoughts|reasoning|analysis|scratchpad|seed:think)>|◁think▷|\[THINK\]"
+    r"(?<!`)<(?:think|thinking|thought|thoughts|reasoning|analysis|scratchpad|seed:think)>|◁think▷|\[THINK\]"
     r"|<\|begin_of_thought\|>|<\|channel\|>analysis|\Aanalysis(?=[A-Z])",
     re.IGNORECASE,
 )

@@ -16,6 +16,7 @@ EXACT = 1e-18
 ROUNDED = 1e-5
 """And where a side is written with decimals: six digits are the same."""
 NUM_POINTS = 24
+NUM_QUICK_POINTS = 4
 MIN_POINTS = 5
 """At which both formulas are real numbers, of those that are tried."""
 MAX_VARIABLES = 3
@@ -35,8 +36,10 @@ def are_too_far(one: Any, other: Any) -> bool:
         return any(all(are_too_far(a, b) for b in other.args) for a in one.args)
     if not (isinstance(one, sympy.Expr) and isinstance(other, sympy.Expr)) or one.has(sympy.UnevaluatedExpr):
         return False
-    if one.free_symbols or other.free_symbols or other.has(sympy.UnevaluatedExpr):
+    if other.has(sympy.UnevaluatedExpr):
         return False
+    if one.free_symbols or other.free_symbols:
+        return _compared(one, other, NUM_QUICK_POINTS) == "different"
     values = [side.doit().evalf(DIGITS) for side in (one, other)]
     if not all(value.is_number and value.is_finite for value in values):
         return False
@@ -50,25 +53,30 @@ def are_one_function(one: Any, other: Any) -> bool:
     sympy: Any = importlib.import_module("sympy")
     if not (isinstance(one, sympy.Expr) and isinstance(other, sympy.Expr)):
         return False
-    names = sorted({symbol.name for side in (one, other) for symbol in side.free_symbols})
-    if not 0 < len(names) <= MAX_VARIABLES or {s.name for s in one.free_symbols} != {
-        s.name for s in other.free_symbols
-    }:
-        return False
+    return _compared(one, other, NUM_POINTS) == "equal"
+
+
+def _compared(one: Any, other: Any, num_points: int) -> str:
+    """Return ``equal``, ``different`` or ``unknown`` of two formulas with variables, by their values at points."""
+    sympy: Any = importlib.import_module("sympy")
+    names = sorted({symbol.name for symbol in one.free_symbols})
+    if names != sorted({s.name for s in other.free_symbols}) or not 0 < len(names) <= MAX_VARIABLES:
+        return "unknown"
+    allowed = ROUNDED if one.has(sympy.Float) or other.has(sympy.Float) else EXACT
     rng, num_compared = random.Random(0), 0
-    for place in range(NUM_POINTS):
+    for place in range(num_points):
         # Both signs of every variable: the root of a square is no variable.
         at = {
             name: sympy.Rational(rng.randint(1, 400), 97) * (1 if place >> bit & 1 else -1)
             for bit, name in enumerate(names)
         }
         values = [
-            side.subs({symbol: at[symbol.name] for symbol in side.free_symbols}).evalf(DIGITS)
+            side.subs({symbol: at[symbol.name] for symbol in side.free_symbols}).doit().evalf(DIGITS)
             for side in (one, other)
         ]
         if not all(value.is_real and value.is_finite for value in values):
             continue
         num_compared += 1
-        if abs(values[0] - values[1]) > EXACT * max(abs(values[0]), abs(values[1]), 1):
-            return False
-    return num_compared >= MIN_POINTS
+        if abs(values[0] - values[1]) > allowed * max(abs(value) for value in values):
+            return "different"
+    return "equal" if num_compared >= MIN_POINTS else "unknown"
