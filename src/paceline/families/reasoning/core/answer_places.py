@@ -26,7 +26,8 @@ from paceline.families.reasoning.core.answer_words import (
 
 _BOX = re.compile(r"(?<!\\)\\f?box(?:ed)?(?![A-Za-z])")
 _BARE = re.compile(
-    r"\s*(\\[dt]?frac\s*(?:\{[^{}]*\}|[0-9])\s*(?:\{[^{}]*\}|[0-9])|-?[0-9](?:[0-9.,/]*[0-9])?|[A-Za-z](?![A-Za-z]))"
+    r"\s*(-?\\[dt]?frac\s*(?:\{[^{}]*\}|[0-9])\s*(?:\{[^{}]*\}|[0-9])|-?[0-9](?:[0-9.,/]*[0-9])?|[A-Za-z](?![A-Za-z])"
+    r"|-?\\(?:sqrt|text|mathrm|textbf)\s*\{[^{}]*\}|-?\\(?:pi|infty)(?![A-Za-z]))"
 )
 _TAG = re.compile(r"<(answer|final_answer)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
 _MARK = re.compile(r"^[ \t]*####(?!#)([^\n]*)", re.MULTILINE)
@@ -58,6 +59,12 @@ def solution(text: str) -> str | None:
         return None
     ends = [end.start() for end in ENDS.finditer(told) if told[: end.start()].strip()]
     return _one_question(told[: ends[0]] if ends else told)
+
+
+def opened_thinking(prompt: str) -> str:
+    """Return the mark of thinking that a prompt ends with; nothing where it ends otherwise."""
+    found = list(THINKS.finditer(prompt))
+    return found[-1][0] if found and not prompt[found[-1].end() :].strip() else ""
 
 
 def last_boxed(text: str) -> str | None:

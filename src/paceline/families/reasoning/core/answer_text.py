@@ -35,6 +35,7 @@ from paceline.families.reasoning.core.answer_places import (
     corrected,
     last_boxed,
     marked,
+    opened_thinking,
     sentences,
     solution,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "last_boxed",
     "marked_formula",
     "number_text",
+    "opened_thinking",
     "quantity",
     "quickly_equal",
     "read_number",

@@ -69,7 +69,7 @@ class Grader:
         """Comparisons and readings that were stopped; they count as unequal, and as no answer."""
         self.faults: list[str] = []
         """What happened in the first of these."""
-        self._timeout_s, self._choices = timeout_s, choices
+        self._timeout_s, self.choices = timeout_s, choices
         self._known: dict[Call, bool | str | None] = {}
         self._service: Service | None = None
 
@@ -96,7 +96,7 @@ class Grader:
         if self.kind == "number":
             return [extract_number(text) for text in texts]
         if self.kind == "choice":
-            return [extract_choice(text, self._choices) for text in texts]
+            return [extract_choice(text, self.choices) for text in texts]
         # Marked and plainly stated answers are read here, exactly; only other texts need the library's search.
         told = [solution(text) for text in texts]
         marked = [(True, None) if text is None else marked_formula(text) for text in told]
@@ -173,9 +173,9 @@ class Grader:
         """
         if self.kind == "choice":
             answer = answer.strip("() ")
-            if len(answer) == 1 and answer.upper() in self._choices:
+            if len(answer) == 1 and answer.upper() in self.choices:
                 return answer.upper()
-            raise ValueError(f"'{answer}' is none of the choices {self._choices}")
+            raise ValueError(f"'{answer}' is none of the choices {self.choices}")
         if self.kind == "number":
             value = read_number(last_boxed(answer) or answer)
             if value is None:
