@@ -104,7 +104,7 @@ def quantity(formula: str) -> Quantity:
     core = found["core"].strip()
     if scale:
         value = exact_number(core)
-        if value is None:
+        if value is None or not _is_short(value):
             return Quantity(core=formula, unit=None)
         core, named = number_text(value * SCALES[scale[1].casefold()]), named[scale.end() :]
     unit = _unit(named + (found["raised"] or ""), found["power"])

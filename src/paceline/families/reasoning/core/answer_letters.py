@@ -15,6 +15,9 @@ from paceline.families.reasoning.core.answer_numbers import SIGNS, TEXT
 from paceline.families.reasoning.core.answer_places import corrected, marked, sentences, solution
 
 CHOICES = "ABCD"
+MAX_NAMED = 200
+"""Characters behind "I choose" and its like in which a letter is looked for."""
+MAX_PLACES = 40
 _CYRILLIC = str.maketrans("АВСЕНКМТ", "ABCEHKMT")
 _WORD = (
     r"(?i:(?:(?:the|correct|right|best|final|most likely|die|der|la|le|el|l['’]|o|a|é|es|ist|est)\s+)*"
@@ -115,12 +118,12 @@ class _Letters:
         """Yield what stands behind "the correct option is" and its like, and letters that are called right."""
         plain = _bare(text)
         found = [
-            (match.end(), plain[match.end() :].partition("\n")[0])
+            (match.end(), plain[match.end() : match.end() + MAX_NAMED].partition("\n")[0])
             for pattern in _NAMED
             for match in re.finditer(pattern, plain, re.IGNORECASE)
         ]
         found += [(match.start(), match["letter"]) for match in self._correct.finditer(plain)]
-        for _, sentence in sorted(found, reverse=True):
+        for _, sentence in sorted(found, reverse=True)[:MAX_PLACES]:
             yield sentence
 
     def last_line(self, text: str) -> str | None:

@@ -18,7 +18,8 @@ from paceline.families.reasoning.core.exact_values import exact_value
 
 MAX_NUMBER_LETTERS = 200
 """Of one number's text: nobody answers by more digits, and whole numbers of thousands of them take long."""
-MAX_POWER = 4000
+MAX_POWER_BITS = 10_000
+"""Of a power's value: Python writes no number of more than 4300 digits."""
 MAX_FACTORIAL = 1000
 
 _DIGITS = (
@@ -47,7 +48,7 @@ _NOT = re.compile(r"\b(?:not|never|no|isn't|neither|nor)\b", re.IGNORECASE)
 _NOT_BEFORE = re.compile(r"\b(?:not|isn't|never)\s+(?:\w+\s+)?$", re.IGNORECASE)
 _LETTER = r"[^\W\d_π∞∅]"
 _UNITS = re.compile(
-    rf"(?:{_LETTER}|[\s.:;,°²³'’\"()·‰*_]|-(?={_LETTER})|\s*/\s*(?={_LETTER})|(?<={_LETTER}) ?\^?\{{?-?[123]\}}?)*"
+    rf"(?:{_LETTER}|[\s.:;,°²³'’\"()·‰*_]|-(?={_LETTER})|/(?=\s*{_LETTER})|(?<={_LETTER}) ?\^?\{{?-?[123]\}}?)*"
 )
 _VARIABLE = re.compile(r"[xyznepqruvwij](?![^\W_])")
 """Beside a number it is a factor and no unit."""
@@ -227,7 +228,7 @@ def _unscaled(found: re.Match[str]) -> Fraction | None:
         return int(found["whole"] or 0) + Fraction(int(found["over"].replace(",", "")), under)
     if found["base"] is not None:
         value = exact_value(f"{found['base']}^{{{found['braced'] or found['power']}}}")
-        return None if value is None else value[0]
+        return value[0] if value is not None and _is_writable(value[0]) else None
     if found["factorial"] is not None:
         value = exact_value(f"{found['factorial']}!")
         return None if value is None or int(found["factorial"]) > MAX_FACTORIAL else value[0]
@@ -241,6 +242,10 @@ def _unscaled(found: re.Match[str]) -> Fraction | None:
     return Fraction(digits) * Fraction(10) ** int(found["exponent"] or 0)
 
 
+def _is_writable(value: Fraction) -> bool:
+    return max(value.numerator.bit_length(), value.denominator.bit_length()) <= MAX_POWER_BITS
+
+
 def _of_product(text: str) -> Fraction | None:
     r"""Return the value of products, quotients and powers: ``2^3 \cdot 5``; None of sums, which may be ranges."""
     bare = text.strip().strip("$").strip()
@@ -251,7 +256,7 @@ def _of_product(text: str) -> Fraction | None:
     ):
         return None
     found = exact_value(bare)
-    return None if found is None or len(number_text(found[0])) > MAX_NUMBER_LETTERS else found[0]
+    return found[0] if found is not None and _is_writable(found[0]) else None
 
 
 def _is_two(plain: str, found: re.Match[str], *, percent: bool) -> bool:

@@ -29,7 +29,7 @@ _BARE = re.compile(
     r"\s*(-?\\[dt]?frac\s*(?:\{[^{}]*\}|[0-9])\s*(?:\{[^{}]*\}|[0-9])|-?[0-9](?:[0-9.,/]*[0-9])?|[A-Za-z](?![A-Za-z])"
     r"|-?\\(?:sqrt|text|mathrm|textbf)\s*\{[^{}]*\}|-?\\(?:pi|infty)(?![A-Za-z]))"
 )
-_TAG = re.compile(r"<(answer|final_answer)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(r"<(answer|final_answer)>(.{0,2000}?)</\1>", re.DOTALL | re.IGNORECASE)
 _MARK = re.compile(r"^[ \t]*####(?!#)([^\n]*)", re.MULTILINE)
 _SENTENCE_END = re.compile(r"\n|[.!?](?=[*_\"'`)\]]*(?:\s|$))|[。！？।]")
 _BETWEEN_BOXES = re.compile(
@@ -37,6 +37,13 @@ _BETWEEN_BOXES = re.compile(
     r"(?:\\[(\[]|[$*\s])*(?:[A-Za-z](?:_\{?\w+\}?)?\s*=\s*)?"
 )
 _TURNED = re.compile(r"\Anot\s[^\n]{1,40}?\bbut\s+(?:rather\s+)?")
+_LEAD = re.compile(r"[ *:：_`\n\t\"]*")
+_PARAGRAPH = re.compile(r"\n[ \t]*\n([^\n]+)")
+MAX_SENTENCE = 500
+MAX_STATED = 40
+"""Sentences with "answer is" that are read, from the end."""
+MAX_RESULT = 2000
+"""Characters before an invented question in which a result is looked for that nothing marks."""
 MIN_QUESTION = 30
 """Characters of a question that stands in a paragraph of its own."""
 
@@ -117,19 +124,26 @@ def marked(text: str) -> Place | None:
 
 def sentences(text: str) -> Iterator[str]:
     """Yield what is stated behind "answer is" and its like, the last one first: the sentence, or the next line."""
-    for found in reversed(list(STATED.finditer(text))):
-        rest = text[found.end() :].lstrip(' *:：_`\n\t"')
-        if rest.startswith("$") and not rest.startswith("$$"):
-            # An end of a sentence inside of mathematics is none, "7!" neither.
-            closed = rest.find("$", 1)
-            inside = rest[: closed + 1] if 0 < closed <= rest.find("\n") % (len(rest) + 1) else ""
-        else:
-            inside = ""
-        end = _SENTENCE_END.search(rest, len(inside))
+    for found in reversed(list(STATED.finditer(text))[-MAX_STATED:]):
         # "not A but C" is C.
-        sentence = _TURNED.sub("", (rest if end is None else rest[: end.start()]).strip())
+        sentence = _TURNED.sub("", _sentence(text, found.end())[0])
         if sentence:
             yield sentence
+
+
+def _sentence(text: str, start: int) -> tuple[str, int]:
+    """Return the sentence that begins somewhere, markup aside, and where it ends."""
+    begin = _LEAD.match(text, start)
+    start = begin.end() if begin else start
+    inside = start
+    if text.startswith("$", start) and not text.startswith("$$", start):
+        # An end of a sentence inside of mathematics is none, that of "7!" neither.
+        closed = re.compile(r"\$[^$\n]*\$").match(text, start)
+        inside = closed.end() if closed else start
+    limit = min(len(text), inside + MAX_SENTENCE)
+    found = _SENTENCE_END.search(text, inside, limit)
+    end = found.start() if found else limit
+    return text[start:end].strip(), end
 
 
 def corrected(text: str, place: Place) -> str | None:
@@ -152,24 +166,32 @@ def _marks(text: str) -> Iterator[Place]:
 
 def _one_question(text: str) -> str:
     """Return a text up to the question that its model invents behind a complete answer."""
+    answered = _first_answer(text)
+    answers_itself = max((found.start() for found in ANSWERS_IT.finditer(text)), default=-1)
     for found in NEXT_QUESTION.finditer(text):
-        before = text[: found.start()]
-        if _is_complete(before) or (_ends_in_a_result(before) and ANSWERS_IT.search(text, found.end())):
-            return before
+        at = found.start()
+        if at >= answered or (answers_itself > at and _ends_in_a_result(text[max(at - MAX_RESULT, 0) : at])):
+            return text[:at]
     # Without a word that says so: a paragraph behind an answer, which asks and neither corrects nor checks.
-    for found in re.finditer(r"\n[ \t]*\n([^\n]+)", text):
+    for found in _PARAGRAPH.finditer(text, min(answered, len(text))):
         asked = found[1]
         is_question = len(asked) >= MIN_QUESTION and ASKS.search(asked) and re.search("[0-9]", asked)
-        about_itself = CORRECTED.search(asked) or CHECKS.search(asked) or NEXT_QUESTION.match(asked)
-        if is_question and not about_itself and _is_complete(text[: found.start()]):
+        if is_question and not (CORRECTED.search(asked) or CHECKS.search(asked)):
             return text[: found.start()]
     return text
 
 
-def _is_complete(text: str) -> bool:
-    """Tell whether a text has answered: by a mark or a stated answer."""
-    stated = any(re.search(r"\d|\\|\b[A-Z]\b", sentence) for sentence in sentences(text))
-    return stated or marked(text) is not None
+def _first_answer(text: str) -> int:
+    """Return where a text's first marked or stated answer ends; beyond the text's end where it has none."""
+    ends = [len(text) + 1]
+    ends += [place.end for place in (*boxes(text)[:1], *list(_marks(text))[:1])]
+    ends += [found.end() for found in [_TAG.search(text)] if found]
+    for found in STATED.finditer(text):
+        sentence, end = _sentence(text, found.end())
+        if re.search(r"\d|\\|\b[A-Z]\b", sentence):
+            ends.append(end)
+            break
+    return min(ends)
 
 
 def _ends_in_a_result(text: str) -> bool:
