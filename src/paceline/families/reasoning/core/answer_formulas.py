@@ -33,6 +33,7 @@ _TRAILING = re.compile(
     rf"(?:square |cubic |sq )?(?:{_UNIT_WORDS})(?:\s*/\s*(?:{_UNIT_WORDS}|h|s))?|(?:{_SCALE})(?: [a-z]+)?)))"
     r"\s*(?:\^\s*\{?\s*(?P<power>-?[123])\s*\}?|(?P<raised>[²³]))?"
 )
+_LETTER_UNIT = re.compile(r"(?P<core>[0-9.,/]*[0-9]) (?P<unit>[mgshlLJNW])(?:\^\{?(?P<power>[23])\}?)?")
 _DEGREES = re.compile(r"(?P<core>.+?)(?:\^\{?\\circ\}?|°|\\degree|\\textdegree)")
 _MONEY = re.compile(r"(?P<sign>\\\$|[€£])\s*(?P<core>.+)")
 
@@ -87,8 +88,16 @@ def quickly_equal(truth: str, answer: str) -> bool | None:
     return _equal_values(_exact(truth), _exact(answer))
 
 
-def quantity(formula: str) -> Quantity:
-    """Return a tidy formula without its unit of measure, multiplied by the word of scale that stands there."""
+def quantity(formula: str, *, beside_a_unit: bool = False) -> Quantity:
+    """Return a tidy formula without its unit of measure, multiplied by the word of scale that stands there.
+
+    Args:
+        formula: A tidy one.
+        beside_a_unit: Whether another side states a unit: then ``7 m^2`` does too, and is no product.
+    """
+    letter = _LETTER_UNIT.fullmatch(formula) if beside_a_unit else None
+    if letter:
+        return Quantity(core=letter["core"], unit=_unit(letter["unit"], letter["power"]))
     money = _MONEY.fullmatch(formula)
     if money:
         inner = quantity(money["core"])
@@ -157,7 +166,9 @@ def _equal_values(truth: tuple[Fraction, int] | None, answer: tuple[Fraction, in
     # A long decimal beside a fraction is its rounded value, if it is that to all of its places.
     if min(places, places_other) == 0 and rounded[1] > MAX_EXACT_PLACES and value.denominator > 1:
         significant = len(str(abs(rounded[0].numerator * 10 ** rounded[1] // rounded[0].denominator)))
-        return significant >= MIN_ROUNDED_DIGITS and abs(rounded[0] - value) <= Fraction(1, 10 ** rounded[1])
+        beyond = (abs(value) - abs(rounded[0])) * 10 ** rounded[1]
+        # Rounded, or cut off.
+        return significant >= MIN_ROUNDED_DIGITS and value * rounded[0] > 0 and Fraction(-1, 2) <= beyond < 1
     return False
 
 

@@ -36,7 +36,7 @@ _BETWEEN_BOXES = re.compile(
     r"(?:\\[)\]]|[$*.\s])*[,;]?\s*(?:(?:and|or|und|oder|ou|et|y|o|и|или|和|或)\b|,|&|和|或)\s*"
     r"(?:\\[(\[]|[$*\s])*(?:[A-Za-z](?:_\{?\w+\}?)?\s*=\s*)?"
 )
-_TURNED = re.compile(r"\Anot\s[^\n]{1,40}?\bbut\s+(?:rather\s+)?")
+_TURNED = re.compile(r"\A(?:not|n['’]t)\s[^\n]{1,40}?\bbut\s+(?:rather\s+)?")
 _LEAD = re.compile(r"[ *:：_`\n\t\"]*")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n([^\n]+)")
 MAX_SENTENCE = 500

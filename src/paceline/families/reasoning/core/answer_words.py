@@ -10,7 +10,8 @@ import re
 _IS = (
     r"(?:(?:therefore|thus|then|hence|clearly|simply|indeed)\s+)?"
     r"(?:(?:is|are|was|be|equals|becomes|seems|appears|(?:must|should|would|will)\s+be|turns\s+out)(?:\s+to\s+be)?"
-    r"(?:\s+(?:therefore|thus|then|hence|simply|just|indeed|clearly|again))?(?!\w)[ \t]*:?|[:：=→]|\s[-–—]\s)"
+    r"(?:\s+(?:therefore|thus|then|hence|simply|just|indeed|clearly|again))?(?:(?!\w)|(?=n['’]t\b))[ \t]*:?"
+    r"|[:：=→]|\s[-–—]\s)"
 )
 _ENGLISH = (
     r"\banswers?\b[*_`\"']*(?:\s*\([^()\n]{0,40}\))?(?:\s+(?:to|for|of)\s[^.:=\n]{0,80}?)?[*_`]*\s*" + _IS
@@ -44,7 +45,7 @@ _OTHERS = (
     r"\bαπάντηση\s*(?:είναι\b|[:：=])?\s*:?",
 )
 STATED = re.compile(
-    rf"(?:{_ENGLISH}|{_HEADING}|{'|'.join(_OTHERS)})(?!\s*(?:\**\s*not\b(?![^.\n]*\bbut\b)|n't))",
+    rf"(?:{_ENGLISH}|{_HEADING}|{'|'.join(_OTHERS)})(?!\s*(?:\**\s*not\b|n['’]t\b)(?![^.\n]*\bbut\b))",
     re.IGNORECASE | re.MULTILINE,
 )
 """What stands before a stated answer: "the answer is", "**Answer:**", a heading, and the same in other languages."""

@@ -208,6 +208,10 @@ class Grader:
 def _without_units(truth: str, answer: str) -> tuple[str, str] | None:
     """Return two tidy formulas without their units of measure; None where both state one and these differ."""
     one, other = quantity(truth), quantity(answer)
+    if one.unit is not None and other.unit is None:
+        other = quantity(answer, beside_a_unit=True)
+    if other.unit is not None and one.unit is None:
+        one = quantity(truth, beside_a_unit=True)
     if one.unit is not None and other.unit is not None and one.unit != other.unit:
         return None
     return one.core, other.core
