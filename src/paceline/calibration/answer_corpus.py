@@ -11,8 +11,8 @@ from paceline.families.reasoning.core.answer_text import CHOICES, KINDS, Kind
 from paceline.spec.yamlfile import Located, load
 
 FOLDER = Path(__file__).with_name("answers")
-HELD_OUT, OPEN = "held-out", "open"
-SPLITS = (HELD_OUT, OPEN)
+HELD_OUT, OPEN, LATER = "held-out", "open", "later"
+SPLITS = (HELD_OUT, OPEN, LATER)
 VERDICTS = ("right", "wrong")
 
 

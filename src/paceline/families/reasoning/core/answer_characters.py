@@ -18,6 +18,8 @@ _WRAPPERS = (
 REWRITTEN = (
     # A command's backslash is none that another one stands before: two are the end of a matrix's row.
     (re.compile(r"(?<!\\)\\(?:left|right|displaystyle|textstyle|bf|rm|it)(?![A-Za-z])"), ""),
+    (re.compile(r"\\varnothing(?![A-Za-z])|∅"), r"\\emptyset"),
+    (re.compile(r"\\(?:text)?color\s*\{[^{}]*\}"), ""),
     (re.compile(r"(?:\\text)?\{,\}"), ","),
     (re.compile(r"(?<!\\)\\[!,;:]"), ""),
     (re.compile(r"(?<!\\)\\(?: |q?quad(?![A-Za-z]))|~|[\u00a0\u2009\u202f]"), " "),

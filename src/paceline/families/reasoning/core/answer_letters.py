@@ -20,7 +20,7 @@ MAX_NAMED = 200
 MAX_PLACES = 40
 _CYRILLIC = str.maketrans("АВСЕНКМТ", "ABCEHKMT")
 _WORD = (
-    r"(?i:(?:(?:the|correct|right|best|final|most likely|die|der|la|le|el|l['’]|o|a|é|es|ist|est)\s+)*"
+    r"(?i:(?:l['’]|(?:the|correct|right|best|final|most likely|clearly|die|der|la|le|el|o|a|é|es|ist|est)\s+)*"
     r"(?:(?:options?|choices?|letters?|alternatives?|statement|answer|letra|lettre|lettera|buchstabe|буква|opci[oó]n|opção|opzione|réponse|antwort|вариант"
     r"|variante|ответ)\b|选项|選項|विकल्प|الخيار)?\s*(?:is\b|:)?\s*)"
 )
@@ -28,17 +28,23 @@ _BECAUSE = (
     "because|since|as|is|for|with|and|or|due|which|that|by|in|on|but|from|given|while|not|then|according"
 )
 _JOINED = re.compile(
-    r"[\s.)\](]*(?:,|/|\\?&|\+|或|和|与|(?:,\s*)?\b(?:or|and|oder|und|ou|et|o|y|e|или|и|أو)\b)\s*(?:possibly|maybe|perhaps)?\s*"
+    r"[\s.)\](?!]*(?:,|/|\\?&|\+|或|和|与|(?:,\s*)?\b(?:or|and|oder|und|ou|et|o|y|e|или|и|أو)\b)\s*(?:possibly|maybe|perhaps)?\s*"
     + _WORD
     + r"\(?(?P<letter>[A-Z])\)?(?![A-Za-z0-9]|['’][a-z])",
 )
+_UNSURE = re.compile(r"\b(?:whether|if|unless|not|neither|nor|never)\b[^.\n]*$", re.IGNORECASE)
 _WRONG = re.compile(
     r"[\s),]*(?:is|are|was)\s+(?:wrong|incorrect|false|not|impossible|ruled|excluded)", re.IGNORECASE
 )
 _NAMED = (
-    r"\b(?:correct|right|best)\s+(?:option|choice|letter|one)\s*(?:is|:|would be|must be|seems to be)\s*:?\s*(?=\S)",
+    r"\b(?:correct|right|best|most\s+\w+)\s+(?:option|choice|letter|one)\s*"
+    r"(?:is|:|would be|must be|seems to be)\s*:?\s*(?=\S)",
+    r"\b(?:left\s+with|lean(?:ing)?\s+towards?|leaves(?:\s+us\s+with)?|leaving(?:\s+us\s+with)?)\s+(?:only\s+)?",
+    r"\b(?:richtige|korrekte|beste|bonne|meilleure|mejor|правильный|верный)\s+(?:option|wahl|antwort|opción|вариант)\s*"
+    r"(?:ist|est|es|это|:|—|-)\s*",
     r"\b(?:my|selected|chosen|final)\s+(?:choice|option|selection|pick)\s*(?:is\b|:)\s*",
     r"\b(?:i|we)(?:\s+would|\s+will|['’]ll|['’]d)?\s+(?:choose|pick|select|go\s+with|went\s+with)\s+",
+    r"\bgoing\s+with\s+",
     r"\b(?:so|thus|hence|therefore|conclusion)\b[, ]+(?:it\s+is|it's|it\s+must\s+be)\s+",
     r"(?:故选|应选|選|因此选|所以选|选择|选)\s*[:：]?\s*",
     r"\b(?:opción|opção|opzione|option)\s+(?:correcta|correta|corretta|correcte)\s*(?:es|é|è|est|:)\s*",
@@ -101,6 +107,8 @@ class _Letters:
         if found is None:
             return self._single(bare)
         letter = _letter(found)
+        if bare[found.end() :].lstrip(" )").startswith("?"):
+            return None
         joined = _JOINED.match(bare, found.end())
         if joined and joined["letter"] != letter and joined["letter"] in self._choices:
             return letter if _WRONG.match(bare, joined.end()) else None
@@ -122,7 +130,11 @@ class _Letters:
             for pattern in _NAMED
             for match in re.finditer(pattern, plain, re.IGNORECASE)
         ]
-        found += [(match.start(), match["letter"]) for match in self._correct.finditer(plain)]
+        found += [
+            (match.start(), match["letter"])
+            for match in self._correct.finditer(plain)
+            if not _UNSURE.search(plain[max(match.start() - MAX_NAMED, 0) : match.start()])
+        ]
         for _, sentence in sorted(found, reverse=True)[:MAX_PLACES]:
             yield sentence
 

@@ -13,7 +13,7 @@ import unicodedata
 from fractions import Fraction
 
 from paceline.families.reasoning.core.answer_characters import REWRITTEN, normal_characters
-from paceline.families.reasoning.core.answer_words import ATTACHED, SCALES, UNITS
+from paceline.families.reasoning.core.answer_words import ATTACHED, DENIED, SCALES, UNDECIDED, UNITS
 from paceline.families.reasoning.core.exact_values import exact_value
 
 MAX_NUMBER_LETTERS = 200
@@ -45,6 +45,9 @@ _NEGATIVE = re.compile(
     re.IGNORECASE,
 )
 _NOT = re.compile(r"\b(?:not|never|no|isn't|neither|nor)\b", re.IGNORECASE)
+_OR_MORE = re.compile(
+    r"[^.\n0-9]{0,30}\bor\s+(?:more|less|fewer|greater|above|below|higher|lower)\b|\s*\+(?!\s*[0-9])", re.I
+)
 _NOT_BEFORE = re.compile(r"\b(?:not|isn't|never)\s+(?:\w+\s+)?$", re.IGNORECASE)
 _LETTER = r"[^\W\d_π∞∅]"
 _UNITS = re.compile(
@@ -67,6 +70,13 @@ _AND_NUMBER = re.compile(
     r"\s*(?:,?\s*(?:and|und|et|y|e|и|&)\s|,\s|[和与、])\s*(?=[-+.]?[0-9])", re.IGNORECASE
 )
 _BEFORE_LAST = re.compile(rf"[^.\d\n=;]{{0,25}}\b{_OR}\b[^.\d\n=;]{{0,14}}", re.IGNORECASE)
+_RESULT = re.compile(
+    r"\b(?:which|that)\s+(?:is|equals|makes|gives)\s+|\b(?:comes|amounts|adds\s+up)\s+to\s+", re.I
+)
+_COMPUTED = re.compile(
+    r"\b(?:of|times|plus|minus|divided\s+by|more\s+than|less\s+than)\s+[0-9]|[0-9]\s*[-+*/×]\s*[0-9]"
+)
+_UNSOLVED = re.compile(r"[0-9]\s*[a-z](?:\s*[-+]\s*[0-9]+)?\s*=\s*$")
 _TITLE = re.compile(r"\s*(?:step|part|case|note|question|problem|chapter|section|example)\b", re.IGNORECASE)
 _TERM = re.compile(r"\s*(?:[-+*/×=^]|\\times|\\cdot)")
 
@@ -102,7 +112,7 @@ def read_number(text: str) -> Fraction | None:
         (one,) = found
         before, behind = plain[: one.start()], plain[one.end() :]
         beside = all(_UNITS.fullmatch(part) for part in (before, behind))
-        if beside and not _NOT.search(before) and not _VARIABLE.match(behind):
+        if beside and not _NOT.search(before) and not _OR_MORE.match(behind) and not _VARIABLE.match(behind):
             return value_of(one, money="$" in last)
     return _of_product(last)
 
@@ -125,6 +135,15 @@ def stated_number(sentence: str) -> tuple[bool, Fraction | None]:
     if found is None:
         value = _chinese(plain)
         return value is not None, value
+    # "20 % of 50, which is 10": the first number is only what it is computed from.
+    result = _RESULT.search(plain, found.end())
+    if (
+        result
+        and _COMPUTED.search(plain[found.end() : result.start()])
+        and _NUMBER.match(plain, result.end())
+    ):
+        found = _NUMBER.match(plain, result.end())
+        assert found is not None
     # "The answer is 3 + 4 = 7", "(3)(4) = 12": the first number is only a term of what stands behind the equals sign.
     clause = _CLAUSE.split(plain[found.start() :], maxsplit=1)[0]
     is_term = _TERM.match(plain[found.end() :]) and not re.match(r" - [^\d]", plain[found.end() :])
@@ -135,7 +154,12 @@ def stated_number(sentence: str) -> tuple[bool, Fraction | None]:
             return True, _of_product(sentence.strip("*. "))
         plain = behind[2]
     before, behind = plain[: found.start()], plain[found.end() :]
-    if _VARIABLE.match(behind) or _IRRATIONAL.match(behind) or _NOT_BEFORE.search(before):
+    if (
+        _VARIABLE.match(behind)
+        or _IRRATIONAL.match(behind)
+        or _OR_MORE.match(behind)
+        or _NOT_BEFORE.search(before)
+    ):
         return True, None
     if _is_two(plain, found, percent=re.search("%|per ?cent", sentence) is not None):
         return True, None
@@ -156,7 +180,17 @@ def last_number(text: str) -> Fraction | None:
     found = list(_NUMBER.finditer(plain))
     if not found:
         return None
+    # "96 in all (48 + 48)": working in brackets is no result.
+    outside = [one for one in found if not _is_working(plain, one)]
+    found = outside or found
     last = found[-1]
+    if UNDECIDED.search(text.strip().rpartition("\n\n")[2]):
+        return None
+    # "2x = 80" is still to be solved.
+    if _UNSOLVED.search(plain[: last.start()]):
+        return None
+    if _NOT_BEFORE.search(plain[: last.start()]) or DENIED.search(plain[: last.start()]):
+        return None
     if len(found) > 1 and _BEFORE_LAST.fullmatch(plain[found[-2].end() : last.start()]):
         beside = plain[found[-2].end() : last.start()], plain[last.end() :]
         if not _are_alike(value_of(found[-2]), value_of(last), *beside, percent="%" in text):
@@ -167,6 +201,16 @@ def last_number(text: str) -> Fraction | None:
         if value is not None:
             return value
     return value_of(last, money="$" in text)
+
+
+def _is_working(plain: str, one: re.Match[str]) -> bool:
+    """Tell whether a number stands in brackets with others and a sign between them."""
+    opening = plain.rfind("(", 0, one.start())
+    if opening < 0 or ")" in plain[opening : one.start()] or not plain[:opening].strip():
+        return False
+    closing = plain.find(")", one.end())
+    inside = plain[opening + 1 : closing] if closing > 0 else ""
+    return "\n" not in inside and bool(re.search(r"[0-9]\s*[-+*/×÷=]\s*[-(]?[0-9]", inside))
 
 
 def is_joined_by_or(text: str, value: Fraction) -> bool:

@@ -17,6 +17,7 @@ from paceline.families.reasoning.core.answer_words import (
     ASKS,
     CHECKS,
     CORRECTED,
+    DENIED,
     ENDS,
     NEXT_QUESTION,
     STATED,
@@ -125,6 +126,8 @@ def marked(text: str) -> Place | None:
 def sentences(text: str) -> Iterator[str]:
     """Yield what is stated behind "answer is" and its like, the last one first: the sentence, or the next line."""
     for found in reversed(list(STATED.finditer(text))[-MAX_STATED:]):
+        if DENIED.search(text, max(found.start() - MAX_SENTENCE, 0), found.start()):
+            continue
         # "not A but C" is C.
         sentence = _TURNED.sub("", _sentence(text, found.end())[0])
         if sentence:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 _IS = (
-    r"(?:(?:therefore|thus|then|hence|clearly|simply|indeed)\s+)?"
+    r"(?:,?\s*(?:therefore|thus|then|hence|clearly|simply|indeed),?\s+)?"
     r"(?:(?:is|are|was|be|equals|becomes|seems|appears|(?:must|should|would|will)\s+be|turns\s+out)(?:\s+to\s+be)?"
     r"(?:\s+(?:therefore|thus|then|hence|simply|just|indeed|clearly|again))?(?:(?!\w)|(?=n['’]t\b))[ \t]*:?"
     r"|[:：=→]|\s[-–—]\s)"
@@ -57,6 +57,19 @@ CORRECTED = re.compile(
     re.IGNORECASE,
 )
 """Says that what stands before is given up by the same solution."""
+
+DENIED = re.compile(
+    r"\b(?:(?:do|does|can|could|would)(?:\s+not|n['’]t)|cannot|not)\s+(?:think|believe|sure|certain|say|know|conclude)\b[^.!?\n]*$",
+    re.IGNORECASE,
+)
+"""Ends what stands before an answer that is not given: "I don't think that …"."""
+
+UNDECIDED = re.compile(
+    r"\b(?:cannot|can['’]t|could\s+not|not\s+possible\s+to|impossible\s+to)\s+(?:be\s+)?(?:determine|tell|say|know|find|solve|answer)\w*"
+    r"|\b(?:not\s+enough|insufficient)\s+information\b|\bis\s+unknown\b",
+    re.IGNORECASE,
+)
+"""Says that there is no answer."""
 
 _NEXT = (
     r"question|problem|exercise|puzzle|task|prompt|instruction|frage|aufgabe|pregunta|problema|pergunta|domanda|exercice"

@@ -10,8 +10,8 @@ import importlib
 import random
 from typing import Any
 
-DIGITS = 30
-EXACT = 1e-18
+DIGITS = 60
+EXACT = 1e-40
 """Largest relative difference of two values without decimals: the library drops what is below 1e-15 in itself."""
 ROUNDED = 1e-5
 """And where a side is written with decimals: six digits are the same."""
