@@ -48,6 +48,8 @@ _NOT = re.compile(r"\b(?:not|never|no|isn't|neither|nor)\b", re.IGNORECASE)
 _OR_MORE = re.compile(
     r"[^.\n0-9]{0,30}\bor\s+(?:more|less|fewer|greater|above|below|higher|lower)\b|\s*\+(?!\s*[0-9])", re.I
 )
+_AT_MOST = re.compile(r"\b(?:at\s+most|no\s+more\s+than|less\s+than|up\s+to|below)\s", re.IGNORECASE)
+_AT_LEAST = re.compile(r"\b(?:at\s+least|no\s+less\s+than|more\s+than|above)\s", re.IGNORECASE)
 _NOT_BEFORE = re.compile(r"\b(?:not|isn't|never)\s+(?:\w+\s+)?$", re.IGNORECASE)
 _LETTER = r"[^\W\d_π∞∅]"
 _UNITS = re.compile(
@@ -154,6 +156,9 @@ def stated_number(sentence: str) -> tuple[bool, Fraction | None]:
             return True, _of_product(sentence.strip("*. "))
         plain = behind[2]
     before, behind = plain[: found.start()], plain[found.end() :]
+    # "At most 14, at least 10" is a range.
+    if _AT_MOST.search(plain) and _AT_LEAST.search(plain):
+        return True, None
     if (
         _VARIABLE.match(behind)
         or _IRRATIONAL.match(behind)
