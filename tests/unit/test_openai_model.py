@@ -338,6 +338,41 @@ def test_without_logprobs_messages_are_tokens_and_nothing_is_measured(server: Se
         assert isinstance(failing(model), MalformedAnswerError)
 
 
+def test_the_next_question_is_a_stop_of_every_request_that_has_logprobs(
+    server: Server, model: OpenAIModel
+) -> None:
+    one(model)
+    assert server.requests[0].body["stop"] == ["\nQuestion:"]
+    with made(server, top_logprobs=0) as silent:
+        one(silent)
+    assert "stop" not in server.requests[1].body
+
+
+def test_tokens_of_a_stop_whose_text_the_server_keeps_are_no_miscount(
+    server: Server, model: OpenAIModel
+) -> None:
+    server.names_end = False
+    server.behaviours.extend(["miscount:3", "miscount:60"])
+    piece = one(model)
+    assert piece.ended
+    assert piece.tokens[-1] == END
+    assert isinstance(failing(model), MalformedAnswerError)
+
+
+@pytest.mark.parametrize("top_logprobs", [0, 5])
+def test_a_server_that_takes_no_notice_of_stops_is_left_at_the_next_question(
+    server: Server, top_logprobs: int
+) -> None:
+    server.words = lambda body: [" 12", "\n", "\n", "Question", ":", " And", " 6?", *[" more"] * 300]
+    server.pause_s = 0.005
+    with made(server, top_logprobs=top_logprobs) as model:
+        piece = one(model)
+        assert model.decode(piece.tokens) == " 12\n\nQuestion:"
+        assert piece.ended
+    assert server.requests[0].ended.wait(5)
+    assert server.requests[0].left
+
+
 def test_an_end_that_the_server_does_not_name_is_one_token(server: Server, model: OpenAIModel) -> None:
     server.names_end = False
     piece = one(model)

@@ -14,6 +14,7 @@ import click
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION, UserError
 from paceline.base.units import format_duration, parse_duration
 from paceline.calibration.deciding import fake_deciding_figures, real_deciding_figures
+from paceline.calibration.grading import grading_figures
 from paceline.calibration.level_tables import level_table
 from paceline.calibration.levels import SUITES as LEVEL_SUITES
 from paceline.calibration.levels import Design, level_figures
@@ -44,7 +45,7 @@ from paceline.spec.profile import load_runner
 from paceline.workflows.stores import default_results
 
 TRIALS = 4000
-FAMILIES = ("serving", "trends")
+FAMILIES = ("serving", "trends", "reasoning")
 TREND_TRIALS = 600
 OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     "bare-loop": bare_loop_figures,
@@ -92,7 +93,8 @@ OTHERS: Mapping[str, Callable[..., list[Figure]]] = {
     type=click.Choice(FAMILIES),
     default=None,
     help="Calibrate another part instead. serving: the load generator, against servers with known timings; three to "
-    "four minutes. trends: the detection of changes over nights, on simulated nights; two to three minutes.",
+    "four minutes. trends: the detection of changes over nights, on simulated nights; two to three minutes. "
+    "reasoning: the reader and grader of answers, on answers with a person's verdict; one minute.",
 )
 @click.option(
     "--until",
@@ -171,11 +173,8 @@ def calibrate(
         rounds=rounds,
     )
     _refuse_mixtures(asked, runner_named=runner is not None)
-    if family == "trends":  # arithmetic alone: it needs no machine
-        name, figures = (
-            family,
-            trend_figures(TREND_TRIALS, lambda part: None if silent else click.echo(part, err=True)),
-        )
+    if family in ("trends", "reasoning"):  # nothing is timed: they need no machine
+        name, figures = family, _untimed(family, silent=silent)
     else:
         profile = load_runner(content.find_runner(asked.runner)).resolved()
         with occupied(profile, wait_s=wait_s, allow_concurrent=allow_concurrent, say=warn):
@@ -188,6 +187,16 @@ def calibrate(
         click.echo(level_table(figures, terminal_width()) if levels else render(figures))
         click.echo(f"written to {path}")
     sys.exit(EXIT_OK if all(f.reached for f in figures) else EXIT_REGRESSION)
+
+
+def _untimed(family: str, *, silent: bool) -> list[Figure]:
+    """Return the figures of trends or of grading."""
+
+    def say(part: str) -> None:
+        if not silent:
+            click.echo(part, err=True)
+
+    return trend_figures(TREND_TRIALS, say) if family == "trends" else grading_figures(say)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

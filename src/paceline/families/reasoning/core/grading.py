@@ -1,13 +1,14 @@
 r"""Grades free text: what a trace answers, whether that is the truth, and which answers are the same.
 
 Numbers and choices follow the rules of ``answer_text``. Formulas are compared by ``math-verify`` in a process of its
-own (``grading_service``), but for four things that are decided before it is asked, because it is too generous there:
-equal text is equal; words are compared as words (``Evelyn`` is not ``Evenly``, which as products of letters it is); a
-number in a stated base equals only the same digits in the same base; and two exact numbers are equal only if they are.
+own (``grading_service``), but for what is decided before it is asked, because it is too generous there: equal text is
+equal; words are compared as words (``Evelyn`` is not ``Evenly``, which as products of letters it is); a number in a
+stated base equals only the same digits in the same base; an ordered pair is no set; units of measure that both sides
+state are the same; and two exact values are equal only if they are.
 
-It does not tell ``10\%`` from 10 or from 0.1, drops units, forgives the seventh decimal, and takes an open interval for
-a pair. So "equal" carries over from one pair to the next only by chance, and ``canonical`` compares with the first
-answer of each class and never chains.
+It does not tell ``10\%`` from 10 or from 0.1, forgives the seventh digit of a number that has decimals, and
+takes an open interval for a pair. So "equal" carries over from one pair to the next only by chance, and ``canonical``
+compares with the first answer of each class and never chains.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from typing import Self
 from paceline.families.reasoning.core.answer_text import (
     CHOICES,
     KINDS,
+    MAX_FORMULA,
     Kind,
     canonical_formula,
-    exact_number,
     extract_choice,
     extract_number,
-    in_base,
     last_boxed,
+    marked_formula,
     number_text,
+    quantity,
+    quickly_equal,
     read_number,
+    solution,
     tidy,
-    words,
 )
 from paceline.families.reasoning.core.grading_service import Call, Service
 
 MAX_TAIL = 2000
 """Characters at a text's end in which a formula is looked for where nothing is in a box."""
-MAX_FORMULA = 500
-"""Characters of a formula; longer ones are no answers, and parsers take minutes over them."""
 MAX_FAULTS = 20
 
 Pair = tuple[str | None, str]
@@ -68,7 +69,7 @@ class Grader:
         """Comparisons and readings that were stopped; they count as unequal, and as no answer."""
         self.faults: list[str] = []
         """What happened in the first of these."""
-        self._timeout_s, self._choices = timeout_s, choices
+        self._timeout_s, self.choices = timeout_s, choices
         self._known: dict[Call, bool | str | None] = {}
         self._service: Service | None = None
 
@@ -95,16 +96,17 @@ class Grader:
         if self.kind == "number":
             return [extract_number(text) for text in texts]
         if self.kind == "choice":
-            return [extract_choice(text, self._choices) for text in texts]
-        # Boxes are read here, exactly; only texts without one need the library's search.
-        boxed = [last_boxed(text) for text in texts]
-        unboxed: list[Call] = [
-            ("extract", text[-MAX_TAIL:], "") for text, box in zip(texts, boxed, strict=True) if box is None
+            return [extract_choice(text, self.choices) for text in texts]
+        # Marked and plainly stated answers are read here, exactly; only other texts need the library's search.
+        told = [solution(text) for text in texts]
+        marked = [(True, None) if text is None else marked_formula(text) for text in told]
+        calls: list[Call | None] = [
+            None if has_one or text is None else ("extract", text[-MAX_TAIL:], "")
+            for text, (has_one, _) in zip(told, marked, strict=True)
         ]
-        self._ask(unboxed)
+        self._ask([call for call in calls if call is not None])
         found = (
-            box if box is not None else self._known[("extract", text[-MAX_TAIL:], "")]
-            for text, box in zip(texts, boxed, strict=True)
+            one if call is None else self._known[call] for call, (_, one) in zip(calls, marked, strict=True)
         )
         return [
             canonical_formula(one) if isinstance(one, str) and len(one) <= MAX_FORMULA else None
@@ -131,15 +133,15 @@ class Grader:
                 answer is not None and self.normal(answer) == self.normal(truth) for answer, truth in pairs
             ]
         # The truth first: the library treats the two sides differently.
+        sides = [_without_units(tidy(truth), tidy(answer)) if answer else None for answer, truth in pairs]
+        quick = [False if side is None else quickly_equal(*side) for side in sides]
         calls: list[Call | None] = [
-            ("equal", tidy(truth), tidy(answer)) if answer else None for answer, truth in pairs
+            ("equal", *side) if side is not None and said is None else None
+            for side, said in zip(sides, quick, strict=True)
         ]
-        quick = [False if call is None else _quickly(*call[1:]) for call in calls]
-        self._ask(
-            [call for call, said in zip(calls, quick, strict=True) if call is not None and said is None]
-        )
+        self._ask([call for call in calls if call is not None])
         return [
-            said if said is not None else call is not None and self._known[call] is True
+            bool(said) if call is None else self._known[call] is True
             for call, said in zip(calls, quick, strict=True)
         ]
 
@@ -170,11 +172,12 @@ class Grader:
             ValueError: It is not of the grader's kind.
         """
         if self.kind == "choice":
-            if len(answer) == 1 and answer.upper() in self._choices:
+            answer = answer.strip("() ")
+            if len(answer) == 1 and answer.upper() in self.choices:
                 return answer.upper()
-            raise ValueError(f"'{answer}' is none of the choices {self._choices}")
+            raise ValueError(f"'{answer}' is none of the choices {self.choices}")
         if self.kind == "number":
-            value = read_number(answer)
+            value = read_number(last_boxed(answer) or answer)
             if value is None:
                 raise ValueError(f"'{answer}' is no number")
             return number_text(value)
@@ -202,21 +205,13 @@ class Grader:
                     self.faults.append(f"{' '.join(call)[:200]}: {value}")
 
 
-def _quickly(truth: str, answer: str) -> bool | None:
-    """Decide about two tidy formulas what needs no mathematics; None what does."""
-    if truth == answer:
-        return bool(truth)
-    if max(len(truth), len(answer)) > MAX_FORMULA:
-        return False
-    # Before numbers are compared: equal digits in two bases are two numbers.
-    if in_base(truth) or in_base(answer):
-        return in_base(truth) == in_base(answer)
-    if words(truth) or words(answer):
-        return _as_words(truth) == _as_words(answer)
-    numbers = exact_number(truth), exact_number(answer)
-    return None if None in numbers else numbers[0] == numbers[1]
-
-
-def _as_words(formula: str) -> str | None:
-    r"""Return a formula's words; of shorter bare ones too, since the other side says that words are meant."""
-    return words(formula) or words(rf"\text{{{formula}}}")
+def _without_units(truth: str, answer: str) -> tuple[str, str] | None:
+    """Return two tidy formulas without their units of measure; None where both state one and these differ."""
+    one, other = quantity(truth), quantity(answer)
+    if one.unit is not None and other.unit is None:
+        other = quantity(answer, beside_a_unit=True)
+    if other.unit is not None and one.unit is None:
+        one = quantity(truth, beside_a_unit=True)
+    if one.unit is not None and other.unit is not None and one.unit != other.unit:
+        return None
+    return one.core, other.core

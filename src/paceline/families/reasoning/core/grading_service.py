@@ -15,6 +15,7 @@ import json
 import logging
 import multiprocessing
 import os
+import re
 import resource
 import select
 import subprocess
@@ -25,6 +26,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from paceline.base.errors import InfrastructureError, PrerequisiteError
+from paceline.families.reasoning.core.formula_checks import are_one_function, are_too_far
 from paceline.worker.process import die_with_parent
 
 MODULE = "paceline.families.reasoning.core.grading_service"
@@ -36,6 +38,7 @@ SLACK_S = 30.0
 MEMORY_BYTES = 8 << 30
 """Address space of a worker: a number that does not fit is a failure and not the machine's end."""
 STDIN = 0
+_OR = re.compile(r"\\text\s*\{\s*or\s*\}|\\(?:lor|vee)(?![A-Za-z])|\bor\b")
 
 Call = tuple[str, str, str]
 """``equal``, a truth and an answer; or ``extract``, a text and nothing."""
@@ -197,7 +200,31 @@ def _equal(truth: str, answer: str) -> bool:
         library.parse(rf"\boxed{{{text}}}", parsing_timeout=None, raise_on_error=True)
         for text in (truth, answer)
     ]
-    return bool(library.verify(*given, timeout_seconds=None, raise_on_error=True))
+    # Of "x > 3" and an interval each is the other, whichever is the truth.
+    options = {"allow_set_relation_comp": True, "timeout_seconds": None, "raise_on_error": True}
+    equal = bool(library.verify(*given, **options))
+    if not all(given):
+        return equal
+    one, other = given[0][0], given[1][0]
+    if equal:
+        return not are_too_far(one, other)
+    return are_one_function(one, other) or _are_one_set(truth, answer)
+
+
+def _are_one_set(truth: str, answer: str) -> bool:
+    """Tell whether relations that "or" joins are the set that the other side is, or its relations."""
+    if not any(_OR.search(side) for side in (truth, answer)):
+        return False
+    library: Any = importlib.import_module("math_verify")
+    sympy: Any = importlib.import_module("sympy")
+    sets = []
+    for side in (truth, answer):
+        parts = [library.parse(rf"\boxed{{{part}}}", parsing_timeout=None)[:1] for part in _OR.split(side)]
+        found = [part[0].as_set() if hasattr(part[0], "as_set") else part[0] for part in parts if part]
+        if len(found) != len(parts) or not all(isinstance(one, sympy.Set) for one in found):
+            return False
+        sets.append(sympy.Union(*found))
+    return bool(sets[0] == sets[1])
 
 
 def _extract(text: str) -> str | None:

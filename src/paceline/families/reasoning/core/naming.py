@@ -29,6 +29,8 @@ KINDS: dict[str, Literal["number", "math", "choice"]] = {
     "gpqa": "choice",
 }
 """Formats of published problems, and the kind of their answers."""
+PARTIAL = " --allow-partial"
+"""Ends the name of problems whose unreadable rows are left out and counted."""
 FILE_ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
 
 
@@ -89,9 +91,12 @@ def wrong_problems(problems: str) -> str | None:
     """Say what is wrong with the name of problems; None where nothing is."""
     if problems == PROCEDURAL:
         return None
-    form, _, source = problems.partition(":")
+    form, _, source = problems.removesuffix(PARTIAL).partition(":")
     if form not in KINDS or not source:
-        return f"problems '{problems}' are not {PROCEDURAL}, or FORMAT:SOURCE with one of: {', '.join(KINDS)}"
+        return (
+            f"problems '{problems}' are not {PROCEDURAL}, or FORMAT:SOURCE with one of: {', '.join(KINDS)}; "
+            f"behind SOURCE may stand '{PARTIAL.strip()}'"
+        )
     if source.endswith(FILE_ENDINGS) and not PurePath(source).is_absolute():
         return (
             f"problems '{problems}': a file is named by its absolute path, jobs run in folders of their own"

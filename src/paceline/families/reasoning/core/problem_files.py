@@ -13,16 +13,21 @@ import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Any
 
 from paceline.base.errors import UserError, UserErrors, expected_one_of
-from paceline.families.reasoning.core.answer_text import CHOICES, Kind, last_boxed, number_text, read_number
-from paceline.families.reasoning.core.problem_rows import Row, rows
+from paceline.families.reasoning.core.answer_text import Kind, last_boxed, number_text, read_number
+from paceline.families.reasoning.core.naming import PARTIAL
+from paceline.families.reasoning.core.problem_rows import Row, refuse, rows
 
 MAX_ERRORS = 10
+MAX_CHOICES = 10
 """Mistakes of one source that are told together."""
 MAX_LEVEL = 5
 MAX_AIME = 999
+MAX_NAMED = 20
+"""Rows left out that are named; all of them are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,23 @@ class TextProblem:
     answer: str
     """The truth: a number, a formula, or the letter of a choice."""
     kind: Kind
+    choices: str = ""
+    """The letters of its choices, where there are some."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problems:
+    """What a source gave."""
+
+    problems: tuple[TextProblem, ...]
+    left_out: tuple[str, ...]
+    """Of each row that could not be read, its place and what is wrong with it."""
+
+    def facts(self) -> dict[str, object]:
+        """Return how many rows were left out and the first of them, for the record; nothing where none was."""
+        if not self.left_out:
+            return {}
+        return {"problems_left_out": len(self.left_out), "rows_left_out": list(self.left_out[:MAX_NAMED])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +88,34 @@ def read(
         UserError: The source cannot be read, has no problem, one twice, or a malformed one.
         PrerequisiteError: ``datasets`` is needed and not installed.
     """
+    return read_all(format_name, source, config=config, split=split, seed=seed).problems
+
+
+def read_all(
+    format_name: str,
+    source: str,
+    *,
+    config: str | None = None,
+    split: str | None = None,
+    seed: int = 0,
+    allow_partial: bool = False,
+) -> Problems:
+    """Return all problems of a source, in its order, and which rows were left out.
+
+    Args:
+        format_name: One of ``FORMATS``.
+        source: What ``read`` takes; with ``PARTIAL`` at its end unreadable rows are left out as by ``allow_partial``.
+        config: Part of a data set of the hub; None takes the format's.
+        split: Its split; None takes ``test``, or else ``train``.
+        seed: Of the order of choices.
+        allow_partial: Leave rows out that cannot be read, or are there twice, and name them.
+
+    Raises:
+        UserError: What ``read`` raises; with ``allow_partial`` not of single rows.
+        PrerequisiteError: ``datasets`` is needed and not installed.
+    """
+    allow_partial = allow_partial or source.endswith(PARTIAL)
+    source = source.removesuffix(PARTIAL)
     if format_name not in FORMATS:
         raise UserError(
             f"no format '{format_name}' of problems", expected=expected_one_of(format_name, FORMATS)
@@ -74,7 +124,8 @@ def read(
     found: dict[int, TextProblem] = {}
     places: dict[int, str] = {}
     errors: list[UserError] = []
-    for row in rows(source, config=config or chosen.config, split=split):
+    skip = errors.append if allow_partial else refuse
+    for row in rows(source, config=config or chosen.config, split=split, skip=skip):
         try:
             problem = chosen.understand(row, seed)
             if problem.key in found:
@@ -87,15 +138,19 @@ def read(
             found[problem.key], places[problem.key] = problem, row.where
         except UserError as error:
             errors.append(error)
-            if len(errors) == MAX_ERRORS:
+            if len(errors) == MAX_ERRORS and not allow_partial:
                 break
-    if errors:
+    if errors and not allow_partial:
         raise errors[0] if len(errors) == 1 else UserErrors(errors)
     if not found:
         raise UserError(
-            "there is no problem", where=source, expected="one row at least", fix="name another file"
+            "there is no problem" + (f"; {len(errors)} rows cannot be read" if errors else ""),
+            where=source,
+            expected="one row at least",
+            fix="name another file",
         )
-    return tuple(found.values())
+    left_out = tuple(f"{error.where}: {error.what}" for error in errors)
+    return Problems(problems=tuple(found.values()), left_out=left_out)
 
 
 def fingerprint(problems: Iterable[TextProblem]) -> str:
@@ -147,23 +202,38 @@ def _gsm8k(row: Row, seed: int) -> TextProblem:
 
 
 def _math(row: Row, seed: int) -> TextProblem:
-    stated = re.fullmatch(r"(?:Level )?([0-9]+)(?:\.0)?", str(_value(row, "level")))
+    level = _level(row)
+    return _problem(_text(row, "problem"), _answer_or_box(row), "math", level=level)
+
+
+def _level(row: Row) -> int:
+    """Return the stated difficulty; 0 where the row states none, as ``Level ?`` does."""
+    value = None if _name(row, "level") is None else _value(row, "level")
+    if value is None or re.fullmatch(r"(?i:level)?\s*(?:\?|nan|none|unknown)?\s*", str(value), re.IGNORECASE):
+        return 0
+    stated = re.fullmatch(r"(?:Level )?([0-9]+)(?:\.0)?", str(value))
     level = int(stated[1]) if stated else 0
     if not 1 <= level <= MAX_LEVEL:
-        raise _wrong(row, "level", f"it is {_value(row, 'level')!r}", f"1 to {MAX_LEVEL}")
-    return _problem(_text(row, "problem"), _answer_or_box(row), "math", level=level)
+        raise _wrong(row, "level", f"it is {value!r}", f"1 to {MAX_LEVEL}")
+    return level
 
 
 def _aime(row: Row, seed: int) -> TextProblem:
     answer = _answer_or_box(row)
-    if not re.fullmatch(r"[0-9]{1,3}", answer):
+    value = read_number(last_boxed(answer) or answer)
+    if value is None or value.denominator != 1 or not 0 <= value <= MAX_AIME:
         raise _wrong(row, "answer", f"it is '{answer}'", f"a whole number from 0 to {MAX_AIME}")
-    return _problem(_text(row, "problem", "question"), str(int(answer)), "number")
+    return _problem(_text(row, "problem", "question"), number_text(value), "number")
 
 
 def _gpqa(row: Row, seed: int) -> TextProblem:
     question = _text(row, "Question")
-    names = ("Correct Answer", *(f"Incorrect Answer {number}" for number in (1, 2, 3)))
+    wrong = [f"Incorrect Answer {number}" for number in range(1, MAX_CHOICES)]
+    # Three at least, and as many more as the row has.
+    given = wrong[:3] + [
+        n for n in wrong[3:] if (name := _name(row, n)) and row.values[name] not in (None, "")
+    ]
+    names = ("Correct Answer", *given)
     choices = [_text(row, name) for name in names]
     for name, choice in zip(names[1:], choices[1:], strict=True):
         if choice == choices[0]:
@@ -171,9 +241,12 @@ def _gpqa(row: Row, seed: int) -> TextProblem:
     key = _key("\n".join([question, *sorted(choices)]))
     # By digests of seed and problem: the right one is first in the file, and must be at no place more often.
     order = sorted(range(len(choices)), key=lambda place: _digest(f"{seed}/{key}/{choices[place]}/{place}"))
-    lines = (f"{letter}) {choices[place]}" for letter, place in zip(CHOICES, order, strict=True))
+    letters = ascii_uppercase[: len(choices)]
+    lines = (f"{letter}) {choices[place]}" for letter, place in zip(letters, order, strict=True))
     text = "\n".join([question, "", *lines])
-    return TextProblem(key=key, level=0, question=text, answer=CHOICES[order.index(0)], kind="choice")
+    return TextProblem(
+        key=key, level=0, question=text, answer=letters[order.index(0)], kind="choice", choices=letters
+    )
 
 
 FORMATS: dict[str, Format] = {
@@ -233,7 +306,8 @@ def _wrong(row: Row, key: str, what: str, expected: str) -> UserError:
         what,
         where=f"{row.where}:{key}",
         expected=expected,
-        fix="correct the row, or name the format that the file has",
+        fix=f"correct the row, name the format that the file has, or end the problems' name in '{PARTIAL.strip()}' to "
+        "leave such rows out and count them",
     )
 
 

@@ -39,13 +39,29 @@ class Row:
     values: dict[str, Any]
 
 
-def rows(source: str, *, config: str | None = None, split: str | None = None) -> Iterator[Row]:
+Skip = Callable[[UserError], None]
+"""Is told what is wrong with a row that is left out."""
+
+
+def refuse(error: UserError) -> None:
+    """Leave no row out.
+
+    Raises:
+        UserError: Always.
+    """
+    raise error
+
+
+def rows(
+    source: str, *, config: str | None = None, split: str | None = None, skip: Skip = refuse
+) -> Iterator[Row]:
     """Yield the rows of a local file, or of a data set of the hub as ``NAME@REVISION``.
 
     Args:
         source: What to read.
         config: Part of a data set of the hub, where it has several.
         split: Its split; None takes ``test``, or else ``train``.
+        skip: Is told of each row that is none, which is left out where it returns.
 
     Raises:
         UserError: The source cannot be read, or a row is none.
@@ -53,7 +69,7 @@ def rows(source: str, *, config: str | None = None, split: str | None = None) ->
     """
     path = Path(source)
     if path.is_file():
-        yield from _of_file(path)
+        yield from _of_file(path, skip)
         return
     name, _, revision = source.rpartition("@")
     if path.exists() or path.suffix in SUFFIXES or not (name and revision):
@@ -71,8 +87,8 @@ def rows(source: str, *, config: str | None = None, split: str | None = None) ->
     yield from _by_library(source, asked, "a network, or this revision in the hub's cache", fix)
 
 
-def _of_file(path: Path) -> Iterator[Row]:
-    readers: dict[str, Callable[[Path], Iterator[Row]]] = {
+def _of_file(path: Path, skip: Skip) -> Iterator[Row]:
+    readers: dict[str, Callable[[Path, Skip], Iterator[Row]]] = {
         ".jsonl": _of_lines,
         ".json": _of_json,
         ".csv": _of_csv,
@@ -85,28 +101,38 @@ def _of_file(path: Path) -> Iterator[Row]:
             expected=expected_one_of(path.suffix, SUFFIXES),
             fix="convert or rename the file",
         )
-    yield from readers[path.suffix](path)
+    yield from readers[path.suffix](path, skip)
 
 
-def _of_lines(path: Path) -> Iterator[Row]:
+def _of_lines(path: Path, skip: Skip) -> Iterator[Row]:
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         if line.strip():
             where = f"{path}:{number}"
-            yield Row(where=where, values=_object(_parsed(_text(line, where), where), where))
+            try:
+                row = Row(where=where, values=_object(_parsed(_text(line, where), where), where))
+            except UserError as error:
+                skip(error)
+                continue
+            yield row
 
 
-def _of_json(path: Path) -> Iterator[Row]:
+def _of_json(path: Path, skip: Skip) -> Iterator[Row]:
     """Yield the objects of one list; a file that is none is read as lines."""
     data = path.read_bytes()
     if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
-        yield from _of_lines(path)
+        yield from _of_lines(path, skip)
         return
     for number, value in enumerate(_parsed(_text(data, str(path)), str(path))):
         where = f"{path}:row {number}"
-        yield Row(where=where, values=_object(value, where))
+        try:
+            row = Row(where=where, values=_object(value, where))
+        except UserError as error:
+            skip(error)
+            continue
+        yield row
 
 
-def _of_csv(path: Path) -> Iterator[Row]:
+def _of_csv(path: Path, skip: Skip) -> Iterator[Row]:
     text = _text(path.read_bytes(), str(path))
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -114,13 +140,14 @@ def _of_csv(path: Path) -> Iterator[Row]:
         line = reader.line_num + 1
         for cells in reader:
             if cells and len(cells) != len(names):
-                raise UserError(
+                wrong = UserError(
                     f"{len(cells)} cells",
                     where=f"{path}:{line}",
                     expected=f"{len(names)}, as in the first line",
                     fix="put cells that hold commas or line ends into double quotes",
                 )
-            if cells:
+                skip(wrong)
+            elif cells:
                 yield Row(where=f"{path}:{line}", values=dict(zip(names, cells, strict=True)))
             line = reader.line_num + 1
     except csv.Error as error:
@@ -132,7 +159,7 @@ def _of_csv(path: Path) -> Iterator[Row]:
         ) from error
 
 
-def _of_parquet(path: Path) -> Iterator[Row]:
+def _of_parquet(path: Path, skip: Skip) -> Iterator[Row]:
     return _by_library(
         str(path), ["parquet", str(path)], "a Parquet file", "download or write the file again"
     )

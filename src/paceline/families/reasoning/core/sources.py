@@ -26,7 +26,7 @@ from paceline.families.reasoning.core.naming import (
 from paceline.families.reasoning.core.outside import Outside
 from paceline.families.reasoning.core.pairs import load_judge
 from paceline.families.reasoning.core.problem_files import draw as draw_texts
-from paceline.families.reasoning.core.problem_files import read
+from paceline.families.reasoning.core.problem_files import read_all
 from paceline.families.reasoning.core.problems import draw
 from paceline.families.reasoning.core.reading import Procedural
 from paceline.families.reasoning.core.reasoner import load
@@ -84,9 +84,9 @@ def _textual(session: Session, block: Block, format_name: str, source: str, grad
     seeds = _seeds(session, block, file)
     levels = str(params["levels"])
     with _with_secrets(session):
-        known = read(format_name, source)
+        known = read_all(format_name, source)
     problems = draw_texts(
-        known,
+        known.problems,
         seeds["problems"],
         int(params["questions"]),
         levels=None if levels == ALL_LEVELS else levels_of(levels),
@@ -101,7 +101,7 @@ def _textual(session: Session, block: Block, format_name: str, source: str, grad
         repeatable, timed = True, False
         (model, _), writer = recorded.models_of(file), recorded.writer_of(file)
     # Grading starts processes, which the fences would hold against the technique that waits for it.
-    reading = Textual(writer, problems, grader, session.guard.outside)
+    reading = Textual(writer, problems, grader, session.guard.outside, known.facts())
     if file is not None:
         recorded.check_questions(file, reading.asked)
     return Setting(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from paceline.families.reasoning.core.answer_text import opened_thinking
 from paceline.families.reasoning.core.grading import Grader
 from paceline.families.reasoning.core.problem_files import TextProblem, fingerprint
 from paceline.families.reasoning.core.question_state import Script
@@ -42,6 +43,7 @@ class Textual:
         problems: By their number.
         grader: Of their kind, started.
         outside: Makes a context for work that is the harness's, and no technique's.
+        source: What a record says of where the problems are from.
     """
 
     def __init__(
@@ -50,23 +52,30 @@ class Textual:
         problems: Sequence[TextProblem],
         grader: Grader,
         outside: Callable[[], AbstractContextManager[None]],
+        source: Mapping[str, object] | None = None,
     ) -> None:
+        self._source = dict(source or {})
+        grader.choices = max((one.choices for one in problems), key=len, default="") or grader.choices
         self._writer, self._grader, self._outside = writer, grader, outside
         self._problems = tuple(problems)
         self._names: list[list[str]] = [[] for _ in problems]
         """Different answers of each question's own traces; an answer that equals one of them is called like it."""
         self._frozen = False
+        self._thinks: list[str] = []
+        """Of each question, the mark that its prompt ends with where the model begins by thinking."""
         self._read: dict[tuple[int, str], str | None] = {}
         probe, ends = writer.encode(PROBE), writer.encode(STEP_END)
         self.asked = tuple(self._asked(one, probe, ends) for one in problems)
 
     def _asked(self, problem: TextProblem, probe: tuple[int, ...], ends: tuple[int, ...]) -> Asked:
+        prompt = self._writer.chat(f"{problem.question}\n\n{REQUEST[problem.kind]}")
+        self._thinks.append(opened_thinking(self._writer.decode(prompt)))
         return Asked(
             level=problem.level,
             question=problem.question,
             truth=problem.answer,
             script=Script(
-                prompt=self._writer.chat(f"{problem.question}\n\n{REQUEST[problem.kind]}"),
+                prompt=prompt,
                 openings=((),),
                 part_end=(),
                 # A model stops at single tokens; where the tokenizer has several for it, steps cannot be told.
@@ -81,7 +90,8 @@ class Textual:
     def answer(self, number: int, tokens: Sequence[int]) -> str | None:
         """Return a text's answer, by the name of the first one that it equals of those that the question has had."""
         with self._outside():
-            text = self._writer.decode(tokens)
+            # A template that opens the thinking itself leaves the mark in the prompt.
+            text = self._thinks[number] + self._writer.decode(tokens)
             # The same text is graded once: what a formula equals can take seconds.
             if (number, text) not in self._read:
                 self._read[number, text] = self._named(number, self._grader.extract(text))
@@ -117,6 +127,7 @@ class Textual:
         """Return which problems these are, and how often grading failed."""
         return {
             "problems": fingerprint(self._problems),
+            **self._source,
             "grading_failures": self._grader.failures,
             "grading_timeouts": self._grader.timeouts,
             "grading_faults": list(self._grader.faults),

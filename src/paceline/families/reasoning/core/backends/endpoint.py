@@ -35,6 +35,8 @@ KEY = "OPENAI_API_KEY"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 8.0
 """Before an interrupted stream goes on: doubled every time."""
 END_LIMIT_S = 10.0
+NEXT_QUESTIONS = ("\nQuestion:",)
+"""Sent as stops: a model that only continues texts goes on to ask itself the next question (``OpenAIModel.chat``)."""
 STREAM = "text/event-stream"
 T = TypeVar("T")
 
@@ -58,6 +60,8 @@ class Job:
     ended: bool = False
     counted: int = 0
     """Tokens of the present stream, as the server should count them."""
+    stopped_silently: bool = False
+    """Whether the server has stopped and named no end: it may have kept the text of a stop."""
     error: BaseException | None = None
     future: Future[None] | None = None
 
@@ -182,7 +186,8 @@ class Endpoint:
         """
         # The place is in the seed: a stream that goes on behind a break must not repeat the numbers of its beginning.
         digest = hashlib.blake2b(repr((job.draw.key, job.position, len(job.tokens))).encode(), digest_size=4)
-        options = {"logprobs": self._top} if self._top else {}
+        # Text that a server keeps back for a stop would come as one message: without logprobs tokens could not be told.
+        options: dict[str, Any] = {"logprobs": self._top, "stop": list(NEXT_QUESTIONS)} if self._top else {}
         stream = await self._request(
             prompt=job.prompt + job.text,
             max_tokens=job.wanted - len(job.tokens),
@@ -203,7 +208,7 @@ class Endpoint:
                 async for message in stream:
                     self._take(job, message)
                     # Only behind a stop of our own: a stream that ended by itself still has its usage to send.
-                    if job.complete and self._stopped(job):
+                    if job.complete and (self._stopped(job) or _asks(job.text)):
                         return  # which closes the connection
             except (self._library.APIConnectionError, self._library.APITimeoutError) as error:
                 if not job.complete:
@@ -231,13 +236,15 @@ class Endpoint:
                 job.tokens.append(END)
                 job.logprobs.append(0.0)
                 job.entropies.append(0.0)
+                job.stopped_silently = True
             # "length" with fewer tokens than asked is the server's own longest context: nothing can follow there
             # either.
             job.ended = part.finish != "length" or len(job.tokens) < job.wanted
         usage = getattr(message, "usage", None)
         count = getattr(usage, "completion_tokens", None)
-        # A server may count the end, which it need not have named.
-        if count is not None and count - job.counted not in (0, 1):
+        # A server may count the end, which it need not have named, and the tokens of a stop, whose text it keeps.
+        unnamed = max(map(len, NEXT_QUESTIONS)) if self._top and job.stopped_silently else 1
+        if count is not None and not 0 <= count - job.counted <= unnamed:
             raise ValueError(f"the server counts {count} tokens, and its stream had {job.counted}")
 
     def _take_tokens(self, job: Job, part: Part) -> None:
@@ -259,6 +266,9 @@ class Endpoint:
             # Only the end of the text that the new letters could have changed: searching all of it would be quadratic
             # in its length.
             job.complete = self._stopped(job, len(text))
+            # A server may take no notice of stops.
+            if _asks(job.text[-(len(text) + max(map(len, NEXT_QUESTIONS))) :]):
+                job.complete = job.ended = True
 
     def _stopped(self, job: Job, fresh: int | None = None) -> bool:
         """Tell whether a stop's text is in a job's text, or in the end of it that the last letters have changed."""
@@ -310,3 +320,8 @@ class Endpoint:
             expected=expected,
             fix="check the address and the server's version; give top_logprobs=0 where it has no logprobs",
         )
+
+
+def _asks(text: str) -> bool:
+    """Tell whether a text goes on to ask the next question."""
+    return any(stop in text for stop in NEXT_QUESTIONS)
