@@ -56,7 +56,7 @@ def fail(arguments: list[str], environment: Mapping[str, str]) -> None:
 
 def stay(arguments: list[str], environment: Mapping[str, str]) -> None:
     """Be a rank that waits for what never comes."""
-    fork_server.let_server_end()
+    process.let_fork_server_end()
     process.die_with_parent()
     Path(arguments[0], str(os.getpid())).touch()
     time.sleep(600)

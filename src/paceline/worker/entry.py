@@ -29,10 +29,10 @@ def forked(arguments: list[str], environment: Mapping[str, str]) -> None:
         arguments: Those of ``main``.
         environment: Variables of the rank, its place in the group among them.
     """
-    from paceline.worker.fork_server import let_server_end  # noqa: PLC0415 - the server has it
+    from paceline.worker import process  # noqa: PLC0415 - before torch
 
     os.environ.update(environment)
-    let_server_end()
+    process.let_fork_server_end()
     # the server's generator is everybody's until it is seeded anew; torch's has a fixed seed in every process
     sys.modules["numpy"].random.seed()
     sys.exit(main(arguments))

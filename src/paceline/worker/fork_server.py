@@ -65,17 +65,6 @@ def end() -> None:
         forkserver._forkserver._stop()  # type: ignore[attr-defined]
 
 
-def let_server_end() -> None:
-    """Close this rank's end of the pipe by which the server knows that somebody needs it.
-
-    Otherwise a rank would keep the server of a killed launcher, and itself with it: a rank ends with its server.
-    """
-    ours: Any = forkserver._forkserver
-    if ours._forkserver_alive_fd is not None:
-        os.close(ours._forkserver_alive_fd)
-        ours._forkserver_alive_fd = None
-
-
 def start_of(plan: Mapping[str, Any]) -> str:
     """Return how a job's ranks are started; jobs of before have spawned ones."""
     return str(plan["runner"].get("start", SPAWNED))

@@ -69,9 +69,7 @@ def _hold(
     """Be the process: tell the store's port, or why there is none, and stay until the launcher hangs up."""
     from torch._C._distributed_c10d import TCPStore  # noqa: PLC0415 - the fork server has imported it
 
-    from paceline.worker.fork_server import let_server_end  # noqa: PLC0415 - it imports this module
-
-    let_server_end()
+    process.let_fork_server_end()
     process.die_with_parent()
     process.set_name("paceline:store")
     try:

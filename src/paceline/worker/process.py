@@ -7,7 +7,9 @@ import faulthandler
 import os
 import resource
 import signal
+from multiprocessing import forkserver
 from pathlib import Path
+from typing import Any
 
 from paceline.base.account import user_name
 from paceline.worker.host import allowed_environment
@@ -51,6 +53,17 @@ def die_with_parent() -> None:
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def let_fork_server_end() -> None:
+    """Close this rank's end of the pipe by which the server knows that somebody needs it.
+
+    Otherwise a rank would keep the server of a killed launcher, and itself with it: a rank ends with its server.
+    """
+    ours: Any = forkserver._forkserver
+    if ours._forkserver_alive_fd is not None:
+        os.close(ours._forkserver_alive_fd)
+        ours._forkserver_alive_fd = None
 
 
 def set_name(name: str) -> None:
