@@ -204,9 +204,20 @@ def test_what_is_unusual_about_requests_is_counted(tmp_path: Path) -> None:
 def test_a_total_that_is_none_is_counted(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text(
         "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
-        "5,m,21,5,26,x\n6,m,21,5,99,x\n7,m,21,5,,x\n"
+        "5,m,21,5,26,x\n6,m,21,5,99,x\n7,m,21,5,,x\n8,m,21,5,many,x\n"
     )
-    assert read_trace(tmp_path / "trace.csv", "burstgpt").notes == {"total_differs": 1}
+    assert read_trace(tmp_path / "trace.csv", "burstgpt").notes == {"total_differs": 2}
+
+
+def test_instants_without_an_offset_among_others_are_counted(tmp_path: Path) -> None:
+    head = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    rows = ("2024-10-29 01:00:01,1,2\n", "2024-10-29 03:00:02+02:00,1,2\n", "2024-10-29 01:00:03,1,2\n")
+    (tmp_path / "trace").write_text(head + "".join(rows))
+    trace = read_trace(tmp_path / "trace", "azure")
+    assert [r.at_s for r in trace.requests] == [0.0, 1.0, 2.0]
+    assert trace.notes == {"without_offset": 2}
+    (tmp_path / "trace").write_text(head + rows[0] + rows[2])
+    assert read_trace(tmp_path / "trace", "azure").notes == {}
 
 
 @pytest.mark.parametrize(
@@ -219,11 +230,6 @@ def test_a_total_that_is_none_is_counted(tmp_path: Path) -> None:
             "azure",
             "TIMESTAMP,ContextTokens,GeneratedTokens,ContextTokens\n2024-10-29 00:00:01,1,2,3\n",
             "the heading has ContextTokens twice",
-        ),
-        (
-            "azure",
-            "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-10-29 00:00:01,1,2\n2024-10-29 00:00:02+02:00,1,2\n",
-            "others are without an offset",
         ),
     ],
 )

@@ -52,6 +52,7 @@ NOTES = {
     "empty_answer": "left out: a prompt, and no token of an answer",
     "out_of_order": "came before the request above it; requests were sorted by their instants",
     "without_blocks": "tell no blocks where others do, and so share nothing",
+    "without_offset": "have no offset from UTC where others do, and were taken as UTC",
     "total_differs": "the total is not the sum of prompt and answer; the total was not used",
 }
 """What may be unusual about a trace's requests, and what was made of it."""
@@ -236,7 +237,7 @@ def _table(path: Path, text: str, form: str, notes: Counter[str]) -> Iterator[Tr
     if twice:
         raise UserError(f"the heading has {', '.join(twice)} twice", where=f"{path}:1", expected=expected)
     rows.fieldnames = heading
-    zones: set[bool] = set()
+    zones: Counter[bool] = Counter()
     for row in rows:
         where = f"{path}:{rows.line_num}"
         if None in row or None in row.values():
@@ -249,12 +250,22 @@ def _table(path: Path, text: str, form: str, notes: Counter[str]) -> Iterator[Tr
         at_s = _instant(row[moment], where, zones) if form == AZURE else _number(row, moment, where, expected)
         if form == BURSTGPT and row["Total tokens"].strip():
             parts = _count(row, prompt, where, expected) + _count(row, output, where, expected)
-            notes["total_differs"] += _count(row, "Total tokens", where, expected) != parts
+            notes["total_differs"] += not _is(row["Total tokens"], parts)
         yield Traced(
             at_s=at_s,
             prompt_tokens=_count(row, prompt, where, expected),
             output_tokens=_count(row, output, where, expected),
         )
+    if zones[True]:
+        notes["without_offset"] = zones[False]
+
+
+def _is(told: str, number: int) -> bool:
+    """Return whether a cell that nothing hangs on is a number."""
+    try:
+        return float(told) == number
+    except ValueError:
+        return False
 
 
 def _number(row: dict[str, Any], name: str, where: str, expected: str) -> float:
@@ -274,13 +285,13 @@ def _count(row: dict[str, Any], name: str, where: str, expected: str) -> int:
     return int(value)
 
 
-def _instant(told: str, where: str, zones: set[bool]) -> float:
+def _instant(told: str, where: str, zones: Counter[bool]) -> float:
     """Return seconds of a date and time; Azure writes seven digits of a second, and later years an offset.
 
     Args:
         told: The date and time.
         where: Of it.
-        zones: Whether those before have an offset; all or none may.
+        zones: Counts whether instants have an offset; those that have none are taken as UTC.
     """
     text = told.strip()
     # The fraction is read apart: a datetime holds microseconds, and Azure writes seven digits.
@@ -294,13 +305,7 @@ def _instant(told: str, where: str, zones: set[bool]) -> float:
         ) from error
     since = moment.replace(tzinfo=None) - datetime(2000, 1, 1)  # differences alone count
     offset = moment.utcoffset()
-    zones.add(offset is not None)
-    if len(zones) > 1:
-        raise UserError(
-            f"TIMESTAMP is {told!r}, and others are {'without' if offset is not None else 'with'} an offset",
-            where=where,
-            expected="an offset from UTC in all rows or in none",
-        )
+    zones[offset is not None] += 1
     return since.total_seconds() - (offset.total_seconds() if offset else 0.0) + float(f"0{dot}{digits}")
 
 
