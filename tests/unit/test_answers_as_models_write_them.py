@@ -437,5 +437,11 @@ def test_a_text_of_many_answers_is_read_in_linear_time() -> None:
         extract_choice(text)
 
 
+def test_formulas_without_a_mark_have_their_characters_read_too(formulas: Grader) -> None:
+    assert formulas.equal(formulas.extract("So $x = −8$."), "-8")
+    assert formulas.equal(formulas.extract("x = –8"), "-8")
+    assert formulas.equal(formulas.extract("so $x = ８$"), "8")
+
+
 def test_an_empty_box_is_none() -> None:
     assert last_boxed(r"$\boxed{19}$, that is $\boxed{}$") == "19"
