@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from paceline.families.reasoning.core.answer_text import extract_choice, extract_number, last_boxed, solution
 from paceline.families.reasoning.core.grading import Grader
+from paceline.families.reasoning.core.problem_files import TextProblem
+from paceline.families.reasoning.core.textual import Textual
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +210,40 @@ def test_the_answer_behind_thinking_counts_and_thinking_that_was_cut_off_has_non
     assert extract_number(rf"It could be \boxed{{61}}{closing}The answer is 62.") == "62"
 
 
+class Letters:
+    """A writer whose tokens are letters; its prompts end in what a template adds."""
+
+    def __init__(self, added: str = "") -> None:
+        self._added = added
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        return tuple(map(ord, text))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return "".join(map(chr, tokens))
+
+    def chat(self, question: str) -> tuple[int, ...]:
+        return self.encode(question + self._added)
+
+
+def test_a_template_that_opens_the_thinking_leaves_a_text_that_was_cut_off_without_an_answer() -> None:
+    problem = TextProblem(key=1, level=0, question="How many?", answer="62", kind="number")
+    for added, answer in (("\n<think>\n", None), ("", "61")):
+        writer = Letters(added)
+        reading = Textual(writer, [problem], Grader("number"), nullcontext)
+        assert reading.answer(0, writer.encode(r"It could be \boxed{61}, but")) == answer
+        assert reading.right(0, reading.answer(0, writer.encode("61?</think>The answer is 62.")))
+
+
+def test_a_grader_has_the_letters_of_the_questions_and_a_record_the_rows_left_out() -> None:
+    problem = TextProblem(key=1, level=0, question="Which?", answer="G", kind="choice", choices="ABCDEFG")
+    writer = Letters()
+    reading = Textual(writer, [problem], Grader("choice"), nullcontext, {"problems_left_out": 3})
+    assert reading.right(0, reading.answer(0, writer.encode("The answer is (G).")))
+    assert not reading.right(0, reading.answer(0, writer.encode("The answer is (F).")))
+    assert reading.facts()["problems_left_out"] == 3
+
+
 INVENTED = [
     "\n\nQuestion: How many are 3 and 4?\nAnswer: ",
     "\nQ: How many are 3 and 4?\nA: ",
@@ -398,6 +435,12 @@ def test_a_text_of_many_answers_is_read_in_linear_time() -> None:
         text = part * 4000
         extract_number(text)
         extract_choice(text)
+
+
+def test_formulas_without_a_mark_have_their_characters_read_too(formulas: Grader) -> None:
+    assert formulas.equal(formulas.extract("So $x = −8$."), "-8")
+    assert formulas.equal(formulas.extract("x = –8"), "-8")
+    assert formulas.equal(formulas.extract("so $x = ８$"), "8")
 
 
 def test_an_empty_box_is_none() -> None:

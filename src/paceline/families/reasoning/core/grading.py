@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
+from paceline.families.reasoning.core.answer_characters import normal_characters
 from paceline.families.reasoning.core.answer_text import (
     CHOICES,
     KINDS,
@@ -101,7 +102,7 @@ class Grader:
         told = [solution(text) for text in texts]
         marked = [(True, None) if text is None else marked_formula(text) for text in told]
         calls: list[Call | None] = [
-            None if has_one or text is None else ("extract", text[-MAX_TAIL:], "")
+            None if has_one or text is None else ("extract", normal_characters(text[-MAX_TAIL:]), "")
             for text, (has_one, _) in zip(told, marked, strict=True)
         ]
         self._ask([call for call in calls if call is not None])

@@ -26,7 +26,8 @@ PROBLEMS = Parameter(
     name="problems",
     kind="text",
     doc="procedural: the embedded reasoner's own; FORMAT:SOURCE with gsm8k, math-500, aime or gpqa and a file, or "
-    "a data set of the hub as NAME@REVISION, for all other models.",
+    "a data set of the hub as NAME@REVISION, for all other models; with ' --allow-partial' behind SOURCE rows that "
+    "cannot be read are left out and counted.",
     default=PROCEDURAL,
     form=wrong_problems,
 )
