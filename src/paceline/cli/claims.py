@@ -16,7 +16,7 @@ from paceline.cli.options import json_option, print_json, results_option, warn, 
 from paceline.report.claimstext import OWN_BOUND, claims_page, found_text, sides
 from paceline.report.terminal import laid_out, terminal_width
 from paceline.spec.papers import load_papers
-from paceline.workflows.claiming import chosen, claim_facts, current_ledger
+from paceline.workflows.claiming import claim_facts, current_ledger
 
 
 def list_options(command: Any) -> Any:
@@ -43,8 +43,7 @@ def list_claims(
     family: str | None, verdict: str | None, wide: bool, results: Path | None, as_json: bool
 ) -> None:
     """List all papers, each with a verdict or the reason why it has none."""
-    rows, counts, found = current_ledger(results)
-    rows, measured = chosen(rows, found, family=family, verdict=verdict)
+    rows, counts, measured = current_ledger(results, family=family, verdict=verdict)
     warnings = [] if rows else [f"no paper of {family or 'any family'} is '{verdict}'"]
     for text in warnings:
         warn(text)

@@ -23,7 +23,7 @@ from paceline.spec.grammar import TierName
 from paceline.spec.launches import asked_launches
 from paceline.workflows.argument_names import in_python, speaks_python
 from paceline.workflows.choosing import metrics_today
-from paceline.workflows.claiming import chosen, claim_facts, current_ledger
+from paceline.workflows.claiming import claim_facts, current_ledger
 from paceline.workflows.comparing import (
     compare_one,
     compare_two,
@@ -273,8 +273,7 @@ def show_claims(
     Raises:
         UserError: No such store, family or verdict.
     """
-    rows, _, found = current_ledger(_folder(results))
-    _, kept = chosen(rows, found, family=family, verdict=verdict)
+    _, _, kept = current_ledger(_folder(results), family=family, verdict=verdict)
     return fact_table([claim_facts(c) for c in kept], CLAIM_COLUMNS)
 
 

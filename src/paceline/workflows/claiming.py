@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +14,35 @@ from paceline.spec.suite_file import load_suite
 from paceline.workflows.stores import load_stores
 
 
-def current_ledger(results: Path | None) -> tuple[list[LedgerRow], dict[str, int], list[ClaimResult]]:
-    """Evaluate the claims of all shipped and measured suites on the stored runs, and give every paper its row."""
-    records = load_stores(results).records
-    facts = suite_facts(load_suite(path) for path in content.suite_files().values())
-    found = evaluate(records, with_own_suites(facts, records))
-    built = ledger(load_papers(), found)
-    return built.rows, built.counts(), found
+def current_ledger(
+    results: Path | None, *, family: str | None = None, verdict: str | None = None
+) -> tuple[list[LedgerRow], dict[str, int], list[ClaimResult]]:
+    """Evaluate the claims of all shipped and measured suites on the stored runs, and give every paper its row.
 
+    Args:
+        results: The store; None means the one in use and the published runs beside it.
+        family: Only papers and claims of this family; None means all.
+        verdict: Only those with this verdict; None means all.
 
-def chosen(
-    rows: Sequence[LedgerRow],
-    found: Sequence[ClaimResult],
-    *,
-    family: str | None = None,
-    verdict: str | None = None,
-) -> tuple[list[LedgerRow], list[ClaimResult]]:
-    """Return the papers and the claims of a family and a verdict; None means all.
+    Returns:
+        The papers, the number of all papers by verdict, and the claims.
 
     Raises:
         UserError: There is no such family or verdict.
     """
-    _check_choice("--family", family, {r.paper.family for r in rows})
+    papers = load_papers()
+    # before the runs are read, which takes a while
+    _check_choice("--family", family, {p.family for p in papers.values()})
     _check_choice("--verdict", verdict, {*WORST_FIRST, "not run", "outside"})
-    papers = [r for r in rows if family in (None, r.paper.family) and verdict in (None, r.verdict)]
+    records = load_stores(results).records
+    facts = suite_facts(load_suite(path) for path in content.suite_files().values())
+    found = evaluate(records, with_own_suites(facts, records))
+    built = ledger(papers, found)
+    rows = [r for r in built.rows if family in (None, r.paper.family) and verdict in (None, r.verdict)]
     claims = [
         c for c in found if family in (None, c.suite.partition("/")[0]) and verdict in (None, c.verdict)
     ]
-    return papers, claims
+    return rows, built.counts(), claims
 
 
 def _check_choice(option: str, name: str | None, known: set[str]) -> None:
