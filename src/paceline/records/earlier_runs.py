@@ -31,6 +31,8 @@ from paceline.spec.plan import Plan, observations
 from paceline.worker.host import host_facts
 
 CACHE_FORMAT = 2
+MAX_REMEMBERED = 8
+"""Stores of which this process remembers what it found."""
 NEWEST = 5
 """So many runs of a block are looked at: older ones say what other code took."""
 EVENT, RUN = b'{"line":"event"', b'{"line":"run"'
@@ -70,6 +72,22 @@ class RunTimes:
     """Runs that events of this file take back."""
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a look at one record file found."""
+
+    stamp: tuple[int, int]
+    """The file's bytes, and the nanoseconds at which it was changed."""
+    times: RunTimes | None
+    """None where it has none."""
+    plain: dict[str, Any] | None
+    """The same as plain data, which is what is kept."""
+
+
+_remembered: dict[Path, dict[str, Looked]] = {}
+"""What this process found, by the file that keeps it: a night asks before each of its units."""
+
+
 def read_times(roots: Sequence[Path], cache: Path | None = None) -> list[RunTimes]:
     """Return what the sealed runs of some stores took, oldest first, without those that were taken back.
 
@@ -92,46 +110,54 @@ def _users_cache() -> Path | None:
 
 def _of_store(root: Path, cache: Path | None) -> Iterator[RunTimes]:
     entry = cache and cache / f"{sha256(str(root.resolve()).encode()).hexdigest()[:16]}.json"
-    kept = _kept(entry) if entry else {}
-    files: dict[str, Any] = {}
+    if entry is None:
+        kept: dict[str, Looked] = {}
+    elif entry in _remembered:
+        kept = _remembered[entry]
+    else:
+        kept = _kept(entry)
+    files: dict[str, Looked] = {}
     for path in record_paths(root):
         name, status = str(path.relative_to(root)), path.stat()
-        stamp = [status.st_size, status.st_mtime_ns]
+        stamp = (status.st_size, status.st_mtime_ns)
         old = kept.get(name)
-        if old is None or old["stamp"] != stamp:
+        if old is None or old.stamp != stamp:
             times = scan(_lines(path))
-            old = {"stamp": stamp, "times": asdict(times) if times is not None else None}
+            old = Looked(stamp, times, None if times is None else asdict(times))
         files[name] = old
-    if entry and files != kept:
-        _keep(entry, files)
-    for file in files.values():
-        if file["times"] is not None:
-            yield _run_times(file["times"])
+    if entry:
+        if len(_remembered) >= MAX_REMEMBERED:
+            _remembered.clear()
+        _remembered[entry] = files
+        if files != kept or not entry.exists():
+            _keep(entry, files)
+    yield from (file.times for file in files.values() if file.times is not None)
 
 
 def _run_times(data: Mapping[str, Any]) -> RunTimes:
     return RunTimes(**{**data, "blocks": {name: BlockTimes(**b) for name, b in data["blocks"].items()}})
 
 
-def _kept(entry: Path) -> dict[str, Any]:
+def _kept(entry: Path) -> dict[str, Looked]:
     try:
         data = json.loads(entry.read_bytes())
         files = data["files"] if data["format"] == CACHE_FORMAT else {}
-        for file in files.values():
-            assert isinstance(file["stamp"], list)
-            if file["times"] is not None:
-                _run_times(file["times"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError):
+        kept = {}
+        for name, file in files.items():
+            size, changed_ns = file["stamp"]
+            times = None if file["times"] is None else _run_times(file["times"])
+            kept[name] = Looked((size, changed_ns), times, file["times"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-    assert isinstance(files, dict)
-    return files
+    return kept
 
 
-def _keep(entry: Path, files: Mapping[str, Any]) -> None:
+def _keep(entry: Path, files: Mapping[str, Looked]) -> None:
     temporary = entry.with_name(f"{entry.name}.{os.getpid()}")
+    data = {name: {"stamp": file.stamp, "times": file.plain} for name, file in files.items()}
     with suppress(OSError):
         entry.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps({"format": CACHE_FORMAT, "files": files}, separators=(",", ":")))
+        temporary.write_text(json.dumps({"format": CACHE_FORMAT, "files": data}, separators=(",", ":")))
         temporary.replace(entry)
 
 
