@@ -22,7 +22,7 @@ WRONG = {
     "serving/raises": "RuntimeError: no idea",
     "caches/forgets_the_first": "were asked for",
     "reasoning/knows_the_answer": "none of its traces answers",
-    "reasoning/tosses_a_coin": "on the same traces it asks for others",
+    "reasoning/tosses_a_coin": "on the same traces it asks",  # for others, or otherwise, as the coin falls
 }
 """Each with what is said of it."""
 
