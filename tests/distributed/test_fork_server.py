@@ -25,7 +25,7 @@ PLAN = {"runner": {"start": "forked", "env": {"PACELINE_SAID": "by the runner"}}
 def tell(arguments: list[str], environment: Mapping[str, str]) -> None:
     """Write down what a rank finds."""
     os.environ.update(environment)
-    sys.modules["numpy"].random.seed()
+    process.seed_generators()
     told = {
         "rank": int(os.environ["RANK"]),
         "world_size": int(os.environ["WORLD_SIZE"]),
@@ -34,6 +34,7 @@ def tell(arguments: list[str], environment: Mapping[str, str]) -> None:
         "torch": "torch" in sys.modules,
         "family": any(name.startswith("paceline.families.") for name in sys.modules),
         "numpy": float(np.random.random()),
+        "pytorch": float(sys.modules["torch"].rand(())),
         "python": random.random(),
         "parent": os.getppid(),
     }
@@ -88,7 +89,7 @@ def test_ranks_have_torch_and_nothing_else_in_common(tmp_path: Path) -> None:
     assert [(t["rank"], t["world_size"]) for t in told] == [(0, 2), (1, 2)] * 2
     assert all(t["torch"] and not t["family"] and t["threads"] == 1 for t in told)
     assert {t["said"] for t in told} == {"by the runner"}
-    for generator in ("numpy", "python"):
+    for generator in ("numpy", "python", "pytorch"):
         assert len({t[generator] for t in told}) == 4
     assert len({t["parent"] for t in told} - {os.getpid()}) == 1
 

@@ -33,8 +33,7 @@ def forked(arguments: list[str], environment: Mapping[str, str]) -> None:
 
     os.environ.update(environment)
     process.let_fork_server_end()
-    # the server's generator is everybody's until it is seeded anew; torch's has a fixed seed in every process
-    sys.modules["numpy"].random.seed()
+    process.seed_generators()
     sys.exit(main(arguments))
 
 

@@ -7,6 +7,7 @@ import faulthandler
 import os
 import resource
 import signal
+import sys
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,15 @@ def let_fork_server_end() -> None:
     if ours._forkserver_alive_fd is not None:
         os.close(ours._forkserver_alive_fd)
         ours._forkserver_alive_fd = None
+
+
+def seed_generators() -> None:
+    """Seed the generators of numpy and torch from the system in a process that was forked, as a new interpreter does.
+
+    What they have is a copy of the other process's, and equal in all of its forks; Python's own is seeded by the fork.
+    """
+    sys.modules["numpy"].random.seed()
+    sys.modules["torch"].default_generator.seed()
 
 
 def set_name(name: str) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
+from paceline.families.serving.core import early
+from paceline.worker.channel import ChannelClosedError
 from paceline.worker.session import Case, CaseError
 
 CHILD_S = 600.0
@@ -30,19 +30,18 @@ def ask(case: Case, child: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         "options": dict(case.options),
         **asked,
     }
-    command = [sys.executable, "-m", child]
     try:
-        done = subprocess.run(
-            command, input=json.dumps(document), capture_output=True, text=True, timeout=CHILD_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
+        done = early.run(child, json.dumps(document), CHILD_S)
+    except TimeoutError as error:
         raise CaseError("crashed", f"it took longer than {CHILD_S:.0f} s") from error
+    except ChannelClosedError as error:
+        raise CaseError("infrastructure", f"no process could be forked for it: {error}") from error
     try:
-        answer = dict(json.loads(done.stdout))
+        answer = dict(json.loads(done.output))
     # No JSON, which means that the process died: everything that it could catch it would have told.
     except ValueError as error:
-        said = (done.stdout + done.stderr)[-2000:]
-        raise CaseError("crashed", f"its process ended with {done.returncode} and no answer", said) from error
+        said = (done.output + done.errors)[-2000:]
+        raise CaseError("crashed", f"its process ended with {done.code} and no answer", said) from error
     if answer.get("status") != "ok":
         raise CaseError(str(answer["status"]), str(answer["reason"]), answer.get("detail"))
     return answer
