@@ -25,7 +25,8 @@ if asked == "sleep":
 if asked == "fail":
     sys.exit("no idea")
 known = [o["truth"] for o in gc.get_objects() if type(o) is dict and isinstance(o.get("truth"), str)]
-seen = known == ["the answer"] or "secret" in os.environ
+opened = {os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if int(fd) > 2}
+seen = known == ["the answer"] or "secret" in os.environ or "rank.log" in str(opened)
 print(json.dumps({
     "main": __name__, "asked": asked, "seen": seen, "threads": len(os.listdir("/proc/self/task")),
     "family": sorted(m for m in sys.modules if m.startswith("paceline.families.serving.core.") and "early" not in m),
@@ -39,6 +40,7 @@ import json, os, sys
 from paceline.families.serving.core import early
 if sys.argv[1] == "forked":
     import numpy, torch
+log = open(os.path.join(os.environ["PYTHONPATH"], "rank.log"), "w")
 early.begin()
 knows = {"truth": "the answer"}
 os.environ["secret"] = "of the rank"

@@ -32,14 +32,15 @@ from paceline.families.serving.core.load.processes import run_load
 for package in ("transformers", "tokenizers", "accelerate", "fastapi", "uvicorn", "openai"):
     pytest.importorskip(package, reason=f"transformers serve needs {package}: make dev")
 
+tiny_networks = pytest.importorskip("tiny_networks")
+WORDS: tuple[str, ...] = tiny_networks.WORDS
+
 START_S = 180.0
 LEAVE_OUT = ("ignore_eos",)
 """Field that it refuses."""
-CONTEXT = 512
-WORDS = tuple(f"w{number}" for number in range(200))
 TEMPLATE = (
     "{% for m in messages %}<{{ m['role'] }}> {{ m['content'] }} <end> {% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
+    "{% if add_generation_prompt %}<model>{% endif %}"
 )
 
 
@@ -58,41 +59,10 @@ class Serving:
             return dict(json.load(answer))
 
 
-def make(folder: Path) -> None:
-    """Save a network of random weights that never ends by itself, and a tokenizer of words."""
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    special = ("<unk>", "<end>", "<system>", "<user>", "<assistant>")
-    vocabulary = {word: place for place, word in enumerate((*special, *WORDS))}
-    core = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>")
-    tokenizer.chat_template = TEMPLATE
-    torch.manual_seed(3)
-    network = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(vocabulary),
-            hidden_size=32,
-            intermediate_size=48,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=CONTEXT,
-            initializer_range=0.2,
-        )
-    )
-    network.generation_config.eos_token_id = None
-    network.generation_config.bos_token_id = None
-    network.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("network")
-    make(place)
+    tiny_networks.make(place, "llama", template=TEMPLATE, context=512, ends=False)
     return place
 
 
@@ -137,7 +107,7 @@ def load(
 
 
 def prompt(number: int) -> str:
-    return " ".join(WORDS[(7 * number + k) % 200] for k in range(5))
+    return " ".join(WORDS[(7 * number + k) % len(WORDS)] for k in range(5))
 
 
 @pytest.mark.parametrize("chat", [False, True])

@@ -72,8 +72,10 @@ def seed_generators() -> None:
 
     What they have is a copy of the other process's, and equal in all of its forks; Python's own is seeded by the fork.
     """
-    sys.modules["numpy"].random.seed()
-    sys.modules["torch"].default_generator.seed()
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.seed()
 
 
 def set_name(name: str) -> None:

@@ -13,6 +13,7 @@ import time
 from importlib import import_module
 from typing import Protocol
 
+from paceline.worker import early_fork
 from paceline.worker.channel import Channel
 
 POLL_S = 0.01
@@ -64,7 +65,7 @@ class _Fork:
 def begin() -> None:
     """Start a fork server that ``take`` will hand out; call it before anything is computed."""
     # A fork shares the pages of torch that this rank has imported; a new interpreter imports it once more.
-    _waiting.append(_forked() if "torch" in sys.modules else _spawned())
+    _waiting.append(_forked() if early_fork.is_possible() else _spawned())
 
 
 def take() -> Started:
@@ -73,18 +74,14 @@ def take() -> Started:
 
 
 def _forked() -> Started:
-    mine, theirs = Channel.pair()
-    pid = os.fork()
-    if pid:
-        theirs.close()
-        return _Fork(pid), mine
-    try:
-        mine.close()
-        os.environ.update(SETTINGS)
-        # Never back into the rank's code, whatever happens: there must not be two ranks.
-        os._exit(import_module(FORK_SERVER).main([str(theirs.fileno())]))
-    finally:
-        os._exit(1)
+    pid, channel = early_fork.begin(_serve)
+    return _Fork(pid), channel
+
+
+def _serve(descriptor: int) -> int:
+    os.environ.update(SETTINGS)
+    code: int = import_module(FORK_SERVER).main([str(descriptor)])
+    return code
 
 
 def _spawned() -> Started:

@@ -6,16 +6,14 @@ its reason and never repaired; a file that is none is told with its place.
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import json
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import UserError
+from paceline.families.serving.core.text_files import read_packed_text
 
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 ROLES = {
@@ -24,7 +22,6 @@ ROLES = {
     "model": ASSISTANT,
 }
 """Who speaks, by the names that such files have."""
-GZIP = b"\x1f\x8b"
 EXPECTED = (
     '[{"conversations": [{"from": "human", "value": "…"}, {"from": "gpt", "value": "…"}]}], or "messages"'
 )
@@ -58,15 +55,7 @@ def read_conversations(path: Path) -> Conversations:
     Raises:
         UserError: There is no such file, it is no list of objects, or no entry of it holds a conversation.
     """
-    try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if data.startswith(GZIP) else data).decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise UserError(
-            f"cannot read the conversations: {error}",
-            where=str(path),
-            expected="a text file, as it is or packed with gzip; name its absolute path",
-        ) from error
+    text, digest = read_packed_text(path, "the conversations")
     entries: list[Entry] = []
     for where, told in _objects(path, text):
         if not isinstance(told, dict):
@@ -78,7 +67,7 @@ def read_conversations(path: Path) -> Conversations:
             where=str(path),
             expected=EXPECTED,
         )
-    return Conversations(entries=tuple(entries), sha256=hashlib.sha256(data).hexdigest())
+    return Conversations(entries=tuple(entries), sha256=digest)
 
 
 def _objects(path: Path, text: str) -> Iterator[tuple[str, Any]]:

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.worker import process
+from paceline.worker import early_fork, process
 from paceline.worker.channel import Channel, ChannelClosedError, close_all
 
 FORK_S = 30.0
@@ -37,20 +37,9 @@ class Ended:
 
 def begin() -> None:
     """Make the process to fork from, where this one has imported torch; call it before anything is drawn or read."""
-    if "torch" not in sys.modules:
-        return
-    mine, theirs = Channel.pair()
-    pid = os.fork()
-    if pid:
-        theirs.close()
-        _waiting.append(mine)
-        return
-    try:
-        mine.close()
-        _serve(Channel(socket.socket(fileno=theirs.detach())))
-    finally:
-        # Never back into the rank's code, whatever happens: there must not be two ranks.
-        os._exit(1)
+    if early_fork.is_possible():
+        _, channel = early_fork.begin(_serve)
+        _waiting.append(channel)
 
 
 def run(module: str, document: str, limit_s: float) -> Ended:
@@ -89,7 +78,10 @@ def _forked(server: Channel, module: str, document: str, limit_s: float) -> Ende
             asked.write(document)
         os.lseek(files[0], 0, os.SEEK_SET)
         server.send({"module": module}, files)
-        pid = int(server.receive(FORK_S)[0]["pid"])
+        try:
+            pid = int(server.receive(FORK_S)[0]["pid"])
+        except TimeoutError:
+            raise ChannelClosedError(f"it was not forked within {FORK_S:g} s") from None
         try:
             code = int(server.receive(limit_s)[0]["status"])
         except TimeoutError:
@@ -107,15 +99,16 @@ def _text(descriptor: int) -> str:
         return file.read().decode("utf-8", "replace")
 
 
-def _serve(channel: Channel) -> None:
+def _serve(descriptor: int) -> int:
     """Fork for every request until the rank is gone."""
     process.die_with_parent()
     process.set_name("paceline:forks")
+    channel = Channel(socket.socket(fileno=descriptor))
     while True:
         try:
             message, descriptors = channel.receive()
         except ChannelClosedError:
-            os._exit(0)
+            return 0
         pid = os.fork()
         if pid == 0:
             _become(str(message["module"]), descriptors, channel)

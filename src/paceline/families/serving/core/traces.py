@@ -8,13 +8,10 @@ tell is left out and counted; a mistake is told with its file and line. Files ma
 from __future__ import annotations
 
 import csv
-import gzip
-import hashlib
 import itertools
 import json
 import math
 import random
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +22,7 @@ from typing import Any
 from paceline.base.errors import UserError
 from paceline.families.serving.core.load.calls import Call
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN
+from paceline.families.serving.core.text_files import read_packed_text
 
 MOONCAKE, BAILIAN, AZURE, BURSTGPT = "mooncake", "bailian", "azure", "burstgpt"
 SHAREGPT = "sharegpt"
@@ -35,7 +33,6 @@ BLOCKS = {MOONCAKE: MOONCAKE_BLOCK, BAILIAN: 16}
 """Tokens of a block of ``hash_ids``, as the published traces have them; the last one may be shorter."""
 PER_S = {MOONCAKE: 1000.0, BAILIAN: 1.0}
 """What a second is in timestamps."""
-GZIP = b"\x1f\x8b"
 COLUMNS = {
     AZURE: ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
     BURSTGPT: ("Timestamp", "Model", "Request tokens", "Response tokens", "Total tokens", "Log Type"),
@@ -139,15 +136,7 @@ def read_trace(path: Path, form: str) -> Trace:
             where=str(path),
             fix="workload: trace with trace_format: sharegpt and a tokenizer, or conversation_workload in Python",
         )
-    try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if data.startswith(GZIP) else data).decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise UserError(
-            f"cannot read the trace: {error}",
-            where=str(path),
-            expected="a text file, as it is or packed with gzip; name its absolute path",
-        ) from error
+    text, digest = read_packed_text(path, "the trace")
     notes: Counter[str] = Counter()
     rows = list(_lines(path, text, kind, block) if kind in BLOCKS else _table(path, text, kind, notes))
     if not rows:
@@ -168,7 +157,7 @@ def read_trace(path: Path, form: str) -> Trace:
     requests = tuple(replace(r, at_s=r.at_s - first) for r in kept)
     return Trace(
         requests=requests,
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=digest,
         left_out=len(rows) - len(kept),
         block=block,
         missing=missing,

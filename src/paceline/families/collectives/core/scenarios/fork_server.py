@@ -61,6 +61,7 @@ def _become(play: Play, log: str, descriptors: Sequence[int], channel: Channel) 
     code = 1
     try:
         process.die_with_parent()
+        process.seed_generators()
         # The peer must not hold the server's end open, or the rank would never learn that the server has died.
         channel.close()
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

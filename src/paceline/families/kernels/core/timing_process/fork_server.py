@@ -62,6 +62,7 @@ def _become(serve: Any, message: dict[str, Any], descriptors: list[int], channel
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_LOG_BYTES, MAX_COMPILER_BYTES))
         process.limit_memory(message["memory"])
+        process.seed_generators()
         code = serve(Channel(socket.socket(fileno=descriptors[0])), message)
     finally:
         os._exit(code)

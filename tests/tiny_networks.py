@@ -22,8 +22,13 @@ TEMPLATE = (
 )
 
 
-def make(folder: Path, kind: str, *, template: str | None = TEMPLATE) -> Path:
-    """Save a network of random weights, ``llama`` (two queries share a key) or ``gpt2``, and its tokenizer."""
+def make(
+    folder: Path, kind: str, *, template: str | None = TEMPLATE, context: int = CONTEXT, ends: bool = True
+) -> Path:
+    """Save a network of random weights, ``llama`` (two queries share a key) or ``gpt2``, and its tokenizer.
+
+    Unless it ``ends``, no token ends what it writes.
+    """
     vocabulary = {word: place for place, word in enumerate((*SPECIAL, *WORDS))}
     core = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -45,7 +50,7 @@ def make(folder: Path, kind: str, *, template: str | None = TEMPLATE) -> Path:
                 num_hidden_layers=2,
                 num_attention_heads=4,
                 num_key_value_heads=2,
-                max_position_embeddings=CONTEXT,
+                max_position_embeddings=context,
                 initializer_range=0.2,
             )
         )
@@ -56,11 +61,11 @@ def make(folder: Path, kind: str, *, template: str | None = TEMPLATE) -> Path:
                 n_embd=32,
                 n_layer=2,
                 n_head=2,
-                n_positions=CONTEXT,
+                n_positions=context,
                 initializer_range=0.2,
             )
         )
-    network.generation_config.eos_token_id = [vocabulary["</s>"], vocabulary["<end>"]]
+    network.generation_config.eos_token_id = [vocabulary["</s>"], vocabulary["<end>"]] if ends else None
     network.generation_config.pad_token_id = None
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
