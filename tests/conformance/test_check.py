@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.cli import application
+from paceline.drivers.machine import lease
 
 MUTANTS = Path(__file__).resolve().parents[1] / "mutants"
 
@@ -47,3 +48,45 @@ def test_the_example_that_a_technique_begins_from_conforms(
     told = json.loads(done.stdout)
     assert told["problems"] == [] and [r["status"] for r in told["results"]] == ["ok", "ok"]
     assert all(r["measured"]["wire_bytes"] == r["predicted"]["wire_bytes"] for r in told["results"])
+
+
+BUILT_ON = """from paceline import technique
+from paceline.baselines.serving.sequential_operators import SequentialOperators
+
+
+@technique(name="the-same", family="serving", implements=("overlap",), summary="as the shipped one")
+class Same(SequentialOperators):
+    pass
+"""
+
+
+def test_a_technique_that_builds_on_a_shipped_one_conforms(tmp_path: Path) -> None:
+    path = tmp_path / "the_same.py"
+    path.write_text(BUILT_ON)
+    done = CliRunner().invoke(application, ["check", str(path), str(path), "--brief"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("the-same: conforms"), "a file that is named twice is one"
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [
+        (["ring", "--family", "collectives", "--runner", "fake"], 2, "computes nothing"),
+        ([str(MUTANTS / "collectives" / "imports_socket.py")], 2, "socket"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(given: list[str], code: int, words: str) -> None:
+    done = CliRunner().invoke(application, ["check", *given, "--brief"])
+    said = f"{done.output}{done.exception}"
+    assert done.exit_code == code or getattr(done.exception, "exit_code", None) == code, said
+    assert words in said
+
+
+def test_a_check_waits_for_the_machine_as_runs_do() -> None:
+    held = lease.take("another", wait_s=0.0)
+    try:
+        done = CliRunner().invoke(application, ["check", "ring", "--family", "collectives", "--wait", "0s"])
+    finally:
+        held.release()
+    assert "another" in f"{done.output}{done.exception}"
+    assert done.exit_code != 0

@@ -26,7 +26,7 @@ if asked == "fail":
     sys.exit("no idea")
 known = [o["truth"] for o in gc.get_objects() if type(o) is dict and isinstance(o.get("truth"), str)]
 opened = {os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if int(fd) > 2}
-seen = known == ["the answer"] or "secret" in os.environ or "rank.log" in str(opened)
+seen = bool(known == ["the answer"] or {"secret", "HF_TOKEN"} & {*os.environ} or "rank.log" in str(opened))
 print(json.dumps({
     "main": __name__, "asked": asked, "seen": seen, "threads": len(os.listdir("/proc/self/task")),
     "family": sorted(m for m in sys.modules if m.startswith("paceline.families.serving.core.") and "early" not in m),
@@ -38,10 +38,12 @@ print(json.dumps({
 RANK = """
 import json, os, sys
 from paceline.families.serving.core import early
+from paceline.worker import process
 if sys.argv[1] == "forked":
     import numpy, torch
 log = open(os.path.join(os.environ["PYTHONPATH"], "rank.log"), "w")
 early.begin()
+process.take_secrets()
 knows = {"truth": "the answer"}
 os.environ["secret"] = "of the rank"
 if sys.argv[1] != "forked":
@@ -62,7 +64,7 @@ def asked(start: str, *documents: str, folder: Path) -> list[Any]:
     (folder / "answers.py").write_text(ANSWERS)
     done = subprocess.run(
         [sys.executable, "-c", RANK, start, json.dumps(documents)],
-        env={**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", "HF_TOKEN": "a key"},
         capture_output=True,
         text=True,
         check=True,

@@ -39,6 +39,11 @@ def test_units_and_directions_of_metrics_are_those_of_the_program() -> None:
     assert filled(text.replace(row, "| `accuracy` | s | lower |")) == text
 
 
+def test_a_table_of_metrics_outside_of_a_familys_section_is_found() -> None:
+    with pytest.raises(UserError, match=r"docs/metrics\.md:2: a table of metrics in no family's section"):
+        filled("## Others\n| metric | formula or meaning |\n|---|---|\n| all | x |\n")
+
+
 def test_a_row_of_a_metric_that_its_family_lacks_is_found() -> None:
     text = "## Serving\n| metric | formula or meaning |\n|---|---|\n| `jain` | x |\n| `busbw` | y |\n"
     with pytest.raises(UserError, match="busbw") as error:

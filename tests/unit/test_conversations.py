@@ -92,6 +92,8 @@ def test_lists_lines_and_packed_files_of_both_forms_are_the_same(tmp_path: Path,
         (talk(("human", "w1")), "one_turn"),
         (talk(("human", "w1"), ("tool", "w2")), "unknown_role"),
         (talk(("human", None), ("gpt", "w2")), "no_text"),  # type: ignore[arg-type]
+        ({"conversations": [{"from": ["x"], "value": "w1"}] * 2}, "unknown_role"),
+        (talk(("human", "half \ud83d"), ("gpt", "w2")), "no_text"),
         ({"messages": ["w1", "w2"]}, "no_text"),
         (
             {
@@ -371,6 +373,20 @@ def test_a_folder_without_the_one_file_is_read_by_transformers(tmp_path: Path) -
     found = load_tokenizer(tmp_path)
     assert found.encode("hello world hello", False) == (5, 6, 5)
     assert len(found.encode("hello world hello", True)) == 5
+
+
+def test_code_beside_a_tokenizer_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Mine:\n    pass\n")
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"auto_map": {"AutoTokenizer": ["mine.Mine", None]}, "tokenizer_class": "Mine"})
+    )
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    (tmp_path / "vocab.txt").write_text("[UNK]\n")
+    with pytest.raises(UserError, match="cannot be read"):
+        load_tokenizer(tmp_path)
+    assert not (tmp_path / "ran").exists()
 
 
 def point(folder: Path, path: Path, **changed: Any) -> dict[str, Any]:

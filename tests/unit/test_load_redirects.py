@@ -41,6 +41,9 @@ def led(status: int, location: str, *, asked: str = ASKED, **options: Any) -> st
         (308, "completions/?a=b", "-> http://127.0.0.1:8000/v1/completions/?a=b"),
         (307, "http://127.0.0.1:8000/x#y", "-> http://127.0.0.1:8000/x"),
         (307, "/a bc%20d", "-> http://127.0.0.1:8000/a%20bc%20d"),
+        (307, "/r\xe9sum\xe9", "-> http://127.0.0.1:8000/r%E9sum%E9"),
+        (307, "http://[::1/x", "307 to 'http://[::1/x', which is no address of HTTP"),
+        (307, "//[bad/x", "which is no address of HTTP"),
         (307, "", "307 back to http://127.0.0.1:8000/v1/completions: the server sends calls in a circle"),
         (307, "mailto:x@y", "307 to 'mailto:x@y', which is no address of HTTP"),
         (307, "http://127.0.0.1:8001/v1/completions", "of another origin than http://127.0.0.1:8000"),
@@ -233,10 +236,28 @@ def test_a_redirect_is_not_followed_where_nobody_wants_it() -> None:
     assert len(server.seen) == 1
 
 
-def test_where_it_was_sent_on_nobody_may_listen() -> None:
-    with serving(lambda path, number: (307, "http://127.0.0.1:1/x", b"")) as server:
+@pytest.mark.parametrize(
+    ("address", "became"),
+    [
+        ("http://127.0.0.1:1/x", "refused"),
+        ("http://.x/y", "unreachable"),
+        (f"http://{'a' * 64}.x/y", "unreachable"),
+        ("http://[::1/x", "redirected"),
+    ],
+)
+def test_where_it_was_sent_on_nobody_may_listen(address: str, became: str) -> None:
+    began = time.monotonic()
+    with serving(lambda path, number: (307, address, b"")) as server:
         _, outcomes = load(server, 1, redirects="anywhere")
-    assert counts(outcomes) == {"refused": 1}
+    assert list(counts(outcomes)) == [became]
+    assert time.monotonic() - began < 8, "the call ends, and not the time of the run"
+    sent_on = count_warnings([], [o.stream for o in outcomes])
+    assert sent_on == ({} if became == "redirected" else {"redirected": 1})
+
+
+def test_an_address_of_the_sixth_version_is_in_brackets() -> None:
+    assert origin_of("http://[::1]:8000/v1").authority == "[::1]:8000"
+    assert origin_of("https://one/v1").authority == "one:443"
 
 
 def test_a_session_goes_on_behind_a_redirect() -> None:

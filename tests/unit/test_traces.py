@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from paceline.base.errors import UserError
+from paceline.families.serving.core.load.outcomes import quantiles
 from paceline.families.serving.core.traced_calls import trace_facts
 from paceline.families.serving.core.traces import (
     NOTES,
@@ -22,7 +23,6 @@ from paceline.families.serving.core.traces import (
     wrong_format,
 )
 from paceline.families.serving.core.workloads import draw_workload
-from paceline.families.serving.ops.serve.figures import _quantiles
 from paceline.families.serving.spec import FAMILY
 
 
@@ -274,7 +274,7 @@ def test_requests_of_one_instant_are_not_spread_to_a_rate_in_silence(tmp_path: P
 
 
 def test_gaps_of_no_time_are_in_the_distribution_of_gaps() -> None:
-    found = _quantiles("gap_s", "share", [0.0, 0.0, 0.0, 0.5])
+    found = quantiles("gap_s", "share", [0.0, 0.0, 0.0, 0.5])
     assert found["gap_s"][74] == 0.0
     assert found["gap_s"][75] == 0.5
-    assert _quantiles("gap_s", "share", [0.1]) == {}
+    assert quantiles("gap_s", "share", [0.1]) == {}

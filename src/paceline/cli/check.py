@@ -11,9 +11,12 @@ from typing import Any
 
 import click
 
-from paceline.base.errors import EXIT_OK, EXIT_REGRESSION
+from paceline.base.errors import EXIT_OK, EXIT_REGRESSION, UserError
 from paceline.cli.inspect import check_technique
-from paceline.cli.options import json_option, print_json
+from paceline.cli.options import json_option, machine_options, print_json, warn
+from paceline.drivers.machine.occupation import occupied
+from paceline.spec import content
+from paceline.spec.profile import load_runner
 from paceline.workflows.conformance import NOT_RUN, ConformanceResult, problems_of, run_conformance
 
 MOST_VALUES = 6
@@ -22,7 +25,7 @@ MOST_POINTS = 3
 """At which one fault is shown."""
 TRACEBACK_LINES = 8
 """Of a crash, its last ones: where the technique's own code stands."""
-JOB_FOLDER = re.compile(r"/\S*/jobs/[^/]+/(?:engine/)?")
+JOB_FOLDER = re.compile(r"/\S*/jobs/[^/\s]+/(?:engine/)?")
 """Where ranks find the harness and the technique; it is gone when its name is read."""
 
 
@@ -38,6 +41,7 @@ JOB_FOLDER = re.compile(r"/\S*/jobs/[^/]+/(?:engine/)?")
 )
 @click.option("--brief", is_flag=True, help="Few points of each operation; the gate is the same.")
 @click.option("--runner", default="local-cpu", show_default=True, help="Where: a runner's name or file.")
+@machine_options
 @json_option
 def check(
     techniques: tuple[str, ...],
@@ -46,18 +50,32 @@ def check(
     ranks: tuple[int, ...],
     brief: bool,
     runner: str,
+    wait_s: float,
+    allow_concurrent: bool,
     as_json: bool,
 ) -> None:
     """Check that techniques conform, each TECHNIQUE a FILE.py or a name: no number is kept.
 
     First its source is read, as `paceline validate` does. Then it runs in real process groups at small and odd sizes.
     Its results are held against the operation's oracle, and what it sends against its cost(). Exit code 0: it
-    conforms; 1: it does not, or ran at no point.
+    conforms; 1: it does not, or ran at no point; 2: its source is refused.
     """
+    techniques = tuple(dict.fromkeys(techniques))
     for name in techniques:
         if name.endswith(".py"):
             check_technique(Path(name))
-    with tempfile.TemporaryDirectory(prefix="paceline-check-") as folder:
+    profile = load_runner(content.find_runner(runner)).resolved()
+    if profile["device"] == "fake":
+        raise UserError(
+            f"the runner '{runner}' computes nothing: its clock is invented",
+            where="--runner",
+            expected="a runner whose ranks compute, such as local-cpu",
+            fix="paceline list runners",
+        )
+    with (
+        occupied(profile, wait_s=wait_s, allow_concurrent=allow_concurrent, say=warn),
+        tempfile.TemporaryDirectory(prefix="paceline-check-") as folder,
+    ):
         results = run_conformance(
             techniques,
             family=family,
@@ -108,10 +126,13 @@ def _operation(operation: str, results: Sequence[ConformanceResult]) -> Iterator
         yield f"  counted and compared with cost(): {', '.join(sorted(counted))}"
     for reason, left in _grouped(results, lambda r: r.reason or r.status if r.status in NOT_RUN else None):
         yield f"  not run at {_points(left, varying)}: {reason}"
+    shown: list[list[str]] = []
     for fault, failed in _grouped(results, lambda r: r.fault):
         yield f"  failed at {_points(failed, varying)}: {fault}"
-        traceback = JOB_FOLDER.sub("", failed[0].detail or "").splitlines()
-        yield from (f"    | {line}" for line in traceback[-TRACEBACK_LINES:])
+        traceback = JOB_FOLDER.sub("", failed[0].detail or "").splitlines()[-TRACEBACK_LINES:]
+        if traceback not in shown:  # faults at several points may differ in a number alone
+            yield from (f"    | {line}" for line in traceback)
+        shown.append(traceback)
     if all(r.status in NOT_RUN for r in results):
         yield "  failed: it ran at no point, so nothing is known of it"
 

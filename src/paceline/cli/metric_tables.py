@@ -37,6 +37,12 @@ def filled(text: str) -> str:
             table = ""
             lines.append(line)
         elif line in (WRITTEN, FILLED, IMPORTED):
+            if not metrics:
+                raise UserError(
+                    "a table of metrics in no family's section",
+                    where=f"docs/metrics.md:{number}",
+                    expected="it below '## Collectives' or another family's name",
+                )
             table = IMPORTED if line == IMPORTED else FILLED
             lines += [table, re.sub(r"[^|]+", "---", table)]
             lines += _imported(metrics) if table == IMPORTED else ()

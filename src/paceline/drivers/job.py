@@ -23,7 +23,7 @@ from paceline.base.errors import UserError
 from paceline.base.family import load_family
 from paceline.base.technique import TechniqueSource
 from paceline.records.storage import storage_errors
-from paceline.spec.content import sha256_file
+from paceline.spec.content import baseline_files, sha256_file
 from paceline.spec.plan import Plan
 from paceline.spec.suite import Suite
 
@@ -124,7 +124,14 @@ def _copy_techniques(folder: Path, plan: Plan, suites: Iterable[Suite]) -> dict[
 
 def _files_of(source: TechniqueSource, family: str, folder: Path) -> list[tuple[Path, Path]]:
     if source.module.startswith("user:"):
-        return [(source.path, folder / "user" / f"{source.module.removeprefix('user:')}.py")]
+        return [
+            (source.path, folder / "user" / f"{source.module.removeprefix('user:')}.py"),
+            *(
+                (path, folder / "baselines" / other / path.name)
+                for other in sorted(_other_families(source.path))
+                for path in baseline_files(other)
+            ),
+        ]
     prefix = f"paceline.baselines.{family}."
     if source.module.startswith(prefix):
         folders = {family: source.path.parent} | {

@@ -148,6 +148,15 @@ def techniques(family: str, *, extra: Iterable[Path] = ()) -> dict[str, Techniqu
     return dict(sorted(found.items()))
 
 
+def baseline_files(family: str) -> list[Path]:
+    """Return the modules of a family's reference techniques; of two with one name that of the more specific root."""
+    found: dict[str, Path] = {}
+    for root in content_roots():
+        for path in sorted((root / "baselines" / family).glob("*.py")):
+            found.setdefault(path.name, path)
+    return list(found.values())
+
+
 def _technique_files(family: str) -> list[tuple[Path, str]]:
     files: list[tuple[Path, str]] = []
     for root in content_roots():

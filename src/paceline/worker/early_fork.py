@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from paceline.worker import process
 from paceline.worker.channel import Channel
 
 STANDARD = frozenset({0, 1, 2})
@@ -36,6 +37,7 @@ def begin(serve: Callable[[int], int]) -> tuple[int, Channel]:
         return pid, mine
     try:
         mine.close()
+        process.take_secrets()
         _let_go(theirs.fileno())
         # Never back into the rank's code, whatever happens: there must not be two ranks.
         os._exit(serve(theirs.detach()))

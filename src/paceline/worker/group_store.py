@@ -12,7 +12,7 @@ from datetime import timedelta
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 
-from paceline.base.errors import InfrastructureError
+from paceline.base.errors import InfrastructureError, PacelineError
 from paceline.worker import namespace, process
 
 ENDS_S = 5.0
@@ -78,7 +78,7 @@ def _hold(
         store = TCPStore(
             host, port, is_master=is_head, wait_for_workers=False, timeout=timedelta(seconds=limit_s)
         )
-    except (RuntimeError, InfrastructureError) as error:
+    except (RuntimeError, PacelineError) as error:
         launcher.send((0, str(error)))
         return
     launcher.send((store.port, None))

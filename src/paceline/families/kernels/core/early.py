@@ -15,6 +15,7 @@ from typing import Protocol
 
 from paceline.worker import early_fork
 from paceline.worker.channel import Channel
+from paceline.worker.process import SOURCE_SECRETS
 
 POLL_S = 0.01
 FORK_SERVER = "paceline.families.kernels.core.timing_process.fork_server"
@@ -89,7 +90,7 @@ def _spawned() -> Started:
     process = subprocess.Popen(
         [sys.executable, "-m", FORK_SERVER, str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
-        env={**os.environ, **SETTINGS},
+        env={k: v for k, v in os.environ.items() if k not in SOURCE_SECRETS} | SETTINGS,
     )
     theirs.close()
     return process, mine

@@ -102,12 +102,21 @@ def _entry(told: dict[str, Any]) -> Entry:
         if not isinstance(turn, dict):
             return Entry(reason=NO_TEXT)
         role, words = turn.get("from", turn.get("role")), _words(turn.get("value", turn.get("content")))
-        if role not in ROLES:
+        if not isinstance(role, str) or role not in ROLES:
             return Entry(reason=UNKNOWN_ROLE)
-        if words is None:
+        if words is None or not _is_text(words):
             return Entry(reason=NO_TEXT)
         turns.append((ROLES[role], words))
     return Entry(turns=tuple(turns))
+
+
+def _is_text(words: str) -> bool:
+    """Tell whether words can be sent: JSON may hold halves of characters."""
+    try:
+        words.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _words(content: object) -> str | None:

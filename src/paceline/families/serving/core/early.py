@@ -15,6 +15,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from paceline.worker import early_fork, process
@@ -54,9 +55,14 @@ def run(module: str, document: str, limit_s: float) -> Ended:
         ChannelClosedError: The process to fork from was killed.
         TimeoutError: It took longer.
     """
-    return (
-        _forked(_waiting[-1], module, document, limit_s) if _waiting else _spawned(module, document, limit_s)
-    )
+    if not _waiting:
+        return _spawned(module, document, limit_s)
+    try:
+        return _forked(_waiting[-1], module, document, limit_s)
+    except ChannelClosedError:
+        # what it would say next may be about this request
+        _waiting.pop().close()
+        raise
 
 
 def _spawned(module: str, document: str, limit_s: float) -> Ended:
@@ -85,8 +91,9 @@ def _forked(server: Channel, module: str, document: str, limit_s: float) -> Ende
         try:
             code = int(server.receive(limit_s)[0]["status"])
         except TimeoutError:
-            os.kill(pid, signal.SIGKILL)
-            server.receive(FORK_S)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(pid, signal.SIGKILL)
+            server.receive()
             raise
         return Ended(code=code, output=_text(files[1]), errors=_text(files[2]))
     finally:

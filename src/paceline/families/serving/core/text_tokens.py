@@ -82,7 +82,9 @@ def _of_file(file: Path) -> Tokenizer:
 def _of_folder(folder: Path, files: list[Path]) -> Tokenizer:
     library = _library("transformers", folder)
     try:
-        core = library.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        core = library.AutoTokenizer.from_pretrained(
+            str(folder), local_files_only=True, trust_remote_code=False
+        )
     except Exception as error:  # of the library, on files of other people
         raise _unreadable(folder, error) from error
     return Tokenizer(

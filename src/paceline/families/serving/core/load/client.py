@@ -207,7 +207,7 @@ class Client:
                 ),
                 self._limits.silence_s,
             )
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, UnicodeError) as error:  # the last: a name that can be no host's
             if number is not None and not self._over:
                 entry = self.entries[number]
                 entry.tries += 1

@@ -156,7 +156,8 @@ def became(log: Log) -> str:
     outcomes = outcomes_of(log)
     whole = [o for o in outcomes if o.ok]
     said = ["calls: " + ", ".join(f"{number} {kind}" for kind, number in counts(outcomes).items())]
-    said += [f"{number} x {WARNINGS[w]}" for w, number in count_warnings([o.stream for o in whole]).items()]
+    warnings = count_warnings([o.stream for o in whole], [o.stream for o in outcomes if not o.ok])
+    said += [f"{number} x {WARNINGS[w]}" for w, number in warnings.items()]
     thinking = [o for o in whole if o.thinks]
     if thinking:
         first = percentile([o.ttft_s for o in thinking], 0.5)

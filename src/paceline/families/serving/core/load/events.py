@@ -320,6 +320,12 @@ def _shares(tokens: int, lengths: Sequence[int]) -> list[float]:
     return [tokens * length / characters for length in lengths]
 
 
-def count_warnings(streams: Sequence[Stream]) -> dict[str, int]:
-    """Count the warnings of several answers."""
-    return dict(sorted(Counter(w for s in streams for w in s.warnings).items()))
+OF_SENDING = frozenset({"redirected", "resent"})
+"""Warnings that say how a call was sent, whatever became of its answer."""
+
+
+def count_warnings(streams: Sequence[Stream], unanswered: Sequence[Stream] = ()) -> dict[str, int]:
+    """Count the warnings of several answers, and of those that are none how their calls were sent."""
+    found = Counter(w for s in streams for w in s.warnings)
+    found.update(w for s in unanswered for w in s.warnings if w in OF_SENDING)
+    return dict(sorted(found.items()))

@@ -15,6 +15,8 @@ from paceline.families.serving.core.load.entries import COMPLETE, ENDINGS, Entry
 from paceline.families.serving.core.load.events import Piece, Stream, read_stream
 from paceline.families.serving.core.load.framing import is_event_stream
 
+NUM_QUANTILES = 100
+"""Of a curve."""
 OUTCOMES = {
     **ENDINGS,
     "truncated": "fewer tokens than were asked for",
@@ -188,6 +190,24 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     if not np.isfinite(ordered[math.ceil(place)]):
         return None
     return float(np.quantile(ordered, share))
+
+
+def quantiles(quantity: str, share: str, values: Sequence[float]) -> dict[str, list[float]]:
+    """Return the inverse of a distribution function, for a chart of a record's page.
+
+    Args:
+        quantity: What the values are called.
+        share: What the shares are called.
+        values: Zeros, of events that came together, are values like others; of fewer than two there is no curve.
+    """
+    ordered = sorted(values)
+    if len(ordered) < 2:
+        return {}
+    steps = range(1, NUM_QUANTILES + 1)
+    return {
+        quantity: [ordered[math.ceil(k * len(ordered) / NUM_QUANTILES) - 1] for k in steps],
+        share: [k / NUM_QUANTILES for k in steps],
+    }
 
 
 def gaps_s(outcomes: Sequence[Outcome]) -> list[float]:

@@ -1,9 +1,9 @@
 """Whether a call goes where a server sends it on to, and what is sent there.
 
 A redirect costs a way to the server and back, which whoever asked has waited for: it is in the call's times, and every
-call that was sent on is counted. One is followed, of the two kinds that keep method and body (307 and 308; RFC 9110,
-section 15.4), and only to the same scheme, host and port unless somebody allows others. A bearer token and headers of
-one's own go to no other origin.
+call that was sent on is counted, whatever became of it. One is followed, of the two kinds that keep method and body
+(307 and 308; RFC 9110, section 15.4), and only to the same scheme, host and port unless somebody allows others. A
+bearer token and headers of one's own go to no other origin.
 """
 
 from __future__ import annotations
@@ -35,8 +35,13 @@ class Origin:
     @property
     def address(self) -> str:
         """Return it as the beginning of an address."""
+        return f"{'https' if self.secure else 'http'}://{self.authority}"
+
+    @property
+    def authority(self) -> str:
+        """Return host and port as addresses and the head ``Host`` have them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.secure else 'http'}://{host}:{self.port}"
+        return f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +83,16 @@ def next_place(
         follow: Which redirects are followed.
         before: Addresses that sent it on already.
     """
-    target = urljoin(asked.address, location)
-    told = f"{status}: name {target} as the address"
     try:
+        target = urljoin(asked.address, location)
         origin = origin_of(target)
     except ValueError:
         return f"{status} to '{location}', which is no address of HTTP"
+    told = f"{status}: name {target} as the address"
     parts = urlsplit(target)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    place = Place(origin, quote(path, safe=_AS_IT_IS))
+    # heads are read as latin-1, a character a byte
+    place = Place(origin, quote(path.encode("latin-1", "xmlcharrefreplace"), safe=_AS_IT_IS))
     if status not in FOLLOWED:
         return f"{told}; only 307 and 308 keep a prompt, and only these are followed"
     if place.address in (asked.address, *before):

@@ -108,7 +108,7 @@ class Target:
         own = place.origin == self.origin
         secret = f"Authorization: Bearer {self.key}\r\n" if self.key and own else ""
         head = (
-            f"POST {place.path} HTTP/1.1\r\nHost: {place.origin.host}:{place.origin.port}\r\n"
+            f"POST {place.path} HTTP/1.1\r\nHost: {place.origin.authority}\r\n"
             f"Accept: text/event-stream\r\n{secret}{self.asking.head() if own else ''}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -17,11 +16,9 @@ from paceline.families.serving.core.load.fairness import (
     joined,
     largest_gap,
 )
-from paceline.families.serving.core.load.outcomes import percentile
+from paceline.families.serving.core.load.outcomes import percentile, quantiles
 from paceline.families.serving.core.simulation.log import Log
 from paceline.families.serving.core.simulation.sessions import due_times
-
-NUM_QUANTILES = 100
 
 
 def virtual_figures(
@@ -58,7 +55,7 @@ def virtual_figures(
             [w for c, w in zip(calls, whole, strict=True) if c.tenant == tenant] for tenant in sorted(tenants)
         ]
         metrics["virtual_tenant_e2e"] = sum(sum(own) / len(own) for own in means) / len(means)
-    curve = _quantiles("ttft_s", "share_of_calls", first) | _quantiles("gap_s", "share_of_gaps", gaps)
+    curve = quantiles("ttft_s", "share_of_calls", first) | quantiles("gap_s", "share_of_gaps", gaps)
     return {name: value for name, value in metrics.items() if value is not None}, curve
 
 
@@ -98,14 +95,3 @@ def _gap(log: Log, calls: Sequence[Call], due: Mapping[int, float]) -> float:
     return largest_gap(
         {t: joined(spans) for t, spans in waiting.items()}, {t: sorted(own) for t, own in served.items()}
     )
-
-
-def _quantiles(quantity: str, share: str, values: Sequence[float]) -> dict[str, Any]:
-    ordered = sorted(values)
-    if len(ordered) < 2:
-        return {}
-    places = [math.ceil(k * len(ordered) / NUM_QUANTILES) - 1 for k in range(1, NUM_QUANTILES + 1)]
-    return {
-        quantity: [ordered[max(0, p)] for p in places],
-        share: [k / NUM_QUANTILES for k in range(1, NUM_QUANTILES + 1)],
-    }

@@ -15,11 +15,11 @@ from paceline.families.serving.core.load.outcomes import (
     gaps_s,
     meets,
     percentile,
+    quantiles,
     tokens_per_s,
     window_s,
 )
 
-NUM_QUANTILES = 100
 NUM_SHOWN = 24
 """Calls whose instants a record keeps."""
 
@@ -121,8 +121,8 @@ def accounting(outcomes: Sequence[Outcome], counters: Mapping[str, float]) -> di
     """Return counts, what became of calls, and the distributions that a point's page draws."""
     ok = [o for o in outcomes if o.ok]
     curve: dict[str, Any] = {}
-    curve |= _quantiles("ttft_s", "share_of_calls", [o.ttft_s for o in ok])
-    curve |= _quantiles("gap_s", "share_of_gaps", gaps_s(outcomes))
+    curve |= quantiles("ttft_s", "share_of_calls", [o.ttft_s for o in ok])
+    curve |= quantiles("gap_s", "share_of_gaps", gaps_s(outcomes))
     return {
         "requested": len(outcomes),
         "ok": len(ok),
@@ -130,21 +130,11 @@ def accounting(outcomes: Sequence[Outcome], counters: Mapping[str, float]) -> di
         "dropped": 0,
         "outcomes": counts(outcomes),
         "counted_by": sorted({o.stream.counted_by for o in ok}),
-        "warnings": count_warnings([o.stream for o in ok]),
+        "warnings": count_warnings([o.stream for o in ok], [o.stream for o in outcomes if not o.ok]),
         "engine": dict(counters),
         "curve": curve,
         "courses": [_instants(o) for o in outcomes[:NUM_SHOWN]],
     }
-
-
-def _quantiles(quantity: str, share: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return the inverse of a distribution function; zeros, of events that came together, are values like others."""
-    ordered = sorted(values)
-    if len(ordered) < 2:
-        return {}
-    steps = range(1, NUM_QUANTILES + 1)
-    found = [ordered[math.ceil(k * len(ordered) / NUM_QUANTILES) - 1] for k in steps]
-    return {quantity: found, share: [k / NUM_QUANTILES for k in steps]}
 
 
 def _instants(outcome: Outcome) -> dict[str, Any]:
