@@ -12,10 +12,8 @@ MOST_CONTROLLED_NS = 3_000_000
 LEAST_NEW_PASSES = 4
 MAX_SLOWDOWN = 1.5
 """On inputs that share nothing with earlier ones; more means that results are remembered."""
-CONTROL_ROOM = 1.25
-"""A technique may lose this many times what a control kernel loses."""
-MOST_CONTROLLED_SLOWDOWN = 3.0
-"""A control kernel cannot excuse more than this."""
+MOST_SLOWDOWN = 3.0
+"""A machine that becomes busier explains no more than this."""
 
 
 def unaccounted_ns(passes: Sequence[int], unaccounted: Sequence[int]) -> float:
@@ -57,22 +55,25 @@ def controlled_allowance_ns(allowance_ns: float, control: Sequence[tuple[int, in
     return max(allowance_ns, min(2.0 * unaccounted_ns(passes, unaccounted), MOST_CONTROLLED_NS))
 
 
-def controlled_slowdown(usual_ns: float, passes: Sequence[int], new: Sequence[tuple[int, int]]) -> float:
-    """Return the slowdown that a disputed technique is allowed, once PyTorch made the same passes in turn.
+def _quartile(values: Sequence[int]) -> float:
+    return float(sorted(values)[len(values) // 4])
 
-    Fresh inputs cost everybody who reads them about as much time, however fast he is with others; so the control
-    kernel's time is added to the technique's own. A cause that lies in the technique's process alone has no control.
+
+def slowdown_in_turn(usual_ns: float, passes: Sequence[int], new: Sequence[int]) -> float:
+    """Return how much slower passes on new inputs were than others that came in turn with them, in random order.
+
+    Both are lower quartiles: of whoever remembers nothing, the two have one distribution on any machine, however busy.
+    A technique that guesses that it is in doubt, and stops remembering, is slower than its samples said: so the passes
+    on new inputs are compared with those as well, as far as a busier machine cannot explain it.
 
     Args:
-        usual_ns: Median of the technique's passes on varied draws.
-        passes: The control kernel's passes on varied draws, in nanoseconds.
-        new: Its passes on new inputs, as in ``slowdown_on_new_inputs``.
+        usual_ns: Median of the technique's passes before the dispute.
+        passes: Its passes on varied draws since, in nanoseconds.
+        new: Its passes on new inputs since.
     """
-    # The faster neighbour of each: a disturbance beside a pass must not make the pass on new inputs look cheap.
-    extra_ns = sorted(ns - min(passes[max(i - 1, 0) : i + 1]) for i, ns in new)[len(new) // 4]
-    # The control's extra time over the technique's own: its ratio would be too strict for a technique that is faster.
-    allowed = 1.0 + CONTROL_ROOM * max(extra_ns, 0) / max(usual_ns, 1.0)
-    return max(MAX_SLOWDOWN, min(allowed, MOST_CONTROLLED_SLOWDOWN))
+    since_the_samples = _quartile(new) / max(usual_ns, 1.0)
+    in_turn = _quartile(new) / max(_quartile(passes), 1.0)
+    return since_the_samples if since_the_samples > MOST_SLOWDOWN else in_turn
 
 
 def late(new: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:

@@ -1,25 +1,25 @@
 """One technique at a point: calls in its timing process, verification of every timed output, accounts of its clock.
 
 The technique's clock alone is believed of nobody: what passed here while a pass ran must be accounted for, and passes
-on inputs that share nothing with earlier ones must not be slower. Who is in doubt is measured in turn with a control
-kernel, whose process is like its own, before anything is refused.
+on inputs that share nothing with earlier ones must not be slower. Who is in doubt is measured once more before anything
+is refused: in turn with a kernel that does nothing, or on new and known inputs in random order.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paceline.families.kernels.core.accounting import (
     CLOCK_SHARE,
     LEAST_NEW_PASSES,
     MAX_SLOWDOWN,
+    MOST_SLOWDOWN,
     controlled_allowance_ns,
-    controlled_slowdown,
     late,
+    slowdown_in_turn,
     slowdown_on_new_inputs,
     unaccounted_ns,
 )
@@ -37,43 +37,8 @@ _perf_ns = time.perf_counter_ns
 MEMORY_CALLS = 2
 CLOCK_REPEATS, CLOCK_PASSES = 4, 8
 """Passes that are made again when clocks disagree."""
-
-
-class _NoControlError(Exception):
-    """PyTorch's operators cannot make the passes to which the technique's are compared."""
-
-
-@contextmanager
-def _controlled(
-    control: Callable[[str], TimingProcess], point: Point, draws: Sequence[Draw], num_sets: int
-) -> Iterator[Callable[[Candidate, Sequence[Mapping[str, Any]]], int]]:
-    """Open a process of PyTorch's operators; what is returned times a pass of it, in nanoseconds with a core.
-
-    Raises:
-        _NoControlError: It cannot be opened; or, of a pass, it failed.
-    """
-    places = None
-    try:
-        process = control("plain")
-    except CaseError as error:
-        raise _NoControlError(error.reason) from error
-
-    def timed(candidate: Candidate, changes: Sequence[Mapping[str, Any]]) -> int:
-        try:
-            return candidate._timed_pass(process, changes)[1]
-        except CaseError as error:
-            raise _NoControlError(error.reason) from error
-
-    try:
-        try:
-            places = point.make(process, draws, num_sets)
-        except CaseError as error:
-            raise _NoControlError(error.reason) from error
-        yield timed
-    finally:
-        process.end()
-        if places is not None:
-            places.region.close()
+IN_TURN_PASSES = 16
+"""Passes on new inputs, and as many on known ones, by which a doubt is settled."""
 
 
 class Candidate:
@@ -161,13 +126,17 @@ class Candidate:
             self.failure = error
             return 1e-9, 0
 
-    def _observe(self) -> tuple[float, int]:
+    def _observe(self, *, disputed: bool = False) -> tuple[float, int]:
         assert self.places is not None
         limit = self.point.timeout_s
         chosen = [self._next_variation() for _ in range(self.num_sets)]
         changes = [self.point.change(number, index) for number, index in chosen]
         before, _ = self.point.change(*self._next_variation())
-        elapsed, busy, unaccounted = self._timed_pass(self.process, [*(c for c, _ in changes), before])
+        made = [*(c for c, _ in changes), before]
+        if disputed:
+            # New inputs are drawn, too, and not used: only what the inputs are differs from a pass on new ones.
+            made = [{**change, "new": False} for change in made]
+        elapsed, busy, unaccounted = self._timed_pass(self.process, made)
         self.pass_ns.append(elapsed)
         self.busy_ns.append(busy)
         self.unaccounted_ns.append(unaccounted)
@@ -212,15 +181,16 @@ class Candidate:
 
         Nobody knows their results. A technique that remembers draws is slower here, and cannot tell beforehand when.
         """
-        _, busy, _ = self._timed_pass(self.process, self._new_changes())
+        changes = [{**self._varied(), "new": True} for _ in range(self.num_sets + 1)]
+        _, busy, _ = self._timed_pass(self.process, changes)
         count = len(self.pass_ns)
         self.new_ns.append((count, busy))
         self._next_new = count + 1 + self.rng.randrange(2 + count // 2)
 
-    def _new_changes(self) -> list[dict[str, Any]]:
-        """Return what makes a pass on new inputs."""
-        factors = [1.0] * len(self.point.specs[0])
-        return [{"variant": 0, "factors": factors, "roll": 0, "new": True}] * (self.num_sets + 1)
+    def _varied(self) -> dict[str, Any]:
+        """Return what makes a call on some draw, which does not count as the technique's."""
+        number = self.rng.randrange(len(self.draws))
+        return dict(self.point.change(number, self.rng.randrange(self.point.num_variations))[0])
 
     def _next_variation(self) -> tuple[int, int]:
         """Return a draw and a variation that no call of this technique had before, while there are any."""
@@ -236,7 +206,7 @@ class Candidate:
                 return found
 
     def result(
-        self, item: Series, allowance_ns: float, floor: Floor, control: Callable[[str], TimingProcess]
+        self, item: Series, allowance_ns: float, floor: Floor, open_idle: Callable[[], TimingProcess]
     ) -> dict[str, Any]:
         """Judge the series and measure memory.
 
@@ -244,15 +214,15 @@ class Candidate:
             item: The series of this technique.
             allowance_ns: How much longer than its passes the judge may have waited.
             floor: Gives the seconds that no honest call can undercut.
-            control: Starts a control kernel: ``idle`` when clocks disagree, ``plain`` when new inputs are slow.
+            open_idle: Starts a kernel that does nothing, when clocks disagree.
 
         Raises:
             CaseError: The technique failed, or its clock does not account for the time that passed.
         """
         if self.failure is not None:
             raise self.failure
-        missing, allowed = self._accounted(allowance_ns, control)
-        slowdown = self._slowdown(control)
+        missing, allowed = self._accounted(allowance_ns, open_idle)
+        slowdown = self._slowdown()
         least = min(item.samples)
         if least < (floor_s := floor(least)):
             reason = f"a sample of {least:.3g} s is below the {floor_s:.3g} s that this device allows"
@@ -290,7 +260,7 @@ class Candidate:
             },
         }
 
-    def _accounted(self, allowance_ns: float, control: Callable[[str], TimingProcess]) -> tuple[float, float]:
+    def _accounted(self, allowance_ns: float, open_idle: Callable[[], TimingProcess]) -> tuple[float, float]:
         """Return the time that the technique's clock does not account for, and what is allowed.
 
         A busy machine delays messages; before anybody is blamed for that, passes are repeated in turn with those of
@@ -305,7 +275,7 @@ class Candidate:
         if missing <= allowance_ns + share_ns:
             return missing, allowance_ns + share_ns
         controlled: list[tuple[int, int]] = []
-        process, places = control("idle"), None
+        process, places = open_idle(), None
         try:
             places = self.point.make(process, self.draws[:1], self.num_sets)
             change, _ = self.point.change(0, 0)
@@ -330,7 +300,7 @@ class Candidate:
             f"{allowed * 1e-6:.3g} ms",
         )
 
-    def _slowdown(self, control: Callable[[str], TimingProcess]) -> float:
+    def _slowdown(self) -> float:
         """Return how much slower passes on new inputs were.
 
         Raises:
@@ -344,51 +314,34 @@ class Candidate:
             slowdown = slowdown_on_new_inputs(self.busy_ns, self.new_ns)
             if slowdown <= MAX_SLOWDOWN:
                 return slowdown
-        try:
-            allowed, why = (
-                self._controlled_slowdown(control),
-                "PyTorch's operators in turn with it are allowed",
-            )
-        except _NoControlError as error:
-            allowed, why = MAX_SLOWDOWN, f"with no control kernel ({error}) it is allowed"
-        slowdown = slowdown_on_new_inputs(self.busy_ns, self.new_ns)
-        if slowdown <= allowed:
+        slowdown = self._slowdown_in_turn()
+        if slowdown <= MAX_SLOWDOWN:
             return slowdown
-        reason = (
-            f"{slowdown:.3g} times slower on inputs that share nothing with earlier ones; {why} {allowed:.3g}"
+        raise CaseError(
+            "refused",
+            f"{slowdown:.3g} times slower on inputs that share nothing with earlier ones, in random order with others; "
+            f"{MAX_SLOWDOWN} is allowed",
         )
-        raise CaseError("refused", reason)
 
-    def _controlled_slowdown(self, control: Callable[[str], TimingProcess]) -> float:
-        """Let PyTorch's operators make the same passes in turn with the technique; return what that allows.
+    def _slowdown_in_turn(self) -> float:
+        """Make passes on new and on known inputs in random order; return how much slower those on new ones are.
 
         Raises:
-            _NoControlError: They cannot.
             CaseError: The technique failed.
         """
-        passes: list[int] = []
-        new: list[tuple[int, int]] = []
-        with _controlled(control, self.point, self.draws, self.num_sets) as timed:
-            for _ in range(2 * CLOCK_PASSES):
-                turns = [True, False]
-                self.rng.shuffle(turns)  # so that nobody knows who comes next
-                for own in turns:
-                    if own:
-                        self._observe()
-                    else:
-                        passes.append(timed(self, [self._varied() for _ in range(self.num_sets + 1)]))
-                self.rng.shuffle(turns)
-                for own in turns:
-                    if own:
-                        self._try_new_inputs()
-                    else:
-                        new.append((len(passes), timed(self, self._new_changes())))
-        return controlled_slowdown(median([float(ns) for ns in self.busy_ns]), passes, new)
-
-    def _varied(self) -> dict[str, Any]:
-        """Return what makes a call on some draw, which does not count as the technique's."""
-        number = self.rng.randrange(len(self.draws))
-        return dict(self.point.change(number, self.rng.randrange(self.point.num_variations))[0])
+        usual_ns = median([float(ns) for ns in self.busy_ns])
+        before, before_new = len(self.busy_ns), len(self.new_ns)
+        slowdown = 0.0
+        for _ in range(CLOCK_REPEATS):
+            # In random order, so that nobody knows which comes next.
+            for new in self.rng.sample([True, False] * IN_TURN_PASSES, 2 * IN_TURN_PASSES):
+                self._try_new_inputs() if new else self._observe(disputed=True)
+            new_ns = [ns for _, ns in self.new_ns[before_new:]]
+            slowdown = slowdown_in_turn(usual_ns, self.busy_ns[before:], new_ns)
+            # Again before anybody is refused, except for what no machine does.
+            if slowdown <= MAX_SLOWDOWN or slowdown > MOST_SLOWDOWN:
+                break
+        return slowdown
 
     def _memory(self) -> int | None:
         """Return what one call needs at the least beside inputs and outputs, and what the instance keeps."""

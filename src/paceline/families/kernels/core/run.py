@@ -177,7 +177,7 @@ def _run(task: _Task, server: ForkServer, processes: dict[str, TimingProcess]) -
         except CaseError as error:
             session.emit_failure(block, candidate.case, error)
     if ready:
-        _measure(task, ready, sets, gate_s, lambda kind: _open_control(session, block, server, kind))
+        _measure(task, ready, sets, gate_s, lambda: _open_idle(session, block, server))
 
 
 def _proven(task: _Task, case: Case, process: TimingProcess, seeds: Sequence[int]) -> int:
@@ -203,14 +203,14 @@ def _proven(task: _Task, case: Case, process: TimingProcess, seeds: Sequence[int
     return checks[case.label]
 
 
-def _open_control(session: Session, block: Block, server: ForkServer, kind: str) -> TimingProcess:
-    """Start a process of a control kernel; ``kind`` is one of ``control_kernels.CONTROL_KERNELS``.
+def _open_idle(session: Session, block: Block, server: ForkServer) -> TimingProcess:
+    """Start a process of a kernel that does nothing.
 
     Raises:
         CaseError: It could not be started.
     """
-    log = Path("logs") / f"cell-{session.launch}-{block.block}-{kind}.log"
-    return _started(session, block, server, (block.cases[0], log), {"control": kind})
+    log = Path("logs") / f"cell-{session.launch}-{block.block}-idle.log"
+    return _started(session, block, server, (block.cases[0], log), {"idle": True})
 
 
 def open_process(
@@ -235,7 +235,7 @@ def open_process(
 
 
 def _started(
-    session: Session, block: Block, server: ForkServer, what: tuple[Case, Path], load: dict[str, str]
+    session: Session, block: Block, server: ForkServer, what: tuple[Case, Path], load: dict[str, Any]
 ) -> TimingProcess:
     case, log = what
     threads = int(block.params["threads"])
@@ -278,7 +278,7 @@ def _measure(
     candidates: list[Candidate],
     sets: int,
     gate_s: float,
-    control: Callable[[str], TimingProcess],
+    open_idle: Callable[[], TimingProcess],
 ) -> None:
     session, block, arithmetic = task.session, task.block, task.arithmetic
     protocol = block.protocol
@@ -309,7 +309,7 @@ def _measure(
     for number, (candidate, item) in enumerate(zip(candidates, series, strict=False)):
         session.begin(block, candidate.label, "passes")
         try:
-            result = candidate.result(item, allowance, floor, control)
+            result = candidate.result(item, allowance, floor, open_idle)
             _time_again(session, candidate, floor, result)
         except CaseError as error:
             session.emit_failure(block, candidate.case, error)

@@ -30,9 +30,9 @@ from paceline.families.kernels.core.timing_process import (
     profiling,
     reference_timers,
 )
-from paceline.families.kernels.core.timing_process.control_kernels import CONTROL_KERNELS
+from paceline.families.kernels.core.timing_process.idle_kernel import Idle
 from paceline.families.kernels.core.timing_process.tasks import has_children, num_tasks
-from paceline.families.kernels.core.timing_process.working_set import WorkingSet
+from paceline.families.kernels.core.timing_process.working_set import WorkingSet, drawn_anew
 from paceline.worker.channel import Channel, ChannelClosedError, close_all
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.loading import load
@@ -137,9 +137,9 @@ class TimedTechnique:
         return {"ok": True, **answer}
 
     def do_load(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Import the technique, and before it what answers the operation's own requests; or take a control kernel."""
-        if "control" in message:
-            self.factory = CONTROL_KERNELS[message["control"]]
+        """Import the technique, and before it what answers the operation's own requests; or take the idle kernel."""
+        if message.get("idle"):
+            self.factory = Idle
             return {"ok": True}
         config = self.config
         if "requests" in message:
@@ -241,10 +241,9 @@ class TimedTechnique:
         changes = message["changes"]
         for working, change in zip([self.sets[-1], *self.sets], [changes[-1], *changes[:-1]], strict=False):
             variant = self.variants[change["variant"]]
-            if change.get("new"):
-                working.fill_anew(variant, self.generator)
-            else:
-                working.fill(variant, change, self.rolled)
+            # Drawn whether it is used or not: a pass on known inputs then finds memory and caches as one on new ones.
+            drawn = drawn_anew(variant[: len(working.inputs)], self.generator) if "new" in change else variant
+            working.fill(drawn if change.get("new") else variant, change, self.rolled)
             working.weights = self.packed[change["variant"]]
         flush = int(message.get("flush_bytes", 0))
         if flush:

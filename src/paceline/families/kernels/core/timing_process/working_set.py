@@ -60,20 +60,6 @@ class WorkingSet:
             # What a call does not write can then never be right by what an earlier one left.
             _fill(output, float("nan"))
 
-    def fill_anew(self, variant: Sequence[Tensor], generator: torch.Generator) -> None:
-        """Write inputs that share nothing with any draw but their spread, and poison the outputs."""
-        for target, source in zip(self.inputs, variant, strict=False):
-            if source.dtype == _float8:
-                wide = _to(source, _single)
-                # The draw's own spread, so that new inputs are as hard to compute with as known ones.
-                _copy(target, _normal(wide, 0.0, float(_std(wide)), generator=generator))
-            elif source.is_floating_point() and source.numel() > 1:
-                _normal(target, 0.0, float(_std(source)), generator=generator)
-            else:
-                _copy(target, source)
-        for output in self.outputs:
-            _fill(output, float("nan"))
-
     def arguments(self) -> tuple[Tensor, ...]:
         """Return the arguments of ``run``."""
         return (*self.inputs, *self.weights, *self.outputs)
@@ -118,6 +104,23 @@ class WorkingSet:
             if not _equal(plain(target), plain(right)):
                 return index
         return None
+
+
+def drawn_anew(variant: Sequence[Tensor], generator: torch.Generator) -> list[Tensor]:
+    """Return inputs that share nothing with a draw but their shapes and spread; indices and single numbers stay."""
+    drawn = []
+    for source in variant:
+        target = _empty_like(source)
+        if source.dtype == _float8:
+            wide = _to(source, _single)
+            # The draw's own spread, so that new inputs are as hard to compute with as known ones.
+            _copy(target, _normal(wide, 0.0, float(_std(wide)), generator=generator))
+        elif source.is_floating_point() and source.numel() > 1:
+            _normal(target, 0.0, float(_std(source)), generator=generator)
+        else:
+            _copy(target, source)
+        drawn.append(target)
+    return drawn
 
 
 def _write(target: Tensor, source: Tensor, index: int, change: dict[str, Any], rolled: int | None) -> None:
