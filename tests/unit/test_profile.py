@@ -48,6 +48,25 @@ def test_everything_is_resolved_to_base_units(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "scheduling"),
+    [
+        (("driver: local", "driver: local"), "batch"),
+        (("driver: local", "driver: local\ndevice: cuda"), "normal"),
+        (("driver: local", "driver: local\nscheduling: normal"), "normal"),
+        (("driver: local\nnetwork: namespaces", "driver: debug"), "normal"),
+    ],
+    ids=["processes on a CPU", "accelerators", "as it says", "threads"],
+)
+def test_groups_on_a_cpu_are_scheduled_in_batch(
+    change: tuple[str, str], scheduling: str, tmp_path: Path
+) -> None:
+    changes = [change]
+    if "debug" in change[1]:
+        changes += [("  fast: {rate: 100mbit}\n  far: {delay: 5ms}", "  fast: {}")]
+    assert load(tmp_path, *changes).resolved()["scheduling"] == scheduling
+
+
+@pytest.mark.parametrize(
     ("old", "new", "place", "said"),
     [
         ("description:", "descripton:", "2:descripton", "unknown key 'descripton'"),
@@ -57,6 +76,12 @@ def test_everything_is_resolved_to_base_units(tmp_path: Path) -> None:
         ("rate: 100mbit", "rate: 100MB", "7:links.fast.rate", "unknown unit 'MB'"),
         ("delay: 5ms", "delay: -1", "8:links.far.delay", "must be non-negative"),
         ("rank_memory: 2GiB", "rank_memory: 2 gb", "13:limits.rank_memory", "unknown unit 'gb'"),
+        (
+            "driver: local\nnetwork: namespaces",
+            "driver: debug\nscheduling: batch",
+            "4:scheduling",
+            "ranks of the driver 'debug' are threads",
+        ),
         ("default_link: fast", "default_link: fats", "5:default_link", "'fats' is not among the links"),
         ("network: namespaces", "network: host", "7:links.fast", "share the host's network"),
         ("OMP_NUM_THREADS:", "HF_TOKEN:", "10:env.HF_TOKEN", "looks like a secret"),

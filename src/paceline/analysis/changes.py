@@ -31,13 +31,13 @@ from scipy.special import stdtr
 
 from paceline.stats.verdicts import Kind
 
-CLIP = 3.0
-"""Deviations beyond so many spreads count as so many."""
+CLIP, LONG_CLIP = 3.0, 3.2
+"""Deviations beyond so many spreads count as so many; the second, where three nights or more are told together."""
 LEAST_RECENT, MOST_RECENT = 2, 8
 """Nights that a step may have lasted when it is found."""
 LEAST_REFERENCE, MOST_REFERENCE = 8, 60
 """Nights before them that tell what is usual."""
-LOOK_LEVEL = 7e-5
+LOOK_LEVEL = 5e-5
 """Level of one night's look: over a year of nights fewer than 2 % of unchanged series give an alarm."""
 YOUNG, YOUNG_RECENT = 24, 3
 """A level is young for so many nights; nights that a step must have lasted then."""
@@ -136,9 +136,11 @@ def _step(level: np.ndarray, floor: float) -> _Found | None:
     centre, spread = _usual(reference)
     spread = max(spread, floor)
     usual = np.clip(reference - centre, -CLIP * spread, CLIP * spread) / spread
-    newest = np.clip(recent - centre, -CLIP * spread, CLIP * spread) / spread
-    counts = np.arange(1, newest.size + 1)
-    means = np.cumsum(newest[::-1]) / counts - usual.mean()
+    counts = np.arange(1, recent.size + 1)
+    # Two spikes in a row are no change; three nights beyond what is usual may count for more.
+    clips = np.where(counts < YOUNG_RECENT, CLIP, LONG_CLIP)[:, None] * spread
+    newest = np.clip(recent[::-1] - centre, -clips, clips) / spread
+    means = np.tril(newest).sum(axis=1) / counts - usual.mean()
     free = np.abs(means / np.sqrt(1 / counts + 1 / usual.size))[LEAST_RECENT - 1 :].max()
     if 2 * stdtr(usual.size - 1, -free) > LOOK_LEVEL:  # autocorrelation can only raise it
         return None

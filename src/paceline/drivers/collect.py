@@ -19,6 +19,7 @@ from paceline.records.record import (
     Run,
     host_class,
     record_id,
+    series_host,
     series_key,
     utc,
 )
@@ -59,7 +60,8 @@ class Collector:
         """What the controller knows of such files, by their names."""
         self.container: Mapping[str, Any] | None = None
         """What the run was asked to run in: ``container`` for the record, and ``request``."""
-        self._num_nodes = int(plan.data["runner"].get("nodes", 1))
+        self._runner = plan.data["runner"]
+        self._num_nodes = int(self._runner.get("nodes", 1))
         self._blocks = {b["block"]: b for b in plan.blocks}
         self._versions = {s["suite"]: s["version"] for s in plan.data["suites"]}
         self._families: dict[str, Family] = {}
@@ -158,7 +160,8 @@ class Collector:
         ok = event["status"] == "ok"
         predicted = (event.get("predicted") or {}).get(name)
         correctness = event.get("correctness")
-        host, of = self._host_class(event), block["family"]
+        of = block["family"]
+        series = series_host(self._host_class(event), self._runner, block["ranks"])
         return Measurement(
             record_id=record_id(of, self.run_id, block["block"], case["label"], event["launch"], name),
             run_id=self.run_id,
@@ -167,7 +170,7 @@ class Collector:
             family=of,
             block=block["block"],
             case_id=case["case_id"],
-            series_key=series_key(of, case["case_id"], case["technique"], host, metric.contract_id),
+            series_key=series_key(of, case["case_id"], case["technique"], series, metric.contract_id),
             launch=event["launch"],
             attempt=max(int(event.get("attempt", 0)), 0),
             params=block["params"],

@@ -22,6 +22,7 @@ from paceline.records.record import (
     Run,
     new_run_id,
     record_id,
+    series_host,
     series_key,
     utc,
 )
@@ -103,7 +104,8 @@ def recompute(record: RunRecord) -> list[str]:
     """Recompute what a record says of itself, and name what differs: statistics of raw samples, and identities."""
     wrong = []
     for m in record.measurements:
-        problem = _differs(m, record.run.host_class)
+        host = series_host(record.run.host_class, record.run.runner, m.scale["ranks"])
+        problem = _differs(m, host)
         if problem is not None:
             wrong.append(f"{m.label} {m.metric.name} launch {m.launch}: {problem}")
     return wrong

@@ -179,4 +179,5 @@ class RunnerFacts(TypedDict, total=False):
 
     name: str
     device: str
+    scheduling: str
     links: dict[str, Link]

@@ -155,7 +155,9 @@ class Measurement(Line):
     family: str = Field(description="The family.")
     block: str = Field(description="The block: all techniques of one point.")
     case_id: str = Field(description="Digest of workload, parameters, technique and contracts.")
-    series_key: str = Field(description="Digest of case, technique source name, host class and contract.")
+    series_key: str = Field(
+        description="Digest of case, technique, contract and host class; of several ranks with their scheduling."
+    )
     launch: int = Field(description="Number of the launch, from 0.")
     attempt: int = Field(0, description="Process group within the launch, above 0 after a failure.")
     params: dict[str, str | int | float | bool | None] = Field(description="The point, in base units.")
@@ -371,9 +373,22 @@ def host_class(host: Mapping[str, Any], device: Mapping[str, Any]) -> str:
 
 
 def series_key(family: str, case_id: str, technique: str, host: str | None, contract_id: str) -> str:
-    """Return the key under which measurements of different runs form one series."""
+    """Return the key under which measurements of different runs form one series; ``host`` is ``series_host``'s."""
     text = "\n".join([case_id, technique_first(family, technique), host or "", contract_id])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def series_host(host: str | None, runner: Mapping[str, Any], ranks: int) -> str | None:
+    """Return the class of host and scheduling under which measurements of a group form series.
+
+    Args:
+        host: Class of the host.
+        runner: The resolved profile; those of before have no ``scheduling``, which was normal.
+        ranks: Of the group. A single rank is scheduled alike under all profiles.
+    """
+    if host is None or ranks < 2 or runner.get("scheduling", "normal") == "normal":
+        return host
+    return f"{host}, {runner['scheduling']} scheduling"
 
 
 def record_id(family: str, run_id: str, block: str, label: str, launch: int, metric: str) -> str:

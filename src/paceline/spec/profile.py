@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -70,6 +71,11 @@ class RunnerModel(FileModel):
         description="How ranks start: forked from a process that has imported PyTorch, or spawned, each importing it; "
         "default: forked, and spawned on an npu, whose library may not be forked.",
     )
+    scheduling: Literal["batch", "normal"] | None = Field(
+        None,
+        description="How Linux schedules groups of two ranks or more: batch: a thread that wakes up never preempts "
+        "another, which may hold a lock that it needs; normal: it may; default: batch on the device cpu.",
+    )
     docker: DockerModel | None = Field(None, description="What the driver docker asks of the engine.")
     slurm: SlurmModel | None = Field(None, description="What the driver slurm asks of the cluster.")
     hosts: HostsModel | None = Field(None, description="The hosts of the driver hosts.")
@@ -110,6 +116,12 @@ class RunnerProfile:
             "delay_s": parse_duration(link.delay),
         }
 
+    def _usual_scheduling(self) -> str:
+        # ranks of the debug driver are threads of this process; other systems than Linux have no such policy
+        own_host = self.model.driver == "local"
+        has_it = hasattr(os, "SCHED_BATCH") or not own_host
+        return "batch" if self.model.device == "cpu" and self.model.driver != "debug" and has_it else "normal"
+
     def resolved(self) -> dict[str, Any]:
         """Return every setting with its default filled in, in base units, for the plan and the record."""
         model = self.model
@@ -131,6 +143,7 @@ class RunnerProfile:
             },
             "fake": dict(sorted(model.fake.items())),
             "start": model.start or ("spawned" if model.device == "npu" else "forked"),
+            "scheduling": model.scheduling or self._usual_scheduling(),
             **({"idle": model.idle} if model.idle != "warn" else {}),
             **({"docker": resolved_docker(model.docker)} if model.docker else {}),
             **({"slurm": resolved_slurm(model.slurm)} if model.slurm else {}),
@@ -235,6 +248,12 @@ def _check_places(model: RunnerModel, located: Located) -> None:
         raise UserError(problem, where=located.where(("docker", *key_path)))
     for key_path, problem in slurm_problems(model.slurm) if model.slurm else ():
         raise UserError(problem, where=located.where(("slurm", *key_path)))
+    if model.scheduling == "batch" and model.driver == "debug":
+        raise UserError(
+            "ranks of the driver 'debug' are threads of this process",
+            where=located.where(("scheduling",)),
+            expected="scheduling: normal, or a driver whose ranks are processes",
+        )
     if model.hosts and not any("{host}" in part for part in model.hosts.connect):
         raise UserError(
             "the command never names the host",

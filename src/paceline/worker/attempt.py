@@ -303,6 +303,9 @@ def _network(
     memory = runner["limits"]["rank_memory_bytes"]
     if memory:
         environment["PACELINE_RANK_MEMORY"] = str(memory)
+    if group["ranks"] > 1:
+        # of jobs of before: normal
+        environment["PACELINE_SCHEDULING"] = runner.get("scheduling", "normal")
     if runner["network"] == "namespaces":
         from paceline.worker.namespaces import shaped_network  # noqa: PLC0415
 

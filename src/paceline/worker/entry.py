@@ -1,8 +1,8 @@
 """The process of one rank of one launch, with torchrun's environment: spawned, or forked from the fork server.
 
-The order matters: die with the launcher, enter the network namespace, limit memory; only then import torch (a forked
-rank has it already, and has used nothing of it); fence; only then import techniques. What a family starts early
-inherits the limits, and nothing of torch.
+The order matters: die with the launcher, enter the network namespace, limit memory, choose how threads are scheduled,
+which they inherit; only then import torch (a forked rank has it already, and has used nothing of it); fence; only then
+import techniques. What a family starts early inherits limits and scheduling, and nothing of torch.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def _run(job: Path, group: str, launch: int, attempt: int, rank: int) -> int:
         enter(namespace.split(",")[rank])
     process.limit_memory(os.environ.get("PACELINE_RANK_MEMORY"))
     process.dump_stacks_on_signal(job / "logs" / f"stack-{group}-{launch}-{attempt}-{rank}.txt")
+    process.set_scheduling(os.environ.pop("PACELINE_SCHEDULING", "normal"))
     _begin_early(group.partition("-")[0])
     from paceline.worker.rank import run_rank  # noqa: PLC0415 - torch is imported from here on
 
