@@ -35,3 +35,22 @@ def find_malloc_trim() -> Callable[[int], Any]:
     except AttributeError:
         return lambda pad: 0
     return found
+
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Of ``mallopt`` in glibc's ``malloc.h``."""
+MOST_KEPT_BYTES = 2**31 - 1
+
+
+def keep_freed_memory() -> bool:
+    """Let this process keep what it frees, as the caching allocators of accelerators do; False without glibc.
+
+    By default a block of some MiB is mapped anew for each allocation, or the end of the heap given back after each
+    call, as the heap's history has it. Then a call pays for the pages of its temporaries, and another process with the
+    same code does not.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:
+        return False
+    return bool(mallopt(M_MMAP_MAX, 0)) and bool(mallopt(M_TRIM_THRESHOLD, MOST_KEPT_BYTES))

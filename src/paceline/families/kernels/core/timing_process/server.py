@@ -36,7 +36,7 @@ from paceline.families.kernels.core.timing_process.working_set import WorkingSet
 from paceline.worker.channel import Channel, ChannelClosedError, close_all
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.loading import load
-from paceline.worker.memory import find_malloc_trim
+from paceline.worker.memory import find_malloc_trim, keep_freed_memory
 from paceline.worker.session import CaseError, UnsupportedError
 
 # Bound at import, before a technique could replace them; ``guard`` looks at the rest.
@@ -116,6 +116,8 @@ class TimedTechnique:
         self.threads = int(config["threads"])
         self._flush: Tensor | None = None
         self._malloc_trim = find_malloc_trim()
+        if self.device.type == "cpu":
+            keep_freed_memory()
         self.graphs = graph_replay.Graphs(torch.cuda) if self.device.type == "cuda" else None
         self.others = reference_timers.OtherTimers(self.device)
         self.profiler = profiling.CallProfiler(self.device)
