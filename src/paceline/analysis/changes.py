@@ -31,7 +31,7 @@ from scipy.special import stdtr
 
 from paceline.stats.verdicts import Kind
 
-CLIP, LONG_CLIP = 3.0, 3.2
+CLIP, LONG_CLIP = 3.0, 3.3
 """Deviations beyond so many spreads count as so many; the second, where three nights or more are told together."""
 LEAST_RECENT, MOST_RECENT = 2, 8
 """Nights that a step may have lasted when it is found."""
