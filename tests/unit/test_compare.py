@@ -184,6 +184,28 @@ def test_hardware_and_image_make_runs_incomparable_and_code_does_not(
         assert found is None if reason is None else reason in (found or "")
 
 
+@pytest.mark.parametrize(
+    ("ranks", "scheduling", "reason"),
+    [
+        (2, "batch", "ranks were scheduled differently"),
+        (2, "normal", None),
+        (2, None, None),
+        (1, "batch", None),
+    ],
+    ids=["another policy", "the same", "a record of before", "single ranks"],
+)
+def test_groups_under_different_schedulers_are_not_compared(
+    ranks: int, scheduling: str | None, reason: str | None
+) -> None:
+    plan = {"groups": [{"group": f"collectives-{ranks}-loopback", "ranks": ranks, "link": {}}]}
+    told = {} if scheduling is None else {"scheduling": scheduling}
+    left = factory.make_run(plan=plan, runner={"name": "local-cpu", "scheduling": "normal"})
+    right = factory.make_run(plan=plan, runner={"name": "local-cpu", **told})
+    for pair in ((left, right), (right, left)):
+        found = incomparable(*pair)
+        assert found is None if reason is None else reason in (found or "")
+
+
 def test_runs_are_compared_series_by_series() -> None:
     before, after = record({"native": FAST, "ring": FAST}), record({"native": FAST, "ring": SLOW})
     found = {c.label: c for c in compare_runs(after, before, margin=0.05)}

@@ -49,7 +49,18 @@ def incomparable(left: Run, right: Run) -> str | None:
         return f"host classes differ: '{left.host_class}' and '{right.host_class}'"
     if (left.container or {}).get("image_class") != (right.container or {}).get("image_class"):
         return "container image classes differ"
+    how = [_scheduling(run) for run in (left, right)]
+    if None not in how and how[0] != how[1]:
+        return f"ranks were scheduled differently: '{how[0]}' and '{how[1]}'"
     return None
+
+
+def _scheduling(run: Run) -> str | None:
+    """Return how a run's groups were scheduled; None where no group has several ranks."""
+    plan: Mapping[str, Any] = run.plan or {}
+    groups: Sequence[Mapping[str, Any]] = plan.get("groups") or ()
+    # of records of before: normal
+    return run.runner.get("scheduling", "normal") if any(g["ranks"] > 1 for g in groups) else None
 
 
 def classes_differ(here: str, record: str | None) -> str | None:
