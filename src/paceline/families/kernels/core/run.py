@@ -239,7 +239,13 @@ def _started(
 ) -> TimingProcess:
     case, log = what
     threads = int(block.params["threads"])
-    process = server.start(case, device=session.device.torch_type, threads=threads, log=log.absolute())
+    process = server.start(
+        case,
+        device=session.device.torch_type,
+        threads=threads,
+        log=log.absolute(),
+        reference_timer=str(block.params["reference_timer"]),
+    )
     try:
         process.ask({"do": "load", **load}, timeout_s=0.8 * float(block.protocol["timeout_s"]))
     except CaseError:

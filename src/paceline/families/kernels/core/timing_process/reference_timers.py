@@ -8,18 +8,27 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.benchmark import Timer
 
 from paceline.worker.session import UnsupportedError
 
 
 class OtherTimers:
-    """PyTorch's timer, and Triton's where there is an accelerator for it."""
+    """The timer that a point is timed with besides; PyTorch's, or Triton's where there is an accelerator for it.
 
-    def __init__(self, device: torch.device) -> None:
-        self._timer = Timer
+    Args:
+        device: Where calls run.
+        wanted: ``torch-benchmark``, ``do-bench``, or another name, for which nothing is imported.
+    """
+
+    def __init__(self, device: torch.device, wanted: str) -> None:
+        self._timer: Any = None
         self._do_bench: Any = None
-        if device.type == "cuda" and importlib.util.find_spec("triton") is not None:
+        # Here and not above: importing it asks CUDA for its devices, and a process that did so cannot be forked any more.
+        if wanted == "torch-benchmark":
+            from torch.utils.benchmark import Timer  # noqa: PLC0415 - see above
+
+            self._timer = Timer
+        if wanted == "do-bench" and device.type == "cuda" and importlib.util.find_spec("triton") is not None:
             from triton.testing import do_bench  # noqa: PLC0415 - needs Triton
 
             self._do_bench = do_bench
