@@ -29,8 +29,11 @@ class OtherTimers:
 
             self._timer = Timer
         if wanted == "do-bench" and device.type == "cuda" and importlib.util.find_spec("triton") is not None:
-            from triton.testing import do_bench  # noqa: PLC0415 - needs Triton
+            from triton.runtime import driver  # noqa: PLC0415 - needs Triton
+            from triton.testing import do_bench  # noqa: PLC0415
 
+            # Triton asks the system for its libraries when it is first used, by a process: not inside the fences.
+            driver.active.get_current_device()
             self._do_bench = do_bench
 
     def seconds(
