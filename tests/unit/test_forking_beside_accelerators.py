@@ -45,7 +45,9 @@ def test_this_process_has_opened_none() -> None:
 
 def test_how_a_timing_process_died_is_told(tmp_path: Path) -> None:
     log = tmp_path / "cell.log"
-    log.write_text("Traceback (most recent call last):\n  File …\nRuntimeError: CUDA error: initialization error\n")
+    log.write_text(
+        "Traceback (most recent call last):\n  File …\nRuntimeError: CUDA error: initialization error\n"
+    )
     dead = client.TimingProcess.__new__(client.TimingProcess)
     dead._log = log
     status, reason, detail = dead._obituary(1, "load")
