@@ -357,36 +357,6 @@ def test_rates_follow_from_formulas() -> None:
     assert derived["bandwidth"] == (300 + 600 + 200) * 4 / 0.5
 
 
-@pytest.mark.parametrize(
-    ("reported", "name", "terabytes"),
-    [
-        ("NVIDIA H200", "NVIDIA H200 SXM", 4.8),
-        ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM", 3.35),
-        ("NVIDIA B200", "NVIDIA B200 (HGX)", 7.7),
-        ("AMD Instinct MI300X", "AMD Instinct MI300X", 5.3),
-        ("Ascend910B3", "Huawei Ascend 910B", None),
-        ("Ascend910_9392", "Huawei Ascend 910C, one of its two dies", 1.6),
-    ],
-)
-def test_a_listed_device_has_the_rates_of_its_datasheet(
-    reported: str, name: str, terabytes: float | None
-) -> None:
-    sheet = datasheet_of(reported, kind="cuda")
-    assert sheet is not None
-    assert (sheet.name, sheet.bytes_per_s) == (name, terabytes and terabytes * 1e12)
-    assert sheet.source
-
-
-@pytest.mark.parametrize(
-    "reported", [None, "NVIDIA H100 PCIe", "NVIDIA H200 NVL", "NVIDIA GB200", "AMD MI300A"]
-)
-def test_another_device_has_no_datasheet_and_no_fraction(reported: str | None) -> None:
-    assert datasheet_of(reported, kind="cuda") is None
-    point = resolved("gemm")
-    ceiling = {"flops_per_s": 1e11, "bytes_per_s": 1e10, "datasheet": None}
-    assert "fraction_of_datasheet" not in describe(ARITHMETIC[point["op"]], point, ceiling, 1e-3)
-
-
 def test_the_fraction_of_a_datasheet_is_that_of_the_binding_term() -> None:
     sheet = datasheet_of("NVIDIA H200", kind="cuda")
     point = resolved("gemm", dtype="bfloat16", m=8192, n=8192, k=8192)

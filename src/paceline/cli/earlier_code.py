@@ -90,7 +90,8 @@ def _measure_in(
         options += ["--code", "here", "--wait", f"{request.wait_s}s"]
         options += [concurrent_option(tree)] if request.allow_concurrent else []
     command = [sys.executable, "-m", "paceline.cli", "reproduce", name, *options]
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+    paths = [str(tree / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     hold = (
         nullcontext()
         if knows_lease

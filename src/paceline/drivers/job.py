@@ -35,7 +35,8 @@ RUN_SCRIPT = """#!/bin/sh
 #   sh run.sh                (or PYTHON=/path/to/python sh run.sh)
 # Run it again after an interruption: it does what is still missing.
 cd "$(dirname "$0")" || exit 3
-PYTHONPATH="$PWD/engine"
+# In front: what vendors put there, such as CANN's compiler, stays, and nothing takes the engine's place.
+PYTHONPATH="$PWD/engine${PYTHONPATH:+:$PYTHONPATH}"
 PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH PYTHONDONTWRITEBYTECODE
 unset PACELINE_CONTENT

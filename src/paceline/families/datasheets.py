@@ -1,125 +1,89 @@
 """What vendors (or, where they are silent, the press) say that devices do, with sources; free of torch.
 
 Rates are dense, in operations and bytes a second, for a single device. A device that is not listed has no datasheet and
-no fraction of one: nothing is guessed from its name.
+no fraction of one: nothing is guessed from its name. A part of a device has its share of the sheet, never the whole.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
-TERA = 1e12
+from paceline.families.datasheet_tables import DATASHEETS, Datasheet
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Datasheet:
-    """Peak rates of one device."""
-
-    name: str
-    flops_per_s: Mapping[str, float]
-    """By dtype of the operands, accumulation in float32 or wider."""
-    bytes_per_s: float | None
-    """Of the device's memory; None where it is not published."""
-    source: str
-
-
-_HOPPER = {
-    **{"float64": 67 * TERA, "float32": 67 * TERA},
-    **{"bfloat16": 989 * TERA, "float16": 989 * TERA, "float8_e4m3fn": 1979 * TERA},
-}
-_DATASHEETS: tuple[tuple[str, Datasheet], ...] = (
-    (
-        r"\bH200\b(?!.*NVL)",
-        Datasheet(
-            name="NVIDIA H200 SXM",
-            flops_per_s=_HOPPER,
-            bytes_per_s=4.8 * TERA,
-            source="NVIDIA H200 Tensor Core GPU datasheet; sparse rates halved",
-        ),
-    ),
-    (
-        r"\bH100\b(?!.*(PCIe|NVL))",
-        Datasheet(
-            name="NVIDIA H100 SXM",
-            flops_per_s=_HOPPER,
-            bytes_per_s=3.35 * TERA,
-            source="NVIDIA H100 Tensor Core GPU datasheet; sparse rates halved",
-        ),
-    ),
-    (
-        r"\bB200\b",
-        Datasheet(
-            name="NVIDIA B200 (HGX)",
-            flops_per_s={
-                "float64": 37 * TERA,
-                "float32": 75 * TERA,
-                "bfloat16": 2250 * TERA,
-                "float16": 2250 * TERA,
-                "float8_e4m3fn": 4500 * TERA,
-            },
-            bytes_per_s=7.7 * TERA,
-            source="NVIDIA Blackwell datasheet, column HGX B200; sparse rates halved",
-        ),
-    ),
-    (
-        r"\bMI300X\b",
-        Datasheet(
-            name="AMD Instinct MI300X",
-            flops_per_s={
-                "float64": 163.4 * TERA,
-                "float32": 163.4 * TERA,
-                "bfloat16": 1307.4 * TERA,
-                "float16": 1307.4 * TERA,
-                "float8_e4m3fn": 2614.9 * TERA,
-            },
-            bytes_per_s=5.3 * TERA,
-            source="AMD Instinct MI300X data sheet, matrix rates",
-        ),
-    ),
-    (
-        r"\bAscend\s*910_?B",
-        Datasheet(
-            name="Huawei Ascend 910B",
-            flops_per_s={"bfloat16": 390 * TERA, "float16": 390 * TERA},
-            bytes_per_s=None,
-            source="no public datasheet: half of what is reported for the 910C, which is said to hold two of its dies; "
-            "reports of its memory's rate disagree",
-        ),
-    ),
-    (
-        r"\bAscend\s*910_?(C|93)",
-        Datasheet(
-            name="Huawei Ascend 910C, one of its two dies",
-            flops_per_s={"bfloat16": 390 * TERA, "float16": 390 * TERA},
-            bytes_per_s=1.6 * TERA,
-            source="no public datasheet: half of the 780 Tflop/s and 3.2 TB/s that TechPowerUp reports "
-            "(21 April 2025); a die is a device to its runtime",
-        ),
-    ),
-)
-"""A pattern for the name that the runtime reports, and the sheet; the first that matches counts."""
+__all__ = ["Datasheet", "datasheet_of"]
 
 _FLOPS_PER_CYCLE = (("avx512f", 64), ("fma", 32))
 """Float32 operations of a core and cycle: two fused multiply-add units of 16 or 8 lanes (Intel, *Optimization Reference
 Manual*, server cores; models with one 512-bit unit do half)."""
+_SLICE = re.compile(r"\s*\bMIG (?:(?P<compute>\d+)c\.)?(?P<slices>\d+)g\.(?P<memory>\d+)gb\b.*$")
+"""The end of a MIG device's name (MIG User Guide, *MIG Device Names*)."""
+COMPUTE_SLICES = 7
+MEMORY_SLICES = 8
+"""Of a whole device in MIG mode: of its multiprocessors, and of its memory and second-level cache."""
 
 
-def datasheet_of(name: str | None, *, kind: str, threads: int = 1) -> Datasheet | None:
+def datasheet_of(
+    name: str | None, *, kind: str, threads: int = 1, multiprocessors: int | None = None
+) -> Datasheet | None:
     """Return a device's datasheet, or None where there is none.
 
     Args:
         name: As the device's runtime or the kernel reports it.
         kind: ``cpu``, or the accelerator's torch type.
         threads: Cores that a CPU measurement may use.
+        multiprocessors: That the runtime reports: fewer than the whole device has in a MIG slice, in a partition of an
+            AMD device, or under a limit of MPS.
     """
     if name is None:
         return None
     if kind == "cpu":
         return _cpu(name, threads)
-    return next((sheet for pattern, sheet in _DATASHEETS if re.search(pattern, name)), None)
+    part = _SLICE.search(name)
+    whole = name[: part.start()] if part else name
+    sheet = next((sheet for pattern, sheet in DATASHEETS if re.search(pattern, whole)), None)
+    if sheet is None:
+        return None
+    if part:
+        return _slice(sheet, part, multiprocessors)
+    if multiprocessors and sheet.multiprocessors and multiprocessors < sheet.multiprocessors:
+        return _with_multiprocessors(sheet, multiprocessors)
+    return sheet
+
+
+def _slice(sheet: Datasheet, part: re.Match[str], multiprocessors: int | None) -> Datasheet:
+    """Return a MIG slice's share: of operations by its multiprocessors, of memory and L2 by its eighths."""
+    slices = int(part["compute"] or part["slices"])
+    of_operations = slices / COMPUTE_SLICES
+    if multiprocessors and sheet.multiprocessors:
+        of_operations = multiprocessors / sheet.multiprocessors
+    # From the memory: 1g.20gb has two eighths and 3g.40gb four.
+    eighths = MEMORY_SLICES * int(part["memory"]) / sheet.memory_gb if sheet.memory_gb else float(slices)
+    of_memory = min(max(round(eighths), 1), MEMORY_SLICES) / MEMORY_SLICES
+    return replace(
+        sheet,
+        name=f"{sheet.name}, its share of {part[0].strip()}",
+        flops_per_s={k: rate * of_operations for k, rate in sheet.flops_per_s.items()},
+        bytes_per_s=None if sheet.bytes_per_s is None else sheet.bytes_per_s * of_memory,
+        source=f"{sheet.source}; operations by multiprocessors, memory and L2 by eighths (MIG User Guide)",
+        multiprocessors=multiprocessors,
+        l2_bytes=None if sheet.l2_bytes is None else int(sheet.l2_bytes * of_memory),
+        last_level_bytes=None if sheet.last_level_bytes is None else int(sheet.last_level_bytes * of_memory),
+    )
+
+
+def _with_multiprocessors(sheet: Datasheet, multiprocessors: int) -> Datasheet:
+    """Return the share of operations of a part that may use all of the memory and its caches."""
+    assert sheet.multiprocessors
+    share = multiprocessors / sheet.multiprocessors
+    return replace(
+        sheet,
+        name=f"{sheet.name}, {multiprocessors} of {sheet.multiprocessors} multiprocessors",
+        flops_per_s={k: rate * share for k, rate in sheet.flops_per_s.items()},
+        source=f"{sheet.source}; operations by multiprocessors",
+        multiprocessors=multiprocessors,
+    )
 
 
 def _cpu(name: str, threads: int) -> Datasheet | None:

@@ -20,6 +20,7 @@ from paceline.worker import group_store
 
 FOLDER_VARIABLE = "PACELINE_FORK_SERVER_FOLDER"
 """Names the folder of the server's socket, for the server alone."""
+AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 FORKED, SPAWNED = "forked", "spawned"
 TOGETHER_S = 0.05
 """Ranks that die within this time count as having died together; the others are asked to end."""
@@ -71,8 +72,14 @@ def start_of(plan: Mapping[str, Any]) -> str:
 
 
 def environment_of(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables of every rank of a job; a rank has one thread unless its runner says otherwise."""
-    return {"OMP_NUM_THREADS": "1", **plan["runner"]["env"]}
+    """Return the variables of every rank of a job; a rank has one thread unless its runner says otherwise.
+
+    PyTorch loads an NPU's backend by itself unless it is told not to. A rank would import it, but none of the processes
+    that it starts, which are given tensors' devices by name.
+    """
+    runner = plan["runner"]
+    loaded = {AUTOLOAD: "1"} if runner.get("device") == "npu" else {}
+    return {"OMP_NUM_THREADS": "1", **runner["env"], **loaded}
 
 
 def run_forked(

@@ -16,30 +16,61 @@ from paceline.base.redaction import names_a_secret, redact
 from paceline.worker.device import Device, cpu_model
 
 ENVIRONMENT_PREFIXES = (
+    "ACL_",
+    "AMD_",
+    "ASCEND_",
+    "ATB_",
+    "CUBLASLT_",
+    "CUBLAS_",
     "CUDA_",
+    "CUDNN_",
+    "FI_",
     "GLOO_",
     "GOMP_",
+    "GPU_",
     "HCCL_",
+    "HIPBLASLT_",
     "HIP_",
+    "HSA_",
     "KMP_",
+    "MIOPEN_",
     "MKL_",
     "NCCL_",
+    "NPU_",
+    "NVIDIA_",
+    "NVSHMEM_",
     "OMP_",
     "PACELINE_",
     "PYTORCH_",
     "RCCL_",
+    "ROCBLAS_",
+    "ROCM_",
     "ROCR_",
+    "TENSILE_",
+    "TORCHDYNAMO_",
+    "TORCHINDUCTOR_",
     "TORCH_",
+    "TRITON_",
+    "UCX_",
 )
+"""Of PyTorch, its compilers, and the vendors' runtimes, libraries and networks: without them a device is not found, or
+another code path runs. They reach ranks and stand in records."""
 ENVIRONMENT_NAMES = (
-    "ASCEND_RT_VISIBLE_DEVICES",
+    "COMBINED_ENABLE",
+    "CPU_AFFINITY_CONF",
     "LANG",
+    "MULTI_STREAM_MEMORY_REUSE",
     "PYTHONHASHSEED",
+    "RANK_TABLE_FILE",
     "SLURM_JOB_ID",
     "SLURM_JOB_NUM_NODES",
     "SLURM_NTASKS",
+    "TASK_QUEUE_ENABLE",
+    "TOOLCHAIN_HOME",
     "TZ",
 )
+_PARTITION_KEY = re.compile(r"_PKEY$")
+"""An InfiniBand partition, which is no secret: ``NCCL_IB_PKEY``, ``UCX_IB_PKEY``."""
 _GIBIBYTE = 1 << 30
 
 
@@ -48,7 +79,7 @@ def allowed_environment(environment: dict[str, str]) -> dict[str, str]:
     kept = {}
     for name, value in sorted(environment.items()):
         named = name in ENVIRONMENT_NAMES or name.startswith(ENVIRONMENT_PREFIXES)
-        if named and not names_a_secret(name):
+        if named and not names_a_secret(_PARTITION_KEY.sub("", name)):
             kept[name] = redact(value)
     return kept
 

@@ -17,27 +17,34 @@ from paceline.base.errors import InfrastructureError
 from paceline.worker.host import allowed_environment
 
 SYSTEM_VARIABLES = (
+    "CC",
+    "CPATH",
+    "CUDAHOSTCXX",
+    "CURL_CA_BUNDLE",
+    "CXX",
     "HF_ENDPOINT",
     "HF_HOME",
     "HF_HUB_OFFLINE",
     "HTTPS_PROXY",
     "HTTP_PROXY",
     "NO_PROXY",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
     "SSL_CERT_FILE",
     "HOME",
     "LANG",
     "LC_ALL",
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
+    "LIBRARY_PATH",
     "PATH",
     "PYTHON",
     "PYTHONDONTWRITEBYTECODE",
     "PYTHONPATH",
     "TMPDIR",
-    "TRITON_CACHE_DIR",
-    "TZ",
     "USER",
     "VIRTUAL_ENV",
+    "XDG_CACHE_HOME",
 )
 """Variables that programs need to start; they do not enter a record unless they are allow-listed there."""
 

@@ -33,6 +33,9 @@ TORCH_DTYPES: dict[str, torch.dtype] = {
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
 }
+MULTIPROCESSORS = ("cube_core_num", "multi_processor_count", "gpu_subslice_count")
+"""What runtimes call the units that multiply matrices; Ascend's count vector units as multiprocessors."""
+FEW_WORKERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +81,13 @@ def use_triton(problem: Problem, backend: str) -> bool:
 
 
 def default_workers(problem: Problem) -> int:
-    """Return the device's multiprocessors; on CPUs, where workers take turns, eight."""
+    """Return the device's multiprocessors; on CPUs, where workers take turns, and where none are told of, eight."""
     # Any number above one exercises the splits of a schedule; it says nothing of the cores.
     if problem.device.type == "cpu":
-        return 8
+        return FEW_WORKERS
     properties = getattr(torch, problem.device.type).get_device_properties(problem.device)
-    return int(properties.multi_processor_count)
+    counts = (getattr(properties, name, None) for name in MULTIPROCESSORS)
+    return next((int(count) for count in counts if count), FEW_WORKERS)
 
 
 class Kernel(Protocol):

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +17,7 @@ from paceline.families.datasheets import Datasheet, datasheet_of
 from paceline.families.kernels.api import float8
 from paceline.families.kernels.api.problem import TORCH_DTYPES
 from paceline.families.kernels.core.arithmetic import Arithmetic
+from paceline.families.kernels.core.caches import caches_of
 from paceline.worker.session import Block, Session
 
 _perf_ns = time.perf_counter_ns
@@ -30,47 +29,25 @@ CPU_GEMM_SIZE = 512
 ACCELERATOR_GEMM_SIZE = 8192
 COPY_SHARE_OF_CACHE = 4
 MAX_COPY_BYTES = 256 << 20
+"""On CPUs, whose memory is shared with all other processes."""
+ACCELERATOR_COPY_BYTES = 1 << 30
+"""On accelerators, or more where their caches ask for it."""
 SAFETY = 2.0
 """A sample may beat the calibrated ceiling by this: calibration is short, and other processes disturb it."""
 Floor = Callable[[float], float]
 """The seconds that no honest call can undercut, for a sample in seconds: see :func:`floor_of`."""
-CACHE_FALLBACK_BYTES = {"private": 1 << 20, "last": 32 << 20}
-
-
-@cache
-def _cache_sizes() -> dict[int, int]:
-    """Return the sizes of the first core's data caches by level, as the kernel tells them."""
-    sizes: dict[int, int] = {}
-    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        try:
-            # Instructions are not what a working set evicts.
-            if (folder / "type").read_text().strip() == "Instruction":
-                continue
-            level = int((folder / "level").read_text())
-            text = (folder / "size").read_text().strip()
-        except (OSError, ValueError):
-            continue
-        scale = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
-        sizes[level] = int(text.rstrip("KM")) * scale
-    return sizes
-
-
-def private_cache_bytes() -> int:
-    """Return the size of the second-level cache, or a fallback."""
-    return _cache_sizes().get(2, CACHE_FALLBACK_BYTES["private"])
-
-
-def last_level_cache_bytes() -> int:
-    """Return the size of the largest cache, or a fallback."""
-    return max(_cache_sizes().values(), default=CACHE_FALLBACK_BYTES["last"])
 
 
 def of_block(session: Session, block: Block, arithmetic: Arithmetic) -> dict[str, Any]:
     """Return the ceilings for a block's dtype and threads, measured once in a launch."""
     found: dict[str, Any] = dict(_rates(session, block, arithmetic))
-    name = session.device.describe().get("name")
-    threads = int(block.params["threads"])
-    found["datasheet"] = datasheet_of(name, kind=session.device.torch_type, threads=threads)
+    facts = session.device.describe()
+    found["datasheet"] = datasheet_of(
+        facts.get("name"),
+        kind=session.device.torch_type,
+        threads=int(block.params["threads"]),
+        multiprocessors=facts.get("multiprocessors"),
+    )
     return found
 
 
@@ -128,14 +105,19 @@ def _measure(session: Session, dtype: torch.dtype, *, narrow: bool, seconds: flo
     if narrow and float8.missing(torch.device(device)) is None:
         dtypes.add(float8.DTYPE)
     rates = [_product_rate(session, d, seconds) for d in dtypes]
-    # Several times the last cache, so that the copy shows memory and not a cache.
-    count = min(COPY_SHARE_OF_CACHE * last_level_cache_bytes(), MAX_COPY_BYTES)
-    if device != "cpu":
-        count = MAX_COPY_BYTES * 4
+    count = _copied_bytes(session)
     source, target = (torch.ones(count, dtype=torch.uint8, device=device) for _ in range(2))
     copy_s = _best(lambda: target.copy_(source), session, seconds)
     # A copied byte is read and written: two bytes of traffic, as in ``Arithmetic.traffic``.
     return {"flops_per_s": max(rates), "bytes_per_s": 2.0 * count / copy_s}
+
+
+def _copied_bytes(session: Session) -> int:
+    """Return several times the last cache, so that the copy shows memory and not a cache."""
+    wanted = COPY_SHARE_OF_CACHE * caches_of(session.device).last_level_bytes
+    if session.device.torch_type == "cpu":
+        return min(wanted, MAX_COPY_BYTES)
+    return max(wanted, ACCELERATOR_COPY_BYTES)
 
 
 def _product_rate(session: Session, dtype: torch.dtype, seconds: float) -> float:

@@ -16,6 +16,7 @@ from paceline.families.kernels.api.problem import TORCH_DTYPES
 from paceline.families.kernels.core import ceilings
 from paceline.families.kernels.core.accounting import clock_allowance_ns
 from paceline.families.kernels.core.arithmetic import Arithmetic
+from paceline.families.kernels.core.caches import caches_of
 from paceline.families.kernels.core.candidate import Candidate
 from paceline.families.kernels.core.gate import gate
 from paceline.families.kernels.core.operators import Operator
@@ -25,6 +26,7 @@ from paceline.families.kernels.core.reference_timer import METRICS as REFERENCE
 from paceline.families.kernels.core.reference_timer import ReferenceTimer, seconds_to_interval
 from paceline.families.kernels.core.timers import time_again
 from paceline.families.kernels.core.timing_process.client import ForkServer, TimingProcess
+from paceline.worker.device import Device
 from paceline.worker.instances import Part, limits_of, merged, num_instances, salt
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
@@ -171,7 +173,7 @@ def _run(task: _Task, server: ForkServer, processes: dict[str, TimingProcess]) -
     if not candidates:
         return
     # All techniques are tried before any is allocated: the quickest decides for all.
-    sets = instances.sets = instances.sets or _num_sets(block, point, candidates)
+    sets = instances.sets = instances.sets or _num_sets(session, block, point, candidates)
     for candidate in candidates:
         try:
             candidate.allocate(sets)
@@ -261,7 +263,7 @@ def point_bytes(point: Point) -> int:
     return max(sum(s.num_bytes for s in (*point.specs[0], *point.specs[1])), 1)
 
 
-def _num_sets(block: Block, point: Point, candidates: Sequence[Candidate]) -> int:
+def _num_sets(session: Session, block: Block, point: Point, candidates: Sequence[Candidate]) -> int:
     """Return R, the calls of one pass: enough for the clock, within the caches that the protocol asks for.
 
     The fastest technique's trial call sets R, the same for all.
@@ -269,15 +271,15 @@ def _num_sets(block: Block, point: Point, candidates: Sequence[Candidate]) -> in
     cache = str(block.protocol["cache"])
     if cache == "cold-flush":
         return 1
-    set_bytes = point_bytes(point)
+    set_bytes, caches = point_bytes(point), caches_of(session.device)
     # Sets exist once in each technique's process, so their number is bounded by memory first.
     fits = max(MAX_SET_BYTES // set_bytes, 1)
     if cache == "cold-rotate":
-        return max(2, min(-(-2 * ceilings.last_level_cache_bytes() // set_bytes), MAX_SETS, fits))
+        return max(2, min(-(-2 * caches.last_level_bytes // set_bytes), MAX_SETS, fits))
     # A pass has to be long against the clock's resolution and the message around it.
     quickest = min(candidate.trial_s for candidate in candidates)
     wanted = int(PASS_S / max(quickest, 1e-9)) + 1
-    hot = max(int(HOT_SHARE * ceilings.private_cache_bytes() // set_bytes), 1)
+    hot = max(int(HOT_SHARE * caches.private_bytes // set_bytes), 1)
     return max(1, min(wanted, MAX_SETS, hot, fits))
 
 
@@ -389,9 +391,25 @@ def _hold_against(result: dict[str, Any], held: dict[str, Any]) -> None:
 
 
 def _set_cache_policy(candidate: Candidate, policy: str, sets: int) -> None:
-    candidate.flush_bytes = 2 * ceilings.last_level_cache_bytes() if policy == "cold-flush" else 0
+    candidate.flush_bytes = flush_bytes(candidate.session.device, policy, sets * point_bytes(candidate.point))
     candidate.hot = policy == "hot"
     candidate.touch_ns = int(1e9 * sets * point_bytes(candidate.point) / SLOWEST_READ)
+
+
+def flush_bytes(device: Device, policy: str, rotated_bytes: int) -> int:
+    """Return the bytes that are written before a pass, so that its calls find nothing of theirs in a cache.
+
+    A rotation that is smaller than twice the last-level cache is written, and then found there: on accelerators, whose
+    caches take hundreds of MiB, it is flushed before a pass, of which each call has a set of its own.
+
+    Args:
+        device: That computes.
+        policy: The protocol's.
+        rotated_bytes: Of all working sets.
+    """
+    twice = 2 * caches_of(device).last_level_bytes
+    small = policy == "cold-rotate" and device.torch_type != "cpu" and rotated_bytes < twice
+    return twice if policy == "cold-flush" or small else 0
 
 
 def _add_reference(

@@ -132,8 +132,12 @@ class Figures:
             CaseError: ``invalid``: more than the device can do.
         """
         device, setting = self.session.device, self.setting
+        facts = device.describe()
         sheet = datasheet_of(
-            device.describe().get("name"), kind=device.torch_type, threads=torch.get_num_threads()
+            facts.get("name"),
+            kind=device.torch_type,
+            threads=torch.get_num_threads(),
+            multiprocessors=facts.get("multiprocessors"),
         )
         peak = sheet.flops_per_s.get(setting.dtype) if sheet else None
         if peak is None:
