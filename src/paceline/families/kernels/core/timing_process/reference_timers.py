@@ -23,7 +23,7 @@ class OtherTimers:
     def __init__(self, device: torch.device, wanted: str) -> None:
         self._timer: Any = None
         self._do_bench: Any = None
-        # Here and not above: importing it asks CUDA for its devices, and a process that did so cannot be forked any more.
+        # Here and not above: importing it asks CUDA for its devices, and whoever did so cannot be forked any more.
         if wanted == "torch-benchmark":
             from torch.utils.benchmark import Timer  # noqa: PLC0415 - see above
 
