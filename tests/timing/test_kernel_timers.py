@@ -19,6 +19,7 @@ from paceline.families.kernels.core.reference_timer import ReferenceTimer
 from paceline.families.kernels.core.timing_process import kept_memory
 from paceline.families.kernels.core.timing_process.graph_replay import WARM_CALLS, Graphs
 from paceline.families.kernels.core.timing_process.profiling import CallProfiler
+from paceline.families.kernels.core.timing_process.reference_timers import OtherTimers
 from paceline.families.kernels.core.timing_process.server import TimedTechnique
 from paceline.families.kernels.ops.gemm.run import OPERATOR
 from paceline.families.kernels.spec import FAMILY
@@ -395,7 +396,9 @@ def beside(timer: str, do_bench: Any = None) -> tuple[ReferenceTimer, Any]:
     candidate.point.make(candidate.process, candidate.draws, 1)
     change, _ = candidate.point.change(0, 0)
     candidate.process.ask({"do": "prepare", "changes": [change, change]}, timeout_s=30)
-    candidate.process.served.others._do_bench = do_bench
+    served = candidate.process.served
+    served.others = OtherTimers(served.device, timer)
+    served.others._do_bench = do_bench
     return ReferenceTimer(candidate, timer), candidate
 
 
