@@ -27,7 +27,7 @@ from paceline.families.kernels.core.ceilings import Floor
 from paceline.families.kernels.core.operators import Draw
 from paceline.families.kernels.core.point import Places, Point
 from paceline.families.kernels.core.timing_process.client import TimingProcess
-from paceline.families.kernels.core.timing_process.passes import WAKE_NS
+from paceline.families.kernels.core.timing_process.passes import BLOCKING_NS, WAKE_NS
 from paceline.worker.memory import peak_bytes, reset_peak
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.timing import Series, median
@@ -37,6 +37,9 @@ _perf_ns = time.perf_counter_ns
 MEMORY_CALLS = 2
 CLOCK_REPEATS, CLOCK_PASSES = 4, 8
 """Passes that are made again when clocks disagree."""
+HOST_PASSES = 5
+HOST_ALLOWANCE_NS = 200_000
+"""By which passes are held against the host's clock: launching on an idle device and noticing its end take 0.1 ms."""
 IN_TURN_PASSES = 16
 """Passes on new inputs, and as many on known ones, by which a doubt is settled."""
 
@@ -162,11 +165,7 @@ class Candidate:
         self, process: TimingProcess, changes: Sequence[Mapping[str, Any]]
     ) -> tuple[int, int, int]:
         """Run one pass; return its nanoseconds by its own clock, those with a core, and what passed here beyond."""
-        limit = self.point.timeout_s
-        process.ask(
-            {"do": "prepare", "changes": list(changes), "flush_bytes": self.flush_bytes}, timeout_s=limit
-        )
-        reply = process.run(self.num_sets, timed=True, hot=self.hot, timeout_s=limit)
+        reply = self._pass(process, changes)
         elapsed = int(reply["elapsed_ns"])
         # Bounded by what waking up can take: whoever could claim more would hide work there.
         awake = min(int(reply["wake_ns"]), WAKE_NS + 2 * elapsed // self.num_sets + self.touch_ns)
@@ -174,7 +173,50 @@ class Candidate:
         if self.point.device == "cpu" and reply["ran_ns"] > 0:
             # The kernel's count leaves out waiting for a core, which is nobody's fault; work in this thread it counts.
             passed = min(passed, int(reply["ran_ns"]))
-        return elapsed, int(reply["busy_ns"]), passed - elapsed - awake
+        # By device events, before the pass: a device that waits computes nothing on this stream, and other streams are
+        # looked at by ``_held_against_the_host``.
+        blocked = min(int(reply.get("blocked_ns", 0)), BLOCKING_NS[1])
+        return elapsed, int(reply["busy_ns"]), passed - elapsed - awake - blocked
+
+    def _pass(
+        self, process: TimingProcess, changes: Sequence[Mapping[str, Any]], clock: str = "own"
+    ) -> dict[str, Any]:
+        """Prepare inputs and caches, and run one pass by the device's own clock or by the ``host``'s."""
+        limit = self.point.timeout_s
+        process.ask({"do": "prepare", "changes": list(changes)}, timeout_s=limit)
+        flushed = bool(self.flush_bytes)
+        if flushed:
+            process.ask({"do": "flush", "bytes": self.flush_bytes}, timeout_s=limit)
+        return process.run(
+            self.num_sets, timed=True, hot=self.hot, flushed=flushed, clock=clock, timeout_s=limit
+        )
+
+    def _held_against_the_host(self) -> float:
+        """Return how many nanoseconds a pass takes longer by the host's clock than device events say; 0 on a CPU.
+
+        Events see one stream. Work that a call sends to another one would run while the timed stream waits for its
+        calls, before the first event. From an idle device until it is idle again nothing is left out; what the host
+        needs to queue the calls up is no work of the device.
+
+        Raises:
+            CaseError: So much longer that work was done outside the events.
+        """
+        if self.point.device == "cpu":
+            return 0.0
+        usual_ns = median([float(ns) for ns in self.pass_ns])
+        missing = float("inf")
+        for _ in range(HOST_PASSES):
+            reply = self._pass(self.process, [self._varied() for _ in range(self.num_sets + 1)], clock="host")
+            # The least: whoever hides work hides it from every pass, and others only make a pass longer.
+            missing = min(missing, reply["elapsed_ns"] - max(float(reply["queued_ns"]), usual_ns))
+        allowed = HOST_ALLOWANCE_NS + CLOCK_SHARE * usual_ns
+        if missing <= allowed:
+            return missing
+        raise CaseError(
+            "refused",
+            f"passes of {usual_ns * 1e-6:.3g} ms between device events keep the device busy {missing * 1e-6:.3g} ms "
+            f"longer by the host's clock; {allowed * 1e-6:.3g} ms are allowed",
+        )
 
     def _try_new_inputs(self) -> None:
         """Time a pass on inputs that share nothing with earlier ones, and choose when to do so again.
@@ -223,6 +265,7 @@ class Candidate:
             raise self.failure
         missing, allowed = self._accounted(allowance_ns, open_idle)
         slowdown = self._slowdown()
+        outside_ns = self._held_against_the_host()
         least = min(item.samples)
         if least < (floor_s := floor(least)):
             reason = f"a sample of {least:.3g} s is below the {floor_s:.3g} s that this device allows"
@@ -257,6 +300,7 @@ class Candidate:
                 "unaccounted_ns": missing,
                 "allowed_ns": allowed,
                 "slowdown_on_new_inputs": slowdown,
+                **({"outside_events_ns": outside_ns} if self.point.device != "cpu" else {}),
             },
         }
 

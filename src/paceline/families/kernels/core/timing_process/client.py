@@ -204,16 +204,27 @@ class TimingProcess:
         return {**reply, "wall_ns": wall_ns, "ran_ns": running - ran_ns}
 
     def run(
-        self, count: int, *, timed: bool, timeout_s: float, hot: bool = False, clock: str = "own"
+        self,
+        count: int,
+        *,
+        timed: bool,
+        timeout_s: float,
+        hot: bool = False,
+        flushed: bool = False,
+        clock: str = "own",
     ) -> dict[str, Any]:
         """Run a pass of calls, and have what they left behind checked after the clocks have stopped.
 
-        A hot pass reads its tensors before the clock starts. The clock is the device's own, or the ``host``'s.
+        A hot pass reads its tensors before the clock starts. Where caches were ``flushed``, no call comes before the
+        pass. The clock is the device's own, or the ``host``'s.
 
         Raises:
             CaseError: The technique failed, or left its contract.
         """
-        message = {"do": "run", "count": count, "timed": timed, "hot": hot, "clock": clock}
+        message = {
+            **{"do": "run", "count": count, "timed": timed},
+            **{"hot": hot, "flushed": flushed, "clock": clock},
+        }
         reply = self.ask(message, timeout_s=timeout_s)
         # Checks that can wait would otherwise be in the judge's clock, beside the pass.
         self.ask({"do": "settle"}, timeout_s=timeout_s)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,23 +18,29 @@ _perf_ns, _busy_ns = time.perf_counter_ns, time.thread_time_ns
 _amax = torch.amax
 WAKE_NS = 300_000
 """Untimed calls before a timed pass last about this long."""
-BLOCKING_CYCLES = 2_000_000
-"""Cycles for which an accelerator waits while a pass's calls are queued up."""
+BLOCKING_NS = (1_000_000, 100_000_000)
+"""How long an accelerator waits, at the least and at the most, while a pass's calls are queued up."""
+BLOCKING_SHARE = 1.5
+"""How much longer it waits than the calls are expected to take to be queued up."""
+CYCLES_PER_NS = 2.0
+"""Of an accelerator that does not tell its clock."""
 
 
-def wake(run: Callable[..., None], arguments: tuple[Tensor, ...], device: torch.device) -> int:
+def wake(run: Callable[..., None], arguments: tuple[Tensor, ...], device: torch.device) -> tuple[int, int]:
     """Call a technique on inputs of their own until a core that had waited for a message is at speed again.
 
     Returns:
-        The nanoseconds that it took.
+        The nanoseconds that it took, and those that the host needed for the quickest of the calls, without waiting for
+        the device.
     """
-    start = _perf_ns()
+    start, quickest = _perf_ns(), 1 << 62
     # A core that slept for a message has lowered its clock; the first calls after it would be slow for everybody.
-    while _perf_ns() - start < WAKE_NS:
+    while (begun := _perf_ns()) - start < WAKE_NS:
         run(*arguments)
+        quickest = min(quickest, _perf_ns() - begun)
         if device.type != "cpu":
             torch.accelerator.synchronize()
-    return _perf_ns() - start
+    return _perf_ns() - start, quickest
 
 
 def touch(arguments: Sequence[tuple[Tensor, ...]]) -> int:
@@ -57,32 +64,66 @@ def host_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]])
     return clock() - start, busy() - before
 
 
-def synchronous_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]]) -> int:
-    """Time a pass by the host's clock, from the first launch until an idle accelerator has finished it."""
+def synchronous_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]]) -> tuple[int, int]:
+    """Time a pass by the host's clock, from the first launch until an idle accelerator has finished it.
+
+    Returns:
+        Its nanoseconds, and those after which its calls were queued up.
+    """
     clock, wait = _perf_ns, torch.accelerator.synchronize
     # An idle device at the start: what was queued before is no part of the pass.
     wait()
     start = clock()
     for tensors in arguments:
         run(*tensors)
+    queued = clock()
     wait()
-    return clock() - start
+    return clock() - start, queued - start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPass:
+    """What device events say of a pass, in nanoseconds."""
+
+    elapsed_ns: int
+    blocked_ns: int
+    """How long the device waited for the calls to be queued up; no part of the pass."""
+    queued_ns: int
+    """How long the host queued them up, by its own clock."""
 
 
 def event_pass(
-    run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]], device: torch.device
-) -> int:
-    """Time a pass with device events, the device kept busy while the calls are queued."""
+    run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]], device: torch.device, launch_ns: int
+) -> EventPass:
+    """Time a pass with device events, the device kept waiting while the calls are queued.
+
+    Args:
+        run: The technique's.
+        arguments: Of each call.
+        device: What it runs on.
+        launch_ns: What the host is expected to need for a call.
+    """
+    clock, wait = _perf_ns, torch.accelerator.synchronize
     module = getattr(torch, device.type)
-    begin, end = module.Event(enable_timing=True), module.Event(enable_timing=True)
+    before, begin, end = (module.Event(enable_timing=True) for _ in range(3))
     sleep = getattr(module, "_sleep", None)
+    least, most = BLOCKING_NS
+    blocking_ns = min(max(int(BLOCKING_SHARE * launch_ns * len(arguments)), least), most)
+    kilohertz = getattr(module.get_device_properties(device), "clock_rate", None)
+    before.record()
     if sleep is not None:
         # The device waits until launches have queued up; else short kernels would be
         # timed at the rate of their launches.
-        sleep(BLOCKING_CYCLES)
+        sleep(int(blocking_ns * (kilohertz * 1e-6 if kilohertz else CYCLES_PER_NS)))
     begin.record()
+    start = clock()
     for tensors in arguments:
         run(*tensors)
+    queued = clock()
     end.record()
-    torch.accelerator.synchronize()
-    return round(float(begin.elapsed_time(end)) * 1e6)
+    wait()
+    return EventPass(
+        elapsed_ns=round(float(begin.elapsed_time(end)) * 1e6),
+        blocked_ns=round(float(before.elapsed_time(begin)) * 1e6),
+        queued_ns=queued - start,
+    )

@@ -115,6 +115,8 @@ class TimedTechnique:
         self.tasks = 0
         self.threads = int(config["threads"])
         self._flush: Tensor | None = None
+        self._launch_ns = 0
+        """What the host needed for a call when it was slowest; 0 before the first timed one."""
         self._malloc_trim = find_malloc_trim()
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -247,12 +249,22 @@ class TimedTechnique:
             drawn = drawn_anew(variant[: len(working.inputs)], self.generator) if "new" in change else variant
             working.fill(drawn if change.get("new") else variant, change, self.rolled)
             working.weights = self.packed[change["variant"]]
-        flush = int(message.get("flush_bytes", 0))
-        if flush:
-            if self._flush is None or self._flush.numel() != flush:
-                self._flush = torch.zeros(flush, dtype=torch.uint8, device=self.device)
-            # Twice the last-level cache passes through it, which evicts the sets that were just written.
-            self._flush.add_(1)
+        self._synchronize()
+        return {"ok": True}
+
+    def do_flush(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Wake the device up, then evict what the caches hold; a pass that does neither must follow.
+
+        In this order: weights that a pass shares with the calls that wake the device up would be cached again.
+        """
+        with self.guard.watch():
+            _, quickest = passes.wake(self.instance.run, self.sets[-1].arguments(), self.device)
+        self._launch_ns = self._launch_ns or quickest
+        size = int(message["bytes"])
+        if self._flush is None or self._flush.numel() != size:
+            self._flush = torch.zeros(size, dtype=torch.uint8, device=self.device)
+        # Twice the last-level cache passes through it, which evicts the sets that were just written.
+        self._flush.add_(1)
         self._synchronize()
         return {"ok": True}
 
@@ -268,25 +280,32 @@ class TimedTechnique:
         building = self.compiles and not self.timed
         # Counted before the fences open, so that a thread which the call leaves behind shows afterwards.
         self.tasks = num_tasks()
-        wake_ns = 0
+        wake_ns, told = 0, {}
         self.guard.open(building=building)
         try:
             if self.timed:
-                wake_ns = passes.wake(self.instance.run, self.sets[-1].arguments(), self.device)
+                if not message["flushed"]:
+                    wake_ns, quickest = passes.wake(self.instance.run, self.sets[-1].arguments(), self.device)
+                    self._launch_ns = self._launch_ns or quickest
                 if message["hot"]:
                     wake_ns += passes.touch(arguments)
             if self.device.type == "cpu":
                 elapsed_ns, busy_ns = passes.host_pass(self.instance.run, arguments)
             elif message.get("clock") == "host":
-                elapsed_ns = busy_ns = passes.synchronous_pass(self.instance.run, arguments)
+                elapsed_ns, told["queued_ns"] = passes.synchronous_pass(self.instance.run, arguments)
+                busy_ns = elapsed_ns
             else:
-                elapsed_ns = busy_ns = passes.event_pass(self.instance.run, arguments, self.device)
+                found = passes.event_pass(self.instance.run, arguments, self.device, self._launch_ns)
+                elapsed_ns = busy_ns = found.elapsed_ns
+                told = {"blocked_ns": found.blocked_ns, "queued_ns": found.queued_ns}
+                # The slowest so far, so that no later pass is timed at the rate of its launches.
+                self._launch_ns = max(self._launch_ns, found.queued_ns // len(arguments))
         finally:
             self.guard.close()
         if self.device.type == "cpu":
             # Right after the clock: a thread that goes on writing after the call returned changes what is probed here.
             self.probes = [(working, working.probe()) for working in _some(called)]
-        return {"ok": True, "elapsed_ns": elapsed_ns, "busy_ns": busy_ns, "wake_ns": wake_ns}
+        return {"ok": True, "elapsed_ns": elapsed_ns, "busy_ns": busy_ns, "wake_ns": wake_ns, **told}
 
     def do_settle(self, message: dict[str, Any]) -> dict[str, Any]:
         """Check what the calls of ``run`` left behind.

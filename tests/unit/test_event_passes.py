@@ -1,0 +1,130 @@
+"""Passes timed by device events: short kernels are not timed by their launches, and other streams hide nothing."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from paceline.families.kernels.core.candidate import Candidate
+from paceline.families.kernels.core.timing_process import passes
+from paceline.worker.session import CaseError
+
+MICRO = 1000
+LAUNCH_NS, KERNEL_NS, CALLS = 100 * MICRO, 30 * MICRO, 64
+
+
+class VirtualDevice:
+    """A device with two streams, and a host that needs time to launch; all in virtual nanoseconds."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.ready = {"main": 0, "side": 0}
+        device = self
+
+        class Event:
+            def __init__(self, *, enable_timing: bool) -> None:
+                assert enable_timing
+                self.at = 0
+
+            def record(self) -> None:
+                self.at = max(device.ready["main"], device.now)
+
+            def elapsed_time(self, end: Event) -> float:
+                return (end.at - self.at) * 1e-6
+
+        self.Event = Event
+
+    def get_device_properties(self, device: object) -> Any:
+        return SimpleNamespace(clock_rate=1_980_000)
+
+    def _sleep(self, cycles: int) -> None:
+        self.launch(round(cycles / 1.98), host_ns=2 * MICRO)
+
+    def launch(self, work_ns: int, *, host_ns: int = LAUNCH_NS, stream: str = "main") -> None:
+        self.now += host_ns
+        self.ready[stream] = max(self.ready[stream], self.now) + work_ns
+
+    def synchronize(self) -> None:
+        self.now = max(self.now, *self.ready.values())
+
+
+@pytest.fixture
+def virtual(monkeypatch: pytest.MonkeyPatch) -> VirtualDevice:
+    device = VirtualDevice()
+    monkeypatch.setattr(torch, "virtual", device, raising=False)
+    monkeypatch.setattr(passes, "_perf_ns", lambda: device.now)
+    monkeypatch.setattr(torch.accelerator, "synchronize", device.synchronize)
+    return device
+
+
+VIRTUAL: Any = SimpleNamespace(type="virtual")
+
+
+def test_short_kernels_are_not_timed_at_the_rate_of_their_launches(virtual: VirtualDevice) -> None:
+    def run() -> None:
+        virtual.launch(KERNEL_NS)
+
+    found = passes.event_pass(run, [()] * CALLS, VIRTUAL, LAUNCH_NS)
+    assert found.elapsed_ns == pytest.approx(CALLS * KERNEL_NS, rel=0.02)
+    assert found.blocked_ns >= found.queued_ns == CALLS * LAUNCH_NS
+    # With the least wait, as it was for every pass, the launches would be timed.
+    least = passes.event_pass(run, [()] * CALLS, VIRTUAL, 0)
+    assert least.elapsed_ns > 2 * CALLS * KERNEL_NS
+
+
+def test_waking_up_tells_what_a_launch_takes_the_host(virtual: VirtualDevice) -> None:
+    total, launch = passes.wake(lambda: virtual.launch(KERNEL_NS), (), VIRTUAL)
+    assert launch == LAUNCH_NS
+    assert total >= passes.WAKE_NS
+
+
+def candidate(virtual: VirtualDevice, run: Any) -> Candidate:
+    """Return a candidate whose passes by device events are known, and whose process is the virtual device."""
+    found = Candidate.__new__(Candidate)
+    found.num_sets, found.flush_bytes, found.hot = CALLS, 0, False
+    found.rng, found.draws = random.Random(1), [None]  # type: ignore[list-item]
+    point: Any = SimpleNamespace(
+        device="virtual",
+        timeout_s=1.0,
+        num_variations=3,
+        change=lambda number, index: ({"index": index}, None),
+    )
+    found.point = point
+    found.pass_ns = [passes.event_pass(run, [()] * CALLS, VIRTUAL, LAUNCH_NS).elapsed_ns for _ in range(5)]
+
+    def timed(count: int, *, clock: str, **settings: Any) -> dict[str, int]:
+        assert clock == "host"
+        elapsed_ns, queued_ns = passes.synchronous_pass(run, [()] * count)
+        return {"elapsed_ns": elapsed_ns, "queued_ns": queued_ns}
+
+    process: Any = SimpleNamespace(ask=lambda message, timeout_s: {}, run=timed)
+    found.process = process
+    return found
+
+
+@pytest.mark.parametrize("kernel_ns", [3 * MICRO, KERNEL_NS, 1500 * MICRO])
+def test_who_works_on_the_timed_stream_is_believed(virtual: VirtualDevice, kernel_ns: int) -> None:
+    honest = candidate(virtual, lambda: virtual.launch(kernel_ns))
+    assert honest._held_against_the_host() < 200 * MICRO
+
+
+def test_work_on_another_stream_is_refused(virtual: VirtualDevice) -> None:
+    def run() -> None:
+        virtual.launch(1500 * MICRO, host_ns=10 * MICRO, stream="side")
+        virtual.launch(3 * MICRO, host_ns=10 * MICRO)
+
+    hidden = candidate(virtual, run)
+    assert max(hidden.pass_ns) < 0.01 * CALLS * 1500 * MICRO, "events see nothing of it"
+    with pytest.raises(CaseError, match=r"keep the device busy 9\d\.\d ms longer by the host's clock"):
+        hidden._held_against_the_host()
+
+
+def test_a_cpu_has_no_other_streams() -> None:
+    found = Candidate.__new__(Candidate)
+    point: Any = SimpleNamespace(device="cpu")
+    found.point = point
+    assert found._held_against_the_host() == 0.0
