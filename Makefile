@@ -1,6 +1,7 @@
 # Every target sets up its own virtual environment first; nothing else has to be done on a fresh machine.
 #   make bench   a tour: nine small suites of all families on this machine, a table each, then the site
 #   make test    all tests
+#   make first-contact [RUNNER=local-cuda]   on a new machine: what tells most first, then the site
 # TORCH=cpu installs torch for processors; TORCH=keep uses the one that is there (docs/installing.md). An environment keeps its choice.
 PYTHON ?= python3
 VENV ?= .venv
@@ -19,7 +20,7 @@ BASE ?=
 TESTS ?=
 JUNIT ?=
 
-.PHONY: setup dev bench test check format docs image-base image locks reasoner denoiser smoke nightly site gate calibrate clean
+.PHONY: setup dev bench first-contact test check format docs image-base image locks reasoner denoiser smoke nightly site gate calibrate clean
 
 # What measuring needs; "dev" adds what tests and checks need.
 setup: $(READY)
@@ -56,6 +57,9 @@ ifeq ($(TESTS),)
 else
 	$(BIN)/python -m pytest $(TESTS)
 endif
+
+first-contact: setup
+	$(BIN)/paceline first-contact --runner $(RUNNER)
 
 check: dev
 	$(BIN)/ruff format --check .

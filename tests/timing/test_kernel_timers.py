@@ -109,7 +109,9 @@ class DirectProcess:
     """A technique in this process: messages go straight to it."""
 
     def __init__(self, factory: Any, fake: FakeCuda | None = None) -> None:
-        self.served = TimedTechnique({"device": "cpu", "threads": torch.get_num_threads(), "options": {}})
+        self.served = TimedTechnique(
+            {"device": "cpu", "threads": torch.get_num_threads(), "options": {}, "reference_timer": "none"}
+        )
         self.served.factory = factory
         self.served.graphs = Graphs(fake) if fake is not None else None
 

@@ -52,6 +52,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "nightly:nightly",
         "Measure the suites that are due, raise alarms on regressions, publish the site.",
     ),
+    "first-contact": (
+        "first_contact:first_contact",
+        "Measure on a new machine what tells most first, step by step.",
+    ),
     "trend": ("trend:trend", "List the series that changed over the nights, and since when."),
     "claims": ("claims:claims", "List the papers' claims with their verdicts, or check them."),
     "site": ("site:site", "Build or open the static leaderboard."),

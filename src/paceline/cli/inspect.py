@@ -300,6 +300,10 @@ def _check_file(path: Path, *, extra: Sequence[Path] = ()) -> None:
         from paceline.workflows.nightly.config import load_nightly  # noqa: PLC0415 - only for such files
 
         load_nightly(path)
+    elif kind == "first_contact":
+        from paceline.workflows.first_contact import load_first_contact  # noqa: PLC0415 - only for such files
+
+        load_first_contact(path, say=warn)
     else:
         checks: dict[str, Callable[[Path], object]] = {
             "suite": partial(_check_suite, extra=extra),

@@ -39,6 +39,10 @@ cd "$(dirname "$0")" || exit 3
 PYTHONPATH="$PWD/engine${PYTHONPATH:+:$PYTHONPATH}"
 PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH PYTHONDONTWRITEBYTECODE
+"${PYTHON:-python3}" -c 'import sys, importlib.util as i; sys.exit(not all(map(i.find_spec, ("torch", "numpy"))))' || {
+    echo "${PYTHON:-python3} has no torch or no numpy: PYTHON=/path/to/python sh run.sh" >&2
+    exit 2
+}
 unset PACELINE_CONTENT
 exec "${PYTHON:-python3}" -m paceline.worker.launch "$PWD"
 """

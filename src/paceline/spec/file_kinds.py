@@ -55,6 +55,12 @@ KINDS = (
         ),
     ),
     FileKind(
+        key="first_contact",
+        title="a list for first contact",
+        use="paceline first-contact --list FILE",
+        keys=_keys("first_contact description runner steps"),
+    ),
+    FileKind(
         key="slug",
         title="a ledger of papers",
         use="paceline list papers",

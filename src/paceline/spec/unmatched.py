@@ -21,6 +21,11 @@ from paceline.spec.suite import Suite
 
 MAX_SHOWN = 12
 NO_POINT = "no point of it is left"
+NOTHING_RUNS = "nothing of it runs on"
+
+
+class NothingRunsError(UserError):
+    """A suite has points that were asked for, and none of them can be measured by the runner."""
 
 
 def unmatched(
@@ -125,7 +130,10 @@ def _suites(
         if suite.name not in planned:
             why.setdefault(_why(plan, suite, runner, selection), []).append(suite.name)
     return [
-        UserError(what, where=", ".join(dict.fromkeys(names)), fix=fix) for (what, fix), names in why.items()
+        (NothingRunsError if what.startswith(NOTHING_RUNS) else UserError)(
+            what, where=", ".join(dict.fromkeys(names)), fix=fix
+        )
+        for (what, fix), names in why.items()
     ]
 
 
@@ -139,7 +147,7 @@ def _why(plan: Plan, suite: Suite, runner: RunnerProfile, selection: Selection) 
     if any(s["label"] is None for s in skipped):
         return skipped[0]["reason"], "paceline show SUITE lists its techniques"
     if skipped:
-        return f"nothing of it runs on {runner.name}: {reasons(skipped)}", "paceline list runners"
+        return f"{NOTHING_RUNS} {runner.name}: {reasons(skipped)}", "paceline list runners"
     return NO_POINT, "other filters, or none"
 
 

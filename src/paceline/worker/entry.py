@@ -66,6 +66,7 @@ def _run(job: Path, group: str, launch: int, attempt: int, rank: int) -> int:
     from paceline.worker import process  # noqa: PLC0415 - before torch
     from paceline.worker.namespace import enter  # noqa: PLC0415
 
+    process.require_untouched_accelerators()
     namespace = os.environ.pop("PACELINE_NAMESPACES", "")
     if namespace:
         enter(namespace.split(",")[rank])

@@ -51,6 +51,9 @@ SYSTEM_VARIABLES = (
 SOURCE_SECRETS = ("HF_TOKEN", "OPENAI_API_KEY")
 """Keys to sources of models and data, which ranks take out of their environment before any technique is imported."""
 
+ACCELERATOR_FILES = ("/dev/nvidia-uvm", "/dev/kfd", "/dev/davinci")
+"""What the runtimes of NVIDIA, AMD and Ascend open when they are first asked for a device; a look opens none."""
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 
@@ -118,6 +121,27 @@ def redirect_output(path: Path) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
+
+
+def require_untouched_accelerators(descriptors: Path = Path("/proc/self/fd")) -> None:
+    """Make sure that this process has not asked a runtime for an accelerator: what it forks could then use none.
+
+    An import can be enough: ``torch.utils.cpp_extension`` asks CUDA for its devices. A spawned process has none open
+    either.
+
+    Raises:
+        InfrastructureError: A device file is open.
+    """
+    for entry in list(descriptors.iterdir()):
+        try:
+            target = str(entry.readlink())
+        except OSError:  # the folder's own descriptor is closed again
+            continue
+        if target.startswith(ACCELERATOR_FILES):
+            raise InfrastructureError(
+                f"{target} is open in a process that others are forked from, which could use no accelerator: import "
+                "what opened it after the fork, or say start: spawned in the runner profile"
+            )
 
 
 def limit_memory(limit: str | None) -> None:

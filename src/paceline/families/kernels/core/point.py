@@ -22,7 +22,10 @@ from paceline.families.kernels.core.oracle import Check, judge
 from paceline.families.kernels.core.timing_process.client import DTYPE_NAMES, Region, TimingProcess
 
 KEPT_BYTES = 32 << 20
-"""Draws of larger points are made anew for every technique: their float64 results would fill the memory."""
+"""Draws of larger points are made anew for every technique: their float64 results would fill the host's memory."""
+KEPT_SHARE = 64
+"""On an accelerator draws are kept up to this part of its memory: with float64 results and bounds one takes up to five
+times as much, and a gate has five."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,6 +47,8 @@ class Point:
     dtype: torch.dtype
     device: str
     timeout_s: float
+    kept_bytes: int = KEPT_BYTES
+    """Draws of more bytes are made anew for every technique."""
     known: dict[tuple[Any, ...], Draw] = field(default_factory=dict)
     """Draws that other techniques of the block were proven on."""
 
@@ -64,7 +69,7 @@ class Point:
         if key in self.known:
             return self.known[key]
         draw = self.operator.draw(self.params, self.dtype, seed=seed, magnitude=magnitude, device=self.device)
-        if sum(spec.num_bytes for spec in (*self.specs[0], *self.specs[1])) <= KEPT_BYTES:
+        if sum(spec.num_bytes for spec in (*self.specs[0], *self.specs[1])) <= self.kept_bytes:
             self.known[key] = draw
         return draw
 

@@ -21,7 +21,7 @@ from paceline.families.kernels.core.candidate import Candidate
 from paceline.families.kernels.core.gate import gate
 from paceline.families.kernels.core.operators import Operator
 from paceline.families.kernels.core.oracle import blind_spots
-from paceline.families.kernels.core.point import Point
+from paceline.families.kernels.core.point import KEPT_BYTES, KEPT_SHARE, Point
 from paceline.families.kernels.core.reference_timer import METRICS as REFERENCE
 from paceline.families.kernels.core.reference_timer import ReferenceTimer, seconds_to_interval
 from paceline.families.kernels.core.timers import time_again
@@ -89,6 +89,7 @@ def fork_server_of(session: Session, block: Block) -> ForkServer:
 def make_point(session: Session, block: Block, operator: Operator) -> Point:
     """Return a block's point with its oracle and dtype."""
     params = dict(block.params)
+    memory = session.device.describe()["memory_bytes"]
     return Point(
         operator=operator,
         params=params,
@@ -96,6 +97,7 @@ def make_point(session: Session, block: Block, operator: Operator) -> Point:
         device=session.device.torch_type,
         # Below the limit of the whole block: a stuck technique loses its process, and the others go on.
         timeout_s=0.8 * float(block.protocol["timeout_s"]),
+        kept_bytes=max(memory // KEPT_SHARE, KEPT_BYTES) if memory else KEPT_BYTES,
     )
 
 
@@ -241,7 +243,13 @@ def _started(
 ) -> TimingProcess:
     case, log = what
     threads = int(block.params["threads"])
-    process = server.start(case, device=session.device.torch_type, threads=threads, log=log.absolute())
+    process = server.start(
+        case,
+        device=session.device.torch_type,
+        threads=threads,
+        log=log.absolute(),
+        reference_timer=str(block.params["reference_timer"]),
+    )
     try:
         process.ask({"do": "load", **load}, timeout_s=0.8 * float(block.protocol["timeout_s"]))
     except CaseError:

@@ -11,7 +11,7 @@ V symbols, E width of the perceptron.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +43,32 @@ class RMSNorm(nn.Module):
 def causal_attention(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
     """Return attention of every position to itself and those before it, (B, H, T, K)."""
     grouped = q_BHTK.shape[1] != k_BGTK.shape[1]
-    return functional.scaled_dot_product_attention(q_BHTK, k_BGTK, v_BGTK, is_causal=True, enable_gqa=grouped)
+    seen_BHTK = functional.scaled_dot_product_attention(
+        q_BHTK, k_BGTK, v_BGTK, is_causal=True, enable_gqa=grouped
+    )
+    if torch.is_deterministic_algorithms_warn_only_enabled():
+        _backward_in_order(seen_BHTK, (q_BHTK, k_BGTK, v_BGTK))
+    return seen_BHTK
+
+
+def _backward_in_order(output: Tensor, inputs: Sequence[Tensor]) -> None:
+    """Let attention's backward add in a fixed order while a technique is proved.
+
+    The fused kernels add gradients of queries with atomic operations unless torch's mode is strict; a mode that only
+    warns changes nothing in them. So it is strict from where the output's gradient is known to where an input's is.
+    """
+
+    def strictly(_: Tensor) -> None:
+        torch.use_deterministic_algorithms(True)
+
+    def leniently(_: Tensor) -> None:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+
+    if output.requires_grad:
+        output.register_hook(strictly)  # type: ignore[no-untyped-call]  # torch's own annotation is missing
+        for tensor in inputs:
+            if tensor.requires_grad:
+                tensor.register_hook(leniently)  # type: ignore[no-untyped-call]  # as above
 
 
 def linear_attention(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, log_decay_BGTK: Tensor) -> Tensor:

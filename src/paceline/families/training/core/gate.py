@@ -24,6 +24,12 @@ from paceline.families.training.api.replica import Replica
 from paceline.families.training.core import agreement, bias, oracle
 from paceline.families.training.core.dispersions import prove_diagnosis
 from paceline.families.training.core.promises import Training
+from paceline.families.training.core.repeatability import (
+    Repeated,
+    deterministic,
+    leave_repeated,
+    own_deviation,
+)
 from paceline.families.training.core.sandbox import LIBRARIES, Sandbox, make_sandbox
 from paceline.families.training.core.serial import flat, leave_gradients, make_serial, take_up
 from paceline.families.training.core.setting import Setting
@@ -93,6 +99,11 @@ def prove(
         CaseError: ``incorrect``: it is not what it says; or what the technique raised.
     """
     session.begin(block, case.label, "gate")
+    with deterministic(setting):
+        return _prove(session, block, case, setting, more)
+
+
+def _prove(session: Session, block: Block, case: Case, setting: Setting, more: Sequence[Proof]) -> Proved:
     info = session.loaded(case).info
     assert info is not None
     promised = info.promised(Training)
@@ -228,9 +239,10 @@ def _equals_serial(
         # The length of the exact step is what distances are relative to, so its beginning must be kept.
         begin = [w.clone() for w in serial.weights()]
         serial.set_rate(serial.task.rate(step))
-        leave_gradients(serial, setting, whole, session.world_size)
+        repeated = leave_repeated(serial, setting, whole, session.world_size)
         serial.update(step)
-        compare = partial(_compare, session, sandbox, setting, serial, begin, step, f"step {step + 1}{when}")
+        text = f"step {step + 1}{when}"
+        compare = partial(_compare, session, sandbox, setting, serial, begin, step, text, repeated)
         if not late:
             compare()
     sandbox.finish()
@@ -247,11 +259,13 @@ def _compare(
     begin: Sequence[Tensor],
     step: int,
     when: str,
+    repeated: Repeated,
 ) -> None:
     """Hold a technique's weights against one process's after a step, and let that one go on from them."""
     # From the serial process's moments, after its step: a technique must not widen its own tolerance.
     shares = oracle.rounding_share(serial.optimizer, list(serial.model.parameters()), step)
     allowed = [a + b for a, b in zip(shares, oracle.last_place(serial.weights()), strict=True)]
+    own = own_deviation(session, setting, serial, repeated, begin=begin, allowed=allowed, step=step)
     found_weights = sandbox.weights()
     problem = None
     # The reference first: where one process diverges, nothing can be held against the technique.
@@ -259,8 +273,8 @@ def _compare(
         problem = f"diverged: {when}: one process on the whole batch has weights that are not finite"
     else:
         # Narrow gradients are rounded share by share, which the tight bound for plain SGD does not allow for.
-        plain = setting.optimizer == "sgd" and not setting.by_share
-        far = oracle.distance_from_step(found_weights, serial.weights(), begin, allowed, plain=plain)
+        plain = setting.optimizer == "sgd" and not setting.narrow
+        far = oracle.distance_from_step(found_weights, serial.weights(), begin, allowed, plain=plain, own=own)
         problem = None if far is None else f"{when}: {far} beside one process on the whole batch{DECLARE}"
     found = session.control.first_problem(problem)
     if found is not None:

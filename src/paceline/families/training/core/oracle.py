@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -32,9 +33,42 @@ GRADIENT_NOISE = 1e-5
 6e-6 was seen, on elements that cancel. It excuses updates by Adam alone; plain SGD is held to the sum itself."""
 DIAGNOSIS_SHARE, DIAGNOSIS_FLOOR = 0.01, 1e-4
 """Errors of a figure about ranks that float32 may cause: of itself, and absolute."""
+OWN_DEVIATIONS = 4.0
+"""How many times as far as a device's own runs lie apart a technique may lie from one process, beside the tolerances:
+two runs differ by √2 of what one does, and the farthest of two pairs is a sample of that."""
+MOST_OWN, MOST_OWN_PLAIN = 0.2, 0.05
+"""Largest part of a step that this may come to, with Adam and with plain SGD. Beyond it nothing is proved. With Adam a
+gradient that is not averaged at all ends about the whole way off, for it has other signs; with plain SGD a sum in the
+place of a mean ends 1 − 1/n of the way off or more, but gradients of large shares are alike."""
 CLOSE = 1e-5
 """Distance of two runs that differ in the order of sums alone, relative to their weights."""
 EVALUATION_ROWS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnDeviation:
+    """How far one process's own repetitions of a step lie apart on a device; zero where they have the same bits."""
+
+    of_way: float = 0.0
+    """Relative to the step's length, over all tensors, beyond what rounding may explain."""
+    of_norm: float = 0.0
+    """Relative to the norm of a tensor of weights, of the tensor where it is most."""
+
+    def undecidable(self, *, plain: bool) -> str | None:
+        """Say why nothing can be proved on the device, or None where something can.
+
+        Args:
+            plain: Whether the step is one of plain SGD.
+        """
+        most = (MOST_OWN_PLAIN if plain else MOST_OWN) / OWN_DEVIATIONS
+        # Written with not: NaN compares false, and proves nothing.
+        if not self.of_way <= most:
+            said = f"one process that repeats a step on this device ends {self.of_way:.2g} of the way from itself"
+            return f"{said}; beyond {most:.2g} a wrong technique cannot be told from it"
+        return None
+
+
+REPEATABLE = OwnDeviation()
 
 
 def learnt(curve: Sequence[float]) -> bool:
@@ -191,14 +225,24 @@ def relative_distance(
     """
     square = norm = 0.0
     for number, (w, r) in enumerate(zip(weights, reference, strict=True)):
-        wide = r.detach().double()
-        apart = (w.detach().double() - wide).abs()
-        if allowed is not None:
-            # Allowed is subtracted for each element and not from the norm: no element may use what another has left.
-            apart = (apart - allowed[number]).clamp(min=0)
-        square += float(apart.square().sum())
-        norm += float((wide if begin is None else wide - begin[number].double()).square().sum())
+        apart, moved = squares(
+            w, r, None if begin is None else begin[number], None if allowed is None else allowed[number]
+        )
+        square, norm = square + apart, norm + moved
     return math.sqrt(square) / max(math.sqrt(norm), 1e-300)
+
+
+def squares(
+    weight: Tensor, reference: Tensor, begin: Tensor | None = None, allowed: Tensor | None = None
+) -> tuple[float, float]:
+    """Return ‖w − r‖² and ‖r − b‖² of one tensor, in float64; arguments as in ``relative_distance``."""
+    wide = reference.detach().double()
+    apart = (weight.detach().double() - wide).abs()
+    if allowed is not None:
+        # Allowed is subtracted for each element and not from the norm: no element may use what another has left.
+        apart = (apart - allowed).clamp(min=0)
+    moved = wide if begin is None else wide - begin.double()
+    return float(apart.square().sum()), float(moved.square().sum())
 
 
 def distance_from_step(
@@ -208,6 +252,7 @@ def distance_from_step(
     allowed: Sequence[Tensor],
     *,
     plain: bool,
+    own: OwnDeviation = REPEATABLE,
 ) -> str | None:
     """Say how far weights lie from where an exact step leads, or None where rounding explains it.
 
@@ -217,14 +262,15 @@ def distance_from_step(
         begin: Where it began.
         allowed: What each element may differ before it counts beside the step's length.
         plain: Whether it is one of plain SGD in float32, which is held to more.
+        own: How far the device's own repetitions of the step lie apart.
     """
     distance = relative_distance(weights, reference, begin, allowed)
     # Written with not: NaN compares false and must fail.
-    if not distance <= (PLAIN_TOLERANCE if plain else EXACT_TOLERANCE):
+    if not distance <= (PLAIN_TOLERANCE if plain else EXACT_TOLERANCE) + OWN_DEVIATIONS * own.of_way:
         return f"{distance:.2g} of the way"
     pairs = zip(weights, reference, strict=True)
     # Tensor by tensor and with nothing allowed: in the sum over all, an error in a small tensor would drown.
     farthest = max((relative_distance([w], [r]) for w, r in pairs), default=0.0)
-    if plain and not farthest <= WEIGHTS_TOLERANCE:
+    if plain and not farthest <= WEIGHTS_TOLERANCE + OWN_DEVIATIONS * own.of_norm:
         return f"{farthest:.2g} of a tensor's norm"
     return None

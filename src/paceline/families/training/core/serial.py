@@ -29,19 +29,21 @@ def leave_gradients(serial: Replica, setting: Setting, whole_BS: Tensor, world_s
     """Leave the gradients of the whole batch in one process's replica.
 
     Narrow dtypes round the gradients of every share, so that the whole batch at once would give others: shares are then
-    worked through one by one, and averaged in float64.
+    worked through one by one, and averaged in float64. So they are on accelerators, whose products choose the order of
+    their sums by their shapes.
     """
     device = setting.device
     # In float32 the gradient of the whole batch is the mean of the shares' up to the order of sums.
-    if not setting.by_share:
+    if not setting.by_share or world_size == 1:
         serial.forward_backward(whole_BS.to(device).long())
         return
-    sums = [torch.zeros_like(p, dtype=torch.float64) for p in serial.model.parameters()]
+    trained = [p for p in serial.model.parameters() if p.requires_grad]
+    sums = [torch.zeros_like(p, dtype=torch.float64) for p in trained]
     for rank in range(world_size):
         serial.forward_backward(whole_BS[list(setting.rows(rank, world_size))].to(device).long())
-        for total, parameter in zip(sums, serial.model.parameters(), strict=True):
+        for total, parameter in zip(sums, trained, strict=True):
             total.add_(gradient_of(parameter))
-    for total, parameter in zip(sums, serial.model.parameters(), strict=True):
+    for total, parameter in zip(sums, trained, strict=True):
         gradient_of(parameter).copy_(total / world_size)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -64,9 +64,18 @@ class Setting:
     """Whether a run is incorrect whose held-out loss does not fall."""
 
     @property
-    def by_share(self) -> bool:
-        """Whether a step's gradients depend on how its sequences are split: narrow ones are rounded share by share."""
+    def narrow(self) -> bool:
+        """Whether products are rounded to fewer digits than float32 has."""
         return self.dtype != FLOAT32
+
+    @property
+    def by_share(self) -> bool:
+        """Whether a step's gradients are taken share by share, since how its sequences are split changes them.
+
+        Narrow ones are rounded share by share. On accelerators the order of a product's sums depends on its shape.
+        """
+        on_accelerator = self.device.type != "cpu" and self.splits_by_rows and not self.whole_batch
+        return self.narrow or on_accelerator
 
     def model(self) -> Transformer:
         """Return the model with its initial weights, as the point trains it."""
@@ -99,6 +108,9 @@ class Setting:
         return model
 
     # What operations override
+
+    splits_by_rows: ClassVar[bool] = True
+    """Whether the gradient of a batch is the mean of those of its parts, whatever the other rows are."""
 
     def layer(self, size: Size) -> Layer:
         """Return a layer of the model."""

@@ -25,6 +25,8 @@ _perf_ns = time.perf_counter_ns
 ALIGNMENT = 4096
 START_S = 120.0
 """Time for the fork server to import torch."""
+MAX_PRINTED, MAX_REASON = 4000, 300
+"""Characters of a dead process's log that a record keeps, and that a reason quotes."""
 DTYPE_NAMES = {
     torch.float32: "float32",
     torch.float64: "float64",
@@ -80,8 +82,17 @@ class ForkServer:
     def __init__(self) -> None:
         self._process, self._channel = early.take()
 
-    def start(self, case: Case, *, device: str, threads: int, log: Path) -> TimingProcess:
+    def start(
+        self, case: Case, *, device: str, threads: int, log: Path, reference_timer: str = "none"
+    ) -> TimingProcess:
         """Start a process for one technique.
+
+        Args:
+            case: The technique.
+            device: Torch's name of the device that it computes on.
+            threads: Of torch, there.
+            log: Where the process writes what it prints.
+            reference_timer: Of another tool, which it is to be timed with besides.
 
         Raises:
             CaseError: None could be started.
@@ -95,6 +106,7 @@ class ForkServer:
             "options": dict(case.options),
             "device": device,
             "threads": threads,
+            "reference_timer": reference_timer,
             "log": str(log),
             "memory": os.environ.get("PACELINE_RANK_MEMORY"),
         }
@@ -106,7 +118,7 @@ class ForkServer:
         finally:
             # Ours, or the end of a dead process would never be seen on this channel.
             theirs.close()
-        return TimingProcess(self, mine, int(reply["pid"]))
+        return TimingProcess(self, mine, int(reply["pid"]), log)
 
     def end(self, pid: int) -> int | None:
         """End a timing process with all that it started; return its exit code, or minus the signal."""
@@ -139,12 +151,22 @@ def scheduled_ns(pid: int | None) -> tuple[int, int]:
         return 0, 0
 
 
+def _end_of(log: Path) -> str | None:
+    """Return the end of what a process printed, or None where it printed nothing."""
+    try:
+        text = log.read_text(errors="replace").strip()
+    except OSError:
+        return None
+    return text[-MAX_PRINTED:] or None
+
+
 class TimingProcess:
     """One technique in its own process."""
 
-    def __init__(self, server: ForkServer, channel: Channel, pid: int) -> None:
+    def __init__(self, server: ForkServer, channel: Channel, pid: int, log: Path) -> None:
         self._server = server
         self._channel = channel
+        self._log = log
         self.pid = pid
         self.ended = False
 
@@ -197,17 +219,19 @@ class TimingProcess:
         self.ask({"do": "settle"}, timeout_s=timeout_s)
         return reply
 
-    @staticmethod
-    def _obituary(status: int | None, doing: str) -> tuple[str, str]:
+    def _obituary(self, status: int | None, doing: str) -> tuple[str, str, str | None]:
+        """Return status, reason and the end of what the process printed."""
+        printed = _end_of(self._log)
         # The kernel's out-of-memory killer leaves no other trace.
         if status is None or status == -signal.SIGKILL:
-            return (
-                "crashed",
-                f"its process was killed (signal 9) at '{doing}'; the system may have run out of memory",
-            )
-        if status < 0:
-            return "crashed", f"its process died of {signal.Signals(-status).name} at '{doing}'"
-        return "crashed", f"its process left with exit code {status} at '{doing}'"
+            reason = f"its process was killed (signal 9) at '{doing}'; the system may have run out of memory"
+        elif status < 0:
+            reason = f"its process died of {signal.Signals(-status).name} at '{doing}'"
+        else:
+            reason = f"its process left with exit code {status} at '{doing}'"
+            # An exception's own line is the last of its traceback.
+            reason += f": {printed.splitlines()[-1][:MAX_REASON]}" if printed else ""
+        return "crashed", reason, printed
 
     def end(self) -> int | None:
         """End the process; its exit code, or None when it had ended before."""

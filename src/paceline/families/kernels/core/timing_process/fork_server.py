@@ -13,6 +13,7 @@ import resource
 import signal
 import socket
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def main(arguments: list[str]) -> int:
         except ChannelClosedError:
             return 0
         if message["do"] == "start":
+            process.require_untouched_accelerators()
             pid = os.fork()
             if pid == 0:
                 _become(server.serve, message, descriptors, channel)
@@ -64,6 +66,9 @@ def _become(serve: Any, message: dict[str, Any], descriptors: list[int], channel
         process.limit_memory(message["memory"])
         process.seed_generators()
         code = serve(Channel(socket.socket(fileno=descriptors[0])), message)
+    except BaseException:  # nothing may get out of this function, and whatever it was belongs into the log
+        traceback.print_exc()
+        sys.stderr.flush()
     finally:
         os._exit(code)
 

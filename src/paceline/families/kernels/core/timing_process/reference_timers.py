@@ -8,20 +8,32 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.benchmark import Timer
 
 from paceline.worker.session import UnsupportedError
 
 
 class OtherTimers:
-    """PyTorch's timer, and Triton's where there is an accelerator for it."""
+    """The timer that a point is timed with besides; PyTorch's, or Triton's where there is an accelerator for it.
 
-    def __init__(self, device: torch.device) -> None:
-        self._timer = Timer
+    Args:
+        device: Where calls run.
+        wanted: ``torch-benchmark``, ``do-bench``, or another name, for which nothing is imported.
+    """
+
+    def __init__(self, device: torch.device, wanted: str) -> None:
+        self._timer: Any = None
         self._do_bench: Any = None
-        if device.type == "cuda" and importlib.util.find_spec("triton") is not None:
-            from triton.testing import do_bench  # noqa: PLC0415 - needs Triton
+        # Here and not above: importing it asks CUDA for its devices, and whoever did so cannot be forked any more.
+        if wanted == "torch-benchmark":
+            from torch.utils.benchmark import Timer  # noqa: PLC0415 - see above
 
+            self._timer = Timer
+        if wanted == "do-bench" and device.type == "cuda" and importlib.util.find_spec("triton") is not None:
+            from triton.runtime import driver  # noqa: PLC0415 - needs Triton
+            from triton.testing import do_bench  # noqa: PLC0415
+
+            # Triton asks the system for its libraries when it is first used, by a process: not inside the fences.
+            driver.active.get_current_device()
             self._do_bench = do_bench
 
     def seconds(

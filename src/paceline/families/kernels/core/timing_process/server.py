@@ -119,7 +119,7 @@ class TimedTechnique:
         if self.device.type == "cpu":
             keep_freed_memory()
         self.graphs = graph_replay.Graphs(torch.cuda) if self.device.type == "cuda" else None
-        self.others = reference_timers.OtherTimers(self.device)
+        self.others = reference_timers.OtherTimers(self.device, str(config["reference_timer"]))
         self.profiler = profiling.CallProfiler(self.device)
         torch.set_num_threads(self.threads)
         # Last: whatever exists by now is not the technique's.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from paceline.families.training.api.expert.layer import ExpertLayer, expert_layers
 from paceline.families.training.api.model import Transformer
@@ -18,6 +19,7 @@ DRAWS = 16
 class ExpertSetting(Setting):
     """Adds experts."""
 
+    splits_by_rows: ClassVar[bool] = False  # tokens of all rows share an expert's slots
     experts: int
     """Of a layer."""
     top_k: int
