@@ -35,6 +35,7 @@ AS_PRINTED = {
     "mig": False,
     "ecc": True,
     "persistence": True,
+    "clocks_restricted": None,
     "pcie_generation": 5,
     "pcie_width": 16,
     "nvlinks": None,
@@ -71,6 +72,7 @@ class FakeNvml:
         ("nvmlDeviceGetApplicationsClock", 0): 1410,
         ("nvmlDeviceGetApplicationsClock", 2): 2619,
         ("nvmlDeviceGetMaxClockInfo", 0): 1980,
+        ("nvmlDeviceGetAPIRestriction", 0): 1,
         "nvmlDeviceGetPersistenceMode": 1,
         "nvmlDeviceGetMaxPcieLinkGeneration": 5,
         "nvmlDeviceGetCurrPcieLinkWidth": 16,
@@ -121,6 +123,7 @@ def test_nvml_tells_of_a_slices_card(monkeypatch: pytest.MonkeyPatch) -> None:
         "power_limit_w": 500.0,
         "clock_set_hz": 1410e6,
         "mig": True,
+        "clocks_restricted": True,
         "nvlinks": 18,
         "source": "NVML",
     }

@@ -20,18 +20,20 @@ from paceline.worker.telemetry import Nvml
 Settings = dict[str, Any]
 """``uuid_sha256``; ``power_limit_w`` (in force), ``power_default_w``, ``power_max_w``; ``clock_set_hz`` (that
 applications get), ``clock_max_hz``, ``memory_clock_hz``; ``mig``, ``ecc``, ``persistence`` (switched on or not);
-``pcie_generation``, ``pcie_width``, ``nvlinks`` (active ones); ``level`` and ``partition`` (AMD's, of performance, and
-of compute and memory); ``driver``; ``source``."""
+``clocks_restricted`` (root alone may set them); ``pcie_generation``, ``pcie_width``, ``nvlinks`` (active ones);
+``level`` and ``partition`` (AMD's, of performance, and of compute and memory); ``driver``; ``source``."""
 
 NAMES = (
     *("uuid_sha256", "power_limit_w", "power_default_w", "power_max_w", "clock_set_hz", "clock_max_hz"),
-    *("memory_clock_hz", "mig", "ecc", "persistence", "pcie_generation", "pcie_width", "nvlinks", "level"),
-    *("partition", "driver", "source"),
+    *("memory_clock_hz", "mig", "ecc", "persistence", "clocks_restricted", "pcie_generation", "pcie_width"),
+    *("nvlinks", "level", "partition", "driver", "source"),
 )
 ASK_S = 10.0
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 MODULES = Path("/sys/module")
 _GRAPHICS_CLOCK, _MEMORY_CLOCK = 0, 2
+_SETTING_CLOCKS = 0
+"""The restricted function of ``nvmlRestrictedAPI_t`` that sets clocks."""
 MAX_NVLINKS = 18
 
 
@@ -102,6 +104,7 @@ def _nvml(device: Nvml, place: Place) -> Settings:
     }
     mig, ecc = device.pair("nvmlDeviceGetMigMode"), device.pair("nvmlDeviceGetEccMode")
     persistence = device.number("nvmlDeviceGetPersistenceMode")
+    restricted = device.number("nvmlDeviceGetAPIRestriction", _SETTING_CLOCKS)
     links = [device.number("nvmlDeviceGetNvLinkState", link) for link in range(MAX_NVLINKS)]
     return _named(
         uuid_sha256=named(place.uuid),
@@ -111,6 +114,7 @@ def _nvml(device: Nvml, place: Place) -> Settings:
         mig=None if mig is None else bool(mig[0]),
         ecc=None if ecc is None else bool(ecc[0]),
         persistence=None if persistence is None else bool(persistence),
+        clocks_restricted=None if restricted is None else bool(restricted),
         pcie_generation=device.number("nvmlDeviceGetMaxPcieLinkGeneration"),
         pcie_width=device.number("nvmlDeviceGetCurrPcieLinkWidth"),
         nvlinks=sum(1 for link in links if link),
