@@ -16,7 +16,7 @@ import pytest
 
 from paceline.base.errors import EXIT_INFRASTRUCTURE, InfrastructureError, UserError
 from paceline.drivers.machine import lease, leftovers, quarantine
-from paceline.drivers.machine.idleness import DeviceUse, Idleness, look, read_nvidia
+from paceline.drivers.machine.idleness import look
 from paceline.drivers.machine.occupation import measures_here, occupied
 from paceline.drivers.machine.state import STATE_VARIABLE, open_shared, state_folder
 from paceline.spec.profile import load_runner
@@ -173,24 +173,6 @@ def test_own_work_is_not_foreign() -> None:
         found = look()
         child.kill()
     assert child.pid not in {p.pid for p in found.processes}
-
-
-def test_held_memory_of_an_accelerator_disturbs() -> None:
-    uses = read_nvidia("0, 3, 0\n1, 40000, 97\n2, [N/A], [N/A]\ngarbage\n")
-    assert uses[1] == DeviceUse(name="GPU 1", memory_bytes=40000 << 20, busy=0.97)
-    assert uses[2] == DeviceUse(name="GPU 2", memory_bytes=None, busy=None)
-    found = Idleness(
-        cores=2,
-        load_average=9.0,
-        foreign_cores=0.0,
-        processes=(),
-        devices=tuple(uses),
-        devices_absent=None,
-    )
-    assert [line.split(" of ")[-1].split(" is ")[0] for line in found.disturbances] == [
-        "GPU 1 are held",
-        "GPU 1",
-    ]
 
 
 def test_a_profile_that_demands_idleness_says_so_in_its_plan(tmp_path: Path) -> None:

@@ -176,9 +176,8 @@ def test_a_host_class_survives_a_reboot_and_tells_machines_apart() -> None:
     assert host_class(rebooted, {"kind": "cpu"}) == known
     assert host_class({**host, "usable_cores": 4}, {"kind": "cpu"}) != known
     gpu = {"kind": "cuda", "name": "H200", "count": 1, "driver": "570.86.1"}
-    assert host_class(host, gpu) == f"{known}, H200 × 1, driver 570"
-    assert host_class(host, {**gpu, "driver": "570.99"}) == host_class(host, gpu)
-    assert host_class(host, {**gpu, "driver": "580.1"}) != host_class(host, gpu)
+    assert host_class(host, gpu) == f"{known}, H200 × 1"
+    assert host_class(host, {**gpu, "driver": "580.1"}) == host_class(host, gpu)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.9996, 1763708400.1239])

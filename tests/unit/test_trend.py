@@ -266,6 +266,26 @@ def test_a_note_is_drawn_and_told_without_harm() -> None:
     assert "&lt;script&gt;" in text
 
 
+def test_another_driver_goes_on_with_the_history_and_is_told(tmp_path: Path) -> None:
+    runs = nights(40, 34)
+    for number, made in enumerate(runs):
+        device = {"kind": "cuda", "driver": "570.86.1" if number < 34 else "580.95"}
+        runs[number] = dataclasses.replace(made, run=made.run.model_copy(update={"device": device}))
+        writer = RecordWriter(tmp_path, runs[number].run)
+        writer.write(*made.measurements)
+        writer.seal()
+    (text,) = [t for n, t in render(*runs).items() if n.startswith("trends/")]
+    said = [r[5] for r in Page(text).rows if r[:2] == ["ring", "latency"] and "driver" in r[5]]
+    assert len(said) == 1
+    assert said[0].startswith("slower +") and said[0].endswith("; driver 570.86.1 → 580.95")
+    assert "✎" in text
+    options = ["trend", "collectives/all-reduce", "--results", str(tmp_path)]
+    shown = CliRunner().invoke(application, options, catch_exceptions=False).output
+    assert shown.count("driver 570.86.1 → 580.95") == 1, "once for all series of a night"
+    found = json.loads(CliRunner().invoke(application, [*options, "--json"]).output)
+    assert len(found["drivers"]) == 1
+
+
 def test_the_command_says_the_same(tmp_path: Path) -> None:
     for made in nights(40, 34):
         writer = RecordWriter(tmp_path, made.run)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from paceline.analysis.changes import LEAST_LEVEL, Change, change_points
 from paceline.analysis.points import Point
@@ -36,6 +37,8 @@ class Night:
     launches: int
     extremes: tuple[float, float] | None = None
     """Least and largest launch."""
+    driver: str | None = None
+    """Version of the accelerator's driver; None on a CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,16 @@ class History:
         """Nights that are still missing before a change of the newest level could be found; 0 where it can be."""
         begun = self.changes[-1].at if self.changes else 0
         return max(0, LEAST_LEVEL - (len(self.nights) - begun))
+
+    @property
+    def driver_changes(self) -> dict[int, str]:
+        """Return the nights that began with another driver than the one before, and which they were.
+
+        A driver makes no other history: what it changes has to be found, and is told beside what else happened.
+        """
+        drivers = [n.driver for n in self.nights]
+        pairs = enumerate(pairwise(drivers), start=1)
+        return {i: f"driver {old} → {new}" for i, (old, new) in pairs if old and new and old != new}
 
     def size(self, change: Change) -> float:
         """Return after / before of a ratio scale, else after − before."""
@@ -118,6 +131,7 @@ def _history(points: Sequence[Point], label: str, metric: str) -> History:
             high=estimate.high,
             launches=len(point.cells[(label, metric)].values),
             extremes=estimate.extremes,
+            driver=(point.run.device or {}).get("driver"),
         )
         nights.append(night)
     values = [n.value for n in nights]

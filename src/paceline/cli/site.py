@@ -14,12 +14,13 @@ from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
 from paceline.cli.options import json_option, print_json, results_option
+from paceline.records.proofs import read_reports
 from paceline.records.provenance import suite_facts
 from paceline.records.store import Loaded
 from paceline.spec import content
 from paceline.spec.papers import load_papers
 from paceline.spec.suite_file import load_suite
-from paceline.workflows.stores import load_stores
+from paceline.workflows.stores import load_stores, stores
 
 
 def default_output() -> Path:
@@ -128,6 +129,7 @@ def build_site(
             techniques=known_techniques(),
             calibration=calibration_files(calibration),
             docs=read_docs(content.docs_folder()),
+            proofs=read_reports(stores(results)),
         )
         processes = len(os.sched_getaffinity(0))
         pages = render_site(given, processes=processes, cache=kept, more_jobs=index.unwritten)

@@ -62,12 +62,15 @@ def trend(
             {
                 "series": [_plain(t, h) for t in found for h in t.series],
                 "alerts": len(alerts),
+                "drivers": trendpages.driver_events(found),
                 "warnings": warnings,
             }
         )
         return
     for table in trendpages.tables(found, alerts):
         click.echo(table.render(wide=wide))
+    for event in trendpages.driver_events(found):
+        click.echo(event)
     changes = sum(len(h.changes) for t in found for h in t.series)
     count = sum(len(t.series) for t in found)
     click.echo(

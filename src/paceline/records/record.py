@@ -14,7 +14,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
@@ -353,8 +353,9 @@ def new_run_id() -> str:
 def host_class(host: Mapping[str, Any], device: Mapping[str, Any]) -> str:
     """Return the class of a host: what must be equal before two results are compared.
 
-    Processor model without its clock, cores, memory rounded to a power of two, and for accelerators model, count and
-    the driver's major version. It survives a reboot, another hostname and a kernel update.
+    Processor model without its clock, cores, memory rounded to a power of two, and for accelerators model (with the
+    profile of a MIG slice), count, power limit and what else lowers their clocks. It survives a reboot, another
+    hostname, an update of the kernel and one of the driver: what a driver changes is to be found.
     """
     model = re.sub(
         r"\s*@.*$|\((R|TM|r|tm)\)|\bCPU\b|\bProcessor\b", "", str(host.get("cpu") or "unknown cpu")
@@ -366,10 +367,31 @@ def host_class(host: Mapping[str, Any], device: Mapping[str, Any]) -> str:
     ]
     kind = device.get("kind")
     if kind not in (None, "cpu"):
-        driver = str(device.get("driver") or "").split(".")[0]
-        name = f"{device.get('name')} × {device.get('count')}"
-        parts.append(f"{name}, driver {driver}" if driver else name)
+        parts.append(f"{device.get('name')} × {device.get('count')}")
+        parts += _set_as(device.get("devices") or ())
     return ", ".join(parts)
+
+
+def _set_as(devices: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say how accelerators are set, as far as it decides how fast they are; devices of one host may differ."""
+
+    def of_all(texts: Iterable[str | None]) -> list[str]:
+        found = sorted({text for text in texts if text})
+        return [" and ".join(found)] if found else []
+
+    return [
+        *of_all(f"{d['power_limit_w']:.0f} W" if d.get("power_limit_w") else None for d in devices),
+        *of_all(_clock(d) for d in devices),
+        *of_all(f"partition {d['partition']}" if d.get("partition") else None for d in devices),
+    ]
+
+
+def _clock(settings: Mapping[str, Any]) -> str | None:
+    """Say to what a clock is set, where that is not as high as the device goes."""
+    clock, highest, level = (settings.get(k) for k in ("clock_set_hz", "clock_max_hz", "level"))
+    if clock and highest and clock < highest:
+        return f"clock set to {clock / 1e6:.0f} MHz"
+    return f"performance level {level}" if level not in (None, "auto") else None
 
 
 def series_key(family: str, case_id: str, technique: str, host: str | None, contract_id: str) -> str:

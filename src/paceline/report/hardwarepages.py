@@ -10,6 +10,7 @@ from typing import Any
 
 from paceline.analysis.evidence import OFF_BOARD_REASONS
 from paceline.base.units import format_quantity
+from paceline.records.proofs import ProofReport
 from paceline.records.record import Measurement, Run
 from paceline.records.store import RunRecord
 from paceline.report.html import Cell, Grid, rows_grid
@@ -107,6 +108,22 @@ def ceiling_grid(machine: Machine) -> Grid:
         "of datasheet",
     )
     return rows_grid(f"ceilings of {machine.host_class}", headers, rows)
+
+
+def proof_grid(report: ProofReport) -> Grid:
+    """Return what was proved of a machine, in the order in which it was tried."""
+    colours = {"ok": "good", "failed": "bad", "not run": "quiet"}
+    rows: list[Sequence[Cell | str]] = [
+        [
+            Cell(text=proof.name, kind="text"),
+            Cell(text=proof.status, kind=f"text verdict {colours[proof.status]}"),
+            ABSENT if proof.seconds is None else format_quantity(proof.seconds, "s"),
+            Cell(text="; ".join(t for t in (proof.detail, proof.fix) if t), kind="text prose"),
+        ]
+        for proof in report.proofs
+    ]
+    headers = ("proof", "result", "took", "what was measured, or what to do")
+    return rows_grid(f"proofs of {report.host_class}", headers, rows)
 
 
 def host_facts(machine: Machine) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from paceline.analysis.claims import ClaimResult, LedgerRow
 from paceline.analysis.compare import Comparison, compare_points
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey, point_key
 from paceline.base.technique import TechniqueSource
+from paceline.records.proofs import ProofReport
 from paceline.records.store import Loaded, RunRecord
 from paceline.report import boardpages, comparepages, datapages, runpages, techniquepages, trendpages
 from paceline.report.boards import Board, Selection, select, usable_points
@@ -38,6 +39,8 @@ class SiteInput:
     """Name → content of each calibration file."""
     docs: Mapping[str, str] = field(default_factory=dict)
     """Path → Markdown of each document."""
+    proofs: Sequence[ProofReport] = ()
+    """What ``paceline doctor --prove`` reported of machines."""
 
 
 class Site:

@@ -87,6 +87,20 @@ def blindness(trends: Sequence[Trend]) -> str | None:
     )
 
 
+def driver_events(trends: Sequence[Trend]) -> list[str]:
+    """Say, once for each run, which nights began with another driver of the accelerator."""
+    found = {
+        (
+            h.nights[i].started,
+            h.nights[i].run_id,
+        ): f"{h.nights[i].started[:10]}: {text} ({t.board.host_class})"
+        for t in trends
+        for h in t.series
+        for i, text in h.driver_changes.items()
+    }
+    return [found[key] for key in sorted(found, reverse=True)]
+
+
 def format_change(history: History, change: Change) -> str:
     """Write a change's size: relative for what is compared by ratio, else in the unit."""
     size = history.size(change)
@@ -205,7 +219,8 @@ def _ends(night: Night) -> tuple[float | None, float | None]:
 
 
 def _noted(history: History, loaded: Loaded) -> list[int]:
-    return [i for i, night in enumerate(history.nights) if loaded.notes(night.run_id)]
+    drivers = history.driver_changes
+    return [i for i, night in enumerate(history.nights) if i in drivers or loaded.notes(night.run_id)]
 
 
 def trend_chart(history: History, noted: Sequence[int] = ()) -> Markup:
@@ -213,7 +228,7 @@ def trend_chart(history: History, noted: Sequence[int] = ()) -> Markup:
 
     Args:
         history: A series.
-        noted: Nights to which somebody added a note.
+        noted: Nights to which somebody added a note, or which began with another driver.
     """
     nights = history.nights
     ends = [v for n in nights for v in (n.value, *_ends(n)) if v is not None]
@@ -267,7 +282,8 @@ def night_grid(trend: Trend, loaded: Loaded, run_hrefs: Mapping[str, str]) -> Gr
         for i in range(len(history.nights) - 1, -1, -1):
             night = history.nights[i]
             estimate = _estimate(night)
-            said = [*([begun[i]] if i in begun else []), *(n.text for n in loaded.notes(night.run_id))]
+            happened = [told[i] for told in (begun, history.driver_changes) if i in told]
+            said = [*happened, *(n.text for n in loaded.notes(night.run_id))]
             rows.append(
                 [
                     Cell(text=history.label, kind="text technique"),

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.worker import telemetry
+from paceline.worker.device_settings import Settings, place_of, settings_of
 
 _monotonic_ns = time.perf_counter_ns
 
@@ -125,6 +126,7 @@ class AcceleratorDevice:
         self.index = index % torch.accelerator.device_count()
         torch.accelerator.set_device_index(self.index)
         self._read: Callable[[], telemetry.Reading] | None = None
+        self._settings: list[Settings] | None = None
 
     def clock_ns(self) -> int:
         """Read the host's performance counter; callers synchronise around it."""
@@ -146,14 +148,24 @@ class AcceleratorDevice:
             "runtime": getattr(torch.version, "hip", None) or torch.version.cuda,
             "multiprocessors": getattr(properties, "multi_processor_count", None),
             "last_level_cache_bytes": getattr(properties, "L2_cache_size", None),
+            "devices": self._set(),
         }
+
+    def _set(self) -> list[Settings]:
+        """Return how each visible device is set; asked once, since blocks ask for a description each."""
+        if self._settings is None:
+            module = getattr(self._torch, self.torch_type)
+            count = self._torch.accelerator.device_count()
+            places = [place_of(module.get_device_properties(i), i) for i in range(count)]
+            self._settings = [settings_of(self.kind, place) for place in places]
+        return self._settings
 
     def telemetry(self) -> dict[str, Any]:
         """Return what the vendor's own interface tells of clock, power, temperature and throttling."""
         if self._read is None:
             module = getattr(self._torch, self.torch_type)
-            uuid = getattr(module.get_device_properties(self.index), "uuid", None)
-            self._read = telemetry.reader(self.kind, index=self.index, uuid=str(uuid) if uuid else None)
+            place = place_of(module.get_device_properties(self.index), self.index)
+            self._read = telemetry.reader(self.kind, index=self.index, uuid=place.uuid, pci=place.pci)
         return self._read()
 
 

@@ -8,6 +8,7 @@ import platform
 import re
 import socket
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,11 @@ ENVIRONMENT_NAMES = (
 _PARTITION_KEY = re.compile(r"_PKEY$")
 """An InfiniBand partition, which is no secret: ``NCCL_IB_PKEY``, ``UCX_IB_PKEY``."""
 _GIBIBYTE = 1 << 30
+DRIVERS = (
+    (Path("/proc/driver/nvidia/version"), r"\b(\d{3}\.\d+(?:\.\d+)?)\b"),
+    (Path("/usr/local/Ascend/driver/version.info"), r"^Version=(\S+)"),
+)
+"""Where drivers write their version, and how."""
 
 
 def allowed_environment(environment: dict[str, str]) -> dict[str, str]:
@@ -86,9 +92,10 @@ def allowed_environment(environment: dict[str, str]) -> dict[str, str]:
 
 def identify(device: Device) -> dict[str, Any]:
     """Return what makes up a host's class, which on a CPU needs no torch; absent facts are None."""
+    described = device.describe()
     return {
         "host": host_facts(),
-        "device": {"kind": device.kind, **device.describe(), "driver": _driver()},
+        "device": {"kind": device.kind, **described, "driver": _driver(described)},
     }
 
 
@@ -193,13 +200,19 @@ def _container() -> str | None:
     return os.environ.get("container")
 
 
-def _driver() -> str | None:
-    try:
-        text = Path("/proc/driver/nvidia/version").read_text()
-    except OSError:
-        return None
-    match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
-    return match.group(1) if match else None
+def _driver(described: Mapping[str, Any]) -> str | None:
+    """Return the version of the accelerator's driver, from itself or from the kernel."""
+    for settings in described.get("devices") or ():
+        if settings.get("driver"):
+            return str(settings["driver"])
+    for path, pattern in DRIVERS:
+        try:
+            match = re.search(pattern, path.read_text(), re.MULTILINE)
+        except OSError:
+            continue
+        if match:
+            return match.group(1)
+    return None
 
 
 def _freeze() -> list[str]:

@@ -31,6 +31,8 @@ NVML_REASONS: Mapping[int, str] = {
 """Bits of ``nvmlClocksEventReasons`` that mean less speed than asked for (NVML API reference, clocks event reasons)."""
 NVML_IDLE = 0x1
 _SM_CLOCK, _GPU_TEMPERATURE = 1, 0
+_VERSION_BYTES = 80
+PCI_DEVICES = Path("/sys/bus/pci/devices")
 
 
 def nothing(reason: str) -> Reading:
@@ -41,37 +43,58 @@ def nothing(reason: str) -> Reading:
 class Nvml:
     """One NVIDIA device through ``libnvidia-ml``."""
 
-    def __init__(self, uuid: str | None, index: int) -> None:
+    def __init__(self, uuid: str | None, index: int, pci: str | None = None) -> None:
         self._library = ctypes.CDLL("libnvidia-ml.so.1")
         self._check(self._library.nvmlInit_v2())
         self._handle = ctypes.c_void_p()
-        if uuid:
-            name = uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
-            found = self._library.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(self._handle))
-        else:
-            found = self._library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(self._handle))
-        self._check(found)
+        self._check(self._find(uuid, index, pci))
+
+    def _find(self, uuid: str | None, index: int, pci: str | None) -> int:
+        """Look for the card: by its place on the bus, which a MIG slice shares with it, by its UUID, by its number."""
+        handle = ctypes.byref(self._handle)
+        found = 1
+        if pci:
+            found = self._library.nvmlDeviceGetHandleByPciBusId_v2(f"0000{pci}".encode(), handle)
+        if found != 0 and uuid:
+            name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+            found = self._library.nvmlDeviceGetHandleByUUID(name.encode(), handle)
+        if not pci and not uuid:
+            found = self._library.nvmlDeviceGetHandleByIndex_v2(index, handle)
+        return int(found)
 
     @staticmethod
     def _check(code: int) -> None:
         if code != 0:
             raise OSError(f"NVML returned error {code}")
 
-    def _number(self, function: str, *arguments: int) -> int | None:
+    def number(self, function: str, *arguments: int) -> int | None:
+        """Return what a function writes into its last argument; None where the device does not tell."""
         value = ctypes.c_uint()
         code = getattr(self._library, function)(self._handle, *arguments, ctypes.byref(value))
         return value.value if code == 0 else None
+
+    def pair(self, function: str) -> tuple[int, int] | None:
+        """Return what a function writes into its two last arguments; None where the device does not tell."""
+        first, second = ctypes.c_uint(), ctypes.c_uint()
+        code = getattr(self._library, function)(self._handle, ctypes.byref(first), ctypes.byref(second))
+        return (first.value, second.value) if code == 0 else None
+
+    def driver(self) -> str | None:
+        """Return the driver's version."""
+        text = ctypes.create_string_buffer(_VERSION_BYTES)
+        code = self._library.nvmlSystemGetDriverVersion(text, _VERSION_BYTES)
+        return text.value.decode() if code == 0 else None
 
     def __call__(self) -> Reading:
         """Read the device now."""
         reasons = ctypes.c_ulonglong()
         known = self._library.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle, ctypes.byref(reasons))
-        clock = self._number("nvmlDeviceGetClockInfo", _SM_CLOCK)
-        power = self._number("nvmlDeviceGetPowerUsage")
+        clock = self.number("nvmlDeviceGetClockInfo", _SM_CLOCK)
+        power = self.number("nvmlDeviceGetPowerUsage")
         return {
             "clock_hz": clock * 1e6 if clock is not None else None,
             "power_w": power * 1e-3 if power is not None else None,
-            "temperature_c": self._number("nvmlDeviceGetTemperature", _GPU_TEMPERATURE),
+            "temperature_c": self.number("nvmlDeviceGetTemperature", _GPU_TEMPERATURE),
             "throttle": nvml_reasons(reasons.value) if known == 0 else None,
             "idle": bool(reasons.value & NVML_IDLE) if known == 0 else None,
         }
@@ -125,15 +148,20 @@ def npu_smi_reading(text: str) -> Reading:
     }
 
 
-def reader(kind: str, *, index: int = 0, uuid: str | None = None) -> Callable[[], Reading]:
+def reader(
+    kind: str, *, index: int = 0, uuid: str | None = None, pci: str | None = None
+) -> Callable[[], Reading]:
     """Return the function that reads a device; one that says why not where it cannot be read."""
     if kind == "cuda":
         try:
-            return Nvml(uuid, index)
+            return Nvml(uuid, index, pci)
         except (OSError, AttributeError) as error:
             reason = f"NVML: {error}"
             return lambda: nothing(reason)
     if kind == "rocm":
+        # By its place: a processor's own graphics is a card too, and torch counts the visible ones alone.
+        if pci and (PCI_DEVICES / pci / "pp_dpm_sclk").exists():
+            return lambda: amd_reading(PCI_DEVICES / pci)
         cards = [
             p
             for p in sorted(Path("/sys/class/drm").glob("card[0-9]*/device"))

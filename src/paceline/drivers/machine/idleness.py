@@ -6,19 +6,16 @@ processes that are not ours: what they compute now, and what they hold on accele
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-import shutil
-import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from paceline.base.units import format_size
+from paceline.drivers.machine.deviceuse import DeviceUse, device_uses
 
 SAMPLE_S = 0.25
 BUSY_CORES = 0.5
@@ -29,7 +26,6 @@ HELD_BYTES = 1 << 30
 """An idle driver holds less of an accelerator's memory than this."""
 BUSY_DEVICE = 0.05
 MAX_NAMED = 5
-NVIDIA_QUERY = ("index", "memory.used", "utilization.gpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +35,6 @@ class BusyProcess:
     pid: int
     name: str
     cores: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceUse:
-    """What is held and done on one accelerator."""
-
-    name: str
-    memory_bytes: int | None
-    busy: float | None
-    """Share of the last moments in which something ran; None where the vendor's tool does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +65,19 @@ class Idleness:
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain data for a record."""
-        return {**asdict(self), "disturbances": self.disturbances}
+        facts = asdict(self)
+        for device in facts["devices"]:
+            del device["uuid"]
+        return {**facts, "disturbances": self.disturbances}
 
 
-def look(sample_s: float = SAMPLE_S) -> Idleness:
-    """Look at this machine for a moment."""
+def look(runner: Mapping[str, Any] | None = None, sample_s: float = SAMPLE_S) -> Idleness:
+    """Look at this machine for a moment.
+
+    Args:
+        runner: The resolved profile: accelerators that it does not use, or cannot see, do not matter.
+        sample_s: How long.
+    """
     ours = _family()
     before = _times(ours)
     began = time.monotonic()
@@ -98,7 +92,8 @@ def look(sample_s: float = SAMPLE_S) -> Idleness:
         if spent > 0.1 * seconds
     ]
     busy.sort(key=lambda p: -p.cores)
-    devices, absent = device_uses()
+    profile = runner or {}
+    devices, absent = device_uses(profile.get("device"), {**os.environ, **(profile.get("env") or {})})
     return Idleness(
         cores=len(os.sched_getaffinity(0)),
         load_average=os.getloadavg()[0],
@@ -126,51 +121,3 @@ def _times(ours: set[int]) -> dict[int, tuple[float, str]]:
         if process.pid not in ours and times is not None:
             found[process.pid] = (times.user + times.system, str(process.info["name"]))
     return found
-
-
-def device_uses() -> tuple[list[DeviceUse], str | None]:
-    """Return what is held on accelerators, or why nothing is known: NVIDIA's tool, and sysfs for AMD."""
-    amd = [p for p in sorted(Path("/sys/class/drm").glob("card[0-9]*/device")) if _amd_memory(p) is not None]
-    if amd:
-        return [_amd_use(p) for p in amd], None
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return [], "neither nvidia-smi nor AMD's sysfs is there"
-    query = [program, f"--query-gpu={','.join(NVIDIA_QUERY)}", "--format=csv,noheader,nounits"]
-    try:
-        ended = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        return [], f"nvidia-smi failed: {error}"
-    return read_nvidia(ended.stdout), None
-
-
-def read_nvidia(text: str) -> list[DeviceUse]:
-    """Read ``nvidia-smi --query-gpu`` as comma-separated values without units; memory is in MiB, use in percent."""
-    uses = []
-    for row in csv.reader(io.StringIO(text)):
-        if len(row) != len(NVIDIA_QUERY):
-            continue
-        index, memory, busy = (cell.strip() for cell in row)
-        uses.append(
-            DeviceUse(
-                name=f"GPU {index}",
-                memory_bytes=int(memory) << 20 if memory.isdigit() else None,
-                busy=int(busy) / 100 if busy.isdigit() else None,
-            )
-        )
-    return uses
-
-
-def _amd_memory(folder: Path) -> int | None:
-    try:
-        return int((folder / "mem_info_vram_used").read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def _amd_use(folder: Path) -> DeviceUse:
-    try:
-        busy: float | None = int((folder / "gpu_busy_percent").read_text()) / 100
-    except (OSError, ValueError):
-        busy = None
-    return DeviceUse(name=folder.parent.name, memory_bytes=_amd_memory(folder), busy=busy)

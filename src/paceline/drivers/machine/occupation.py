@@ -71,7 +71,7 @@ def occupied(
         lease = leases.take(what, wait_s=wait_s, say=say)
     try:
         demanded = demand_idle or runner.get("idle") == "demand"
-        facts = look_around(demand_idle=demanded, wait_s=wait_s, say=say) if inspect else {}
+        facts = look_around(runner, demand_idle=demanded, wait_s=wait_s, say=say) if inspect else {}
         facts["lease"] = "held" if beside is None else f"shared with {beside.text()}"
         yield Occupation(lease=lease, facts=facts)
     finally:
@@ -79,17 +79,19 @@ def occupied(
             lease.release()
 
 
-def look_around(*, demand_idle: bool, wait_s: float, say: Callable[[str], None]) -> dict[str, Any]:
-    """Look at the machine, and wait for an idle one where that is demanded.
+def look_around(
+    runner: Mapping[str, Any], *, demand_idle: bool, wait_s: float, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Look at the machine as a runner uses it, and wait for an idle one where that is demanded.
 
     Raises:
         InfrastructureError: It is demanded and did not come.
     """
     deadline = time.monotonic() + wait_s
-    found = look()
+    found = look(runner)
     while demand_idle and found.disturbances and time.monotonic() < deadline:
         time.sleep(min(LOOK_AGAIN_S, max(deadline - time.monotonic(), 0.0)))
-        found = look()
+        found = look(runner)
     if found.disturbances:
         text = "; ".join(found.disturbances)
         if demand_idle:

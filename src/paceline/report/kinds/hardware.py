@@ -19,7 +19,8 @@ def hardware_page(site: Site) -> str:
         (m, hardwarepages.host_facts(m), hardwarepages.ceiling_grid(m), hardwarepages.newest_href(m))
         for m in hardwarepages.machines(site.records)
     ]
-    return site.render("hardware.html", root="", machines=found)
+    proved = [(r, hardwarepages.proof_grid(r), list(r.facts.items())) for r in site.given.proofs]
+    return site.render("hardware.html", root="", machines=found, proved=proved)
 
 
 KIND = PageKind(pages=pages)

@@ -208,9 +208,10 @@ class Night:
     ) -> RunRecord | None:
         """Look at the machine and measure; None when a person interrupted it."""
         here = Occupation(lease=place.lease)
-        if measures_here(unit.runner.resolved()):
+        runner = unit.runner.resolved()
+        if measures_here(runner):
             demand = self.nightly.model.idle == "demand" or unit.runner.model.idle == "demand"
-            here.facts = look_around(demand_idle=demand, wait_s=self.nightly.wait_s, say=self.say)
+            here.facts = look_around(runner, demand_idle=demand, wait_s=self.nightly.wait_s, say=self.say)
             here.facts["lease"] = "held"
         outcome = measure(plan, [unit.suite], self.store, reason=reason, linked_run=linked_run, place=here)
         return None if outcome.path is None else read_record(outcome.path)
