@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from paceline.base.errors import PrerequisiteError, UserError
+from paceline.base.requirements import present
 from paceline.worker import telemetry
 
 _monotonic_ns = time.perf_counter_ns
@@ -92,7 +93,7 @@ class CpuDevice:
 class AcceleratorDevice:
     """CUDA, ROCm or NPU through ``torch.accelerator``."""
 
-    def __init__(self, kind: str, index: int) -> None:
+    def __init__(self, kind: str, index: int, *, num_ranks: int = 1, shared: bool = False) -> None:
         import torch  # noqa: PLC0415 - the control plane reads this module's constants without torch
 
         if kind == "npu":
@@ -122,7 +123,13 @@ class AcceleratorDevice:
         through_cuda = accelerator.type == "cuda"
         self.no_graphs = None if through_cuda else f"torch has no graphs of {kind} devices"
         self.no_profiler = None if through_cuda else f"torch.profiler knows no activities of {kind} devices"
-        self.index = index % torch.accelerator.device_count()
+        count = torch.accelerator.device_count()
+        if num_ranks > count and not shared:
+            raise PrerequisiteError(
+                f"{num_ranks} ranks need {num_ranks} {kind} devices, {present(count)} here",
+                fix="fewer ranks (--filter ranks=…), or a runner with backend: gloo and share_devices: true",
+            )
+        self.index = index % count
         torch.accelerator.set_device_index(self.index)
         self._read: Callable[[], telemetry.Reading] | None = None
 
@@ -229,8 +236,22 @@ class FakeDevice:
         return {"clock_hz": clock, "throttle": reasons, "idle": False}
 
 
-def open_device(kind: str, *, index: int = 0, fake: Mapping[str, float] | None = None) -> Device:
+def open_device(
+    kind: str,
+    *,
+    index: int = 0,
+    num_ranks: int = 1,
+    shared: bool = False,
+    fake: Mapping[str, float] | None = None,
+) -> Device:
     """Return the adapter for a runner's ``device``.
+
+    Args:
+        kind: The device.
+        index: This rank's number on its host.
+        num_ranks: Ranks on this host; each needs an accelerator of its own.
+        shared: Whether they may share what is there instead.
+        fake: Noise model of the fake device.
 
     Raises:
         PrerequisiteError: The device or its torch build is missing.
@@ -239,7 +260,7 @@ def open_device(kind: str, *, index: int = 0, fake: Mapping[str, float] | None =
         return CpuDevice()
     if kind == "fake":
         return FakeDevice(fake or {})
-    return AcceleratorDevice(kind, index)
+    return AcceleratorDevice(kind, index, num_ranks=num_ranks, shared=shared)
 
 
 def cpu_model() -> str | None:

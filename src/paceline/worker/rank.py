@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from paceline.worker.device import FakeDevice, open_device
+from paceline.worker.device import Device, FakeDevice, open_device
 from paceline.worker.events import START, EventLog
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.host import describe_host
@@ -40,7 +40,7 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
     trace.context(START)
     guard = Guard()
     runner = plan["runner"]
-    device = open_device(runner["device"], index=int(os.environ.get("LOCAL_RANK", "0")), fake=runner["fake"])
+    device = _own_device(runner)
     torch.set_num_threads(max(int(os.environ.get("OMP_NUM_THREADS", "1")), 1))
     control, carrier = _join(runner, world_size)
     control_group = Control(control)
@@ -78,6 +78,21 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
         dist.destroy_process_group()
     events.close()
     return code
+
+
+def _own_device(runner: dict[str, Any]) -> Device:
+    """Open this rank's device, before the ranks meet: a group that lacks devices must not wait for one another.
+
+    Raises:
+        PrerequisiteError: The device is missing, or there are fewer than ranks on this host.
+    """
+    return open_device(
+        runner["device"],
+        index=int(os.environ.get("LOCAL_RANK", "0")),
+        num_ranks=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+        shared=bool(runner.get("share_devices")),
+        fake=runner["fake"],
+    )
 
 
 def _has_own_network(runner: dict[str, Any]) -> bool:
