@@ -81,6 +81,11 @@ class RunnerModel(FileModel):
         description="How Linux schedules groups of two ranks or more: batch: a thread that wakes up never preempts "
         "another, which may hold a lock that it needs; normal: it may; default: batch on the device cpu.",
     )
+    rules: Literal["nccl"] | None = Field(
+        None,
+        description="nccl: ranks over gloo are held to the rules of NCCL, and a technique that would hang there is "
+        "refused; for proofs without accelerators, whose times mean nothing.",
+    )
     docker: DockerModel | None = Field(None, description="What the driver docker asks of the engine.")
     slurm: SlurmModel | None = Field(None, description="What the driver slurm asks of the cluster.")
     hosts: HostsModel | None = Field(None, description="The hosts of the driver hosts.")
@@ -151,6 +156,7 @@ class RunnerProfile:
             "fake": dict(sorted(model.fake.items())),
             "start": model.start or ("spawned" if model.device == "npu" else "forked"),
             "scheduling": model.scheduling or self._usual_scheduling(),
+            **({"rules": model.rules} if model.rules else {}),
             **({"share_devices": True} if model.share_devices else {}),
             **({"idle": model.idle} if model.idle != "warn" else {}),
             **({"docker": resolved_docker(model.docker)} if model.docker else {}),
@@ -256,6 +262,12 @@ def _check_places(model: RunnerModel, located: Located) -> None:
         raise UserError(problem, where=located.where(("docker", *key_path)))
     for key_path, problem in slurm_problems(model.slurm) if model.slurm else ():
         raise UserError(problem, where=located.where(("slurm", *key_path)))
+    if model.rules and (model.driver, model.device, model.backend) != ("local", "cpu", "gloo"):
+        raise UserError(
+            "rules are held to by ranks of this machine that exchange over gloo, beside its processor",
+            where=located.where(("rules",)),
+            expected="driver: local, device: cpu and backend: gloo",
+        )
     if model.share_devices and (model.backend != "gloo" or model.device in ("cpu", "fake")):
         raise UserError(
             "ranks share an accelerator through gloo alone: NCCL, RCCL and HCCL take one device a rank",

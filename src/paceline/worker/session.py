@@ -20,6 +20,7 @@ from paceline.worker.device import Device
 from paceline.worker.events import EventLog
 from paceline.worker.fault import Fault
 from paceline.worker.guard import ContractBreachError, Guard
+from paceline.worker.rules import RuleBreachError
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import TorchTransport, Transport
 
@@ -310,6 +311,8 @@ class Session:
             trouble = f"unsupported|{error}"
         except ContractBreachError as error:
             trouble = f"refused|{error}"
+        except RuleBreachError:
+            raise  # what ranks have started will never end, so that none may go on with the group
         except CaseError as error:
             trouble, detail = f"{error.status}|{error.reason}", error.detail or ""
         except Exception as error:

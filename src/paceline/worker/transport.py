@@ -100,14 +100,31 @@ class TorchTransport:
         send wait until somebody waits for them, so that they do not block the sends that their peers wait for.
         """
         if not self.posts_ahead:
-            operations = [_p2p(_irecv, t, self._peer(p), self._group) for t, p in receives]
             if not sends:
-                return [_Deferred([o]) for o in operations]
-            operations += [_p2p(_isend, t, self._peer(p), self._group) for t, p in sends]
-            return list(_batch(operations)) if operations else []
+                # All in one, as they are waited for: one after the other each would wait for the one before.
+                return [_Deferred(self, receives)] if receives else []
+            return self._start(sends, receives)
         waits: list[Any] = [_irecv(t, src=self._peer(p), group=self._group) for t, p in receives]
         waits += [_isend(t, dst=self._peer(p), group=self._group) for t, p in sends]
         return waits
+
+    def _start(self, sends: Sequence[Message], receives: Sequence[Message]) -> list[Waitable]:
+        """Start messages as one operation, whose parts run together."""
+        operations = [_p2p(_irecv, t, self._peer(p), self._group) for t, p in receives]
+        operations += [_p2p(_isend, t, self._peer(p), self._group) for t, p in sends]
+        return list(_batch(operations))
+
+    def meet(self, device: str) -> None:
+        """Let all ranks take part in the group's first operation, where that is what connects them.
+
+        NCCL and its kin set a communicator up in the first operation that is started, and all ranks must take part in
+        it: a first message between two of three ranks waits for the third forever.
+
+        Args:
+            device: Torch's name of the device whose tensors the group moves.
+        """
+        if not self.posts_ahead:
+            self.all_reduce(torch.zeros(1, device=device))
 
     def all_reduce(self, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
         """Call the backend's all-reduce."""
@@ -149,13 +166,13 @@ class TorchTransport:
 
 
 class _Deferred:
-    """Operations that start when they are waited for."""
+    """Receives that start, as one operation, when they are waited for."""
 
-    def __init__(self, operations: list[Any]) -> None:
-        self._operations = operations
+    def __init__(self, transport: TorchTransport, receives: Sequence[Message]) -> None:
+        self._transport, self._receives = transport, receives
 
     def wait(self) -> None:
-        for work in _batch(self._operations):
+        for work in self._transport._start((), self._receives):
             work.wait()
 
 
