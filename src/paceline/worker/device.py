@@ -13,11 +13,14 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.base.requirements import present
 from paceline.worker import telemetry
+
+if TYPE_CHECKING:
+    from paceline.worker.split import Marks
 
 _monotonic_ns = time.perf_counter_ns
 
@@ -53,6 +56,10 @@ class Device(Protocol):
         """Wait until all work that was issued to the device has finished."""
         ...
 
+    def marks(self) -> Marks | None:
+        """Return what marks places in the current stream, or None where a call's work is done when it returns."""
+        ...
+
     def describe(self) -> dict[str, Any]:
         """Return name, count, memory and runtime versions; absent facts are None."""
         ...
@@ -76,6 +83,10 @@ class CpuDevice:
 
     def synchronize(self) -> None:
         """Do nothing: CPU tensors are ready when a call returns."""
+
+    def marks(self) -> Marks | None:
+        """Return None: the host's clock tells."""
+        return None
 
     def describe(self) -> dict[str, Any]:
         """Return the processor's model name and the cores that this process may use."""
@@ -141,6 +152,12 @@ class AcceleratorDevice:
         """Wait for all streams of the current device."""
         self._torch.accelerator.synchronize()
 
+    def marks(self) -> Marks | None:
+        """Return events of the device."""
+        from paceline.worker.split import EventMarks  # noqa: PLC0415 - it imports torch
+
+        return EventMarks(self.torch_type)
+
     def describe(self) -> dict[str, Any]:
         """Return the device's name, count, memory and runtime version."""
         torch = self._torch
@@ -198,6 +215,10 @@ class FakeDevice:
 
     def synchronize(self) -> None:
         """Do nothing: virtual work is finished when ``work`` returns."""
+
+    def marks(self) -> Marks | None:
+        """Return None: nothing of it is asynchronous."""
+        return None
 
     def work(self, seconds: float, *, stream: str) -> None:
         """Advance virtual time by work that nominally takes ``seconds``.

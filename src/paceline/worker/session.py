@@ -284,7 +284,12 @@ class Session:
 
     def comm(self, *, faults: Sequence[Fault] = (), traced: bool = True) -> Comm:
         """Return a fresh communicator for one technique."""
-        return Comm(self.transport, trace=self.trace if traced else None, faults=faults)
+        return Comm(
+            self.transport,
+            trace=self.trace if traced else None,
+            faults=faults,
+            marks=self.device.marks(),
+        )
 
     def loaded(self, case: Case) -> Loaded:
         """Return the imported technique of a case.

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,6 +65,10 @@ class Loop:
         self._looking = [c for c in callbacks if overrides(c, "look")]
         self._after = [c for c in callbacks if overrides(c, "after_step")]
         assert len(self._around) <= 1, "one context is used twice in a step"
+        self._marks = self.session.device.marks()
+        """In the device's stream, which goes on when the host's calls have returned; None where none does."""
+        self._marked: list[tuple[int, Any, Any]] = []
+        """Parts of the window's steps between marks, whose times are read once the device is idle."""
         self._parts = [0] * len(PARTS)
         self._losses: list[Tensor] = []
         self._excluded_ns = 0
@@ -86,6 +91,7 @@ class Loop:
         self._copy(0, 0.0, 0.0)
         self._look(None)
         comm.counters.reset()
+        comm.splitting(True)
         comm.take_split()
         session.control.barrier()
         self._kernel.begin()
@@ -136,7 +142,8 @@ class Loop:
         sequences_BS = self.batches[step].to(replica.task.device).long()
         keeping = self._around[0].around_passes() if self._around else nullcontext()
         # looked up before a technique runs: what it replaces and puts back within a step moves none of it
-        clock, between, counted = _clock_ns, self.session.guard.between, step in self.count_after
+        clock = _clock_ns if self._marks is None else self._marks.mark
+        between, counted = self.session.guard.between, step in self.count_after
         after_backward = [c for c in self.callbacks if step in c.stops_after_backward]
         before_update = [c for c in self.callbacks if step in c.stops_before_update]
         sent = replica.comm.counters.sent_bytes
@@ -147,7 +154,7 @@ class Loop:
             with keeping:
                 begin = clock()
                 if self.extra_s:
-                    _sleep(self.extra_s)  # in this span, as a slow rank's longer computation would be
+                    self._compute_longer()  # in this span, as a slow rank's longer computation would be
                 replica.set_rate(replica.task.rate(step))
                 loss = replica.forward_backward(sequences_BS)
                 computed = clock()
@@ -173,20 +180,31 @@ class Loop:
         sums = zip(self.trained.pass_bytes, before, after, strict=True)
         self.trained.pass_bytes = [n + b - a for n, a, b in sums]
         self._look(step)
-        spans = (computed - begin, exchanged - exchanging, updated - updating, ended - updated)
+        spans = ((begin, computed), (exchanging, exchanged), (updating, updated), (updated, ended))
         self._note(spans, loss, said)
         for callback in self._after:
             self._excluded_ns += callback.after_step(step)
 
-    def _note(self, spans: Sequence[int], loss: Tensor | None, said: dict[str, float]) -> None:
-        """Note a step's parts in nanoseconds, its loss, and what the technique found out."""
-        for part, spent in enumerate(spans):
-            self._parts[part] += spent
+    def _note(self, spans: Sequence[tuple[Any, Any]], loss: Tensor | None, said: dict[str, float]) -> None:
+        """Note where a step's parts begin and end, its loss, and what the technique found out."""
+        for part, (begin, end) in enumerate(spans):
+            self._book(part, begin, end)
         # Tensors and not numbers: reading each would wait for the device in every step.
         self._losses.append(torch.tensor(math.nan) if loss is None else loss)
         self.trained.sees_loss &= loss is not None
         for name, value in said.items():
             self.trained.diagnoses.setdefault(name, []).append(value)
+
+    def _compute_longer(self) -> None:
+        # A device goes on with what was issued before while the host sleeps: it must be idle first.
+        self.session.device.synchronize()
+        _sleep(self.extra_s)
+
+    def _book(self, part: int, begin: Any, end: Any) -> None:
+        if self._marks is None:
+            self._parts[part] += end - begin
+        else:
+            self._marked.append((part, begin, end))
 
     def _leave_out(self, step: int) -> None:
         """Note a step in which this rank takes no part."""
@@ -210,17 +228,19 @@ class Loop:
 
     def _rests(self, step: int, *, last: bool) -> bool:
         """Return whether the technique leaves a step out on this rank, and let it end its round all the same."""
-        replica, begin = self.replica, _clock_ns()
+        replica = self.replica
         # The base class never rests: without this every step of every technique would pay for the fences twice.
         if type(replica).rests is Replica.rests:
             return False
+        clock = _clock_ns if self._marks is None else self._marks.mark
+        begin = clock()
         with self.sandbox.watch():
             if not replica.rests(step):
                 return False
             replica.exchange_parameters(step)
             if last:
                 replica.finish()
-        self._parts[PARTS.index("parameters_s")] += _clock_ns() - begin
+        self._book(PARTS.index("parameters_s"), begin, clock())
         return True
 
     def _look_after_backward(self, step: int, callbacks: Sequence[Callback]) -> None:
@@ -251,6 +271,10 @@ class Loop:
         # Read once a window, after the device is idle.
         losses = torch.stack([x.reshape(()) for x in self._losses]).double()
         self.trained.losses += losses.tolist()
+        for part, begin, end in self._marked:
+            assert self._marks is not None
+            self._parts[part] += round(self._marks.seconds(begin, end) * 1e9)
+        self._marked = []
         took = self.trained.took[-len(losses) :]
         present = sum(took)
         if present < len(losses):
