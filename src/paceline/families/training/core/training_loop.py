@@ -76,17 +76,23 @@ class Loop:
 
     def run(self) -> Trained:
         """Train all steps."""
-        if self.session.device.torch_type != "cpu":
-            torch.accelerator.reset_peak_memory_stats()
         for _ in self.windows():
             pass
-        if self.session.device.torch_type != "cpu":
-            self.trained.device_peak = float(torch.accelerator.max_memory_allocated())
         return self.trained
+
+    def _note_peak(self) -> None:
+        """Note the most that the device's allocator gave out since the last note, and begin anew."""
+        if self.session.device.torch_type == "cpu":
+            return
+        reached = float(torch.accelerator.max_memory_allocated())
+        self.trained.device_peak = max(self.trained.device_peak or 0.0, reached)
+        torch.accelerator.reset_peak_memory_stats()
 
     def windows(self) -> Iterator[range]:
         """Train window by window; yield the steps of each when it has ended. What is done meanwhile is not counted."""
         trained, comm, session = self.trained, self.replica.comm, self.session
+        self._note_peak()
+        trained.device_peak = None  # what was reached before is the proofs'
         # The untrained weights, before counters are reset: what gathering them sends is no training.
         self._copy(0, 0.0, 0.0)
         self._look(None)
@@ -122,6 +128,7 @@ class Loop:
             elapsed_ns += own_ns
             self._close_window(own_ns, comm.take_split())
             yield window
+        self._note_peak()
         self.sandbox.check_left()
         trained.sent_bytes = sent
         trained.sent_to = list(map(float, comm.counters.sent_bytes))
@@ -269,7 +276,9 @@ class Loop:
 
     def _close_window(self, elapsed_ns: int, split: dict[str, float]) -> None:
         # Read once a window, after the device is idle.
-        losses = torch.stack([x.reshape(()) for x in self._losses]).double()
+        # Of one device: a step that a rank leaves out has no loss there, and none comes from the device.
+        device = self.replica.task.device
+        losses = torch.stack([x.reshape(()).to(device) for x in self._losses]).double()
         self.trained.losses += losses.tolist()
         for part, begin, end in self._marked:
             assert self._marks is not None
@@ -287,12 +296,17 @@ class Loop:
 
     def _copy(self, steps: int, seconds: float, sent: float) -> None:
         trained = self.trained
-        with (
-            self._kernel.left_out()
-        ):  # weights that lie in shares are gathered to be copied, which no count may show
+        # Weights that lie in shares are gathered to be copied, and compared with what they were: no count may show it.
+        self._note_peak()
+        peak = trained.device_peak
+        with self._kernel.left_out():
             weights = self.sandbox.weights()
-        # Cloned: a technique may return views of weights that it goes on training.
-        trained.weights.append([w.clone() for w in weights])
+            # Copied, since a technique may return views of weights that it goes on training; to the host, since copies
+            # of a large model would take the device's room.
+            trained.weights.append([w.to("cpu", copy=True) for w in weights])
+            del weights
+        self._note_peak()
+        trained.device_peak = peak
         trained.evaluated.append(steps)
         trained.seconds.append(seconds)
         trained.taken.append(float(sum(self.trained.took)))
