@@ -79,16 +79,22 @@ class Ring:
         size, rank = self.problem.world_size, self.problem.rank
         outgoing, incoming = send.view(size, -1), receive.view(size, -1)
         incoming[rank].copy_(outgoing[rank])
-        sources = [(rank - shift) % size for shift in range(1, size)]
-        # All receives are posted before the first blocking send, so no send waits for a
-        # peer that is itself stuck in one.
-        arrivals = [self.comm.start(receives=[(incoming[source], source)]) for source in sources]
+        shifts = range(1, size)
+        # All receives are posted before the first send, where that is possible: no send waits
+        # for its receiver to announce itself.
+        ahead = self.comm.posts_ahead
+        sources = [(rank - shift) % size for shift in shifts]
+        arrivals = [self.comm.start(receives=[(incoming[s], s)]) for s in sources] if ahead else []
         # Each shift is a permutation of the ranks: everybody sends one message and
         # receives one, so no receiver is swamped.
-        for shift, arrival in enumerate(arrivals, start=1):
-            to = (rank + shift) % size
-            self.comm.send(outgoing[to], to)
-            arrival.wait()
+        for shift in shifts:
+            to, source = (rank + shift) % size, (rank - shift) % size
+            if ahead:
+                self.comm.send(outgoing[to], to)
+                arrivals[shift - 1].wait()
+            else:
+                # Together: where a send ends only with its receive, ranks that all send first wait forever.
+                self.comm.exchange(outgoing[to], to, incoming[source], source)
 
     def _broadcast(self, buffer: Tensor) -> None:
         size = self.problem.world_size

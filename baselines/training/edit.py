@@ -224,13 +224,13 @@ class Edit(Replica):
     def _gather(self, own: float) -> list[float]:
         rank, size = self.comm.rank, self.comm.world_size
         # The own number is rounded to float32 as well: all ranks must compute weights from the same bits.
-        found = torch.full((size,), own, dtype=torch.float32)
+        found = torch.full((size,), own, dtype=torch.float32, device=self.task.device)
         others = [(rank + shift) % size for shift in range(1, size)]
         self.comm.start(
             sends=[(found[rank : rank + 1].clone(), peer) for peer in others],
             receives=[(found[peer : peer + 1], peer) for peer in others],
         ).wait()
-        return [float(v) for v in found]
+        return [float(v) for v in found.tolist()]
 
 
 def penalty_weights(norms: Sequence[float], temperature: float) -> list[float]:

@@ -286,6 +286,44 @@ def test_a_night_without_a_device_says_so_in_its_summary_and_its_junit_file(tmp_
     assert (error.text or "").count(NO_DEVICE) == 1
 
 
+ONE_CARD = """
+from types import SimpleNamespace as _Namespace
+import torch as _torch
+_torch.accelerator.is_available = lambda: True
+_torch.accelerator.current_accelerator = lambda: _torch.device("cuda")
+_torch.accelerator.device_count = lambda: 1
+_torch.accelerator.set_device_index = lambda index: None
+_torch.version = _Namespace(hip=None, cuda="13.0")
+"""
+
+
+def test_more_ranks_than_devices_are_refused_before_the_ranks_meet(tmp_path: Path) -> None:
+    (tmp_path / "starts.yaml").write_text(SUITE.replace("LAUNCHES", "2").replace("ranks: [2]", "ranks: [4]"))
+    job = tmp_path / "job"
+    exported = paceline(
+        "job", "export", "starts.yaml", "--runner=local-cuda", "--output", job, folder=tmp_path
+    )
+    assert exported.returncode == EXIT_OK, exported.stderr
+    device = job / "engine" / "paceline" / "worker" / "device.py"
+    device.write_text(device.read_text() + ONE_CARD)
+    ran = subprocess.run(
+        ["sh", str(job / "run.sh")],
+        env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert ran.returncode == EXIT_OK, ran.stderr
+    collected = paceline("job", "collect", job, "--results", "store", folder=tmp_path)
+    assert collected.returncode == EXIT_INFRASTRUCTURE
+    found = only_record(tmp_path / "store").measurements
+    assert {m.status for m in found} == {"infrastructure"}
+    (failure,) = grouped(found)
+    assert "4 ranks need 4 cuda devices, 1 is here; fix: fewer ranks" in failure.reason
+    assert len(list((job / "attempts").glob("*.json"))) == 2  # once a launch: trying again changes nothing
+
+
 def no_device(*arguments: object, **options: object) -> None:
     raise PrerequisiteError("no cuda device is visible to torch", fix="paceline doctor")
 

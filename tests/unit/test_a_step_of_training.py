@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from paceline.families.training.api.replica import Replica
 from paceline.families.training.core import training_loop
 from paceline.families.training.core.callback import Callback
+from paceline.families.training.core.trained import PARTS
 from paceline.families.training.core.training_loop import Loop
 from paceline.families.training.ops.pipeline_parallel import passes
 from paceline.families.training.ops.pipeline_parallel.passes import Passes
@@ -85,10 +86,14 @@ class Noting(Callback):
 
 
 def make_loop(
-    replica: Replica, monkeypatch: pytest.MonkeyPatch, *, gradient_probe: Callback | None = None
+    replica: Replica,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    gradient_probe: Callback | None = None,
+    marks: Any = None,
 ) -> Loop:
     guard = Guard((training_loop, passes))
-    device = SimpleNamespace(synchronize=lambda: None)
+    device = SimpleNamespace(synchronize=lambda: None, marks=lambda: marks)
     session = SimpleNamespace(world_size=2, rank=0, guard=guard, device=device)
     sandbox: Any = SimpleNamespace(session=session, replica=replica, watch=guard.watch, diagnosis=dict)
     batches = torch.zeros(2, 1, 3, dtype=torch.uint8)
@@ -153,3 +158,33 @@ def test_a_slow_ranks_computation_is_longer_by_what_it_waits_for_in_every_step(
         "update_s": 0,
         "parameters_s": 0,
     }
+
+
+class Issuing(Cheat):
+    """Issues work to a device, which goes on when the call has returned."""
+
+    now_s = 0.0
+
+    def forward_backward(self, sequences_BS: Tensor) -> Tensor:
+        """Issue three seconds."""
+        self.now_s += 3.0
+        return torch.tensor(1.0)
+
+    def exchange_gradients(self, step: int) -> None:
+        """Wait two seconds in the stream."""
+        self.now_s += 2.0
+
+    def update(self, step: int) -> None:
+        """Issue a quarter of a second."""
+        self.now_s += 0.25
+
+
+def test_the_parts_of_a_step_are_the_device_s_own_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = Issuing(None)
+    marks = SimpleNamespace(mark=lambda: replica.now_s, seconds=lambda begin, end: end - begin)
+    loop = make_loop(replica, monkeypatch, marks=marks)
+    for _ in range(2):
+        loop._step(PLAIN, last=False)
+    loop._close_window(10**9, {"communicate": 0.5})
+    (row,) = loop.trained.windows
+    assert row[1 : 1 + len(PARTS)] == [6.0, 4.0, 0.5, 0.0]

@@ -59,6 +59,11 @@ class Requirements(DeviceRequirements, DtypeRequirements, RankRequirements):
         return None
 
 
+def present(count: int) -> str:
+    """Say that so many are, in front of where: ``1 is``, ``3 are``."""
+    return f"{count} {'is' if count == 1 else 'are'}"
+
+
 def lacking(packages: Iterable[str]) -> list[str]:
     """Say of each required package that is missing in this process's environment, or too old, what to do; import none.
 

@@ -33,7 +33,7 @@ def export(suites: tuple[str, ...], output: Path, **options: Any) -> None:
 
     Copy the folder there, run `sh run.sh` in it, copy it back, and run `paceline job collect FOLDER`.
     """
-    prepared = prepare(suites, say=warn, **options)
+    prepared = prepare(suites, say=warn, elsewhere=True, **options)
     build_job(output, prepared.plan, prepared.suites, make_facts(prepared.plan, prepared.suites))
     click.echo(describe_plan(prepared.plan))
     click.echo(f"made {output}; on the machine to measure: sh {output}/run.sh")

@@ -27,6 +27,7 @@ from paceline.cli.options import (
 from paceline.cli.run import describe_plan
 from paceline.drivers.docker_states import IMAGE_MISSING
 from paceline.drivers.execute import Outcome
+from paceline.drivers.machine.devices import on_this_machine
 from paceline.drivers.machine.occupation import Occupation, occupied
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
@@ -255,7 +256,7 @@ def plan_again(target: Target, launches: int | None) -> tuple[Plan, list[Suite]]
         seed=run.seeds.get("seed"),
         only=frozenset(case_key(m) for m in target.measurements),
     )
-    runner = load_runner(content.find_runner(str(run.runner["name"])))
+    runner = on_this_machine(load_runner(content.find_runner(str(run.runner["name"]))))
     if run.container is not None and runner.model.docker is not None:
         runner = in_image(runner, str(run.container["image_id"]))
     plan = make_plan(suites, runner, selection)

@@ -14,6 +14,7 @@ from typing import Any
 from paceline.base.aliases import METRICS, SUITES, params_first, technique_first
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.family import Scalar, load_family
+from paceline.base.requirements import present
 from paceline.spec.compared import planned_protocol, stop_rule
 from paceline.spec.duration import Observation, estimate
 from paceline.spec.grammar import TechniqueEntry, Tier, TierName, merge_protocol
@@ -283,6 +284,8 @@ def _unrunnable(params: Mapping[str, Scalar], runner: RunnerProfile) -> str | No
     ranks = params.get("ranks")
     if isinstance(ranks, int) and ranks > runner.model.max_ranks:
         return f"needs {ranks} ranks; runner {runner.name} offers {runner.model.max_ranks}"
+    if isinstance(ranks, int) and runner.num_devices is not None and ranks > runner.num_devices:
+        return f"needs {ranks} devices, {present(runner.num_devices)} here"
     if "link" in params and runner.link(str(params["link"])) is None:
         return f"needs the link '{params['link']}', which runner {runner.name} does not offer"
     return None

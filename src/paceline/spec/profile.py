@@ -51,6 +51,11 @@ class RunnerModel(FileModel):
     device: Literal["cpu", "cuda", "rocm", "npu", "fake"] = "cpu"
     backend: str | None = Field(None, description="Process-group backend; default: the device's own.")
     max_ranks: int = Field(4, ge=1, description="More ranks than this are skipped, not oversubscribed.")
+    share_devices: bool = Field(
+        False,
+        description="Whether several ranks may have one accelerator, which only gloo can join: more ranks than devices "
+        "are refused otherwise.",
+    )
     network: Literal["host", "namespaces"] = Field(
         "host",
         description="host: ranks share this host's loopback; namespaces: one namespace a rank.",
@@ -76,6 +81,11 @@ class RunnerModel(FileModel):
         description="How Linux schedules groups of two ranks or more: batch: a thread that wakes up never preempts "
         "another, which may hold a lock that it needs; normal: it may; default: batch on the device cpu.",
     )
+    rules: Literal["nccl"] | None = Field(
+        None,
+        description="nccl: ranks over gloo are held to the rules of NCCL, and a technique that would hang there is "
+        "refused; for proofs without accelerators, whose times mean nothing.",
+    )
     docker: DockerModel | None = Field(None, description="What the driver docker asks of the engine.")
     slurm: SlurmModel | None = Field(None, description="What the driver slurm asks of the cluster.")
     hosts: HostsModel | None = Field(None, description="The hosts of the driver hosts.")
@@ -91,6 +101,8 @@ class RunnerProfile:
 
     model: RunnerModel
     path: Path
+    num_devices: int | None = None
+    """Accelerators that were counted where its ranks would run; None where nobody has counted, or ranks share them."""
 
     @property
     def name(self) -> str:
@@ -144,6 +156,8 @@ class RunnerProfile:
             "fake": dict(sorted(model.fake.items())),
             "start": model.start or ("spawned" if model.device == "npu" else "forked"),
             "scheduling": model.scheduling or self._usual_scheduling(),
+            **({"rules": model.rules} if model.rules else {}),
+            **({"share_devices": True} if model.share_devices else {}),
             **({"idle": model.idle} if model.idle != "warn" else {}),
             **({"docker": resolved_docker(model.docker)} if model.docker else {}),
             **({"slurm": resolved_slurm(model.slurm)} if model.slurm else {}),
@@ -248,6 +262,18 @@ def _check_places(model: RunnerModel, located: Located) -> None:
         raise UserError(problem, where=located.where(("docker", *key_path)))
     for key_path, problem in slurm_problems(model.slurm) if model.slurm else ():
         raise UserError(problem, where=located.where(("slurm", *key_path)))
+    if model.rules and (model.driver, model.device, model.backend) != ("local", "cpu", "gloo"):
+        raise UserError(
+            "rules are held to by ranks of this machine that exchange over gloo, beside its processor",
+            where=located.where(("rules",)),
+            expected="driver: local, device: cpu and backend: gloo",
+        )
+    if model.share_devices and (model.backend != "gloo" or model.device in ("cpu", "fake")):
+        raise UserError(
+            "ranks share an accelerator through gloo alone: NCCL, RCCL and HCCL take one device a rank",
+            where=located.where(("share_devices",)),
+            expected="backend: gloo, and a device that is an accelerator",
+        )
     if model.scheduling == "batch" and model.driver == "debug":
         raise UserError(
             "ranks of the driver 'debug' are threads of this process",

@@ -19,10 +19,10 @@ from torch import Tensor
 from torch.futures import Future
 
 from paceline.worker.fault import Fault
+from paceline.worker.split import DeviceSplit, HostSplit, Marks, Split
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import Message, Transport, Waitable
 
-_perf_ns = time.perf_counter_ns
 _sleep = time.sleep
 
 
@@ -73,7 +73,7 @@ class Transfer:
         if self._done:
             return
         comm = self._comm
-        start = _perf_ns()
+        start = comm._split.begin()
         trace = comm._trace if len(self._waits) == len(self._traces) else None
         for index, work in enumerate(self._waits):
             work.wait()
@@ -167,7 +167,7 @@ class Backend:
         trace = self._hand(kind, tensor, hands=hands)
         if trace is None:
             return None
-        start = _perf_ns()
+        start = self._comm._split.begin()
         found = run()
         self._comm._finish([trace], start)
         return found
@@ -200,6 +200,12 @@ class Comm:
         world_size: Number of ranks.
         posts_ahead: Whether receives may be started long before their messages are sent.
         backend: The backend's own collectives.
+
+    Args:
+        transport: Carries messages.
+        trace: Where operations are noted for hang reports.
+        faults: What befalls them.
+        marks: In the stream of an asynchronous device; None where the host's clock tells when work was done.
     """
 
     def __init__(
@@ -208,6 +214,7 @@ class Comm:
         *,
         trace: TraceWriter | None = None,
         faults: Sequence[Fault] = (),
+        marks: Marks | None = None,
     ) -> None:
         self._transport = transport
         self._trace = trace
@@ -216,8 +223,7 @@ class Comm:
         self._num_operations = 0
         self._armed = bool(self._faults)
         self._pending: set[Transfer] = set()
-        self._communicate_ns = 0
-        self._spans_ns: dict[str, int] = {}
+        self._split: Split = HostSplit() if marks is None else DeviceSplit(marks)
         self._muted = False
         self._copies: list[Message] | None = None
         self.rank = transport.rank
@@ -264,9 +270,9 @@ class Comm:
         for tensor, peer in allowed_receives:
             self.counters.received_bytes[peer] += tensor.numel() * tensor.element_size()
         late_s = [self._lateness(peer) for _, peer in allowed_receives] if self._armed else ()
-        begin = _perf_ns()
+        begin = self._split.begin()
         waits = [] if self._muted else self._transport.post(allowed_sends, allowed_receives)
-        self._communicate_ns += _perf_ns() - begin
+        self._split.communicated(begin)
         transfer = Transfer(self, waits, traces, late_s)
         self._pending.add(transfer)
         return transfer
@@ -286,22 +292,18 @@ class Comm:
     @contextmanager
     def span(self, name: Literal["compress", "decompress", "pack", "unpack", "compute"]) -> Iterator[None]:
         """Label the time inside; communication inside is counted as communication, not to the span."""
-        start, communicated = _perf_ns(), self._communicate_ns
-        try:
+        with self._split.span(name):
             yield
-        finally:
-            elapsed = _perf_ns() - start - (self._communicate_ns - communicated)
-            self._spans_ns[name] = self._spans_ns.get(name, 0) + elapsed
 
     # What the harness calls
 
     def take_split(self) -> dict[str, float]:
         """Return seconds spent in ``communicate`` and in each labelled span since the last call, and reset."""
-        split = {name: value * 1e-9 for name, value in self._spans_ns.items()}
-        split["communicate"] = self._communicate_ns * 1e-9
-        self._spans_ns = {}
-        self._communicate_ns = 0
-        return split
+        return self._split.take()
+
+    def splitting(self, on: bool) -> None:
+        """Book times of parts from now on, or no longer; without it they are booked where that costs nothing."""
+        self._split.switch(on)
 
     def copy_sent(self) -> None:
         """Keep a copy of every message that is sent from now on; for small ones."""
@@ -373,8 +375,8 @@ class Comm:
             return self._trace.enter(kind, peer, tensor.numel() * tensor.element_size())
         return None
 
-    def _finish(self, traces: Sequence[int], start_ns: int) -> None:
-        self._communicate_ns += _perf_ns() - start_ns
+    def _finish(self, traces: Sequence[int], start: Any) -> None:
+        self._split.communicated(start)
         if self._trace is not None:
             for offset in traces:
                 self._trace.leave(offset)

@@ -13,11 +13,15 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from paceline.base.errors import PrerequisiteError, UserError
+from paceline.base.requirements import present
 from paceline.worker import telemetry
 from paceline.worker.device_settings import Settings, place_of, settings_of
+
+if TYPE_CHECKING:
+    from paceline.worker.split import Marks
 
 _monotonic_ns = time.perf_counter_ns
 
@@ -53,6 +57,10 @@ class Device(Protocol):
         """Wait until all work that was issued to the device has finished."""
         ...
 
+    def marks(self) -> Marks | None:
+        """Return what marks places in the current stream, or None where a call's work is done when it returns."""
+        ...
+
     def describe(self) -> dict[str, Any]:
         """Return name, count, memory and runtime versions; absent facts are None."""
         ...
@@ -77,6 +85,10 @@ class CpuDevice:
     def synchronize(self) -> None:
         """Do nothing: CPU tensors are ready when a call returns."""
 
+    def marks(self) -> Marks | None:
+        """Return None: the host's clock tells."""
+        return None
+
     def describe(self) -> dict[str, Any]:
         """Return the processor's model name and the cores that this process may use."""
         return {"name": cpu_model(), "count": len(os.sched_getaffinity(0)), "memory_bytes": None}
@@ -93,7 +105,7 @@ class CpuDevice:
 class AcceleratorDevice:
     """CUDA, ROCm or NPU through ``torch.accelerator``."""
 
-    def __init__(self, kind: str, index: int) -> None:
+    def __init__(self, kind: str, index: int, *, num_ranks: int = 1, shared: bool = False) -> None:
         import torch  # noqa: PLC0415 - the control plane reads this module's constants without torch
 
         if kind == "npu":
@@ -123,7 +135,13 @@ class AcceleratorDevice:
         through_cuda = accelerator.type == "cuda"
         self.no_graphs = None if through_cuda else f"torch has no graphs of {kind} devices"
         self.no_profiler = None if through_cuda else f"torch.profiler knows no activities of {kind} devices"
-        self.index = index % torch.accelerator.device_count()
+        count = torch.accelerator.device_count()
+        if num_ranks > count and not shared:
+            raise PrerequisiteError(
+                f"{num_ranks} ranks need {num_ranks} {kind} devices, {present(count)} here",
+                fix="fewer ranks (--filter ranks=…), or a runner with backend: gloo and share_devices: true",
+            )
+        self.index = index % count
         torch.accelerator.set_device_index(self.index)
         self._read: Callable[[], telemetry.Reading] | None = None
         self._settings: list[Settings] | None = None
@@ -135,6 +153,12 @@ class AcceleratorDevice:
     def synchronize(self) -> None:
         """Wait for all streams of the current device."""
         self._torch.accelerator.synchronize()
+
+    def marks(self) -> Marks | None:
+        """Return events of the device."""
+        from paceline.worker.split import EventMarks  # noqa: PLC0415 - it imports torch
+
+        return EventMarks(self.torch_type)
 
     def describe(self) -> dict[str, Any]:
         """Return the device's name, count, memory and runtime version."""
@@ -204,6 +228,10 @@ class FakeDevice:
     def synchronize(self) -> None:
         """Do nothing: virtual work is finished when ``work`` returns."""
 
+    def marks(self) -> Marks | None:
+        """Return None: nothing of it is asynchronous."""
+        return None
+
     def work(self, seconds: float, *, stream: str) -> None:
         """Advance virtual time by work that nominally takes ``seconds``.
 
@@ -241,8 +269,22 @@ class FakeDevice:
         return {"clock_hz": clock, "throttle": reasons, "idle": False}
 
 
-def open_device(kind: str, *, index: int = 0, fake: Mapping[str, float] | None = None) -> Device:
+def open_device(
+    kind: str,
+    *,
+    index: int = 0,
+    num_ranks: int = 1,
+    shared: bool = False,
+    fake: Mapping[str, float] | None = None,
+) -> Device:
     """Return the adapter for a runner's ``device``.
+
+    Args:
+        kind: The device.
+        index: This rank's number on its host.
+        num_ranks: Ranks on this host; each needs an accelerator of its own.
+        shared: Whether they may share what is there instead.
+        fake: Noise model of the fake device.
 
     Raises:
         PrerequisiteError: The device or its torch build is missing.
@@ -251,7 +293,7 @@ def open_device(kind: str, *, index: int = 0, fake: Mapping[str, float] | None =
         return CpuDevice()
     if kind == "fake":
         return FakeDevice(fake or {})
-    return AcceleratorDevice(kind, index)
+    return AcceleratorDevice(kind, index, num_ranks=num_ranks, shared=shared)
 
 
 def cpu_model() -> str | None:

@@ -7,25 +7,27 @@ import json
 import os
 import time
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from paceline.worker.device import FakeDevice, open_device
+from paceline.worker.device import Device, FakeDevice, open_device
 from paceline.worker.events import START, EventLog
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.host import describe_host
 from paceline.worker.loading import load_techniques, runner_module
 from paceline.worker.process import take_secrets
+from paceline.worker.rules import RuleBreachError, RulesTransport
 from paceline.worker.session import Block, CaseError, Control, Session, block_from_plan
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import TorchTransport, Transport
 
 _new_group = dist.new_group
 """Bound at import, before any technique is loaded."""
+RULES = "rules"
+"""Folder of a job below which ranks that are held to a carrier's rules write what they start."""
 RAISED_EXIT_CODE = 13
 """Exit code of a rank whose technique raised."""
 
@@ -40,9 +42,11 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
     trace.context(START)
     guard = Guard()
     runner = plan["runner"]
-    device = open_device(runner["device"], index=int(os.environ.get("LOCAL_RANK", "0")), fake=runner["fake"])
+    device = _own_device(runner)
     torch.set_num_threads(max(int(os.environ.get("OMP_NUM_THREADS", "1")), 1))
-    control, carrier = _join(runner, world_size)
+    carriers = Carriers(runner, job / RULES / f"{group}-{launch}-{attempt}", device)
+    control = _join(world_size)
+    carrier = carriers()
     control_group = Control(control)
     control_group.synchronise_clocks()
     interface = os.environ.get("PACELINE_DATA_INTERFACE") or None
@@ -66,7 +70,7 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
         control_interface=None if control_interface == interface else control_interface,
         proofs={key: facts[rank] for key, facts in work["proofs"].items()},
         secrets=secrets,
-        new_transport=partial(_carrier, runner),
+        new_transport=carriers,
     )
     if rank == 0 and work["describe_host"]:
         events.emit("host", group=group, **describe_host(device))
@@ -78,6 +82,21 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
         dist.destroy_process_group()
     events.close()
     return code
+
+
+def _own_device(runner: dict[str, Any]) -> Device:
+    """Open this rank's device, before the ranks meet: a group that lacks devices must not wait for one another.
+
+    Raises:
+        PrerequisiteError: The device is missing, or there are fewer than ranks on this host.
+    """
+    return open_device(
+        runner["device"],
+        index=int(os.environ.get("LOCAL_RANK", "0")),
+        num_ranks=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+        shared=bool(runner.get("share_devices")),
+        fake=runner["fake"],
+    )
 
 
 def _has_own_network(runner: dict[str, Any]) -> bool:
@@ -113,7 +132,7 @@ def _raised(session: Session, block: Block, error: BaseException) -> None:
     out_of_memory = isinstance(error, MemoryError) or "can't allocate memory" in str(error).lower()
     out_of_memory = out_of_memory or "out of memory" in str(error).lower()
     status = error.status if isinstance(error, CaseError) else "crashed"
-    if isinstance(error, ContractBreachError):
+    if isinstance(error, ContractBreachError | RuleBreachError):
         status = "refused"
     context = session.trace.last_context
     if not context.startswith(f"{block.block}|"):  # none of its techniques had begun
@@ -126,8 +145,8 @@ def _raised(session: Session, block: Block, error: BaseException) -> None:
     )
 
 
-def _join(runner: dict[str, Any], world_size: int) -> tuple[Transport, Transport]:
-    """Make the control group (Gloo, on the control interface) and the techniques' group."""
+def _join(world_size: int) -> Transport:
+    """Make the control group (Gloo, on the control interface); groups that follow take the data interface."""
     if world_size == 1 and "MASTER_ADDR" not in os.environ:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
     control_interface = os.environ.get("PACELINE_CONTROL_INTERFACE")
@@ -137,13 +156,34 @@ def _join(runner: dict[str, Any], world_size: int) -> tuple[Transport, Transport
     data_interface = os.environ.get("PACELINE_DATA_INTERFACE")
     if data_interface:
         os.environ["GLOO_SOCKET_IFNAME"] = data_interface
-    return TorchTransport(None), _carrier(runner)
+    return TorchTransport(None)
 
 
-def _carrier(runner: dict[str, Any]) -> TorchTransport:
-    """Make a group of all ranks for techniques: sockets, threads and buffers of its own. All ranks call it."""
-    backend = runner["backend"] or _default_backend(runner["device"])
-    return TorchTransport(_new_group(backend=backend, timeout=_timeout()))
+class Carriers:
+    """Makes groups of all ranks for techniques: sockets, threads and buffers of their own. All ranks call it together.
+
+    Args:
+        runner: The resolved profile.
+        folder: Where ranks that are held to rules write what they start; a folder a group.
+        device: This rank's.
+    """
+
+    def __init__(self, runner: dict[str, Any], folder: Path, device: Device) -> None:
+        self._runner, self._folder, self._device = runner, folder, device
+        self._number = 0
+
+    def __call__(self) -> TorchTransport:
+        """Make one, and let all ranks take part in its first operation."""
+        backend = self._runner["backend"] or _default_backend(self._runner["device"])
+        made = _new_group(backend=backend, timeout=_timeout())
+        if self._runner.get("rules"):
+            transport: TorchTransport = RulesTransport(self._folder / str(self._number), made)
+        else:
+            transport = TorchTransport(made)
+        self._number += 1
+        transport.meet(self._device.torch_type)
+        self._device.synchronize()
+        return transport
 
 
 def _timeout() -> timedelta:

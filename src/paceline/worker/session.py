@@ -20,6 +20,7 @@ from paceline.worker.device import Device
 from paceline.worker.events import EventLog
 from paceline.worker.fault import Fault
 from paceline.worker.guard import ContractBreachError, Guard
+from paceline.worker.rules import RuleBreachError
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import TorchTransport, Transport
 
@@ -283,7 +284,12 @@ class Session:
 
     def comm(self, *, faults: Sequence[Fault] = (), traced: bool = True) -> Comm:
         """Return a fresh communicator for one technique."""
-        return Comm(self.transport, trace=self.trace if traced else None, faults=faults)
+        return Comm(
+            self.transport,
+            trace=self.trace if traced else None,
+            faults=faults,
+            marks=self.device.marks(),
+        )
 
     def loaded(self, case: Case) -> Loaded:
         """Return the imported technique of a case.
@@ -310,6 +316,8 @@ class Session:
             trouble = f"unsupported|{error}"
         except ContractBreachError as error:
             trouble = f"refused|{error}"
+        except RuleBreachError:
+            raise  # what ranks have started will never end, so that none may go on with the group
         except CaseError as error:
             trouble, detail = f"{error.status}|{error.reason}", error.detail or ""
         except Exception as error:

@@ -76,6 +76,7 @@ FORBIDDEN_ATTRIBUTES = frozenset(
         *("_new_shared_filename_cpu", "_new_shared_fd_cpu"),
         *("counters", "_transport", "_pending", "_faults", "_muted", "_trace", "muted", "drop_pending"),
         *("take_split", "begin_call", "arm_faults", "copy_sent", "take_copies", "_copies"),
+        *("splitting", "_split"),
     }
 )
 """Attributes that lead out of a technique's own objects: to the interpreter, to callers' frames, to memory that ranks

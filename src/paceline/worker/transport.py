@@ -89,6 +89,8 @@ class TorchTransport:
         self.world_size = dist.get_world_size(group)
         self._global = [dist.get_global_rank(group, r) for r in range(self.world_size)] if group else None
         self.posts_ahead = dist.get_backend(group) == "gloo"
+        self._device = "cpu"
+        """Torch's name of the device whose tensors alone the group moves; cpu where it moves those of any."""
 
     def _peer(self, rank: int) -> int:
         return self._global[rank] if self._global else rank
@@ -100,14 +102,44 @@ class TorchTransport:
         send wait until somebody waits for them, so that they do not block the sends that their peers wait for.
         """
         if not self.posts_ahead:
-            operations = [_p2p(_irecv, t, self._peer(p), self._group) for t, p in receives]
             if not sends:
-                return [_Deferred([o]) for o in operations]
-            operations += [_p2p(_isend, t, self._peer(p), self._group) for t, p in sends]
-            return list(_batch(operations)) if operations else []
+                # All in one, as they are waited for: one after the other each would wait for the one before.
+                return [_Deferred(self, receives)] if receives else []
+            return self._start(sends, receives)
         waits: list[Any] = [_irecv(t, src=self._peer(p), group=self._group) for t, p in receives]
         waits += [_isend(t, dst=self._peer(p), group=self._group) for t, p in sends]
         return waits
+
+    def _start(self, sends: Sequence[Message], receives: Sequence[Message]) -> list[Waitable]:
+        """Start messages as one operation, whose parts run together."""
+        landings = [(t, self._moved(t, empty=True)) for t, _ in receives]
+        operations = [
+            _p2p(_irecv, landing, self._peer(p), self._group)
+            for (_, landing), (_, p) in zip(landings, receives, strict=True)
+        ]
+        operations += [_p2p(_isend, self._moved(t), self._peer(p), self._group) for t, p in sends]
+        works: list[Waitable] = list(_batch(operations))
+        staged = [(t, landing) for t, landing in landings if landing is not t]
+        return [_Staged(works, staged)] if staged else works
+
+    def _moved(self, tensor: Tensor, *, empty: bool = False) -> Tensor:
+        """Return a tensor that the group can move: itself, or of the host's small ones a copy, or room for one."""
+        if self._device in ("cpu", tensor.device.type):
+            return tensor
+        return torch.empty_like(tensor, device=self._device) if empty else tensor.to(self._device)
+
+    def meet(self, device: str) -> None:
+        """Let all ranks take part in the group's first operation, where that is what connects them.
+
+        NCCL and its kin set a communicator up in the first operation that is started, and all ranks must take part in
+        it: a first message between two of three ranks waits for the third forever.
+
+        Args:
+            device: Torch's name of the device whose tensors the group moves.
+        """
+        if not self.posts_ahead:
+            self._device = device
+            self.all_reduce(torch.zeros(1, device=device))
 
     def all_reduce(self, tensor: Tensor, *, wait: bool = True) -> Waitable | None:
         """Call the backend's all-reduce."""
@@ -148,14 +180,27 @@ class TorchTransport:
         _end_group(self._group)
 
 
-class _Deferred:
-    """Operations that start when they are waited for."""
+class _Staged:
+    """Receives of the host's tensors through ones of the device, which are copied once they have arrived."""
 
-    def __init__(self, operations: list[Any]) -> None:
-        self._operations = operations
+    def __init__(self, works: Sequence[Any], staged: Sequence[tuple[Tensor, Tensor]]) -> None:
+        self._works, self._staged = works, staged
 
     def wait(self) -> None:
-        for work in _batch(self._operations):
+        for work in self._works:
+            work.wait()
+        for tensor, landing in self._staged:
+            tensor.copy_(landing)
+
+
+class _Deferred:
+    """Receives that start, as one operation, when they are waited for."""
+
+    def __init__(self, transport: TorchTransport, receives: Sequence[Message]) -> None:
+        self._transport, self._receives = transport, receives
+
+    def wait(self) -> None:
+        for work in self._transport._start((), self._receives):
             work.wait()
 
 

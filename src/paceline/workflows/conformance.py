@@ -28,6 +28,7 @@ import yaml
 from paceline.base.errors import InfrastructureError, UserError, expected_one_of
 from paceline.base.family import Scalar, family_names, load_family, off_formula
 from paceline.base.technique import TechniqueSource
+from paceline.drivers.machine.devices import on_this_machine
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.families.serving.core.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
@@ -293,7 +294,7 @@ def run_suites(
     ``files`` hold techniques of the suites that are not among those that ``paceline list techniques`` knows.
     """
     suites = [load_suite(p, extra=files) for p in paths]
-    plan = make_plan(suites, load_runner(content.find_runner(runner)), Selection())
+    plan = make_plan(suites, on_this_machine(load_runner(content.find_runner(runner))), Selection())
     with RunProgress(plan, (), quiet=quiet) as progress:
         outcome = measure(plan, suites, folder / "results", on_event=progress.event)
     if outcome.path is None:

@@ -101,6 +101,7 @@ class SuiteFile(pytest.File):
                 yield pytest.Function.from_parent(self, name=name, callobj=test)
 
     def _planned(self) -> tuple[Suite, Plan]:
+        from paceline.drivers.machine.devices import on_this_machine  # noqa: PLC0415 - as all below
         from paceline.spec import content  # noqa: PLC0415 - only when suites are asked for
         from paceline.spec.plan import Selection, make_plan  # noqa: PLC0415
         from paceline.spec.profile import load_runner  # noqa: PLC0415
@@ -114,7 +115,7 @@ class SuiteFile(pytest.File):
         loaded, strangers = join_user_techniques([load_suite(p, extra=files) for p in paths], files)
         suite = next(s for p, s in zip(paths, loaded, strict=True) if p.resolve() == self.path.resolve())
         selection = Selection(tier=option("--paceline-tier"), launches=option("--paceline-launches"))
-        runner = load_runner(content.find_runner(option("--paceline-runner")))
+        runner = on_this_machine(load_runner(content.find_runner(option("--paceline-runner"))))
         plan = make_plan([suite], runner, selection)
         for text in [*map(warning, strangers), *unmatched(plan, [suite], runner, selection, files)]:
             self.warn(pytest.PytestWarning(text))

@@ -19,6 +19,7 @@ from paceline.base.requirements import lacking
 from paceline.drivers.driver import open_driver
 from paceline.drivers.execute import JOBS, Outcome, execute
 from paceline.drivers.job import read_job
+from paceline.drivers.machine.devices import on_this_machine
 from paceline.drivers.machine.occupation import occupied
 from paceline.drivers.machine.quarantine import quarantined
 from paceline.drivers.measure import measure
@@ -75,6 +76,7 @@ def prepare(
     launches: Launches | None = None,
     budget_s: float | None = None,
     seed: int | None = None,
+    elsewhere: bool = False,
     say: Say,
 ) -> Prepared:
     """Load everything that a run needs and plan it; a user's technique joins every suite that it fits.
@@ -90,6 +92,7 @@ def prepare(
             suites' own.
         budget_s: Time after which no launch starts; every suite is then measured until decided.
         seed: Of inputs and order; None means one of the suites' digest.
+        elsewhere: Whether another machine will run it, with as many devices as the runner says.
         say: Told every warning.
 
     Raises:
@@ -112,6 +115,8 @@ def prepare(
         seed=seed,
     )
     profile = load_runner(content.find_runner(runner))
+    if not elsewhere:
+        profile = on_this_machine(profile)
     plan = make_plan(loaded, profile, selection)
     warnings = [
         *map(warning, strangers),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.drivers.machine import quarantine
+from paceline.drivers.machine.devices import on_this_machine
 from paceline.records.earlier_runs import RunTimes, here, known_times
 from paceline.spec.duration import block_times, start_times
 from paceline.spec.plan import Plan, Selection, make_plan, observations
@@ -74,7 +75,9 @@ def plan_units(units: Sequence[Unit], state: Path | None) -> tuple[dict[Place, P
     planned: dict[Place, Planned] = {}
     skipped: dict[str, str] = {}
     for unit in units:
-        plan = make_plan([unit.suite], unit.runner, Selection(tier=unit.tier, launches=unit.launches))
+        plan = make_plan(
+            [unit.suite], on_this_machine(unit.runner), Selection(tier=unit.tier, launches=unit.launches)
+        )
         standing = quarantine.quarantined(unit.runner.name, state)
         if standing is not None:
             skipped[unit.name] = standing.text()

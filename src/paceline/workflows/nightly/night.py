@@ -17,6 +17,7 @@ from paceline.base.errors import (
 )
 from paceline.base.family import load_family
 from paceline.drivers.machine import quarantine
+from paceline.drivers.machine.devices import on_this_machine
 from paceline.drivers.machine.occupation import Occupation, look_around, measures_here, occupied
 from paceline.drivers.measure import measure
 from paceline.records.earlier_runs import RunTimes, read_times
@@ -287,7 +288,7 @@ class Night:
         try:
             again = self._measure(
                 unit,
-                make_plan([unit.suite], unit.runner, selection),
+                make_plan([unit.suite], on_this_machine(unit.runner), selection),
                 place,
                 reason="confirm",
                 linked_run=record.run_id,

@@ -86,7 +86,9 @@ class Candidate:
         self.block = block
         self._input_seed = input_seed
         self._lateness_ns = 0
-        self._flush = torch.empty(flush_bytes, dtype=torch.uint8) if flush_bytes else None
+        # Where the buffers are: writing the host's memory would evict nothing from a device's cache.
+        device = self.problem.device
+        self._flush = torch.empty(flush_bytes, dtype=torch.uint8, device=device) if flush_bytes else None
 
     def prepare(self) -> Workspace:
         """Put fresh contents into the next set of buffers, and clear what the technique keeps of earlier ones.

@@ -161,6 +161,7 @@ def split(session: Session, candidate: Candidate) -> dict[str, Any]:
     rows: dict[str, list[float]] = {}
     # Ranks begin together, so that waiting for a late one is not booked as communication.
     session.control.barrier()
+    candidate.comm.splitting(True)
     for _ in range(SPLIT_CALLS):
         # Empties the clocks of what earlier calls left there.
         candidate.comm.take_split()
@@ -168,6 +169,7 @@ def split(session: Session, candidate: Candidate) -> dict[str, Any]:
         taken = candidate.comm.take_split()
         for name in ("communicate", *SPAN_METRICS):
             rows.setdefault(name, []).append(taken.get(name, 0.0))
+    candidate.comm.splitting(False)
     everyone = session.control.gather(list(rows.values()))
     metrics: dict[str, Any] = {}
     for index, name in enumerate(rows):

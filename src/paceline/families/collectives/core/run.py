@@ -17,7 +17,7 @@ import torch
 from paceline.base.family import off_formula
 from paceline.families.collectives.api.problem import TORCH_DTYPES, Cost, Problem
 from paceline.families.collectives.core import ceilings, passes
-from paceline.families.collectives.core.caches import buffer_sets, cache_bytes
+from paceline.families.collectives.core.caches import buffer_sets, flush_bytes
 from paceline.families.collectives.core.candidate import Candidate, MutedCandidate, make_instance
 from paceline.families.collectives.core.ceilings import LinkCeiling
 from paceline.families.collectives.core.gate import (
@@ -155,7 +155,7 @@ def _prepare(instance: _Instance, problem: Problem, gated: Sequence[tuple[Case, 
     seed = session.draw_seed("inputs", block.block, *salt(instance.number))
     rules = {case.label: passed.lossy for case, passed in gated}
     variants, blind = _draw(session, how, problem, payload, seed, num_variants, rules)
-    num_sets = buffer_sets(str(block.protocol["cache"]), size_bytes)
+    num_sets = buffer_sets(str(block.protocol["cache"]), size_bytes, session.device)
     workspaces = [Workspace(operation, problem, variants) for _ in range(num_sets)]
     candidates: list[Candidate] = []
     for case, passed in gated:
@@ -179,7 +179,7 @@ def _prepare(instance: _Instance, problem: Problem, gated: Sequence[tuple[Case, 
                 passed=passed,
                 own=how.judgement,
                 input_seed=seed,
-                flush_bytes=cache_bytes() if block.protocol["cache"] == "cold-flush" else 0,
+                flush_bytes=flush_bytes(str(block.protocol["cache"]), session.device),
             )
         )
     return candidates

@@ -7,7 +7,7 @@ import pkgutil
 from types import ModuleType
 
 from paceline.families.serving import api
-from paceline.worker import comm
+from paceline.worker import comm, split
 from paceline.worker.seal import loaded_below
 
 FAMILY = "paceline.families.serving"
@@ -22,7 +22,7 @@ def all_loaded(*others: str) -> tuple[ModuleType, ...]:
     # Loaded now, or a technique's own import would load one after the seal was taken, and unseen.
     for module in pkgutil.iter_modules(api.__path__, f"{api.__name__}."):
         importlib.import_module(module.name)
-    return (*loaded_below(FAMILY, *others), comm)
+    return (*loaded_below(FAMILY, *others), comm, split)
 
 
 def after_every_call(operation: str) -> tuple[ModuleType, ...]:
@@ -31,4 +31,4 @@ def after_every_call(operation: str) -> tuple[ModuleType, ...]:
     Args:
         operation: The operation's package.
     """
-    return (*loaded_below(api.__name__, f"{FAMILY}.core.engine", operation), comm)
+    return (*loaded_below(api.__name__, f"{FAMILY}.core.engine", operation), comm, split)

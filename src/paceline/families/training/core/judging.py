@@ -94,7 +94,7 @@ def losses(
     initial = setting.judge()
     # The first copy was taken before any step: a technique that ships other weights has not begun where others did.
     begun = all(
-        torch.equal(a, b.detach().to(a.dtype))
+        torch.equal(a, b.detach().to(a))
         for a, b in zip(trained.weights[0], initial.parameters(), strict=True)
     )
     changed = session.control.first_problem(None if begun else "it changed the weights before the first step")

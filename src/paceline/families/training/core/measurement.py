@@ -120,6 +120,9 @@ def _train(
     """
     # Before the technique that is timed is made: proofs warm caches and allocators with another replica.
     proved = strategy.prove(session, block, case, point.for_proofs(session, block, case, setting))
+    if session.device.torch_type != "cpu":
+        # What proofs have made and only cycles hold would stand beside the technique in the device's memory.
+        gc.collect()
     trial = _trial(session, block, case, setting, batches)
     callbacks = strategy.callbacks(trial)
     session.begin(block, case.label, "train")

@@ -50,8 +50,8 @@ HELD: tuple[Metric, ...] = (
         name="device_peak_bytes",
         unit="B",
         better="lower",
-        doc="Most of a device's memory that was given out at once during training: state, activations, buffers, and "
-        "the copies of weights that are kept for evaluation.",
+        doc="Most of a device's memory that torch's allocator had given out at once during training: state, "
+        "activations and buffers; what libraries such as NCCL take for themselves is not among it.",
         contract={
             "counter": "the peak of the device's own allocator, reset before the first step; absent on the host",
             "ranks": "the rank that needs most",

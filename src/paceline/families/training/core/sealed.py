@@ -9,7 +9,7 @@ from collections.abc import Collection
 from types import ModuleType
 
 from paceline.families.training import api
-from paceline.worker import comm
+from paceline.worker import comm, split
 
 FAMILY = "paceline.families.training"
 COLLECTIVES = "paceline.families.collectives"
@@ -33,4 +33,4 @@ def sealed(operations: Collection[str]) -> tuple[ModuleType, ...]:
             importlib.import_module(module.name)
     wanted = (*SHARED, *(f"{FAMILY}.ops.{operation}." for operation in operations))
     loaded = sorted(name for name in sys.modules if name.startswith(wanted))
-    return (comm, *(sys.modules[name] for name in loaded))
+    return (comm, split, *(sys.modules[name] for name in loaded))

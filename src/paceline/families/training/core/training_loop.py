@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,6 +65,10 @@ class Loop:
         self._looking = [c for c in callbacks if overrides(c, "look")]
         self._after = [c for c in callbacks if overrides(c, "after_step")]
         assert len(self._around) <= 1, "one context is used twice in a step"
+        self._marks = self.session.device.marks()
+        """In the device's stream, which goes on when the host's calls have returned; None where none does."""
+        self._marked: list[tuple[int, Any, Any]] = []
+        """Parts of the window's steps between marks, whose times are read once the device is idle."""
         self._parts = [0] * len(PARTS)
         self._losses: list[Tensor] = []
         self._excluded_ns = 0
@@ -71,21 +76,28 @@ class Loop:
 
     def run(self) -> Trained:
         """Train all steps."""
-        if self.session.device.torch_type != "cpu":
-            torch.accelerator.reset_peak_memory_stats()
         for _ in self.windows():
             pass
-        if self.session.device.torch_type != "cpu":
-            self.trained.device_peak = float(torch.accelerator.max_memory_allocated())
         return self.trained
+
+    def _note_peak(self) -> None:
+        """Note the most that the device's allocator gave out since the last note, and begin anew."""
+        if self.session.device.torch_type == "cpu":
+            return
+        reached = float(torch.accelerator.max_memory_allocated())
+        self.trained.device_peak = max(self.trained.device_peak or 0.0, reached)
+        torch.accelerator.reset_peak_memory_stats()
 
     def windows(self) -> Iterator[range]:
         """Train window by window; yield the steps of each when it has ended. What is done meanwhile is not counted."""
         trained, comm, session = self.trained, self.replica.comm, self.session
+        self._note_peak()
+        trained.device_peak = None  # what was reached before is the proofs'
         # The untrained weights, before counters are reset: what gathering them sends is no training.
         self._copy(0, 0.0, 0.0)
         self._look(None)
         comm.counters.reset()
+        comm.splitting(True)
         comm.take_split()
         session.control.barrier()
         self._kernel.begin()
@@ -116,6 +128,7 @@ class Loop:
             elapsed_ns += own_ns
             self._close_window(own_ns, comm.take_split())
             yield window
+        self._note_peak()
         self.sandbox.check_left()
         trained.sent_bytes = sent
         trained.sent_to = list(map(float, comm.counters.sent_bytes))
@@ -136,7 +149,8 @@ class Loop:
         sequences_BS = self.batches[step].to(replica.task.device).long()
         keeping = self._around[0].around_passes() if self._around else nullcontext()
         # looked up before a technique runs: what it replaces and puts back within a step moves none of it
-        clock, between, counted = _clock_ns, self.session.guard.between, step in self.count_after
+        clock = _clock_ns if self._marks is None else self._marks.mark
+        between, counted = self.session.guard.between, step in self.count_after
         after_backward = [c for c in self.callbacks if step in c.stops_after_backward]
         before_update = [c for c in self.callbacks if step in c.stops_before_update]
         sent = replica.comm.counters.sent_bytes
@@ -147,7 +161,7 @@ class Loop:
             with keeping:
                 begin = clock()
                 if self.extra_s:
-                    _sleep(self.extra_s)  # in this span, as a slow rank's longer computation would be
+                    self._compute_longer()  # in this span, as a slow rank's longer computation would be
                 replica.set_rate(replica.task.rate(step))
                 loss = replica.forward_backward(sequences_BS)
                 computed = clock()
@@ -173,20 +187,31 @@ class Loop:
         sums = zip(self.trained.pass_bytes, before, after, strict=True)
         self.trained.pass_bytes = [n + b - a for n, a, b in sums]
         self._look(step)
-        spans = (computed - begin, exchanged - exchanging, updated - updating, ended - updated)
+        spans = ((begin, computed), (exchanging, exchanged), (updating, updated), (updated, ended))
         self._note(spans, loss, said)
         for callback in self._after:
             self._excluded_ns += callback.after_step(step)
 
-    def _note(self, spans: Sequence[int], loss: Tensor | None, said: dict[str, float]) -> None:
-        """Note a step's parts in nanoseconds, its loss, and what the technique found out."""
-        for part, spent in enumerate(spans):
-            self._parts[part] += spent
+    def _note(self, spans: Sequence[tuple[Any, Any]], loss: Tensor | None, said: dict[str, float]) -> None:
+        """Note where a step's parts begin and end, its loss, and what the technique found out."""
+        for part, (begin, end) in enumerate(spans):
+            self._book(part, begin, end)
         # Tensors and not numbers: reading each would wait for the device in every step.
         self._losses.append(torch.tensor(math.nan) if loss is None else loss)
         self.trained.sees_loss &= loss is not None
         for name, value in said.items():
             self.trained.diagnoses.setdefault(name, []).append(value)
+
+    def _compute_longer(self) -> None:
+        # A device goes on with what was issued before while the host sleeps: it must be idle first.
+        self.session.device.synchronize()
+        _sleep(self.extra_s)
+
+    def _book(self, part: int, begin: Any, end: Any) -> None:
+        if self._marks is None:
+            self._parts[part] += end - begin
+        else:
+            self._marked.append((part, begin, end))
 
     def _leave_out(self, step: int) -> None:
         """Note a step in which this rank takes no part."""
@@ -210,17 +235,19 @@ class Loop:
 
     def _rests(self, step: int, *, last: bool) -> bool:
         """Return whether the technique leaves a step out on this rank, and let it end its round all the same."""
-        replica, begin = self.replica, _clock_ns()
+        replica = self.replica
         # The base class never rests: without this every step of every technique would pay for the fences twice.
         if type(replica).rests is Replica.rests:
             return False
+        clock = _clock_ns if self._marks is None else self._marks.mark
+        begin = clock()
         with self.sandbox.watch():
             if not replica.rests(step):
                 return False
             replica.exchange_parameters(step)
             if last:
                 replica.finish()
-        self._parts[PARTS.index("parameters_s")] += _clock_ns() - begin
+        self._book(PARTS.index("parameters_s"), begin, clock())
         return True
 
     def _look_after_backward(self, step: int, callbacks: Sequence[Callback]) -> None:
@@ -249,8 +276,14 @@ class Loop:
 
     def _close_window(self, elapsed_ns: int, split: dict[str, float]) -> None:
         # Read once a window, after the device is idle.
-        losses = torch.stack([x.reshape(()) for x in self._losses]).double()
+        # Of one device: a step that a rank leaves out has no loss there, and none comes from the device.
+        device = self.replica.task.device
+        losses = torch.stack([x.reshape(()).to(device) for x in self._losses]).double()
         self.trained.losses += losses.tolist()
+        for part, begin, end in self._marked:
+            assert self._marks is not None
+            self._parts[part] += round(self._marks.seconds(begin, end) * 1e9)
+        self._marked = []
         took = self.trained.took[-len(losses) :]
         present = sum(took)
         if present < len(losses):
@@ -263,12 +296,17 @@ class Loop:
 
     def _copy(self, steps: int, seconds: float, sent: float) -> None:
         trained = self.trained
-        with (
-            self._kernel.left_out()
-        ):  # weights that lie in shares are gathered to be copied, which no count may show
+        # Weights that lie in shares are gathered to be copied, and compared with what they were: no count may show it.
+        self._note_peak()
+        peak = trained.device_peak
+        with self._kernel.left_out():
             weights = self.sandbox.weights()
-        # Cloned: a technique may return views of weights that it goes on training.
-        trained.weights.append([w.clone() for w in weights])
+            # Copied, since a technique may return views of weights that it goes on training; to the host, since copies
+            # of a large model would take the device's room.
+            trained.weights.append([w.to("cpu", copy=True) for w in weights])
+            del weights
+        self._note_peak()
+        trained.device_peak = peak
         trained.evaluated.append(steps)
         trained.seconds.append(seconds)
         trained.taken.append(float(sum(self.trained.took)))

@@ -195,7 +195,8 @@ class Plain:
 def difference(weights: Sequence[Tensor], other: Sequence[Tensor]) -> float:
     """Return the largest difference of an element; infinite where something is not finite."""
     found = 0.0
-    for a, b in zip(weights, other, strict=True):
+    for a, held in zip(weights, other, strict=True):
+        b = held.to(a.device)  # copies of a run lie on the host
         if not torch.equal(a, b):
             largest = float((a.detach().double() - b.detach().double()).abs().max())
             found = max(found, math.inf if math.isnan(largest) else largest)
