@@ -57,7 +57,7 @@ class Start:
         kubectl = self._cluster.folder / "kubectl"
         # The schemas of the fake are its own; to fetch them as kubectl does would need an API server's whole OpenAPI.
         kubectl.write_text(
-            '#!/bin/sh\n[ "$1" = create ] && set -- "$@" --validate=false\n'
+            '#!/bin/sh\ncase " $* " in *" create "*) set -- "$@" --validate=false ;; esac\n'
             f'exec kubectl --kubeconfig={self._cluster.folder}/config --cache-dir={self._cluster.folder}/cache "$@"\n'
         )
         kubectl.chmod(0o755)

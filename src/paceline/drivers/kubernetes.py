@@ -18,6 +18,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from paceline.base.errors import InfrastructureError, PrerequisiteError, UserError
+from paceline.base.eventfile import read_events
 from paceline.base.redaction import redact
 from paceline.drivers.containers import hand_over
 from paceline.drivers.kubernetes_manifest import LOGS, SUBMISSION_LABEL, Request, render
@@ -37,6 +38,7 @@ from paceline.drivers.shares import append_event, missing_cases
 from paceline.records.storage import resume_command
 
 TICKET = "kubernetes.json"
+EVENTS = "events-scheduler.jsonl"
 STOP_FILE = "stop"
 COMMAND_LIMIT_S = 60.0
 DELETE_LIMIT_S = 120.0
@@ -138,6 +140,7 @@ def _open_ticket(job: Path, kubectl: Kubectl) -> dict[str, Any] | None:
     if ticket["closed"]:
         return None
     if kubectl.look(ticket["name"]).job is not None:
+        _tell_submitted(job, ticket, kubectl)
         return ticket
     kubectl.delete(_manifest(job, ticket["number"]))
     return None
@@ -165,9 +168,8 @@ def _submit(job: Path, folder: PurePath, plan: Mapping[str, Any], kubectl: Kubec
         user=f"{os.getuid()}:{os.getgid()}" if os.getuid() else settings["user"],
         most_s=plan["estimate"]["most_s"],
     )
-    text = render(request)
     path = _manifest(job, request.number)
-    path.write_text(text)
+    path.write_text(render(request))
     hand_over(job, request.user)
     ticket = _write_ticket(job, {"name": request.name, "number": request.number, "closed": False})
     try:
@@ -178,8 +180,16 @@ def _submit(job: Path, folder: PurePath, plan: Mapping[str, Any], kubectl: Kubec
             kubectl.delete(path)
             _write_ticket(job, {**ticket, "closed": True})
         raise
-    _tell(job, "submitted", job_id=request.name, shares=[0], version=_version(kubectl), script=redact(text))
+    _tell_submitted(job, ticket, kubectl)
     return ticket
+
+
+def _tell_submitted(job: Path, ticket: Mapping[str, Any], kubectl: Kubectl) -> None:
+    """Note what was submitted, unless that was done already; a controller may have died just before."""
+    told = read_events(job / EVENTS, 0)[0] if (job / EVENTS).exists() else []
+    if not any(e["event"] == "submitted" and e["job_id"] == ticket["name"] for e in told):
+        text = redact(_manifest(job, ticket["number"]).read_text())
+        _tell(job, "submitted", job_id=ticket["name"], shares=[0], version=_version(kubectl), script=text)
 
 
 def _version(kubectl: Kubectl) -> str:
@@ -191,7 +201,7 @@ def _version(kubectl: Kubectl) -> str:
 
 
 def _tell(job: Path, event: str, **data: Any) -> None:
-    append_event(job / "events-scheduler.jsonl", {"event": event, "time_s": time.time(), **data})
+    append_event(job / EVENTS, {"event": event, "time_s": time.time(), **data})
 
 
 class KubernetesExecution:
@@ -253,7 +263,8 @@ class KubernetesExecution:
         view = self._kubectl.look(self._ticket["name"])
         for pod in view.pods:
             # What ended a pod stays its reason, whatever the cluster makes of it while it is taken away.
-            if self._pods.get(pod.name, pod).ending not in REASONS:
+            seen = self._pods.get(pod.name)
+            if seen is None or seen.ending not in REASONS:
                 self._pods[pod.name] = pod
         ending = judge(view.job, self._pods.values()) or self._gone(view) or self._too_late(view)
         if ending is not None:
@@ -291,7 +302,7 @@ class KubernetesExecution:
         (self._job / STOP_FILE).touch()
         for launch, block, case in missing_cases(self._job):
             append_event(
-                self._job / "events-scheduler.jsonl",
+                self._job / EVENTS,
                 {
                     "event": "case_failed",
                     "time_s": time.time(),

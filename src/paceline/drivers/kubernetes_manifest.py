@@ -26,12 +26,12 @@ SUBMISSION_LABEL = f"{OWN_PREFIX}submission"
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 KEPT_S = 7 * 86400
 """How long the cluster keeps an ended job whose controller never came back."""
-REPLICATED = "n"
+REPLICATED = "w"
 """The JobSet's only group of Jobs; a letter, for the names of pods are made of it and have 63 characters."""
 GRACE_S = 15
 MAX_LABEL = 63
 MAX_NAME = 50
-"""Leaves room for what JobSets and pods add: ``-n-0-1234`` or ``-1234``, and ``-abcde``."""
+"""Leaves room for what JobSets and pods add: ``-w-0-1234`` or ``-1234``, and ``-abcde``."""
 
 SCRIPT = f"""\
 trap 'exit 3' TERM INT
@@ -56,7 +56,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
+    # kubectl takes more plain words for numbers and truths than PyYAML does: 1e3, n and y are a float and two bools.
+    style = "|" if "\n" in text else None if re.fullmatch(r"[A-Za-z/][\w./-]+", text) else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -105,7 +106,6 @@ def labels(request: Request) -> dict[str, str]:
     """Return what says whose an object is."""
     return {
         "app.kubernetes.io/managed-by": "paceline",
-        **request.settings["labels"],
         RUN_LABEL: request.run_id,
         SUBMISSION_LABEL: request.name,
     }
@@ -137,6 +137,12 @@ def _metadata(request: Request) -> dict[str, Any]:
     }
 
 
+def _top_metadata(request: Request) -> dict[str, Any]:
+    """Return a Job's or JobSet's; queues read its labels, and would queue its pods once more for theirs."""
+    found = _metadata(request)
+    return {**found, "labels": {**request.settings["labels"], **found["labels"]}}
+
+
 def _service(request: Request) -> dict[str, Any]:
     """Return the headless service that gives pods their names; also before they are ready, for they meet to get so."""
     return {
@@ -153,7 +159,7 @@ def _service(request: Request) -> dict[str, Any]:
 
 def _job(request: Request) -> dict[str, Any]:
     spec = {**_job_spec(request), "ttlSecondsAfterFinished": KEPT_S}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(request), "spec": spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _top_metadata(request), "spec": spec}
 
 
 def _jobset(request: Request) -> dict[str, Any]:
@@ -161,7 +167,7 @@ def _jobset(request: Request) -> dict[str, Any]:
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": _metadata(request),
+        "metadata": _top_metadata(request),
         "spec": {
             "failurePolicy": {"maxRestarts": 0},
             "network": {

@@ -84,7 +84,7 @@ class KubernetesModel(FileModel):
     )
     spread: bool = Field(True, description="Each pod on a node of its own.")
     labels: dict[str, str] = Field(
-        default_factory=dict, description="Labels of all objects, such as kueue.x-k8s.io/queue-name."
+        default_factory=dict, description="Labels of the Job or JobSet, such as kueue.x-k8s.io/queue-name."
     )
     annotations: dict[str, str] = Field(
         default_factory=dict, description="Annotations of the pods, such as further networks."
