@@ -37,7 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
     cluster: Cluster
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *args: object) -> None:
         """Say nothing."""
 
     def do_GET(self) -> None:
@@ -81,14 +81,16 @@ class _Handler(BaseHTTPRequestHandler):
             named = [version for version, _ in groups.values() if "/" in version]
             both = [{"groupVersion": v, "version": v.partition("/")[2]} for v in named]
             listed = [
-                {"name": b["groupVersion"].partition("/")[0], "versions": [b], "preferredVersion": b} for b in both
+                {"name": b["groupVersion"].partition("/")[0], "versions": [b], "preferredVersion": b}
+                for b in both
             ]
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
         if path not in groups:
             return None
         version, names = groups[path]
         resources = [
-            {"name": n, "singularName": "", "namespaced": True, "kind": KINDS[n], "verbs": VERBS} for n in names
+            {"name": n, "singularName": "", "namespaced": True, "kind": KINDS[n], "verbs": VERBS}
+            for n in names
         ]
         return {
             "kind": "APIResourceList",

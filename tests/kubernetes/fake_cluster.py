@@ -1,8 +1,8 @@
-"""A cluster of two nodes in this process, for the real kubectl: an API server, controllers, and nodes that run pods here.
+"""A cluster of two nodes in this process, for the real kubectl: an API server, controllers, and nodes that run pods.
 
-Objects are checked against Kubernetes' own schemas, strictly, before they are kept. Pods are processes of this machine with
-their own host name, ``/etc/hosts`` and mounts; the user of a pod is not changed, since the Python of the checkout may be
-readable for root only. What is not here: images, resource limits, networks, quotas.
+Objects are checked against Kubernetes' own schemas, strictly, before they are kept. Pods are processes of this machine
+with their own host name, ``/etc/hosts`` and mounts; the user of a pod is not changed, since the Python of the checkout
+may be readable for root only. What is not here: images, resource limits, networks, quotas.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ class Cluster:
             self.changed.notify_all()
             return made
 
-    def list(self, kind: str, namespace: str, labels: dict[str, str], name: str | None = None) -> list[Object]:
+    def list(
+        self, kind: str, namespace: str, labels: dict[str, str], name: str | None = None
+    ) -> list[Object]:
         """Return objects by their labels or name."""
         with self.changed:
             return [
@@ -289,7 +291,10 @@ class Cluster:
             if kind == "JobSet":
                 own = {"jobset.sigs.k8s.io/jobset-name": name}
                 jobs = [("Job", j["metadata"]["name"]) for j in self.list("Job", namespace, own)]
-                return [*jobs, ("Service", self.objects[kind, namespace, name]["spec"]["network"]["subdomain"])]
+                return [
+                    *jobs,
+                    ("Service", self.objects[kind, namespace, name]["spec"]["network"]["subdomain"]),
+                ]
             owned = [p for p in self.pods() if kind == "Job" and p.get("owner") == name]
             return [("Pod", pod["metadata"]["name"]) for pod in owned]
 

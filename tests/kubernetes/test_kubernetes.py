@@ -77,7 +77,10 @@ PREEMPTED = condition("DisruptionTarget", "True", "PreemptionByScheduler", "pree
             fails("Evicted", message="The node was low on resource: memory."),
             "EVICTED: a node evicted a pod (pod {pod} on n1): Evicted: The node was low on resource: memory.",
         ),
-        (fails(**OOM), "OUT_OF_MEMORY: a pod needed more memory than it was given (pod {pod} on n1): OOMKilled"),
+        (
+            fails(**OOM),
+            "OUT_OF_MEMORY: a pod needed more memory than it was given (pod {pod} on n1): OOMKilled",
+        ),
         (
             fails(conditions=[PREEMPTED]),
             "PREEMPTED: a pod had to make room for others (pod {pod} on n1): PreemptionByScheduler: preempting to",
@@ -123,7 +126,9 @@ def test_a_job_over_its_time_limit_is_infrastructure(cluster: Cluster, start: St
     cluster.before_start = stuck
     code, output = (run := start(*POINT, time_limit=2, pending_seconds=1)).end()
     assert code == 3, output
-    assert infrastructure_reason(run.record()).startswith("TIMEOUT: the job reached its time limit: DeadlineEx")
+    assert infrastructure_reason(run.record()).startswith(
+        "TIMEOUT: the job reached its time limit: DeadlineEx"
+    )
 
 
 def test_a_job_that_somebody_deletes_is_infrastructure(cluster: Cluster, start: Start) -> None:
@@ -134,7 +139,9 @@ def test_a_job_that_somebody_deletes_is_infrastructure(cluster: Cluster, start: 
     cluster.delete("Job", "default", name)
     code, output = run.end()
     assert code == 3, output
-    assert infrastructure_reason(run.record()).startswith("LOST: the cluster knows nothing of the job any more")
+    assert infrastructure_reason(run.record()).startswith(
+        "LOST: the cluster knows nothing of the job any more"
+    )
 
 
 def test_ctrl_c_deletes_the_job_and_a_second_run_does_the_rest(cluster: Cluster, start: Start) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import time
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -61,7 +63,10 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "kubernetes-rocm": ("rocm", HOST | GPUS | {"spread": False, "pull": "never"}),
     "kubernetes-npu": ("npu", CLAIM | {"nodes": 4, "devices_per_node": 8}),
-    "kubernetes-jobset": ("cuda", CLAIM | GPUS | {"jobset": True, "labels": {"kueue.x-k8s.io/queue-name": "gpus"}}),
+    "kubernetes-jobset": (
+        "cuda",
+        CLAIM | GPUS | {"jobset": True, "labels": {"kueue.x-k8s.io/queue-name": "gpus"}},
+    ),
 }
 NEWEST_AND_OLDEST = ("1.37", "1.27")
 
@@ -98,8 +103,10 @@ def test_kubernetes_own_schemas_take_a_manifest(name: str, version: str) -> None
     for made in manifest(request(name)):
         if made["kind"] == "JobSet":
             (group,) = made["spec"]["replicatedJobs"]
-            made = {"apiVersion": "batch/v1", "kind": "Job", **group["template"]}
-        kubernetes_validate.validate(made, version, strict=True)
+            job = {"apiVersion": "batch/v1", "kind": "Job", **group["template"]}
+            kubernetes_validate.validate(job, version, strict=True)
+        else:
+            kubernetes_validate.validate(made, version, strict=True)
 
 
 def test_words_that_kubectl_would_take_for_something_else_are_quoted() -> None:
@@ -149,14 +156,18 @@ def test_names_that_differ_stay_different_when_they_are_shortened() -> None:
 
 
 def test_pods_begin_when_all_are_there_and_end_when_they_are_told(tmp_path: Path) -> None:
-    import subprocess  # noqa: PLC0415
-    import time  # noqa: PLC0415
-
     (tmp_path / "run.sh").write_text('echo "$PACELINE_NODE of $PACELINE_NODES"\n')
 
     def pod(node: int) -> subprocess.Popen[bytes]:
-        variables = {"PACELINE_NODE": str(node), "PACELINE_NODES": "2", "PACELINE_SESSION": "s", "PATH": os.environ["PATH"]}
-        return subprocess.Popen(["/bin/sh", "-c", SCRIPT], cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL)
+        variables = {
+            "PACELINE_NODE": str(node),
+            "PACELINE_NODES": "2",
+            "PACELINE_SESSION": "s",
+            "PATH": os.environ["PATH"],
+        }
+        return subprocess.Popen(
+            ["/bin/sh", "-c", SCRIPT], cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL
+        )
 
     first = pod(0)
     time.sleep(1.5)
@@ -173,7 +184,9 @@ def test_pods_begin_when_all_are_there_and_end_when_they_are_told(tmp_path: Path
 
 
 def test_a_job_folder_outside_of_the_volume_is_refused_with_what_helps() -> None:
-    assert folder_in_volume(PurePosixPath("/shared/results/jobs/x"), "/shared") == PurePosixPath("results/jobs/x")
+    assert folder_in_volume(PurePosixPath("/shared/results/jobs/x"), "/shared") == PurePosixPath(
+        "results/jobs/x"
+    )
     with pytest.raises(UserError, match="not in the volume that the pods share, /shared") as caught:
         folder_in_volume(PurePosixPath("/home/me/results/jobs/x"), "/shared")
     assert "--results /shared/results" in str(caught.value)

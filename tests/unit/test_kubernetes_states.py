@@ -1,4 +1,4 @@
-"""What a cluster says of Jobs and pods, read: objects as ``kubectl get jobs,pods --output=json`` printed them, cut down."""
+"""What a cluster says of Jobs and pods, read: objects as ``kubectl get --output=json`` prints them, cut down."""
 
 from __future__ import annotations
 
@@ -59,7 +59,13 @@ def terminated(code: int, reason: str, message: str | None = None, at: str = "10
 def job(*conditions: Object, suspend: bool = False) -> Object:
     spec = {"backoffLimit": 0, "completionMode": "Indexed", "completions": 2, "suspend": suspend}
     status = {"active": 2, "conditions": list(conditions)}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": spec, "status": status}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "x"},
+        "spec": spec,
+        "status": status,
+    }
 
 
 def read(*items: Object) -> View:
@@ -186,7 +192,9 @@ ENDED: dict[str, tuple[Object, str]] = {
         "EVICTED",
     ),
     "preempted": (
-        disrupted("PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod"),
+        disrupted(
+            "PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod"
+        ),
         "PREEMPTED",
     ),
     "preempted by a node": (
@@ -238,7 +246,11 @@ ENDED: dict[str, tuple[Object, str]] = {
         "UNSCHEDULABLE",
     ),
     "devices unhealthy": (
-        pod(phase="Failed", reason="UnexpectedAdmissionError", message="Allocate failed due to no healthy devices"),
+        pod(
+            phase="Failed",
+            reason="UnexpectedAdmissionError",
+            message="Allocate failed due to no healthy devices",
+        ),
         "UNSCHEDULABLE",
     ),
     "no such program": (
@@ -279,7 +291,11 @@ def test_of_several_pods_the_first_that_failed_is_named() -> None:
     view = read(job(BACKOFF), first, second)
     ending = judge(view.job, view.pods)
     assert ending is not None
-    assert (ending.code, ending.pod and ending.pod.index, ending.pod and ending.pod.exit_code) == ("FAILED", 1, 2)
+    assert (ending.code, ending.pod and ending.pod.index, ending.pod and ending.pod.exit_code) == (
+        "FAILED",
+        1,
+        2,
+    )
 
 
 def test_what_the_cluster_did_outweighs_the_launchers_own_end() -> None:
@@ -310,7 +326,9 @@ def test_pods_that_a_queue_holds_do_not_wait_for_nodes() -> None:
 
 
 def test_running_pods_wait_for_nothing_and_an_empty_cluster_knows_nothing() -> None:
-    item = pod(phase="Running", conditions=[SCHEDULED], containerStatuses=container(running={"startedAt": MADE}))
+    item = pod(
+        phase="Running", conditions=[SCHEDULED], containerStatuses=container(running={"startedAt": MADE})
+    )
     found = read_pod(item)
     assert (found.phase, found.waiting, found.ending, found.node) == ("Running", "", "", "node-a")
     assert read() == View(job=None, pods=())

@@ -280,7 +280,12 @@ def test_what_is_asked_of_kubernetes_is_resolved_too(tmp_path: Path) -> None:
         ("nodes: 2", "labels: {a: b c}", "8:kubernetes.labels", "no value of a label"),
         ("nodes: 2", "node_selector: {a b: c}", "8:kubernetes.node_selector", "no qualified name"),
         ("nodes: 2", "resources: {rdma/hca: many}", "8:kubernetes.resources", "no quantity"),
-        ("nodes: 2", "annotations: {x.example/token: abc}", "8:kubernetes.annotations", "looks like a secret"),
+        (
+            "nodes: 2",
+            "annotations: {x.example/token: abc}",
+            "8:kubernetes.annotations",
+            "looks like a secret",
+        ),
         ("nodes: 2", "kubectl: [kubectl, --token=abc]", "8:kubernetes.kubectl", "looks like a secret"),
         ("nodes: 2", "user: root", "8:kubernetes.user", "is not two numbers"),
         ("driver: kubernetes", "driver: local", "5:kubernetes", "there is a section 'kubernetes'"),
@@ -293,6 +298,6 @@ def test_a_wrong_kubernetes_section_is_refused_with_its_line(
     with pytest.raises(UserError) as caught:
         load_kubernetes(tmp_path, (old, new))
     errors = getattr(caught.value, "errors", (caught.value,))
-    assert [(e.where, said in e.what) for e in errors] == [(f"{tmp_path / 'example.yaml'}:{place}", True)], str(
-        caught.value
+    assert [(e.where, said in e.what) for e in errors] == [(f"{tmp_path / 'example.yaml'}:{place}", True)], (
+        str(caught.value)
     )

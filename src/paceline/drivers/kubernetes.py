@@ -1,8 +1,9 @@
 """The Kubernetes driver: a Job of a pod a node, followed by asking the cluster through kubectl.
 
 The manifest is written and noted before it is sent, so a controller that dies is followed by another
-(``run --resume``) that takes the Job over wherever it is. Results come out through the shared volume, in the job folder.
-An ending that is no technique's fault becomes an ``infrastructure`` failure of every case that it left without a result.
+(``run --resume``) that takes the Job over wherever it is. Results come out through the shared volume, in the job
+folder. An ending that is no technique's fault becomes an ``infrastructure`` failure of every case that it left without
+a result.
 """
 
 from __future__ import annotations
@@ -251,7 +252,12 @@ class KubernetesExecution:
         if self._code is None:
             (self._job / STOP_FILE).touch()
             _tell(self._job, "task_end", job_id=self._ticket["name"], state="CANCELLED", shares=[0])
-        self._kubectl.delete(_manifest(self._job, self._ticket["number"]))
+        try:
+            self._kubectl.delete(_manifest(self._job, self._ticket["number"]))
+        except InfrastructureError:
+            # A pod on a lost node cannot be taken away before the node is; that must not cost what was measured.
+            if self._code is None:
+                raise
         self._ticket = _write_ticket(self._job, {**self._ticket, "closed": True})
 
     def log(self) -> str:
@@ -294,7 +300,11 @@ class KubernetesExecution:
         pod = ending.pod
         exit_code = pod.exit_code if pod else None
         nodes = ",".join(sorted({p.node for p in self._pods.values() if p.node}))
-        facts = {"exit_code": exit_code, "nodes": nodes, "reason": redact(ending.why or (pod.why if pod else ""))}
+        facts = {
+            "exit_code": exit_code,
+            "nodes": nodes,
+            "reason": redact(ending.why or (pod.why if pod else "")),
+        }
         _tell(self._job, "task_end", job_id=self._ticket["name"], shares=[0], state=ending.code, **facts)
         self._code = 0 if ending.code in (DONE, *REASONS) else exit_code or 1
         if ending.code not in REASONS:

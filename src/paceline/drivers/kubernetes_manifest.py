@@ -120,9 +120,7 @@ def manifest(request: Request) -> list[dict[str, Any]]:
 
 def render(request: Request) -> str:
     """Return the manifest as YAML."""
-    head = (
-        f"# Run {request.run_id} of Paceline: pods that execute the job folder {request.folder} of the volume.\n"
-    )
+    head = f"# Run {request.run_id} of Paceline: pods that execute the job folder {request.folder} of the volume.\n"
     return head + yaml.dump_all(
         manifest(request), Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True
     )
@@ -205,9 +203,7 @@ def _pod_spec(request: Request) -> dict[str, Any]:
         "priorityClassName": settings["priority_class"],
         "runtimeClassName": settings["runtime_class"],
         "nodeSelector": settings["node_selector"],
-        "tolerations": [
-            {k: v for k, v in each.items() if v is not None} for each in settings["tolerations"]
-        ],
+        "tolerations": [{k: v for k, v in each.items() if v is not None} for each in settings["tolerations"]],
         "imagePullSecrets": [{"name": settings["pull_secret"]}] if settings["pull_secret"] else [],
         "affinity": _apart(request) if several and settings["spread"] else None,
         # A JobSet names its pods' domain by itself.
@@ -282,7 +278,7 @@ def _environment(request: Request) -> list[dict[str, Any]]:
 
 
 def _resources(request: Request) -> dict[str, Any]:
-    """Return what a pod gets; as much asked for as allowed, so that it is the last to be evicted and cores can be its own."""
+    """Return what a pod gets: as much asked for as allowed, so that it is evicted last and cores can be its own."""
     settings = request.settings
     device = settings["device_resource"] or RESOURCES.get(request.device)
     amounts = {

@@ -38,16 +38,18 @@ PATIENCE_S: Mapping[str, float] = {IMAGE: 60.0, CONTAINER: 60.0}
 """How long pods may be kept by what a node tries again by itself; for what is not here, as long as the profile says."""
 
 _WAITING = {
-    **dict.fromkeys(
-        "ErrImagePull ImagePullBackOff InvalidImageName ErrImageNeverPull ImageInspectError "
-        "RegistryUnavailable SignatureValidationFailed".split(),
-        IMAGE,
-    ),
-    **dict.fromkeys(
-        "CreateContainerConfigError CreateContainerError RunContainerError CrashLoopBackOff PostStartHookError "
-        "PreCreateHookError PreStartHookError".split(),
-        CONTAINER,
-    ),
+    "ErrImagePull": IMAGE,
+    "ImagePullBackOff": IMAGE,
+    "InvalidImageName": IMAGE,
+    "ErrImageNeverPull": IMAGE,
+    "ImageInspectError": IMAGE,
+    "RegistryUnavailable": IMAGE,
+    "SignatureValidationFailed": IMAGE,
+    "CreateContainerConfigError": CONTAINER,
+    "CreateContainerError": CONTAINER,
+    "RunContainerError": CONTAINER,
+    "CrashLoopBackOff": CONTAINER,
+    "PostStartHookError": CONTAINER,
 }
 """Reasons for which a container waits, apart from being made."""
 _TERMINATED = {
@@ -218,7 +220,8 @@ def _job(item: Mapping[str, Any]) -> JobState:
 def _pod(item: Mapping[str, Any]) -> PodState:
     metadata, status = item["metadata"], item.get("status") or {}
     conditions = _conditions(item)
-    container = next(iter(status.get("containerStatuses") or ()), {}).get("state") or {}
+    containers: list[Mapping[str, Any]] = status.get("containerStatuses") or [{}]
+    container = containers[0].get("state") or {}
     terminated = container.get("terminated") or {}
     index = (metadata.get("annotations") or {}).get(INDEX)
     ending, why = _pod_ending(status, conditions, terminated)

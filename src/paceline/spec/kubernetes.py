@@ -148,8 +148,12 @@ def _volume_problems(model: KubernetesModel) -> Iterator[tuple[tuple[str, ...], 
         yield ("volume",), "give a claim or a host_path, one of them"
     if volume.claim is not None and volume.root is None:
         yield ("volume",), "a claim needs root: where the controller sees the volume's topmost folder"
-    places = {("volume", "host_path"): volume.host_path, ("volume", "root"): volume.root}
-    for key, path in {**places, ("mount_path",): model.mount_path}.items():
+    places: dict[tuple[str, ...], str | None] = {
+        ("volume", "host_path"): volume.host_path,
+        ("volume", "root"): volume.root,
+        ("mount_path",): model.mount_path,
+    }
+    for key, path in places.items():
         if path is not None and (not PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts):
             yield key, f"'{path}' is no absolute path"
 

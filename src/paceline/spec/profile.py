@@ -254,9 +254,7 @@ def _check_places(model: RunnerModel, located: Located) -> None:
         raise UserError(problem, where=located.where(("docker", *key_path)))
     for key_path, problem in slurm_problems(model.slurm) if model.slurm else ():
         raise UserError(problem, where=located.where(("slurm", *key_path)))
-    for key_path, problem in (
-        kubernetes_problems(model.kubernetes, model.device) if model.kubernetes else ()
-    ):
+    for key_path, problem in kubernetes_problems(model.kubernetes, model.device) if model.kubernetes else ():
         raise UserError(problem, where=located.where(("kubernetes", *key_path)))
     if model.scheduling == "batch" and model.driver == "debug":
         raise UserError(
