@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from paceline.base.errors import InfrastructureError
 from paceline.drivers.shares import divide, make_shares, missing_cases, share_folders
+from paceline.worker import nodes
 from paceline.worker.attempt import Ending, merge
 from paceline.worker.launch import Launcher
 from paceline.worker.nodes import Meeting, Place, interface_towards, place_from_environment
@@ -39,8 +41,8 @@ def test_ranks_are_spread_evenly_and_completely(num_ranks: int, num_nodes: int) 
 
 def test_a_launcher_that_was_started_alone_is_the_only_node() -> None:
     assert place_from_environment({}) == Place()
-    found = place_from_environment({"PACELINE_NODE": "1", "PACELINE_NODES": "3", "PACELINE_SESSION": "7-0"})
-    assert found == Place(node=1, num_nodes=3, session="7-0")
+    given = {"PACELINE_NODE": "1", "PACELINE_NODES": "3", "PACELINE_SESSION": "7-0", "PACELINE_HOST": "a.b"}
+    assert place_from_environment(given) == Place(node=1, num_nodes=3, session="7-0", host="a.b")
 
 
 def test_nodes_of_one_host_meet_at_the_loopback_and_hear_each_other(tmp_path: Path) -> None:
@@ -162,3 +164,36 @@ def test_ranks_that_wait_for_a_dead_one_do_not_make_its_death_a_timeout(
     assert blamed in reason
     events = (tmp_path / "events-launcher.jsonl").read_text().splitlines()
     assert [json.loads(e)["status"] for e in events] == [status]
+
+
+def test_a_node_is_reached_by_the_name_it_is_given_also_when_that_is_known_a_little_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Kubernetes, whose name servers are told of pods that are there already."""
+    asked: list[str] = []
+
+    def late(hosts: list[str]) -> str:
+        asked.extend(hosts)
+        if len(asked) < 3:
+            error = InfrastructureError(f"no way to {hosts[0]}")
+            raise error from socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return "10.0.0.7"
+
+    monkeypatch.setattr(nodes, "address_towards", late)
+    places = [Place(node=n, num_nodes=2, session="s", host=f"run-{n}.run") for n in range(2)]
+    head, other = (Meeting(tmp_path, place) for place in places)
+    follower = threading.Thread(target=other.join)
+    follower.start()
+    head.gather(20, None)
+    follower.join(20)
+    assert (head.address, other.address) == ("10.0.0.7", "10.0.0.7")
+    assert asked == ["run-1.run"] * 3
+
+
+def test_a_name_that_is_never_known_ends_the_wait_with_the_name(tmp_path: Path) -> None:
+    places = [Place(node=n, num_nodes=2, session="s", host=f"run-{n}.invalid") for n in range(2)]
+    head, other = (Meeting(tmp_path, place) for place in places)
+    threading.Thread(target=other.join, daemon=True).start()
+    with pytest.raises(InfrastructureError, match=r"no way from .* to run-1\.invalid"):
+        head.gather(1, None)
+    (head.folder / "network.json").write_text('{"address": ""}')

@@ -200,7 +200,7 @@ def test_a_mistake_in_a_cluster_is_named_with_its_key(
 
 
 def test_a_driver_of_several_nodes_needs_its_section(tmp_path: Path) -> None:
-    for driver in ("slurm", "hosts"):
+    for driver in ("slurm", "hosts", "kubernetes"):
         with pytest.raises(UserError, match="without its section"):
             load(tmp_path, ("driver: local", f"driver: {driver}"), ("network: namespaces", "network: host"))
 
@@ -225,3 +225,79 @@ def test_a_command_that_names_no_host_is_refused(tmp_path: Path) -> None:
 )
 def test_tasks_of_an_array_that_cannot_meet_on_a_node_are_legal(tmp_path: Path, change: str) -> None:
     assert load_slurm(tmp_path, ("nodes: 2", change)).model.slurm is not None
+
+
+KUBERNETES = """runner: example
+description: x
+driver: kubernetes
+device: cuda
+kubernetes:
+  image: registry.example/p@sha256:{digest}
+  volume: {{claim: results, root: /mnt/results}}
+  nodes: 2
+  devices_per_node: 8
+  memory_per_node: 4GiB
+  pending_seconds: 10min
+""".format(digest="0" * 64)
+
+
+def load_kubernetes(folder: Path, *changes: tuple[str, str]) -> RunnerProfile:
+    text = KUBERNETES
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / "example.yaml"
+    path.write_text(text)
+    return load_runner(path)
+
+
+def test_what_is_asked_of_kubernetes_is_resolved_too(tmp_path: Path) -> None:
+    resolved = load_kubernetes(tmp_path).resolved()
+    asked = resolved["kubernetes"]
+    assert resolved["nodes"] == 2
+    assert (asked["memory_per_node_bytes"], asked["pending_s"], asked["poll_s"]) == (4 << 30, 600.0, 2.0)
+    assert (asked["time_limit_s"], asked["shm_bytes"]) == (None, 1 << 30)
+    assert asked["volume"] == {"claim": "results", "host_path": None, "root": "/mnt/results"}
+    of_host = load_kubernetes(tmp_path, ("{claim: results, root: /mnt/results}", "{host_path: /shared}"))
+    assert of_host.resolved()["kubernetes"]["volume"]["root"] == "/shared"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "said"),
+    [
+        ("@sha256:", ":", "6:kubernetes.image", "is not pinned"),
+        ("{claim: results, ", "{", "7:kubernetes.volume", "a claim or a host_path"),
+        (", root: /mnt/results", "", "7:kubernetes.volume", "a claim needs root"),
+        ("/mnt/results", "results", "7:kubernetes.volume.root", "no absolute path"),
+        ("claim: results", "claim: My_Claim", "7:kubernetes.volume.claim", "no DNS name"),
+        ("  devices_per_node: 8\n", "", "5:kubernetes", "give devices_per_node"),
+        ("device: cuda", "device: cpu", "9:kubernetes.devices_per_node", "which needs none"),
+        ("4GiB", "4GX", "10:kubernetes.memory_per_node", "unknown unit"),
+        ("10min", "10x", "11:kubernetes.pending_seconds", "unknown unit"),
+        ("nodes: 2", "namespace: My_Team", "8:kubernetes.namespace", "no DNS label"),
+        ("nodes: 2", "service_account: A_B", "8:kubernetes.service_account", "no DNS name"),
+        ("nodes: 2", "labels: {paceline.io/run: x}", "8:kubernetes.labels", "the driver's own"),
+        ("nodes: 2", "labels: {a: b c}", "8:kubernetes.labels", "no value of a label"),
+        ("nodes: 2", "node_selector: {a b: c}", "8:kubernetes.node_selector", "no qualified name"),
+        ("nodes: 2", "resources: {rdma/hca: many}", "8:kubernetes.resources", "no quantity"),
+        (
+            "nodes: 2",
+            "annotations: {x.example/token: abc}",
+            "8:kubernetes.annotations",
+            "looks like a secret",
+        ),
+        ("nodes: 2", "kubectl: [kubectl, --token=abc]", "8:kubernetes.kubectl", "looks like a secret"),
+        ("nodes: 2", "user: root", "8:kubernetes.user", "is not two numbers"),
+        ("driver: kubernetes", "driver: local", "5:kubernetes", "there is a section 'kubernetes'"),
+        ("device: cuda", "network: namespaces", "4:network", "containers may not make namespaces"),
+    ],
+)
+def test_a_wrong_kubernetes_section_is_refused_with_its_line(
+    tmp_path: Path, old: str, new: str, place: str, said: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        load_kubernetes(tmp_path, (old, new))
+    errors = getattr(caught.value, "errors", (caught.value,))
+    assert [(e.where, said in e.what) for e in errors] == [(f"{tmp_path / 'example.yaml'}:{place}", True)], (
+        str(caught.value)
+    )

@@ -37,6 +37,7 @@ def open_driver(name: str) -> Driver:
     from paceline.drivers.debug import DebugDriver  # noqa: PLC0415 - only the chosen driver's needs
     from paceline.drivers.docker import DockerDriver  # noqa: PLC0415
     from paceline.drivers.hosts import HostsDriver  # noqa: PLC0415
+    from paceline.drivers.kubernetes import KubernetesDriver  # noqa: PLC0415
     from paceline.drivers.local import LocalDriver  # noqa: PLC0415
     from paceline.drivers.slurm import SlurmDriver  # noqa: PLC0415
 
@@ -46,6 +47,7 @@ def open_driver(name: str) -> Driver:
         "slurm": SlurmDriver,
         "hosts": HostsDriver,
         "docker": DockerDriver,
+        "kubernetes": KubernetesDriver,
     }
     if name not in drivers:
         raise UserError(f"unknown driver '{name}'", expected=expected_one_of(name, drivers))

@@ -17,11 +17,12 @@ from paceline.base.units import parse_duration, parse_rate, parse_size
 from paceline.spec.cluster import HostsModel, SlurmModel, resolved_slurm, slurm_problems
 from paceline.spec.container import DockerModel, docker_problems, resolved_docker
 from paceline.spec.file_kinds import refuse_other_kinds
+from paceline.spec.kubernetes import KubernetesModel, kubernetes_problems, resolved_kubernetes
 from paceline.spec.models import FileModel, validate
 from paceline.spec.names import described
 from paceline.spec.yamlfile import Located, load
 
-DriverName = Literal["local", "debug", "docker", "slurm", "hosts"]
+DriverName = Literal["local", "debug", "docker", "slurm", "hosts", "kubernetes"]
 
 
 class LinkModel(FileModel):
@@ -89,6 +90,9 @@ class RunnerModel(FileModel):
     docker: DockerModel | None = Field(None, description="What the driver docker asks of the engine.")
     slurm: SlurmModel | None = Field(None, description="What the driver slurm asks of the cluster.")
     hosts: HostsModel | None = Field(None, description="The hosts of the driver hosts.")
+    kubernetes: KubernetesModel | None = Field(
+        None, description="What the driver kubernetes asks of the cluster."
+    )
     fake: dict[str, float] = Field(
         default_factory=dict,
         description="Noise model of the fake device (tests and calibration only).",
@@ -113,7 +117,8 @@ class RunnerProfile:
     def num_nodes(self) -> int:
         """Nodes that a run gets."""
         model = self.model
-        return model.slurm.nodes if model.slurm else len(model.hosts.names) if model.hosts else 1
+        scheduled = model.slurm or model.kubernetes
+        return scheduled.nodes if scheduled else len(model.hosts.names) if model.hosts else 1
 
     def link(self, name: str) -> Mapping[str, Any] | None:
         """Return a link in base units (``rate_bytes_per_s``, ``delay_s``), or None when it is not offered."""
@@ -162,6 +167,7 @@ class RunnerProfile:
             **({"docker": resolved_docker(model.docker)} if model.docker else {}),
             **({"slurm": resolved_slurm(model.slurm)} if model.slurm else {}),
             **({"hosts": model.hosts.model_dump()} if model.hosts else {}),
+            **({"kubernetes": resolved_kubernetes(model.kubernetes)} if model.kubernetes else {}),
             **({"nodes": self.num_nodes} if self.num_nodes > 1 else {}),
         }
 
@@ -240,7 +246,7 @@ def _check_units(model: RunnerModel, located: Located) -> None:
 
 def _check_places(model: RunnerModel, located: Located) -> None:
     """Refuse a section without its driver, a driver without its section, and what only one host can do."""
-    for name in ("docker", "slurm", "hosts"):
+    for name in ("docker", "slurm", "hosts", "kubernetes"):
         if (getattr(model, name) is not None) != (model.driver == name):
             raise UserError(
                 f"the driver is '{model.driver}'"
@@ -248,10 +254,10 @@ def _check_places(model: RunnerModel, located: Located) -> None:
                 where=located.where((name,) if model.driver != name else ("driver",)),
                 expected=f"driver: {name} together with {name}:",
             )
-    if model.driver in ("docker", "slurm", "hosts") and model.network != "host":
+    if model.driver in ("docker", "slurm", "hosts", "kubernetes") and model.network != "host":
         raise UserError(
             "containers may not make namespaces"
-            if model.driver == "docker"
+            if model.driver in ("docker", "kubernetes")
             else "namespaces join the ranks of one host only",
             where=located.where(("network",)),
             expected="network: host",
@@ -262,6 +268,8 @@ def _check_places(model: RunnerModel, located: Located) -> None:
         raise UserError(problem, where=located.where(("docker", *key_path)))
     for key_path, problem in slurm_problems(model.slurm) if model.slurm else ():
         raise UserError(problem, where=located.where(("slurm", *key_path)))
+    for key_path, problem in kubernetes_problems(model.kubernetes, model.device) if model.kubernetes else ():
+        raise UserError(problem, where=located.where(("kubernetes", *key_path)))
     if model.rules and (model.driver, model.device, model.backend) != ("local", "cpu", "gloo"):
         raise UserError(
             "rules are held to by ranks of this machine that exchange over gloo, beside its processor",

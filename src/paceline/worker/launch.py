@@ -4,7 +4,7 @@
 after any interruption finishes the job. Ranks are forked from one process that has imported PyTorch; a runner may ask
 for spawned ones, which torch's elastic agent starts. A technique that raises, hangs, dies or runs out of memory costs
 its own case; the rest of its block is run again without it. Where a job has several nodes, one launcher runs on each
-(``PACELINE_NODE``, ``PACELINE_NODES``, ``PACELINE_SESSION``); the first keeps the books.
+(``PACELINE_NODE``, ``PACELINE_NODES``, ``PACELINE_SESSION``, ``PACELINE_HOST``); the first keeps the books.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Nodes share the job folder and talk through small files in ``nodes/SESSION``; ev
 node. Node 0 is the head: it keeps the books, and for every attempt it names the address at which torch's elastic agents
 meet. The others follow: each starts its ranks and says how they ended.
 
-    here-N.json           node N has come: its host name
+    here-N.json           node N has come: the name by which others reach it
     network.json          the head's address
     CALL.json             an attempt: group, launch, attempt, address and port
     CALL.N.json           how node N's ranks ended in it
@@ -47,6 +47,8 @@ class Place:
     num_nodes: int = 1
     session: str = ""
     """Names one submission of the job, so that what an earlier one left is not taken for this one's."""
+    host: str = ""
+    """The name by which other nodes reach this one; empty where that is the host's own name."""
 
     def ranks(self, num_ranks: int) -> range:
         """Return the ranks that live here: spread evenly, in order of nodes."""
@@ -64,6 +66,7 @@ def place_from_environment(environment: Mapping[str, str]) -> Place:
         node=int(environment.get("PACELINE_NODE") or 0),
         num_nodes=int(environment.get("PACELINE_NODES") or 1),
         session=environment.get("PACELINE_SESSION", ""),
+        host=environment.get("PACELINE_HOST", ""),
     )
 
 
@@ -94,6 +97,7 @@ class Meeting:
         self.place = place
         self.folder = job / "nodes" / (place.session or "alone")
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._host = place.host or socket.gethostname()
         self.address = ""
 
     def gather(self, limit_s: float, interface: str | None) -> None:
@@ -106,8 +110,8 @@ class Meeting:
         Raises:
             InfrastructureError: Nodes did not come.
         """
-        self._write("here-0.json", {"host": socket.gethostname()})
-        hosts = {0: socket.gethostname()}
+        self._write("here-0.json", {"host": self._host})
+        hosts = {0: self._host}
         deadline = time.monotonic() + limit_s
         while missing := [n for n in range(self.place.num_nodes) if n not in hosts]:
             for node in missing:
@@ -122,7 +126,7 @@ class Meeting:
             time.sleep(POLL_S)
         others = [host for host in hosts.values() if host != hosts[0]]
         try:
-            self.address = interface_address(interface) if interface else address_towards(others)
+            self.address = interface_address(interface) if interface else _address_by(deadline, others)
         except OSError as error:
             said = f"no address of interface '{interface}' on {socket.gethostname()}: {error}"
             raise InfrastructureError(with_fix(said)) from error
@@ -130,7 +134,7 @@ class Meeting:
 
     def join(self) -> None:
         """As another node, say that this one is here, and wait for the head's address."""
-        self._write(f"here-{self.place.node}.json", {"host": socket.gethostname()})
+        self._write(f"here-{self.place.node}.json", {"host": self._host})
         while (found := self._read("network.json")) is None:
             time.sleep(POLL_S)
         self.address = found["address"]
@@ -238,6 +242,21 @@ def address_towards(hosts: list[str]) -> str:
         except OSError as error:
             raise InfrastructureError(f"no way from {socket.gethostname()} to {hosts[0]}: {error}") from error
         return str(probe.getsockname()[0])
+
+
+def _address_by(deadline: float, hosts: list[str]) -> str:
+    """Return the address towards other hosts, whose names may be known a little later than they are there.
+
+    Kubernetes publishes the names of pods once it has told its name servers, some of which first remember that a name
+    was not there.
+    """
+    while True:
+        try:
+            return address_towards(hosts)
+        except InfrastructureError as error:
+            if not isinstance(error.__cause__, socket.gaierror) or time.monotonic() > deadline:
+                raise
+        time.sleep(POLL_S)
 
 
 def interface_towards(address: str) -> str | None:

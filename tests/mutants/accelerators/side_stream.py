@@ -11,7 +11,9 @@ from torch import Tensor
 from paceline import technique
 
 
-@technique(name="side-stream", family="kernels", implements=("gemm",), summary="a product on a stream of its own")
+@technique(
+    name="side-stream", family="kernels", implements=("gemm",), summary="a product on a stream of its own"
+)
 class SideStream:
     """C (M, N) = A (M, K) · B (K, N)."""
 
