@@ -1,11 +1,14 @@
 """GEMM by as many workers as the device has multiprocessors, each of which takes one output tile after another.
 
 Algorithm: output tiles are handed out whole, in order, to a fixed number of workers that stay: launch overhead and
-prologue are paid once for each worker instead of once for each tile.
+prologue are paid once for each worker instead of once for each tile. The loops over tiles and over steps are one, so
+that a tile's first factors are on their way while the tile before is written. The order of tiles goes through groups of
+rows, column by column, so that tiles that are computed at the same time share factors in the cache.
 
 Cost: that of a tiled product; the last round of tiles may leave workers idle (wave quantisation), which ``stream-k``
 avoids.
-Differences between devices: on CPUs one worker takes all tiles.
+Differences between devices: Hopper and later load and store whole tiles through descriptors, other accelerators through
+pointers; on CPUs one worker takes all tiles.
 """
 
 from __future__ import annotations
@@ -18,9 +21,8 @@ from paceline.families.kernels.api.gemm import scheduled_gemm
 from paceline.families.kernels.api.problem import Problem, default_workers, use_triton
 from paceline.families.kernels.api.schedules import fixed_split
 
-# The whole depth: on a CPU a tile is one product of the library, which blocks the reduction itself.
-CPU_TILE = (256, 256, 0)
-TRITON_TILE = (128, 128, 64)
+# Of the whole depth: on a CPU a tile is one product of the library, which blocks the reduction itself.
+CPU_TILE = (256, 256)
 
 
 @technique(
@@ -43,20 +45,16 @@ class Persistent:
         workers: int = 0,
         backend: str = "auto",
     ) -> None:
-        on_triton = use_triton(problem, backend)
-        usual = TRITON_TILE if on_triton else CPU_TILE
-        self.tile_m, self.tile_n, tile_k = (
-            t or u for t, u in zip((tile_m, tile_n, tile_k), usual, strict=True)
-        )
         workers = workers or default_workers(problem)
         # One part for each job: whole tiles, to whichever worker is free first.
         self.triton = (
             scheduled_gemm(
-                problem, (self.tile_m, self.tile_n, tile_k), lambda tiles: fixed_split(tiles, workers, 1)
+                problem, (tile_m, tile_n, tile_k), workers, lambda tiles, _: fixed_split(tiles, workers, 1)
             )
-            if on_triton
+            if use_triton(problem, backend)
             else None
         )
+        self.tile_m, self.tile_n = tile_m or CPU_TILE[0], tile_n or CPU_TILE[1]
         self.wide = torch.promote_types(problem.dtype, torch.float32)
 
     def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:

@@ -2,7 +2,8 @@
 
 Algorithm: C = Σᵢ A[:, kᵢ] · B[kᵢ, :] over ``splits`` slices kᵢ of the reduction; partial products in float32.
 
-Cost: more workers when m·n gives few tiles; ``splits`` partial results of m·n elements are written and read.
+Cost: more workers when m·n gives few tiles; ``splits`` partial results of m·n elements are written and read. On
+accelerators whichever worker finishes a tile's last part sums all of them, in their order.
 Limits: without a lack of output tiles it only adds traffic.
 """
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from paceline import technique
 from paceline.families.kernels.api.gemm import scheduled_gemm
-from paceline.families.kernels.api.problem import Problem, use_triton
+from paceline.families.kernels.api.problem import Problem, default_workers, use_triton
 from paceline.families.kernels.api.schedules import each_split
 
 
@@ -32,13 +33,18 @@ class SplitK:
         problem: Problem,
         *,
         splits: int = 4,
-        tile_m: int = 128,
-        tile_n: int = 128,
-        tile_k: int = 64,
+        tile_m: int = 0,
+        tile_n: int = 0,
+        tile_k: int = 0,
         backend: str = "auto",
     ) -> None:
         self.triton = (
-            scheduled_gemm(problem, (tile_m, tile_n, tile_k), lambda tiles: each_split(tiles, splits))
+            scheduled_gemm(
+                problem,
+                (tile_m, tile_n, tile_k),
+                default_workers(problem),
+                lambda tiles, _: each_split(tiles, splits),
+            )
             if use_triton(problem, backend)
             else None
         )

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.families.kernels.api.context_lengths import SPREADS, context_lengths
-from paceline.families.kernels.api.schedules import Schedule, fixed_split, imbalance, stream_k
+from paceline.families.kernels.api.schedules import (
+    Schedule,
+    fixed_split,
+    imbalance,
+    stream_k,
+    stream_k_then_whole,
+)
+from paceline.families.kernels.api.tiles import grouped_order
 
 JOBS = st.lists(st.integers(0, 40), min_size=1, max_size=30)
 TILE = 128
@@ -30,6 +37,7 @@ def computed(schedule: Schedule) -> Counter[tuple[int, int]]:
 def test_every_tile_is_computed_once(tiles: list[int], workers: int, splits: int) -> None:
     wanted = Counter((job, tile) for job, count in enumerate(tiles) for tile in range(count))
     assert computed(stream_k(tiles, workers)) == wanted
+    assert computed(stream_k_then_whole(tiles, workers)) == wanted
     assert computed(fixed_split(tiles, workers, splits)) == wanted
 
 
@@ -43,6 +51,49 @@ def test_stream_k_shares_differ_by_one_tile_at_most(tiles: list[int], workers: i
 def test_stream_k_shares_few_jobs(tiles: list[int], workers: int) -> None:
     shared = Counter(span.job for spans in stream_k(tiles, workers) for span in spans)
     assert sum(count - 1 for count in shared.values()) <= workers - 1
+
+
+@given(st.integers(1, 400), st.integers(1, 20), st.integers(1, 64), st.integers(0, 2))
+def test_the_hybrid_takes_as_long_as_equal_shares_and_shares_fewer_jobs(
+    jobs: int, steps: int, workers: int, shared_rounds: int
+) -> None:
+    schedule = stream_k_then_whole([steps] * jobs, workers, shared_rounds=shared_rounds)
+    assert max(sum(s.end - s.begin for s in spans) for spans in schedule) == -(-jobs * steps // workers)
+    parts = [span for spans in schedule for span in spans if span.end - span.begin < steps]
+    assert len({span.job for span in parts}) < workers * (1 + shared_rounds)
+    # Shared work comes first, so that sums of parts hide behind whole jobs.
+    assert all(spans == sorted(spans, key=lambda span: span.job) for spans in schedule)
+
+
+@given(st.integers(1, 400), st.integers(1, 20), st.integers(1, 64), st.integers(0, 30))
+def test_jobs_are_shared_only_where_that_saves_more_than_it_costs(
+    jobs: int, steps: int, workers: int, cost: int
+) -> None:
+    schedule = stream_k_then_whole([steps] * jobs, workers, cost=cost)
+    assert computed(schedule) == Counter((job, tile) for job in range(jobs) for tile in range(steps))
+    longest = max(sum(s.end - s.begin for s in spans) for spans in schedule)
+    whole = -(-jobs // workers) * steps
+    shares = any(span.end - span.begin < steps for spans in schedule for span in spans)
+    assert longest < whole - cost if shares else longest <= whole
+
+
+@given(st.integers(1, 20), st.integers(1, 9))
+def test_the_hybrid_shares_nothing_where_jobs_fill_rounds(rounds: int, workers: int) -> None:
+    schedule = stream_k_then_whole([7] * (rounds * workers), workers)
+    assert all((span.begin, span.end) == (0, 7) for spans in schedule for span in spans)
+    assert {len(spans) for spans in schedule} == {rounds}
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 12))
+def test_a_grouped_order_has_every_tile_once(rows: int, columns: int, group: int) -> None:
+    assert sorted(grouped_order(rows, columns, group)) == list(range(rows * columns))
+
+
+def test_tiles_of_one_round_need_few_rows_and_columns() -> None:
+    together = grouped_order(64, 32, 8)[:WORKERS]
+    needed = len({tile // 32 for tile in together}) + len({tile % 32 for tile in together})
+    # Row by row it would be five rows and all 32 columns.
+    assert needed <= 8 + -(-WORKERS // 8) + 1
 
 
 def tiles_of(batch: int, kv_heads: int, context: int, spread: str) -> list[int]:

@@ -65,7 +65,8 @@ CASES = [
     ("lean_attention", "LeanAttention", "attention_decode", "float32", DECODE, {"tile": 32, "workers": 5}),
     ("lean_attention", "LeanAttention", "attention_decode", "float16", DECODE, {"tile": 32, "workers": 3}),
     ("split_k", "SplitK", "gemm", "float32", SHAPE, {"splits": 3} | TILES),
-    ("stream_k", "StreamK", "gemm", "float32", SHAPE, {"workers": 5} | TILES),
+    ("stream_k", "StreamK", "gemm", "float32", SHAPE, {"workers": 5, "sharing_cost": 0} | TILES),
+    ("stream_k", "StreamK", "gemm", "float64", SHAPE, {"workers": 5} | TILES),
     ("persistent", "Persistent", "gemm", "float32", SHAPE, {"workers": 3} | TILES),
     *(("tilus", "Tilus", "dequant_gemm", "float32", {"bits": bits}, {}) for bits in (1, 3, 4, 7, 8)),
 ]  # fmt: skip

@@ -53,6 +53,32 @@ def stream_k(tiles: Sequence[int], workers: int) -> Schedule:
     return schedule
 
 
+def stream_k_then_whole(
+    tiles: Sequence[int], workers: int, *, shared_rounds: int = 0, cost: int = 0
+) -> Schedule:
+    """Divide what full rounds of jobs leave over as :func:`stream_k` does; then deal out whole jobs in full rounds.
+
+    The paper's hybrid of stream-K and whole jobs. Where jobs fill rounds exactly, or an incomplete round costs less
+    than sharing it, nobody shares a job.
+
+    Args:
+        tiles: Tiles of each job; rounds are even where all have the same.
+        workers: W.
+        shared_rounds: Full rounds that are shared as well.
+        cost: Of sharing, in the time that one worker takes for a tile.
+    """
+    count = len(tiles)
+    rounds, left = divmod(count, workers)
+    shared = left + min(shared_rounds, rounds) * workers if left else 0
+    saved = max(tiles, default=0) - -(-sum(tiles[:left]) // workers)
+    if saved <= cost:
+        shared = 0
+    schedule = stream_k(tiles[:shared], workers)
+    for job in range(shared, count):
+        schedule[(job - shared) % workers].append(Span(job, 0, tiles[job]))
+    return schedule
+
+
 def fixed_split(tiles: Sequence[int], workers: int, splits: int) -> Schedule:
     """Divide every job into the same number of parts and hand the parts out in order, as a GPU's blocks are.
 
