@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.families.kernels.api.context_lengths import SPREADS, context_lengths
-from paceline.families.kernels.api.schedules import Schedule, fixed_split, imbalance, stream_k
+from paceline.families.kernels.api.schedules import (
+    Schedule,
+    fixed_split,
+    imbalance,
+    occupying_splits,
+    stream_k,
+)
 
 JOBS = st.lists(st.integers(0, 40), min_size=1, max_size=30)
 TILE = 128
@@ -43,6 +49,23 @@ def test_stream_k_shares_differ_by_one_tile_at_most(tiles: list[int], workers: i
 def test_stream_k_shares_few_jobs(tiles: list[int], workers: int) -> None:
     shared = Counter(span.job for spans in stream_k(tiles, workers) for span in spans)
     assert sum(count - 1 for count in shared.values()) <= workers - 1
+
+
+@pytest.mark.parametrize(
+    ("jobs", "tiles", "workers", "wanted"),
+    [
+        # The example of FlashAttention's own comment: two rounds of 96 of 108 rather than one of 48.
+        (48, 100, 108, 2),
+        (8, 1024, 132, 15),
+        (32, 1024, 132, 4),
+        (106, 1024, 132, 1),
+        (8, 4, 132, 1),
+        (8, 9, 132, 8),
+        (1, 1024, 132, 109),
+    ],
+)
+def test_a_split_fills_the_workers_and_no_more(jobs: int, tiles: int, workers: int, wanted: int) -> None:
+    assert occupying_splits(jobs, tiles, workers) == wanted
 
 
 def tiles_of(batch: int, kv_heads: int, context: int, spread: str) -> list[int]:
