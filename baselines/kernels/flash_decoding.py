@@ -6,21 +6,32 @@ Dao, Haziza, Massa and Sizov, "Flash-Decoding for long-context inference", 2023 
 Algorithm: cut each (sequence, key head) into ``splits`` parts of equal length, compute (maximum, sum, output) of each
 part, merge.
 
+The number of splits decides how good this is, so it has a real choice on accelerators:
+- by default FlashAttention-3's heuristic chooses it: as few as fill the multiprocessors;
+- ``tuned: true`` measures 1, 2, 4, … 128 splits and the heuristic's on the problem's own shapes while the instance is
+  made, and keeps the fastest: the strongest fixed split there is, and the fair opponent of a schedule without one.
+
 Cost: the cache is read once; ``splits`` partial results for every head. With ragged contexts the parts of long
 sequences are long and those of short ones short, so some workers wait.
-Limits: the number of parts is one for all sequences.
+Limits: the number of parts is one for all sequences. On CPUs workers take turns, so a split changes rounding but saves
+no time: there it is 4 unless ``splits`` says otherwise, and nothing is measured.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.kernels.api.decode import attend_part, merge, scheduled
-from paceline.families.kernels.api.problem import Problem, use_triton
-from paceline.families.kernels.api.schedules import each_split
+from paceline.families.kernels.api.decode import attend_part, fastest, job_tiles, merge, scheduled
+from paceline.families.kernels.api.problem import Problem, default_workers, use_triton
+from paceline.families.kernels.api.schedules import each_split, occupying_splits
+
+CPU_SPLITS = 4
+MOST_SPLITS = 128
+"""As many as FlashAttention tries."""
 
 
 @technique(
@@ -31,16 +42,34 @@ from paceline.families.kernels.api.schedules import each_split
     properties={"compiles": "accelerator"},
 )
 class FlashDecoding:
-    """S cached tokens of all sequences, G key heads, H heads, D width."""
+    """S cached tokens of all sequences, G key heads, H heads, D width; ``splits`` of 0 leaves the choice to it."""
 
-    def __init__(self, problem: Problem, *, splits: int = 4, tile: int = 64, backend: str = "auto") -> None:
-        self.splits = splits
+    def __init__(
+        self, problem: Problem, *, splits: int = 0, tuned: bool = False, tile: int = 64, backend: str = "auto"
+    ) -> None:
         self.groups = problem.integer("kv_heads")
-        self.triton = (
-            scheduled(problem, tile, lambda tiles: each_split(tiles, splits))
-            if use_triton(problem, backend)
-            else None
-        )
+        self.triton = None
+        self.splits = splits or CPU_SPLITS
+        if use_triton(problem, backend):
+            self.splits, self.triton = self._choose(problem, splits, tuned, tile)
+
+    @staticmethod
+    def _choose(problem: Problem, splits: int, tuned: bool, tile: int) -> tuple[int, Any]:
+        """Return the number of splits and the kernels for it."""
+        tiles = job_tiles(problem, tile)
+        chosen = splits or occupying_splits(len(tiles), max(tiles), default_workers(problem))
+
+        def kernels(number: int) -> Any:
+            return scheduled(problem, tile, lambda jobs: each_split(jobs, number))
+
+        if not tuned:
+            return chosen, kernels(chosen)
+        doubled = {1 << power for power in range(MOST_SPLITS.bit_length())}
+        # More parts than tiles are no other split.
+        numbers = sorted(n for n in doubled | {chosen} if n <= max(tiles))
+        made = {number: kernels(number) for number in numbers}
+        chosen = fastest(problem, made)
+        return chosen, made[chosen]
 
     def run(self, q_BHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, offsets: Tensor, out_BHD: Tensor) -> None:
         """Attend."""

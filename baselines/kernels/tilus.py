@@ -10,8 +10,8 @@ Algorithm:
 
 Cost: b/16 of the bytes of float16 weights, and the scales.
 Differences from the paper: arithmetic on bytes in place of register re-interpretation; blocks of rows for thread
-blocks. On accelerators a Triton kernel expands in registers.
-Limits: k is padded to a multiple of eight.
+blocks. On accelerators Triton kernels expand in registers, of words that are laid out for them (``triton_lowbit``).
+Limits: k is padded to a multiple of eight; on accelerators, of 32.
 """
 
 from __future__ import annotations
@@ -69,11 +69,14 @@ class Tilus:
 
     def __init__(self, problem: Problem, *, backend: str = "auto") -> None:
         self.triton = triton_kernel("triton_lowbit", "lowbit_gemm") if use_triton(problem, backend) else None
+        self.pack_lanes = triton_kernel("triton_lowbit", "pack_lanes") if self.triton else None
         self.bits, self.k = problem.integer("bits"), problem.integer("k")
         self.rows = max(BLOCK_ELEMENTS // self.k, 1)
 
     def pack(self, codes_NK: Tensor, scales_NJ: Tensor) -> tuple[Tensor, Tensor]:
         """Pack the codes; scales stay as they are."""
+        if self.pack_lanes is not None:
+            return self.pack_lanes(codes_NK, self.bits, self.k // scales_NJ.shape[1]), scales_NJ
         return pack_codes(codes_NK, self.bits), scales_NJ
 
     def run(self, x_MK: Tensor, packed_NB: Tensor, scales_NJ: Tensor, y_MN: Tensor) -> None:

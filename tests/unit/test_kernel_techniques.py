@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from paceline.baselines.kernels.gpperf import Forest
 from paceline.baselines.kernels.nearest_shape import NearestShape
 from paceline.baselines.kernels.tilus import pack_codes, unpack_codes
 
-from paceline.families.kernels.api.decode import attend_part, merge
+from paceline.families.kernels.api.decode import attend_part, fastest, merge
 from paceline.families.kernels.api.problem import Problem
 from paceline.families.kernels.ops.tile_choice.tiles import (
     Bench,
@@ -35,6 +36,45 @@ def test_packed_codes_come_back_and_take_no_byte_more(bits: int, k: int) -> None
     assert packed.numel() == 5 * math.ceil(k / 8) * bits
     if k % 8 == 0:
         assert packed.numel() / (5 * k * 2) == bits / 16
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize(("k", "group"), [(2048, 64), (896, 64), (96, 32), (40, 20), (8, 8)])
+def test_codes_in_lanes_come_back_and_take_no_bit_more(bits: int, k: int, group: int) -> None:
+    lowbit = pytest.importorskip("paceline.baselines.kernels.triton_lowbit")
+    codes = torch.randint(1 << bits, (3, k), dtype=torch.uint8, generator=torch.Generator().manual_seed(bits))
+    packed = lowbit.pack_lanes(codes, bits, group)
+    lanes, widths = lowbit.chunk_lanes(k, group), lowbit.fields(bits)
+    assert packed.dtype == torch.int32
+    assert packed.numel() * 32 == 3 * -(-k // 32) * 32 * bits
+    found = torch.zeros(3, packed.shape[2] // lanes, 32, lanes, dtype=torch.int64)
+    lift = 0
+    for width in widths:
+        for index in range(32):
+            word, bit = lowbit.place(width, widths[0], index)
+            field = packed[lift + word].to(torch.int64) >> bit & ((1 << width) - 1)
+            found[:, :, index] |= field.view(3, -1, lanes) << lift
+        lift += width
+    assert torch.equal(found.view(3, -1)[:, :k], codes.to(torch.int64))
+
+
+def test_a_split_is_timed_on_the_problem_itself_and_the_fastest_is_kept() -> None:
+    shapes = []
+
+    class Kernels:
+        def __init__(self, seconds: float) -> None:
+            self.seconds = seconds
+
+        def run(self, *tensors: torch.Tensor) -> None:
+            shapes.append([tuple(tensor.shape) for tensor in tensors])
+            time.sleep(self.seconds)
+
+    params = {"batch": 2, "context": 40, "spread": "linear", "heads": 4, "kv_heads": 2, "head_dim": 8}
+    problem = Problem(
+        operation="attention_decode", dtype=torch.float32, device=torch.device("cpu"), params=params
+    )
+    assert fastest(problem, {1: Kernels(0.02), 8: Kernels(0.002), 128: Kernels(0.01)}) == 8
+    assert shapes[0] == [(2, 4, 8), (61, 2, 8), (61, 2, 8), (2, 4, 8)]
 
 
 def test_parts_merge_in_any_order_to_the_whole() -> None:

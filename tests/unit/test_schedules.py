@@ -14,6 +14,7 @@ from paceline.families.kernels.api.schedules import (
     Schedule,
     fixed_split,
     imbalance,
+    occupying_splits,
     stream_k,
     stream_k_then_whole,
 )
@@ -94,6 +95,23 @@ def test_tiles_of_one_round_need_few_rows_and_columns() -> None:
     needed = len({tile // 32 for tile in together}) + len({tile % 32 for tile in together})
     # Row by row it would be five rows and all 32 columns.
     assert needed <= 8 + -(-WORKERS // 8) + 1
+
+
+@pytest.mark.parametrize(
+    ("jobs", "tiles", "workers", "wanted"),
+    [
+        # The example of FlashAttention's own comment: two rounds of 96 of 108 rather than one of 48.
+        (48, 100, 108, 2),
+        (8, 1024, 132, 15),
+        (32, 1024, 132, 4),
+        (106, 1024, 132, 1),
+        (8, 4, 132, 1),
+        (8, 9, 132, 8),
+        (1, 1024, 132, 109),
+    ],
+)
+def test_a_split_fills_the_workers_and_no_more(jobs: int, tiles: int, workers: int, wanted: int) -> None:
+    assert occupying_splits(jobs, tiles, workers) == wanted
 
 
 def tiles_of(batch: int, kv_heads: int, context: int, spread: str) -> list[int]:

@@ -28,6 +28,20 @@ class Int(int, metaclass=Anything):
         return builtins.int(value.reshape(()) if isinstance(value, numpy.ndarray) else value)
 
 interpreter.int = Int
+import triton.language as tl
+
+multiply = interpreter.InterpreterBuilder.create_dot
+
+def create_dot(self, a, b, *others):
+    # The interpreter keeps bfloat16 as whole numbers, and multiplies those.
+    def numbers(handle):
+        if handle.dtype.scalar != tl.bfloat16:
+            return handle
+        wide = interpreter._convert_float(handle.data, tl.bfloat16, tl.float32, None).view(numpy.float32)
+        return interpreter.TensorHandle(wide, tl.float32)
+    return multiply(self, numbers(a), numbers(b), *others)
+
+interpreter.InterpreterBuilder.create_dot = create_dot
 from paceline.families.kernels.core.oracle import judge
 from paceline.families.kernels.api.problem import Problem, TORCH_DTYPES
 from paceline.families.kernels.spec import FAMILY
@@ -57,25 +71,40 @@ print("right", check.relative_error)
 SHAPE = {"m": 50, "n": 70, "k": 130}
 TILES = {"tile_m": 32, "tile_n": 32, "tile_k": 32}
 DECODE = {"batch": 3, "context": 150, "heads": 6, "kv_heads": 2, "head_dim": 32}
+ONE_KEY = {"batch": 1, "context": 1, "heads": 2, "kv_heads": 1, "head_dim": 8}
+LONG = {"batch": 2, "context": 321, "heads": 4, "kv_heads": 1, "head_dim": 24}
+LOW = {"m": 5, "n": 33, "k": 96, "group": 32}
 CASES = [
     ("fused_add_rmsnorm", "FusedAddRmsNorm", "add_rmsnorm", "float32", {}, {}),
     ("fused_add_rmsnorm", "FusedAddRmsNorm", "add_rmsnorm", "bfloat16", {}, {}),
+    ("fused_add_rmsnorm", "FusedAddRmsNorm", "add_rmsnorm", "float32", {"tokens": 33, "hidden": 257}, {}),
     ("unsplit", "Unsplit", "attention_decode", "float32", DECODE, {}),
+    ("unsplit", "Unsplit", "attention_decode", "bfloat16", LONG, {}),
+    ("unsplit", "Unsplit", "attention_decode", "float32", ONE_KEY, {}),
     ("flash_decoding", "FlashDecoding", "attention_decode", "float32", DECODE, {"splits": 3}),
+    ("flash_decoding", "FlashDecoding", "attention_decode", "float32", DECODE, {"tile": 16}),
+    ("flash_decoding", "FlashDecoding", "attention_decode", "bfloat16", LONG, {"tile": 16, "splits": 70}),
+    ("flash_decoding", "FlashDecoding", "attention_decode", "float16", LONG, {"tile": 64, "tuned": True}),
     ("lean_attention", "LeanAttention", "attention_decode", "float32", DECODE, {"tile": 32, "workers": 5}),
     ("lean_attention", "LeanAttention", "attention_decode", "float16", DECODE, {"tile": 32, "workers": 3}),
+    ("lean_attention", "LeanAttention", "attention_decode", "bfloat16", LONG, {"tile": 16, "workers": 40}),
+    ("lean_attention", "LeanAttention", "attention_decode", "float32", ONE_KEY, {"workers": 5}),
     ("split_k", "SplitK", "gemm", "float32", SHAPE, {"splits": 3} | TILES),
     ("stream_k", "StreamK", "gemm", "float32", SHAPE, {"workers": 5, "sharing_cost": 0} | TILES),
     ("stream_k", "StreamK", "gemm", "float64", SHAPE, {"workers": 5} | TILES),
     ("persistent", "Persistent", "gemm", "float32", SHAPE, {"workers": 3} | TILES),
-    *(("tilus", "Tilus", "dequant_gemm", "float32", {"bits": bits}, {}) for bits in (1, 3, 4, 7, 8)),
+    *(("tilus", "Tilus", "dequant_gemm", "float32", {"bits": bits}, {}) for bits in range(1, 9)),
+    *(("tilus", "Tilus", "dequant_gemm", "bfloat16", LOW | {"bits": bits}, {}) for bits in range(1, 9)),
+    ("tilus", "Tilus", "dequant_gemm", "bfloat16", {"m": 1, "n": 17, "k": 1024, "group": 64, "bits": 7}, {}),
+    ("tilus", "Tilus", "dequant_gemm", "float32", {"m": 2, "n": 5, "k": 40, "group": 20, "bits": 3}, {}),
+    ("tilus", "Tilus", "dequant_gemm", "float16", {"m": 17, "n": 40, "k": 1024, "group": 128, "bits": 6}, {}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("module", "name", "operation", "dtype", "changes", "options"),
     CASES,
-    ids=[f"{c[0]}-{c[3]}-{c[4].get('bits', '')}".rstrip("-") for c in CASES],
+    ids=["-".join(map(str, (c[0], c[3], *c[4].values(), *c[5].values()))) for c in CASES],
 )
 def test_a_triton_kernel_is_right_in_the_interpreter(
     module: str, name: str, operation: str, dtype: str, changes: dict[str, int], options: dict[str, int]

@@ -7,8 +7,11 @@ arXiv 2405.10480.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -68,16 +71,68 @@ def scheduled(problem: Problem, tile: int, schedule: Callable[[list[int]], Sched
     Raises:
         ImportError: Triton is missing.
     """
-    lengths = context_lengths(problem.params)
-    groups = problem.integer("kv_heads")
-    # A job for each key head of each sequence, in the order of ``SplitDecode``.
-    tiles = [-(-length // tile) for length in lengths for _ in range(groups)]
     return triton_kernel("triton_decode", "SplitDecode")(
-        schedule(tiles),
-        lengths,
+        schedule(job_tiles(problem, tile)),
+        context_lengths(problem.params),
         tile=tile,
         heads=problem.integer("heads"),
-        groups=groups,
+        groups=problem.integer("kv_heads"),
         width=problem.integer("head_dim"),
+        dtype=problem.dtype,
         device=problem.device,
     )
+
+
+def job_tiles(problem: Problem, tile: int) -> list[int]:
+    """Return the tiles of every job (sequence · key heads + key head), each of ``tile`` keys but a job's last."""
+    lengths = context_lengths(problem.params)
+    return [-(-length // tile) for length in lengths for _ in range(problem.integer("kv_heads"))]
+
+
+TRIALS, CALLS_PER_TRIAL = 5, 5
+
+
+def duration(call: Callable[[], None], device: torch.device) -> float:
+    """Return the seconds of a call: the median of some trials, after one that is not counted.
+
+    On accelerators events of the device take the time of several calls in a row, which hides what a launch costs the
+    host as long as a call takes longer than that.
+    """
+    accelerator = None if device.type == "cpu" else getattr(torch, device.type)
+    found = []
+    for _ in range(TRIALS + 1):
+        if accelerator is None:
+            begin_s = perf_counter()
+            call()
+            found.append(perf_counter() - begin_s)
+            continue
+        begin, end = (accelerator.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(CALLS_PER_TRIAL):
+            call()
+        end.record()
+        end.synchronize()
+        found.append(begin.elapsed_time(end) / 1e3 / CALLS_PER_TRIAL)
+    # The first trial compiles.
+    return median(found[1:])
+
+
+def fastest(problem: Problem, candidates: Mapping[int, Any]) -> int:
+    """Return the key of the candidate that decodes the problem's batch fastest, on caches of random numbers.
+
+    For instances that are being made: it takes the memory of the caches for as long as it runs, and time that no call
+    is charged for. Of equally fast candidates the first wins.
+
+    Args:
+        problem: Gives the shapes.
+        candidates: Objects with ``run``, as ``scheduled`` returns them, each under its setting.
+    """
+    batch, heads, width = (problem.integer(name) for name in ("batch", "heads", "head_dim"))
+    q_BHD, out_BHD = (problem.empty(batch, heads, width).normal_() for _ in range(2))
+    tokens = sum(context_lengths(problem.params))
+    k_SGD, v_SGD = (problem.empty(tokens, problem.integer("kv_heads"), width).normal_() for _ in range(2))
+    seconds = {
+        key: duration(partial(candidate.run, q_BHD, k_SGD, v_SGD, out_BHD), problem.device)
+        for key, candidate in candidates.items()
+    }
+    return min(seconds, key=seconds.__getitem__)

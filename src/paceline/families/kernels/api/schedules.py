@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
+from math import ceil
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,32 @@ def each_split(tiles: Sequence[int], splits: int) -> Schedule:
     """
     parts = [span for worker in fixed_split(tiles, 1, splits) for span in worker]
     return [[span] for span in parts]
+
+
+def occupying_splits(jobs: int, tiles: int, workers: int, *, most: int = 128) -> int:
+    """Return into how many parts FlashAttention-3 would cut every job, so that workers have something to do.
+
+    Where jobs alone keep four fifths of the workers busy, one. Otherwise the ``jobs · splits`` parts run in rounds, the
+    last of which may leave workers idle; of the numbers whose rounds are filled at least 0.85 times as well as those of
+    the best, the smallest is taken, since each part is written and read once more.
+
+    Source: ``num_splits_heuristic`` in ``hopper/heuristics.h`` of Dao-AILab/flash-attention (as of commit 13d0fd9). Its
+    further rule, for heads beyond the second-level cache, needs many blocks of queries and never applies to decoding.
+
+    Args:
+        jobs: Sequences times key heads.
+        tiles: Tiles of the longest job; up to four are not worth a split.
+        workers: Multiprocessors.
+        most: Splits at the most.
+    """
+    if jobs >= 0.8 * workers or tiles <= 4:
+        return 1
+    filled = {}
+    for splits in range(1, min(most, workers, tiles) + 1):
+        rounds = jobs * splits / workers
+        filled[splits] = rounds / ceil(rounds)
+    best = max(filled.values())
+    return next(splits for splits, share in filled.items() if share >= 0.85 * best)
 
 
 def one_each(tiles: Sequence[int]) -> Schedule:
