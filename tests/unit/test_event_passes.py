@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 from paceline.families.kernels.core.candidate import Candidate
 from paceline.families.kernels.core.timing_process import passes
+from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.session import CaseError
 
 MICRO = 1000
@@ -39,6 +41,8 @@ class VirtualDevice:
         self.Event = Event
 
     def get_device_properties(self, device: object) -> Any:
+        # As torch.cuda does, which counts devices through NVIDIA's library when it is first asked.
+        sys.audit("ctypes.dlopen", "libnvidia-ml.so.1")
         return SimpleNamespace(clock_rate=1_980_000)
 
     def _sleep(self, cycles: int) -> None:
@@ -68,12 +72,29 @@ def test_short_kernels_are_not_timed_at_the_rate_of_their_launches(virtual: Virt
     def run() -> None:
         virtual.launch(KERNEL_NS)
 
-    found = passes.event_pass(run, [()] * CALLS, VIRTUAL, LAUNCH_NS)
+    found = passes.event_pass(run, [()] * CALLS, VIRTUAL, launch_ns=LAUNCH_NS, cycles=1.98)
     assert found.elapsed_ns == pytest.approx(CALLS * KERNEL_NS, rel=0.02)
     assert found.blocked_ns >= found.queued_ns == CALLS * LAUNCH_NS
     # With the least wait, as it was for every pass, the launches would be timed.
-    least = passes.event_pass(run, [()] * CALLS, VIRTUAL, 0)
+    least = passes.event_pass(run, [()] * CALLS, VIRTUAL, launch_ns=0, cycles=1.98)
     assert least.elapsed_ns > 2 * CALLS * KERNEL_NS
+
+
+def test_nothing_that_the_fences_refuse_is_done_while_a_technique_runs(
+    virtual: VirtualDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
+    guard = Guard()
+    cycles = passes.cycles_per_ns(VIRTUAL)
+    assert cycles == pytest.approx(1.98)
+    with guard.watch():
+        passes.wake(lambda: virtual.launch(KERNEL_NS), (), VIRTUAL)
+        passes.event_pass(
+            lambda: virtual.launch(KERNEL_NS), [()], VIRTUAL, launch_ns=LAUNCH_NS, cycles=cycles
+        )
+        passes.synchronous_pass(lambda: virtual.launch(KERNEL_NS), [()])
+    with pytest.raises(ContractBreachError, match=r"ctypes\.dlopen"), guard.watch():
+        passes.cycles_per_ns(VIRTUAL)
 
 
 def test_waking_up_tells_what_a_launch_takes_the_host(virtual: VirtualDevice) -> None:
@@ -94,7 +115,10 @@ def candidate(virtual: VirtualDevice, run: Any) -> Candidate:
         change=lambda number, index: ({"index": index}, None),
     )
     found.point = point
-    found.pass_ns = [passes.event_pass(run, [()] * CALLS, VIRTUAL, LAUNCH_NS).elapsed_ns for _ in range(5)]
+    found.pass_ns = [
+        passes.event_pass(run, [()] * CALLS, VIRTUAL, launch_ns=LAUNCH_NS, cycles=1.98).elapsed_ns
+        for _ in range(5)
+    ]
 
     def timed(count: int, *, clock: str, **settings: Any) -> dict[str, int]:
         assert clock == "host"

@@ -92,8 +92,25 @@ class EventPass:
     """How long the host queued them up, by its own clock."""
 
 
+def cycles_per_ns(device: torch.device) -> float:
+    """Return the cycles of a device's clock in a nanosecond, or a guess where it has none or does not tell.
+
+    Ask before a technique is imported: the first question opens the vendor's library, which the fences refuse.
+    """
+    if device.type == "cpu":
+        return CYCLES_PER_NS
+    properties = getattr(torch, device.type).get_device_properties(torch.accelerator.current_device_index())
+    kilohertz = getattr(properties, "clock_rate", None)
+    return kilohertz * 1e-6 if kilohertz else CYCLES_PER_NS
+
+
 def event_pass(
-    run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]], device: torch.device, launch_ns: int
+    run: Callable[..., None],
+    arguments: Sequence[tuple[Tensor, ...]],
+    device: torch.device,
+    *,
+    launch_ns: int,
+    cycles: float,
 ) -> EventPass:
     """Time a pass with device events, the device kept waiting while the calls are queued.
 
@@ -102,6 +119,7 @@ def event_pass(
         arguments: Of each call.
         device: What it runs on.
         launch_ns: What the host is expected to need for a call.
+        cycles: Of the device's clock in a nanosecond.
     """
     clock, wait = _perf_ns, torch.accelerator.synchronize
     module = getattr(torch, device.type)
@@ -109,12 +127,11 @@ def event_pass(
     sleep = getattr(module, "_sleep", None)
     least, most = BLOCKING_NS
     blocking_ns = min(max(int(BLOCKING_SHARE * launch_ns * len(arguments)), least), most)
-    kilohertz = getattr(module.get_device_properties(device), "clock_rate", None)
     before.record()
     if sleep is not None:
         # The device waits until launches have queued up; else short kernels would be
         # timed at the rate of their launches.
-        sleep(int(blocking_ns * (kilohertz * 1e-6 if kilohertz else CYCLES_PER_NS)))
+        sleep(int(blocking_ns * cycles))
     begin.record()
     start = clock()
     for tensors in arguments:

@@ -117,6 +117,7 @@ class TimedTechnique:
         self._flush: Tensor | None = None
         self._launch_ns = 0
         """What the host needed for a call when it was slowest; 0 before the first timed one."""
+        self._cycles_per_ns = passes.cycles_per_ns(self.device)
         self._malloc_trim = find_malloc_trim()
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -295,7 +296,13 @@ class TimedTechnique:
                 elapsed_ns, told["queued_ns"] = passes.synchronous_pass(self.instance.run, arguments)
                 busy_ns = elapsed_ns
             else:
-                found = passes.event_pass(self.instance.run, arguments, self.device, self._launch_ns)
+                found = passes.event_pass(
+                    self.instance.run,
+                    arguments,
+                    self.device,
+                    launch_ns=self._launch_ns,
+                    cycles=self._cycles_per_ns,
+                )
                 elapsed_ns = busy_ns = found.elapsed_ns
                 told = {"blocked_ns": found.blocked_ns, "queued_ns": found.queued_ns}
                 # The slowest so far, so that no later pass is timed at the rate of its launches.
