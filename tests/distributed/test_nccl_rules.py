@@ -10,10 +10,13 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
+from measured import record_of
 
 from paceline.base.errors import UserError
+from paceline.records.store import RunRecord
 from paceline.spec import content
 from paceline.spec.profile import load_runner
+from paceline.spec.suite_file import load_suite
 from paceline.worker.ledger import FIRST_BY_ALL, RENDEZVOUS, SAME_ORDER
 from paceline.worker.rules import RuleBreachError, RulesTransport
 from paceline.workflows.conformance import ConformanceResult, conformance, points_of
@@ -49,6 +52,37 @@ def test_a_collective_keeps_the_rules(technique: str, ranks: int, results_at: ob
     assert not [r.problem for r in found if r.problem]
     if ranks == 4:
         assert any(r.status == "ok" for r in found), "it ran nowhere"
+
+
+PIPELINES = sorted(
+    name
+    for name, source in content.techniques("training").items()
+    if "pipeline_parallel" in source.info.implements
+)
+
+
+@pytest.fixture(scope="module")
+def pipelines(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    folder = tmp_path_factory.mktemp("pipelines")
+    (point,) = points_of("training", "pipeline_parallel")
+    lines = "".join(
+        f"  {k}: {v}\n" for k, v in (point | {"proof": "brief", "steps": 12, "window": 6}).items()
+    )
+    (folder / "suite.yaml").write_text(
+        "suite: training/ordered\nversion: 1\nfamily: training\ndescription: Pipelines in one order.\n"
+        f"workload:\n  op: pipeline_parallel\n{lines}matrix: {{ranks: [4]}}\n"
+        f"baseline: gpipe\ntechniques: [{', '.join(PIPELINES)}]\n"
+        "protocol: {launches: 1, timeout: 120s}\nmetrics: {wire_bytes: {}}\n"
+    )
+    return record_of([load_suite(folder / "suite.yaml")], folder, runner=RUNNER)
+
+
+@pytest.mark.parametrize("technique", PIPELINES)
+def test_a_pipeline_keeps_the_rules_and_every_step_equals_one_process(
+    technique: str, pipelines: RunRecord
+) -> None:
+    found = [m for m in pipelines.measurements if m.technique == technique and m.metric.name == "wire_bytes"]
+    assert [(m.params["ranks"], m.status, m.reason) for m in found] == [(4, "ok", None)]
 
 
 WRONG = {

@@ -14,7 +14,6 @@ import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -24,6 +23,7 @@ from torch.nn import functional
 from torch.optim import Optimizer
 
 from paceline.families.training.api.pipeline.deferred import Pending, WeightGradients, accumulate
+from paceline.families.training.api.pipeline.ordered import Message, OrderedMessages, messages
 from paceline.families.training.api.pipeline.schedule import Action, Table, check
 from paceline.families.training.api.replica import Comm, Cost, Replica, Share, Task, UnsupportedError
 from paceline.worker.comm import Transfer
@@ -39,15 +39,6 @@ POSTED_AHEAD = 2
 """Messages of each peer that may come in while this rank computes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """An activation (F) or its gradient (B) on its way to a stage."""
-
-    kind: str
-    stage: int
-    microbatch: int
-
-
 class PipelineReplica(Replica):
     """Follows the table that a technique gives.
 
@@ -59,8 +50,7 @@ class PipelineReplica(Replica):
         line: The ranks of this rank's pipeline, in the order of their stages; default: all ranks.
 
     Raises:
-        UnsupportedError: The layers cannot be dealt out evenly, the schedule has no such size, or the carrier runs
-            transfers in the order of their start, in which neighbours that send to each other would wait for ever.
+        UnsupportedError: The layers cannot be dealt out evenly, or the schedule has no such size.
     """
 
     def __init__(
@@ -72,10 +62,6 @@ class PipelineReplica(Replica):
         recompute: bool = False,
         line: Sequence[int] | None = None,
     ) -> None:
-        # 1F1B's neighbours send to each other at once. Where operations run in the order of their start, each send
-        # would wait for a receive that is queued behind the peer's own send.
-        if task.world_size > 1 and not comm.posts_ahead:
-            raise UnsupportedError("needs a carrier that matches messages in any order, such as gloo")
         layers = list(task.model.get_submodule("layers").children())
         self.recompute = recompute
         self.line = tuple(range(task.world_size) if line is None else line)
@@ -111,7 +97,10 @@ class PipelineReplica(Replica):
         self._coming: dict[int, deque[tuple[Message, Tensor, Transfer]]] = {
             p: deque() for p in self._expected
         }
-        self._ahead = POSTED_AHEAD if comm.posts_ahead else 0
+        # 1F1B's neighbours send to each other at once. Where operations run in the order of their start, each send
+        # would wait for a receive that is queued behind the peer's own send.
+        ordered = OrderedMessages(comm, self.line, self.place, self.table, self.num_stages)
+        self._ordered = None if comm.posts_ahead else ordered
         self._shape = (0, 0, 0)
         self._sent: dict[Message, tuple[Transfer, Tensor]] = {}
         """What was sent in this step: it must not change before it has left."""
@@ -156,9 +145,7 @@ class PipelineReplica(Replica):
         micro = self.part(sequences_BS).chunk(self.task.microbatches)
         self._shape = (len(micro[0]), sequences_BS.shape[1] - 1, self._embedding(self.model).shape[1])
         self._left = {peer: deque(queue) for peer, queue in self._expected.items()}
-        # Receives are posted before the first action: Gloo sends only once the receiver has announced itself.
-        for peer in self._left:
-            self._post(peer, self._ahead)
+        self._begin_messages()
         losses: list[Tensor] = []
         # With W's in the table weights' gradients are put off; without them B computes both, as autograd does.
         split = any(a.kind == "W" for a in self.row)
@@ -182,10 +169,7 @@ class PipelineReplica(Replica):
             # Inputs kept for a W count like activations: ZB-H1 is held to 1F1B's memory with both.
             self.alive = max(self.alive, len(self._live) + len(self._weights_later))
             self.passes.append((action, begin, _clock_ns(), _processor_ns() - processor))
-        # At the step's end, when all have arrived: a wait after each send would serialise neighbours.
-        for transfer, _ in self._sent.values():
-            transfer.wait()
-        self._sent.clear()
+        self._finish_messages()
         return torch.stack(losses).sum() if losses else None
 
     def exchange_gradients(self, step: int) -> None:
@@ -242,6 +226,8 @@ class PipelineReplica(Replica):
 
     def _await(self, action: Action) -> Tensor | None:
         """Return what an action needs from another stage; None when it needs nothing."""
+        if self._ordered is not None:
+            self._ordered.come_to(action)
         if action.kind == "F" and action.stage > 0:
             return self._receive(Message("F", action.stage, action.microbatch))
         if action.kind in ("B", "I") and action.stage + 1 < self.num_stages:
@@ -290,10 +276,28 @@ class PipelineReplica(Replica):
 
     # Messages
 
+    def _begin_messages(self) -> None:
+        if self._ordered is not None:
+            self._ordered.begin(self._shape, self.task.device)
+            return
+        # Receives are posted before the first action: Gloo sends only once the receiver has announced itself.
+        for peer in self._left:
+            self._post(peer, POSTED_AHEAD)
+
+    def _finish_messages(self) -> None:
+        # At the step's end, when all have arrived: a wait after each send would serialise neighbours.
+        for transfer, _ in self._sent.values():
+            transfer.wait()
+        self._sent.clear()
+        if self._ordered is not None:
+            self._ordered.finish()
+
     def _send(self, message: Message, tensor: Tensor) -> None:
         peer = message.stage % len(self.line)
         if peer == self.place:
             self._inbox[message] = tensor
+        elif self._ordered is not None:
+            self._ordered.send(message, tensor.contiguous())
         else:
             tensor = tensor.contiguous()
             # Not waited for: 1F1B's neighbours would wait for each other.
@@ -304,7 +308,11 @@ class PipelineReplica(Replica):
         """Forget the activation whose gradient has come back: it has left. Gradients are kept to the step's end."""
         if arrived.kind == "B":
             # Its gradient has come back, so it has arrived: this wait is free, and gives the activation's memory back.
-            transfer, _ = self._sent.pop(Message("F", arrived.stage + 1, arrived.microbatch))
+            sent = Message("F", arrived.stage + 1, arrived.microbatch)
+            if self._ordered is not None:
+                self._ordered.forget(sent)
+                return
+            transfer, _ = self._sent.pop(sent)
             transfer.wait()
 
     def _post(self, peer: int, ahead: int) -> None:
@@ -320,6 +328,9 @@ class PipelineReplica(Replica):
         """Return a message; those that its sender sent before are kept for later."""
         step = 1 if message.kind == "F" else -1
         peer = (message.stage - step) % len(self.line)
+        if self._ordered is not None and message not in self._inbox:
+            self._inbox[message] = self._ordered.take(message)
+            self._drop_sent(message)
         # What the peer sent before may belong to a later action: it is kept, or its receive would block this one.
         while message not in self._inbox:
             self._post(peer, 1)
@@ -328,19 +339,14 @@ class PipelineReplica(Replica):
             self._inbox[arrived] = buffer
             self._drop_sent(arrived)
             # Refilled at once: the next message travels while this rank computes. Two bound the memory.
-            self._post(peer, self._ahead)
+            self._post(peer, POSTED_AHEAD)
         return self._inbox.pop(message)
 
     def _from(self, peer: int) -> list[Message]:
         """Return what a peer sends to this rank in a step, in its order."""
-        found = []
         # Both sides read the same table, so the receiver knows order and meaning of messages without any header.
-        for action in self.table[peer]:
-            if action.kind == "F" and action.stage + 1 < self.num_stages:
-                found.append(Message("F", action.stage + 1, action.microbatch))
-            elif action.kind in ("B", "I") and action.stage > 0:
-                found.append(Message("B", action.stage - 1, action.microbatch))
-        return [m for m in found if m.stage % len(self.line) == self.place]
+        sent = (message for _, message in messages(self.table[peer], self.num_stages))
+        return [m for m in sent if m.stage % len(self.line) == self.place]
 
     # What lies where
 

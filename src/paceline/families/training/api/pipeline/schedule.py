@@ -112,6 +112,22 @@ def in_order(table: Table, num_stages: int) -> Iterator[tuple[int, Action]]:
             raise ScheduleError(f"ranks wait for one another in a circle: {'; '.join(waiting)}")
 
 
+def times(table: Table, num_stages: int) -> dict[Action, tuple[int, int]]:
+    """Return when each action begins and ends, were each one unit long and what it sends there at once.
+
+    Raises:
+        ScheduleError: Ranks wait for one another in a circle.
+    """
+    found: dict[Action, tuple[int, int]] = {}
+    free = [0] * len(table)
+    for rank, action in in_order(table, num_stages):
+        before = (min(found[a][1] for a in one if a in found) for one in needs(action, num_stages))
+        begin = max([free[rank], *before])
+        found[action] = begin, begin + 1
+        free[rank] = begin + 1
+    return found
+
+
 def most_live(row: Sequence[Action]) -> int:
     """Return for how many microbatches a rank at most keeps activations of a stage at one time."""
     live = most = 0
