@@ -1,6 +1,6 @@
 """One adapter for every kind of device: synchronise, describe, read telemetry; and a fake one for tests.
 
-CUDA, ROCm and Ascend NPU are instances of ``torch.accelerator``; nothing outside this module asks which one it is. The
+CUDA, ROCm, Ascend NPU and plug-ins are instances of ``torch.accelerator``; nothing outside this module asks which one it is. The
 fake device keeps virtual time with programmable noise, drift and throttling, so that the statistics can be tried on
 thousands of runs whose truth is known.
 """
@@ -41,7 +41,7 @@ class Device(Protocol):
     """What the worker needs from a device."""
 
     kind: str
-    """cpu, cuda, rocm, npu or fake."""
+    """cpu, cuda, rocm, npu, plugin or fake."""
     torch_type: str
     """The name that torch gives to tensors' devices."""
     no_graphs: str | None
@@ -103,7 +103,7 @@ class CpuDevice:
 
 
 class AcceleratorDevice:
-    """CUDA, ROCm or NPU through ``torch.accelerator``."""
+    """CUDA, ROCm, NPU or what a plug-in registers, through ``torch.accelerator``."""
 
     def __init__(self, kind: str, index: int, *, num_ranks: int = 1, shared: bool = False) -> None:
         import torch  # noqa: PLC0415 - the control plane reads this module's constants without torch
@@ -124,6 +124,8 @@ class AcceleratorDevice:
         accelerator = torch.accelerator.current_accelerator()
         assert accelerator is not None
         found = "rocm" if getattr(torch.version, "hip", None) else accelerator.type
+        if found not in ("rocm", "npu") and found == torch._C._get_privateuse1_backend_name():
+            found = "plugin"
         if found != kind:
             raise PrerequisiteError(
                 f"the accelerator here is {found}, not {kind}",
