@@ -1,4 +1,4 @@
-"""What a device's ceilings are measured with: large enough for fast devices, no larger than slow and small ones bear."""
+"""What a device's ceilings are measured with: large enough for fast devices, no larger than slow ones bear."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One adapter for every kind of device: synchronise, describe, read telemetry; and a fake one for tests.
 
-CUDA, ROCm, Ascend NPU and plug-ins are instances of ``torch.accelerator``; nothing outside this module asks which one it is. The
-fake device keeps virtual time with programmable noise, drift and throttling, so that the statistics can be tried on
-thousands of runs whose truth is known.
+CUDA, ROCm, Ascend NPU and plug-ins are instances of ``torch.accelerator``; nothing outside this module asks which one
+it is. The fake device keeps virtual time with programmable noise, drift and throttling, so that the statistics can be
+tried on thousands of runs whose truth is known.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def start_of(plan: Mapping[str, Any]) -> str:
 def environment_of(plan: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables of every rank of a job; a rank has one thread unless its runner says otherwise.
 
-    PyTorch loads the backends of an NPU and of plug-ins by itself unless it is told not to. A rank could import one, but
+    PyTorch loads the backends of an NPU and of plug-ins by itself unless it is told not to. A rank could import one but
     none of the processes that it starts does, which are given tensors' devices by name.
     """
     runner = plan["runner"]
