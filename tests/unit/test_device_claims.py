@@ -25,6 +25,8 @@ EXPECTED = {
     ("kernels/hopper-probe", "dense-fp8-rate"),
     ("kernels/hopper-probe", "copy-bandwidth"),
     ("kernels/attention-decode", "long-contexts-beat-unsplit"),
+    ("kernels/attention-decode", "long-contexts-beat-a-tuned-split"),
+    ("kernels/attention-decode", "long-contexts-beat-the-usual-split"),
     ("kernels/low-bit", "four-bits-beat-dense"),
     ("kernels/low-bit", "every-width-beats-dense"),
     ("kernels/add-rmsnorm", "fused-norm-near-copy-bandwidth"),

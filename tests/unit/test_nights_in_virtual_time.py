@@ -144,7 +144,7 @@ class World:
 def virtual(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(agenda, "make_plan", plan_once)
-    monkeypatch.setattr(night, "look_around", lambda **_: {})
+    monkeypatch.setattr(night, "look_around", lambda runner, **_: {})
 
 
 def world(

@@ -124,7 +124,7 @@ def folder_in_volume(job: PurePath, root: str) -> PurePath:
         raise UserError(
             f"the job folder is not in the volume that the pods share, {root}",
             where=str(job),
-            fix=f"--results {root}/results",
+            fix=f"--results={root}/results",
         ) from None
 
 

@@ -43,7 +43,7 @@ KINDS = (
         use="paceline run SUITE --runner FILE",
         keys=_keys(
             "runner description driver device backend max_ranks network links default_link env limits idle start "
-            "scheduling docker slurm hosts kubernetes fake"
+            "scheduling rules share_devices docker slurm hosts kubernetes fake"
         ),
     ),
     FileKind(

@@ -141,7 +141,7 @@ class AcceleratorDevice:
         if num_ranks > count and not shared:
             raise PrerequisiteError(
                 f"{num_ranks} ranks need {num_ranks} {kind} devices, {present(count)} here",
-                fix="fewer ranks (--filter ranks=…), or a runner with backend: gloo and share_devices: true",
+                fix="fewer ranks (--filter=ranks=…), or a runner with backend: gloo and share_devices: true",
             )
         self.index = index % count
         torch.accelerator.set_device_index(self.index)
