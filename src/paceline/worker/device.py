@@ -123,9 +123,7 @@ class AcceleratorDevice:
             )
         accelerator = torch.accelerator.current_accelerator()
         assert accelerator is not None
-        found = "rocm" if getattr(torch.version, "hip", None) else accelerator.type
-        if found not in ("rocm", "npu") and found == torch._C._get_privateuse1_backend_name():
-            found = "plugin"
+        found = kind_here()
         if found != kind:
             raise PrerequisiteError(
                 f"the accelerator here is {found}, not {kind}",
@@ -269,6 +267,19 @@ class FakeDevice:
         clock = 1e9 / (self.settings["throttle_factor"] if self.throttled else 1.0)
         reasons = ["as programmed"] if self.throttled else []
         return {"clock_hz": clock, "throttle": reasons, "idle": False}
+
+
+def kind_here() -> str | None:
+    """Return which kind of accelerator torch sees: cuda, rocm, npu, plugin, or torch's name of another; None: none."""
+    import torch  # noqa: PLC0415 - as above
+
+    seen = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if seen is None:
+        return None
+    if getattr(torch.version, "hip", None):
+        return "rocm"
+    is_plugin = seen.type != "npu" and seen.type == torch._C._get_privateuse1_backend_name()
+    return "plugin" if is_plugin else seen.type
 
 
 def open_device(
