@@ -32,6 +32,23 @@ def test_eager_kernels_are_right_and_timed_by_the_device(run_suite: RunSuite) ->
     assert median_of(record, "torch-eager", "latency") < 10e-3
 
 
+def test_narrow_products_are_tried_in_the_type_that_the_device_has(run_suite: RunSuite) -> None:
+    # The host's kernel of the other float8 type fails when the stream comes to it, after its launch went well.
+    record = run_suite(
+        f"""
+        suite: kernels/stub-narrow
+        version: 1
+        family: kernels
+        description: Products of float8 factors on the stub.
+        workload: {{op: scaled_gemm, m: 130, n: 64, k: 304}}
+        baseline: torch-eager
+        techniques: [torch-eager]
+        protocol: {PROTOCOL}
+        """
+    )
+    assert troubles(record) == []
+
+
 def test_triton_kernels_run_in_its_interpreter(run_suite: RunSuite) -> None:
     record = run_suite(
         f"""
