@@ -46,7 +46,7 @@ bench: setup
 # Unit tests share the cores, and so do those that start ranks and ask what is right; the others measure, one after another.
 # JUNIT=FOLDER leaves a JUnit file of each part there.
 report = $(if $(JUNIT),--junitxml=$(JUNIT)/$(1).xml)
-SHARED := tests/conformance tests/distributed tests/docker tests/kubernetes tests/nightly tests/setup tests/site tests/slurm
+SHARED := tests/accelerator tests/conformance tests/distributed tests/docker tests/kubernetes tests/nightly tests/setup tests/site tests/slurm
 test: dev
 ifeq ($(TESTS),)
 	status=0; \

@@ -271,3 +271,15 @@ def test_the_command_keeps_a_report_and_says_how_it_went(
     assert json.loads(plain.output)["proofs"][4]["status"] == "ok"
     refused = CliRunner().invoke(application, ["doctor", "--prove", "--clean"])
     assert "stands alone" in str(refused.exception) + refused.output
+
+
+def test_a_plug_in_is_proved_by_its_own_runner_at_a_size_that_small_devices_bear() -> None:
+    runs = Runs()
+    report = proved(machine("plugin", 2), runs)
+    assert [p.status for p in report.proofs] == ["ok"] * 8
+    name, runner, suite = runs.seen[0]
+    assert (name, runner, suite["zip"]) == (
+        "kernels/doctor",
+        "local-plugin",
+        [{"m": [512], "n": [512], "k": [512]}],
+    )

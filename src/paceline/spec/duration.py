@@ -23,7 +23,7 @@ TYPICAL_BYTES = 128 << 10
 DELAYS_PER_CALL = 4
 LONG_S = 1.0
 """An observation that takes longer is a scenario: it runs once in a launch."""
-ACCELERATORS = ("cuda", "rocm", "npu")
+ACCELERATORS = ("cuda", "rocm", "npu", "plugin")
 FORMULA_LOW, FORMULA_HIGH = 0.2, 10.0
 """The formula's range, as factors: a test holds it against the published runs."""
 SIBLINGS_LOW, SIBLINGS_HIGH = 0.5, 2.0

@@ -49,7 +49,11 @@ class RunnerModel(FileModel):
     runner: str = Field(description="The profile's name; the file lies at runners/<name>.yaml.")
     description: str = Field(description="One sentence: what this place is for.")
     driver: DriverName
-    device: Literal["cpu", "cuda", "rocm", "npu", "fake"] = "cpu"
+    device: Literal["cpu", "cuda", "rocm", "npu", "plugin", "fake"] = Field(
+        "cpu",
+        description="plugin: an accelerator that an installed package registers with torch (entry point "
+        "torch.backends).",
+    )
     backend: str | None = Field(None, description="Process-group backend; default: the device's own.")
     max_ranks: int = Field(4, ge=1, description="More ranks than this are skipped, not oversubscribed.")
     share_devices: bool = Field(

@@ -1,8 +1,8 @@
 """One adapter for every kind of device: synchronise, describe, read telemetry; and a fake one for tests.
 
-CUDA, ROCm and Ascend NPU are instances of ``torch.accelerator``; nothing outside this module asks which one it is. The
-fake device keeps virtual time with programmable noise, drift and throttling, so that the statistics can be tried on
-thousands of runs whose truth is known.
+CUDA, ROCm, Ascend NPU and plug-ins are instances of ``torch.accelerator``; nothing outside this module asks which one
+it is. The fake device keeps virtual time with programmable noise, drift and throttling, so that the statistics can be
+tried on thousands of runs whose truth is known.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Device(Protocol):
     """What the worker needs from a device."""
 
     kind: str
-    """cpu, cuda, rocm, npu or fake."""
+    """cpu, cuda, rocm, npu, plugin or fake."""
     torch_type: str
     """The name that torch gives to tensors' devices."""
     no_graphs: str | None
@@ -103,7 +103,7 @@ class CpuDevice:
 
 
 class AcceleratorDevice:
-    """CUDA, ROCm or NPU through ``torch.accelerator``."""
+    """CUDA, ROCm, NPU or what a plug-in registers, through ``torch.accelerator``."""
 
     def __init__(self, kind: str, index: int, *, num_ranks: int = 1, shared: bool = False) -> None:
         import torch  # noqa: PLC0415 - the control plane reads this module's constants without torch
@@ -123,7 +123,7 @@ class AcceleratorDevice:
             )
         accelerator = torch.accelerator.current_accelerator()
         assert accelerator is not None
-        found = "rocm" if getattr(torch.version, "hip", None) else accelerator.type
+        found = kind_here()
         if found != kind:
             raise PrerequisiteError(
                 f"the accelerator here is {found}, not {kind}",
@@ -267,6 +267,19 @@ class FakeDevice:
         clock = 1e9 / (self.settings["throttle_factor"] if self.throttled else 1.0)
         reasons = ["as programmed"] if self.throttled else []
         return {"clock_hz": clock, "throttle": reasons, "idle": False}
+
+
+def kind_here() -> str | None:
+    """Return which kind of accelerator torch sees: cuda, rocm, npu, plugin, or torch's name of another; None: none."""
+    import torch  # noqa: PLC0415 - as above
+
+    seen = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if seen is None:
+        return None
+    if getattr(torch.version, "hip", None):
+        return "rocm"
+    is_plugin = seen.type != "npu" and seen.type == torch._C._get_privateuse1_backend_name()
+    return "plugin" if is_plugin else seen.type
 
 
 def open_device(

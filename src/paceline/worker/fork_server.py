@@ -74,11 +74,11 @@ def start_of(plan: Mapping[str, Any]) -> str:
 def environment_of(plan: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables of every rank of a job; a rank has one thread unless its runner says otherwise.
 
-    PyTorch loads an NPU's backend by itself unless it is told not to. A rank would import it, but none of the processes
-    that it starts, which are given tensors' devices by name.
+    PyTorch loads the backends of an NPU and of plug-ins by itself unless it is told not to. A rank could import one but
+    none of the processes that it starts does, which are given tensors' devices by name.
     """
     runner = plan["runner"]
-    loaded = {AUTOLOAD: "1"} if runner.get("device") == "npu" else {}
+    loaded = {AUTOLOAD: "1"} if runner.get("device") in ("npu", "plugin") else {}
     return {"OMP_NUM_THREADS": "1", **runner["env"], **loaded}
 
 

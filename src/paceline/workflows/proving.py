@@ -34,7 +34,13 @@ PROOF_S = 100.0
 """A proof that takes longer has failed: that of a machine that works takes five to thirty seconds."""
 LEAST_S = 10.0
 END_S = 15.0
-RUNNERS = {"cpu": "local-cpu", "cuda": "local-cuda", "rocm": "local-rocm", "npu": "local-npu"}
+RUNNERS = {
+    "cpu": "local-cpu",
+    "cuda": "local-cuda",
+    "rocm": "local-rocm",
+    "npu": "local-npu",
+    "plugin": "local-plugin",
+}
 SOFT = frozenset({"unsupported", "skipped"})
 """Statuses of what is not there, which is no failure."""
 Run = Callable[[Path, str, Path, float], tuple[int, str]]
@@ -67,7 +73,8 @@ def trials(found: Portrait) -> Iterator[Trial]:
         enable = None if lacking is None else "paceline job export, on a machine with one; docs/installing.md"
         ranks = 2 if place == "cpu" else max(2, min(found.count, _most_ranks(runner)))
         few = None if place == "cpu" or not kind or found.count > 1 else "needs two devices or more"
-        wide = place == "accelerator"
+        # Nobody knows how large a plug-in's device is.
+        wide = place == "accelerator" and kind != "plugin"
         yield Trial(
             name=f"kernel on {device}",
             runner=runner,

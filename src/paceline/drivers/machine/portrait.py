@@ -26,10 +26,9 @@ with contextlib.suppress(ImportError):
     import torch_npu
 import numpy, torch
 from paceline.base.errors import PacelineError
-from paceline.worker.device import open_device
+from paceline.worker.device import kind_here, open_device
 from paceline.worker.host import identify
-seen = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-kind = None if seen is None else "rocm" if torch.version.hip else seen.type
+kind = kind_here()
 versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": numpy.__version__}
 versions["cuda"], versions["hip"] = torch.version.cuda, torch.version.hip
 if kind in ("cuda", "rocm"):
@@ -48,7 +47,7 @@ class Portrait:
     """A machine as it is."""
 
     kind: str | None
-    """Of its accelerators: cuda, rocm, npu; None without one."""
+    """Of its accelerators: cuda, rocm, npu, plugin; None without one."""
     count: int
     """Accelerators that torch sees."""
     host: Mapping[str, Any]

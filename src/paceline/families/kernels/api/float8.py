@@ -60,12 +60,13 @@ def _native(kind: str) -> torch.dtype | None:
 def missing(device: torch.device) -> str | None:
     """Return why a device multiplies no float8 factors, in torch's words, or None when it does."""
     # Asked anew: what the answer rests on may be another than when it was kept.
-    said = {dtype: _refused(device, dtype) for dtype in (DTYPE, FNUZ)}
-    if None in said.values():
+    said = _refused(device, DTYPE)
+    # The other type only where the first is refused: what a device refuses late, it may not get over.
+    if said is None or _refused(device, FNUZ) is None:
         # Tried now, so that no timed call has to.
         native(device)
         return None
-    return f"needs a device that multiplies float8_e4m3fn; torch says of this one: {said[DTYPE]}"
+    return f"needs a device that multiplies float8_e4m3fn; torch says of this one: {said}"
 
 
 def _refused(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -74,6 +75,8 @@ def _refused(device: torch.device, dtype: torch.dtype) -> str | None:
         a, b = (torch.ones(PROBE_SIZE, PROBE_SIZE, device=device).to(dtype) for _ in range(2))
         out = torch.empty(PROBE_SIZE, PROBE_SIZE, dtype=torch.bfloat16, device=device)
         _multiply(a, b, scale, scale, out)
+        if device.type != "cpu":
+            torch.accelerator.synchronize()  # what it refuses once it computes is no later call's fault
     # A device says so only when it is asked; older versions of torch lack the dtype or the operator.
     except (RuntimeError, AttributeError, TypeError) as error:
         return str(error).partition("\n")[0]

@@ -71,13 +71,25 @@ def use_triton(problem: Problem, backend: str) -> bool:
         backend: The technique's option: ``auto``, ``torch`` or ``triton``.
 
     Raises:
-        UnsupportedError: It has to run, but Triton is missing.
+        UnsupportedError: It has to run, but Triton is missing, or has no driver of the device.
     """
     wanted = backend == "triton" or (backend == "auto" and problem.device.type != "cpu")
     # Looked for without importing it: where it is missing the point is unsupported, which is no failure.
     if wanted and importlib.util.find_spec("triton") is None:
         raise UnsupportedError("needs triton, which is not installed here")
+    if wanted and problem.device.type != "cpu" and not _triton_drives_an_accelerator():
+        raise UnsupportedError("needs a triton with a driver of this device")
     return wanted
+
+
+def _triton_drives_an_accelerator() -> bool:
+    """Tell whether one of Triton's drivers finds its device here, or its interpreter stands in for all of them."""
+    import triton.backends  # noqa: PLC0415 - where a technique is about to import it anyway
+
+    interpreted = getattr(getattr(triton, "knobs", None), "runtime", None)
+    if getattr(interpreted, "interpret", False):
+        return True
+    return any(backend.driver.is_active() for backend in triton.backends.backends.values())
 
 
 def default_workers(problem: Problem) -> int:

@@ -18,6 +18,7 @@ from paceline.families.kernels.api import float8
 from paceline.families.kernels.api.problem import TORCH_DTYPES
 from paceline.families.kernels.core.arithmetic import Arithmetic
 from paceline.families.kernels.core.caches import caches_of
+from paceline.worker.device import Device
 from paceline.worker.session import Block, Session
 
 _perf_ns = time.perf_counter_ns
@@ -27,13 +28,19 @@ SECOND_LOOK_S = 1.0
 """How long a product or a copy is measured again when a sample seems too fast to be true."""
 CPU_GEMM_SIZE = 512
 ACCELERATOR_GEMM_SIZE = 8192
+"""The largest that is tried, as on all fast ones."""
+TELLING_S = 5e-3
+"""A product or a copy on an accelerator that takes this long is large enough: twice the size shows no other rate."""
+COPY_SHARE_OF_MEMORY = 8
+"""A copy's source and target take at most one in so many bytes of an accelerator's memory each."""
 COPY_SHARE_OF_CACHE = 4
 MAX_COPY_BYTES = 256 << 20
 """On CPUs, whose memory is shared with all other processes."""
 ACCELERATOR_COPY_BYTES = 1 << 30
-"""On accelerators, or more where their caches ask for it."""
+"""On accelerators, or more where their caches ask for it; less on those that are slow or small."""
 SAFETY = 2.0
 """A sample may beat the calibrated ceiling by this: calibration is short, and other processes disturb it."""
+Call = Callable[[], Any]
 Floor = Callable[[float], float]
 """The seconds that no honest call can undercut, for a sample in seconds: see :func:`floor_of`."""
 
@@ -106,34 +113,75 @@ def _measure(session: Session, dtype: torch.dtype, *, narrow: bool, seconds: flo
     if narrow and (own := float8.native(torch.device(device))) is not None:
         dtypes.add(own)
     rates = [_product_rate(session, d, seconds) for d in dtypes]
-    count = _copied_bytes(session)
-    source, target = (torch.ones(count, dtype=torch.uint8, device=device) for _ in range(2))
-    copy_s = _best(lambda: target.copy_(source), session, seconds)
+    least, most = _copied_bytes(session)
+    count, copy = grown(least, most, lambda n: _copying(n, device), session.device)
+    copy_s = _best(copy, session, seconds)
     # A copied byte is read and written: two bytes of traffic, as in ``Arithmetic.traffic``.
     return {"flops_per_s": max(rates), "bytes_per_s": 2.0 * count / copy_s}
 
 
-def _copied_bytes(session: Session) -> int:
-    """Return several times the last cache, so that the copy shows memory and not a cache."""
+def _copied_bytes(session: Session) -> tuple[int, int]:
+    """Return the least and the most bytes to copy: several times the last cache, so that memory shows and no cache."""
     wanted = COPY_SHARE_OF_CACHE * caches_of(session.device).last_level_bytes
     if session.device.torch_type == "cpu":
-        return min(wanted, MAX_COPY_BYTES)
-    return max(wanted, ACCELERATOR_COPY_BYTES)
+        wanted = min(wanted, MAX_COPY_BYTES)
+        return wanted, wanted
+    memory = session.device.describe().get("memory_bytes")
+    room = memory // COPY_SHARE_OF_MEMORY if memory else ACCELERATOR_COPY_BYTES
+    least = int(min(wanted, room))
+    return least, max(least, min(ACCELERATOR_COPY_BYTES, room))
+
+
+def _copying(count: int, device: str) -> Call:
+    source, target = (torch.ones(count, dtype=torch.uint8, device=device) for _ in range(2))
+    return lambda: target.copy_(source)
+
+
+def grown(least: int, most: int, make: Callable[[int], Call], device: Device) -> tuple[int, Call]:
+    """Return the size of a call that is long enough to show a device's rate, and the call.
+
+    A product that fills a large accelerator takes half a minute on a small one.
+
+    Args:
+        least: The size that is tried first.
+        most: The largest that is tried.
+        make: Returns the call of a size.
+        device: That computes.
+    """
+    size, call = least, make(least)
+    while size < most and _second_call_s(call, device) < TELLING_S:
+        size = min(2 * size, most)
+        call = make(size)
+    return size, call
+
+
+def _second_call_s(call: Call, device: Device) -> float:
+    call()
+    device.synchronize()
+    start = _perf_ns()
+    call()
+    device.synchronize()
+    return (_perf_ns() - start) * 1e-9
 
 
 def _product_rate(session: Session, dtype: torch.dtype, seconds: float) -> float:
     """Return the rate of a square matrix product; narrow dtypes on CPUs may be slower than the wide ones."""
     device = session.device.torch_type
-    size = CPU_GEMM_SIZE if device == "cpu" else ACCELERATOR_GEMM_SIZE
+    most = CPU_GEMM_SIZE if device == "cpu" else ACCELERATOR_GEMM_SIZE
+    size, product = grown(CPU_GEMM_SIZE, most, lambda n: _product(n, dtype, device), session.device)
+    return 2.0 * size**3 / _best(product, session, seconds)
+
+
+def _product(size: int, dtype: torch.dtype, device: str) -> Call:
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     if dtype in (float8.DTYPE, float8.FNUZ):
         scale, wide = torch.ones((), device=device), torch.empty_like(a, dtype=torch.bfloat16)
-        return 2.0 * size**3 / _best(lambda: float8.product(a, b, scale, scale, wide), session, seconds)
+        return lambda: float8.product(a, b, scale, scale, wide)
     out = torch.empty_like(a)
-    return 2.0 * size**3 / _best(lambda: torch.mm(a, b, out=out), session, seconds)
+    return lambda: torch.mm(a, b, out=out)
 
 
-def _best(call: Callable[[], Any], session: Session, seconds: float) -> float:
+def _best(call: Call, session: Session, seconds: float) -> float:
     """Return the seconds of the fastest call after the first, of those that fit into a time."""
     call()
     session.device.synchronize()

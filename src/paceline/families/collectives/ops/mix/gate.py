@@ -53,7 +53,8 @@ def mixing_weights(output: Tensor, contributions: Sequence[Tensor]) -> tuple[lis
     """
     inputs = [c.to(torch.float64).view(-1) for c in contributions]
     target = output.to(torch.float64).view(-1)
-    products = torch.stack([x @ target for x in inputs])
+    # On the host, as the matrix is: it has a number a rank.
+    products = torch.stack([x @ target for x in inputs]).cpu()
     weights = torch.linalg.solve(gram(inputs), products)
     rest = target.clone()
     for weight, values in zip(weights.tolist(), inputs, strict=True):
@@ -62,7 +63,7 @@ def mixing_weights(output: Tensor, contributions: Sequence[Tensor]) -> tuple[lis
 
 
 def gram(inputs: Sequence[Tensor]) -> Tensor:
-    """Return the matrix of scalar products of some float64 vectors."""
+    """Return the matrix of scalar products of some float64 vectors, on the host wherever they are."""
     size = len(inputs)
     matrix = torch.empty(size, size, dtype=torch.float64)
     for i in range(size):
