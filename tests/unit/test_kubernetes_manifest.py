@@ -189,4 +189,4 @@ def test_a_job_folder_outside_of_the_volume_is_refused_with_what_helps() -> None
     )
     with pytest.raises(UserError, match="not in the volume that the pods share, /shared") as caught:
         folder_in_volume(PurePosixPath("/home/me/results/jobs/x"), "/shared")
-    assert "--results /shared/results" in str(caught.value)
+    assert "--results=/shared/results" in str(caught.value)
