@@ -7,8 +7,8 @@ What it models: memory of its own, counted, limited, reused in the order of stre
 queues that run operators in order while the host goes on, so that whoever does not wait reads times of launches and
 poisoned values; events with the device's time; several devices, whose tensors do not mix; errors that come late and
 stay; a fork of a process that has used it, which cannot. What it does not: a device's speed, its caches, graphs,
-profilers, compilers, a backend of collectives in C++ (DTensor, and so fsdp, asks for one). Operators whose results' shapes no meta kernel in C++ tells of let the host wait (``torch.ops.
-stub.synchronous_operators()`` counts them).
+profilers, compilers, a backend of collectives in C++ (DTensor asks for one, and fsdp with it). Operators whose results'
+shapes no meta kernel in C++ tells of let the host wait (``torch.ops.stub.synchronous_operators()`` counts them).
 """
 
 from __future__ import annotations
