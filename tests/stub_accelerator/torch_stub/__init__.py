@@ -6,6 +6,7 @@ Importing it registers the device, its operators and its collectives (``stubccl`
 from __future__ import annotations
 
 import atexit
+import sys
 import types
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,7 +99,11 @@ def get_device_name(device: Any = None) -> str:
 
 
 def get_device_properties(device: Any = None) -> Any:
-    """Return what the stub tells of itself: as some vendors' do, it lacks a number of multiprocessors."""
+    """Return what the stub tells of itself: as some vendors' do, it lacks a number of multiprocessors.
+
+    Asking opens the vendor's library, as torch.cuda does to count devices: inside the fences it would be refused.
+    """
+    sys.audit("ctypes.dlopen", "libstub-management.so")
     return types.SimpleNamespace(
         name=get_device_name(),
         total_memory=torch.ops.stub.total_bytes(),
