@@ -107,9 +107,12 @@ def test_a_processors_passes_stay_what_they_were() -> None:
 
 
 def test_a_copy_exceeds_the_devices_caches() -> None:
-    def copied(found: Any) -> int:
+    def copied(found: Any) -> tuple[int, int]:
         return ceilings._copied_bytes(SimpleNamespace(device=found))  # type: ignore[arg-type]
 
-    assert copied(device(kind="cpu")) == 256 * MIB
-    assert copied(device("NVIDIA H100 80GB HBM3")) == 1024 * MIB
-    assert copied(device("AMD Instinct MI300X")) == 4 * 288 * MIB
+    assert copied(device(kind="cpu")) == (256 * MIB, 256 * MIB)
+    # The least shows memory, four times the cache; the most is what a fast device is given.
+    assert copied(device("NVIDIA H100 80GB HBM3")) == (4 * 50 * MIB, 1024 * MIB)
+    large = {"memory_bytes": 192 * 1024 * MIB}
+    assert copied(device("AMD Instinct MI300X", **large)) == (4 * 288 * MIB, 4 * 288 * MIB)
+    assert copied(device("Some accelerator", memory_bytes=1024 * MIB)) == (128 * MIB, 128 * MIB)
