@@ -48,7 +48,7 @@ from paceline.drivers.machine.engine import (
     remove_run,
 )
 from paceline.drivers.sbom import bill_of_materials
-from paceline.drivers.shares import append_event, missing_cases
+from paceline.drivers.shares import append_event, fail_missing
 from paceline.records.storage import resume_command, storage_errors
 
 ARTIFACTS = "artifacts"
@@ -260,23 +260,7 @@ class DockerExecution:
         self._remove()
         reason = f"{code}: {REASONS[code]} ({where})"
         with storage_errors(self._job / EVENTS, run_id=self._request.run_id, root=self._job.parents[1]):
-            for launch, block, case in missing_cases(self._job):
-                append_event(
-                    self._job / EVENTS,
-                    {
-                        "event": "case_failed",
-                        "time_s": time.time(),
-                        "launch": launch,
-                        "attempt": 0,
-                        "rank": -1,
-                        "block": block,
-                        "case_id": case["case_id"],
-                        "label": case["label"],
-                        "status": "infrastructure",
-                        "reason": reason,
-                        "detail": self.log()[-2000:] or None,
-                    },
-                )
+            fail_missing(self._job, self._job / EVENTS, reason, self.log()[-2000:] or None)
         return 0
 
     def stop(self) -> None:

@@ -35,7 +35,7 @@ from paceline.drivers.kubernetes_states import (
     read_objects,
     waits,
 )
-from paceline.drivers.shares import append_event, missing_cases
+from paceline.drivers.shares import append_event, fail_missing, missing_cases
 from paceline.records.storage import resume_command
 
 TICKET = "kubernetes.json"
@@ -310,20 +310,4 @@ class KubernetesExecution:
         if ending.code not in REASONS:
             return
         (self._job / STOP_FILE).touch()
-        for launch, block, case in missing_cases(self._job):
-            append_event(
-                self._job / EVENTS,
-                {
-                    "event": "case_failed",
-                    "time_s": time.time(),
-                    "launch": launch,
-                    "attempt": 0,
-                    "rank": -1,
-                    "block": block,
-                    "case_id": case["case_id"],
-                    "label": case["label"],
-                    "status": "infrastructure",
-                    "reason": redact(ending.reason),
-                    "detail": None,
-                },
-            )
+        fail_missing(self._job, self._job / EVENTS, redact(ending.reason))

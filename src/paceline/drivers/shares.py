@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -99,3 +100,31 @@ def append_event(path: Path, event: Mapping[str, Any]) -> None:
         os.write(descriptor, line.encode())
     finally:
         os.close(descriptor)
+
+
+def fail_missing(folder: Path, events: Path, reason: str, detail: str | None = None) -> None:
+    """Blame what a folder still lacks on the infrastructure, so that the run has a record.
+
+    Args:
+        folder: A job folder or a share.
+        events: The event file that tells of it.
+        reason: Why the cases have no result.
+        detail: What is known besides.
+    """
+    for launch, block, case in missing_cases(folder):
+        append_event(
+            events,
+            {
+                "event": "case_failed",
+                "time_s": time.time(),
+                "launch": launch,
+                "attempt": 0,
+                "rank": -1,
+                "block": block,
+                "case_id": case["case_id"],
+                "label": case["label"],
+                "status": "infrastructure",
+                "reason": reason,
+                "detail": detail,
+            },
+        )

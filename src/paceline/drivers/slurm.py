@@ -17,7 +17,7 @@ from typing import Any
 
 from paceline.base.errors import InfrastructureError, PrerequisiteError
 from paceline.base.redaction import redact
-from paceline.drivers.shares import append_event, make_shares, missing_cases, share_folders
+from paceline.drivers.shares import append_event, fail_missing, make_shares, missing_cases, share_folders
 from paceline.drivers.slurm_script import LOGS, Request, job_name, render
 from paceline.drivers.slurm_states import (
     DONE,
@@ -271,20 +271,5 @@ class SlurmExecution:
             ask("scancel", f"{self._id}_{task}")
         (folder / STOP_FILE).touch()
         where = f"task {self._id}_{task}" + (f" on {state.nodes}" if state.nodes else "")
-        for launch, block, case in missing_cases(folder):
-            append_event(
-                folder / "events-scheduler.jsonl",
-                {
-                    "event": "case_failed",
-                    "time_s": time.time(),
-                    "launch": launch,
-                    "attempt": 0,
-                    "rank": -1,
-                    "block": block,
-                    "case_id": case["case_id"],
-                    "label": case["label"],
-                    "status": "infrastructure",
-                    "reason": f"{state.state}: {REASONS[state.state]} ({where})",
-                    "detail": None,
-                },
-            )
+        reason = f"{state.state}: {REASONS[state.state]} ({where})"
+        fail_missing(folder, folder / "events-scheduler.jsonl", reason)
