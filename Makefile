@@ -44,14 +44,16 @@ bench: setup
 	$(BIN)/paceline site build && $(BIN)/paceline summary $(SUITES) && exit $$status
 
 # Unit tests share the cores, and so do those that start ranks and ask what is right; the others measure, one after another.
+# Who shares has one thread: two of each of two processes wait, spinning, for cores that the others have.
 # JUNIT=FOLDER leaves a JUnit file of each part there.
 report = $(if $(JUNIT),--junitxml=$(JUNIT)/$(1).xml)
-SHARED := tests/accelerator tests/conformance tests/distributed tests/docker tests/kubernetes tests/nightly tests/setup tests/site tests/slurm
+SHARED := $(addprefix tests/,accelerator conformance distributed docker kubernetes nightly setup site slurm \
+	netns/test_kernel_counters.py netns/test_training_counters.py serving/test_engine_server.py serving/test_evaluate_killed.py)
 test: dev
 ifeq ($(TESTS),)
 	status=0; \
-	$(BIN)/python -m pytest tests/unit tests/docs --numprocesses auto $(call report,unit) || status=1; \
-	$(BIN)/python -m pytest $(SHARED) --numprocesses 2 --dist loadfile $(call report,shared) || status=1; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/unit tests/docs --numprocesses auto --dist worksteal $(call report,unit) || status=1; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHARED) --numprocesses 2 --dist loadfile $(call report,shared) || status=1; \
 	$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/docs $(SHARED:%=--ignore=%) $(call report,alone) || status=1; \
 	exit $$status
 else

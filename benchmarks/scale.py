@@ -1,6 +1,7 @@
 """Time what grows with the number of results: reading, building the site, and aggregating measurements.
 
-    python benchmarks/scale.py site --rows 25000          # leaderboard rows; also built again after one more night
+    python benchmarks/scale.py site --rows 25000          # leaderboard rows; also built again after one more night,
+                                                          # and searched in Chromium where playwright is installed
     python benchmarks/scale.py aggregate --rows 1000000   # measurements in Parquet; pandas, and DuckDB where installed
 
 Figures are printed as JSON. The stores are synthetic and lie in a temporary folder.
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,8 +27,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paceline.base.family import load_family
-from paceline.records.record import Measurement, MetricId, Run, new_run_id, record_id, series_key
-from paceline.records.store import RecordWriter
+from paceline.records.identity import new_run_id, record_id, series_key
+from paceline.records.record import Measurement, MetricId, Run
+from paceline.records.record_writer import RecordWriter
 from paceline.stats.estimates import launch_statistic
 
 TECHNIQUES, LAUNCHES, SAMPLES, POINTS_PER_BOARD = 10, 5, 7, 100
@@ -69,14 +73,14 @@ def write_night(store: Path, host: str, points: int, seed: int) -> None:
                 case = f"{label}-{point}"
                 lines.append(
                     Measurement(
-                        record_id=record_id(run.run_id, block, label, launch, "latency"),
+                        record_id=record_id("collectives", run.run_id, block, label, launch, "latency"),
                         run_id=run.run_id,
                         suite="collectives/all-reduce",
                         suite_version=1,
                         family="collectives",
                         block=block,
                         case_id=case,
-                        series_key=series_key(case, label, host, spec.contract_id),
+                        series_key=series_key("collectives", case, label, host, spec.contract_id),
                         launch=launch,
                         params=params,
                         technique=label,
@@ -112,8 +116,63 @@ def site(rows: int) -> dict[str, Any]:
             lambda: paceline("store", "compact", "--results", str(store))
         )
         found["index_bytes"] = (target / "index.html").stat().st_size
+        found["search_index_bytes"] = (target / "search-index.js").stat().st_size
+        found |= search(target)
         found["largest_board_bytes"] = max(p.stat().st_size for p in (target / "boards").glob("*.html"))
     return found
+
+
+def search(target: Path) -> dict[str, Any]:
+    """Ask the search box of a site in Chromium.
+
+    Returns:
+        The time to read the index, which begins when somebody goes to the box; that of the first question after it, and
+        of the slowest of some more at its best.
+    """
+    try:
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - an extra
+    except ImportError:
+        return {"search": "not run: needs pip install playwright and Chromium"}
+    chromium = os.environ.get("PACELINE_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+    with sync_playwright() as started:
+        page = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"]).new_page()
+        page.goto((target / "index.html").as_uri())
+        load = page.evaluate(LOAD)
+        first = page.evaluate(SEARCH, QUESTIONS[0])
+        later = [min(page.evaluate(SEARCH, asked) for _ in range(REPEATS)) for asked in QUESTIONS[1:]]
+    return {
+        "search_load_ms": round(load),
+        "search_first_ms": round(first, 1),
+        "search_slowest_ms": round(max(later), 1),
+    }
+
+
+REPEATS = 5  # other work on the machine is none of the search's
+QUESTIONS = (
+    "all-reduce",
+    "all-reduce of 1 MiB at 100 Mbit/s",
+    "t7",
+    "how noisy is this machine?",
+    "a",
+    "diloco",
+)
+LOAD = """async () => {
+  const begin = performance.now();
+  document.querySelector(".search input").focus();
+  while (!window.pacelineSearch) await new Promise(next => setTimeout(next, 1));
+  return performance.now() - begin;
+}"""
+SEARCH = """async asked => {
+  const input = document.querySelector(".search input"), place = document.querySelector(".found");
+  place.replaceChildren();
+  const begin = performance.now();
+  input.value = asked;
+  const answered = new Promise(done => new MutationObserver(done).observe(place, { childList: true }));
+  input.dispatchEvent(new Event("input"));
+  await answered;
+  place.getBoundingClientRect(); // laid out, too
+  return performance.now() - begin;
+}"""
 
 
 def aggregate(rows: int) -> dict[str, Any]:

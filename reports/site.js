@@ -1,5 +1,6 @@
-// Filters and orders tables, chooses their columns, sets pinned rows side by side, makes charts that can be zoomed when
-// they are asked for, keeps all that in the address, and switches between light and dark.
+// Finds pages, filters and orders tables, chooses their columns, sets rows, techniques and machines side by side, makes
+// charts that can be zoomed and files of what is seen when they are asked for, keeps choices in the address, and switches
+// between light and dark.
 // Everything is readable without it: rows, numbers and charts are in the pages.
 "use strict";
 (() => {
@@ -67,6 +68,23 @@
     return made;
   };
 
+  // What few readers need lies beside this file and is read by who wants it, once.
+  const reading = new Map();
+  const loaded = name => {
+    if (!reading.has(name)) reading.set(name, new Promise((done, failed) =>
+      document.head.append(make("script", { src: new URL(name, HERE).href, onload: done, onerror: failed }))));
+    return reading.get(name);
+  };
+
+  // Buttons that write what is seen to a file.
+  const savers = (kinds, subject) => kinds.map(kind => {
+    const button = make("button", { type: "button", className: "zoom", textContent: kind, title: `Save what is seen as ${kind}` });
+    button.addEventListener("click", () => loaded("export.js").then(() => window.pacelineExport(kind, subject(), make))
+      .catch(() => { button.textContent = `${kind}: export.js is not beside site.js`; }));
+    return button;
+  });
+  const saveTable = find => make("details", { className: "chooser save" }, make("summary", { textContent: "Save" }), ...savers(["CSV", "LaTeX"], find));
+
   // Give every row its own copy of the cells that it shares with its group, so that rows can be moved and hidden.
   const flatten = table => {
     for (const body of table.tBodies) {
@@ -108,10 +126,11 @@
     });
     const top = make("tr", {}, make("th", { scope: "col", textContent: "pinned" }),
       ...names.map(name => make("th", { scope: "col", textContent: name })));
+    const table = make("table", {}, make("thead", {}, top), make("tbody", {}, ...body));
     return make("section", { className: "beside" },
       make("h3", { textContent: "Side by side" }),
-      make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Side by side" },
-        make("table", {}, make("thead", {}, top), make("tbody", {}, ...body))),
+      make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Side by side" }, table),
+      saveTable(() => table),
       make("p", { className: "note", textContent: "Quotients of the values shown, without an interval; what was paired by launch is the column against the baseline." }));
   };
 
@@ -120,7 +139,10 @@
     const pinnable = titles.includes("technique") && titles.some(t => t.endsWith(" baseline"));
     if (pinnable) nameRows(table, titles.indexOf("technique"));
     const count = [...table.tBodies].reduce((n, b) => n + b.rows.length, 0);
-    if (count < LEAST_ROWS || !table.tHead) return;
+    if (count < LEAST_ROWS || !table.tHead) {
+      if (count > 1 && table.tHead) table.closest(".scroll").after(saveTable(() => table));
+      return;
+    }
     const heads = [...table.tHead.rows[0].cells];
     const state = { words: read().get(`q${number}`) ?? "", by: [] }; // by: columns that order the rows, the first one first
     for (const part of (read().get(`s${number}`) ?? "").split(".")) {
@@ -178,7 +200,7 @@
       label.querySelector("option").textContent = names.includes("s") ? "fitting units of time" : "fitting units of size";
       lists.push(label);
     }
-    const tools = make("div", { className: "tools" }, make("label", {}, "Rows with ", input), ...lists, said, chooser);
+    const tools = make("div", { className: "tools" }, make("label", {}, "Rows with ", input), ...lists, said, chooser, saveTable(() => table));
     table.closest(".scroll").before(tools);
     let panel = null;
 
@@ -349,10 +371,103 @@
     show();
   };
 
-  // What draws charts that can be zoomed lies beside this file and is read by who wants one.
+  // One box that finds boards, points, techniques, papers, metrics and documents.
+  const searcher = () => {
+    const input = make("input", { type: "search", placeholder: "Search" });
+    input.setAttribute("aria-label", "Search the site");
+    const box = make("div", { className: "search", role: "search" }, input);
+    const place = make("section", { className: "found wrap", hidden: true, ariaLabel: "Found" });
+    const ready = () => loaded("search-index.js").then(() => loaded("search.js"));
+    const show = async () => {
+      keep("find", input.value.trim());
+      place.hidden = !input.value.trim();
+      if (place.hidden) return;
+      try {
+        await ready();
+        window.pacelineSearch(input.value, place, HERE, make);
+      } catch { place.textContent = "No search: search-index.js or search.js is not beside site.js"; }
+    };
+    input.addEventListener("focus", () => ready().catch(() => {}));
+    input.addEventListener("input", show);
+    input.addEventListener("keydown", event => {
+      if (event.key === "Escape") { input.value = ""; show(); }
+      if (event.key === "Enter") place.querySelector("a")?.click();
+    });
+    addEventListener("keydown", event => {
+      if (event.key !== "/" || event.target.closest("input, select, textarea")) return;
+      event.preventDefault();
+      input.focus();
+    });
+    document.querySelector(".top .wrap").append(box);
+    document.querySelector(".top").after(place);
+    input.value = read().get("find") ?? "";
+    if (input.value) show();
+  };
+
+  // Two lists of names; what is chosen stands in the address as a and b.
+  const two = (names, label, show) => {
+    const lists = ["a", "b"].map((key, side) => {
+      const select = make("select", {}, new Option("any", ""), ...names.map(name => new Option(name, name)));
+      select.value = read().get(key) ?? "";
+      if (select.selectedIndex < 0) select.selectedIndex = 0;
+      select.addEventListener("change", () => { keep(key, select.value); show(); });
+      return [make("label", {}, side ? "beside " : `One ${label} `, select), select];
+    });
+    return [make("p", { className: "tools" }, ...lists.map(([l]) => l)), () => lists.map(([, select]) => select.value).filter(Boolean)];
+  };
+
+  // Pages of pairs: the rows of two techniques, or the columns of two machines.
+  const narrowed = place => {
+    const table = place.querySelector("table");
+    if (!table) return;
+    const columns = place.dataset.two === "columns";
+    const heads = [...table.tHead.rows[0].cells];
+    const namesOf = body => [...body.rows[0].cells].slice(0, 2).map(c => c.textContent.trim());
+    const names = columns ? heads.filter(h => h.classList.contains("place")).map(h => h.textContent.trim())
+      : [...new Set([...table.tBodies].flatMap(namesOf))].sort();
+    const show = () => {
+      const chosen = of();
+      if (!columns) {
+        for (const body of table.tBodies) body.hidden = !chosen.every((name, i) => namesOf(body).includes(name) && chosen.indexOf(name) === i);
+        return;
+      }
+      const few = new Set(chosen).size === 2;
+      const hide = heads.map(h => few && (h.classList.contains("all") || (h.classList.contains("place") && !chosen.includes(h.textContent.trim()))));
+      heads.forEach((h, i) => { h.hidden = hide[i]; });
+      for (const body of table.tBodies) for (const row of body.rows) {
+        const cells = [...row.cells];
+        cells.forEach((c, i) => { c.hidden = hide[i + heads.length - cells.length]; });
+      }
+      const both = body => [...body.rows].some(row => [...row.cells].every(c => c.hidden || c.textContent !== "–"));
+      for (const body of table.tBodies) body.hidden = few && !both(body);
+    };
+    const [box, of] = two(names, place.dataset.label, show);
+    box.append(saveTable(() => table));
+    place.prepend(box);
+    show();
+  };
+
+  // Links to pages of pairs: those that have both of what is chosen, with the choice in their address.
+  const narrowing = section => {
+    const links = [...section.querySelectorAll("a[data-members]")];
+    if (!links.length) return;
+    const label = section.dataset.narrow;
+    const members = link => link.dataset.members.split("|");
+    const hrefs = links.map(link => link.getAttribute("href"));
+    const show = () => {
+      const chosen = [...new Set(of())];
+      links.forEach((link, i) => {
+        link.closest("li").hidden = !chosen.every(name => members(link).includes(name));
+        link.href = hrefs[i] + (chosen.length ? "#" + new URLSearchParams(chosen.map((name, n) => ["ab"[n], name])) : "");
+      });
+      for (const head of section.querySelectorAll("h3")) head.hidden = ![...head.nextElementSibling.children].some(li => !li.hidden);
+    };
+    const [box, of] = two([...new Set(links.flatMap(members))].sort(), label, show);
+    section.querySelector("h2").after(box);
+    show();
+  };
+
   let drawing = null;
-  const loaded = name => new Promise((done, failed) =>
-    document.head.append(make("script", { src: new URL(name, HERE).href, onload: done, onerror: failed })));
   const zoomable = (figure, number) => {
     let end = null;
     const button = make("button", { type: "button", className: "zoom", textContent: "Zoom" });
@@ -377,14 +492,16 @@
     if (read().get(`c${number}`)) open();
   };
 
-  // Papers of the ledger, chosen by words, family, verdict and tier.
+  // Papers of the ledger, chosen by words, family, verdict, tier, premises and what would settle their claims.
   const ledger = place => {
     const papers = [...document.querySelectorAll("[data-verdict]")];
     const said = make("span", { className: "muted", role: "status" });
     const input = make("input", { type: "search", value: read().get("words") ?? "" });
-    const lists = ["family", "verdict", "tier"].map(kind => {
+    const named = { premise: "premises", settled: "what would settle it" };
+    const values = (paper, kind) => (paper.dataset[kind] ?? "").split("|").filter(Boolean);
+    const lists = ["family", "verdict", "tier", "premise", "settled"].map(kind => {
       const select = make("select", {}, new Option("all", ""),
-        ...[...new Set(papers.map(p => p.dataset[kind]))].sort().map(value => new Option(value, value)));
+        ...[...new Set(papers.flatMap(p => values(p, kind)))].sort().map(value => new Option(value, value)));
       select.value = read().get(kind) ?? "";
       if (select.selectedIndex < 0) select.selectedIndex = 0;
       select.addEventListener("change", () => { keep(kind, select.value); show(); });
@@ -395,7 +512,7 @@
       let count = 0;
       for (const paper of papers) {
         const text = words.length ? (paper.id + " " + paper.textContent).toLowerCase() : "";
-        const fits = lists.every(([kind, select]) => !select.value || paper.dataset[kind] === select.value) && words.every(w => text.includes(w));
+        const fits = lists.every(([kind, select]) => !select.value || values(paper, kind).includes(select.value)) && words.every(w => text.includes(w));
         paper.hidden = !fits;
         count += fits;
       }
@@ -408,14 +525,18 @@
     };
     input.addEventListener("input", () => { keep("words", input.value.trim()); show(); });
     place.className = "tools";
-    place.append(make("label", {}, "Papers with ", input), ...lists.map(([kind, select]) => make("label", {}, kind + " ", select)), said);
+    place.append(make("label", {}, "Papers with ", input), ...lists.map(([kind, select]) => make("label", {}, (named[kind] ?? kind) + " ", select)), said);
     show();
   };
 
+  searcher();
   switcher();
   document.querySelectorAll("#paper-filter").forEach(ledger);
   document.querySelectorAll("figure[data-plot]").forEach(zoomable);
+  for (const figure of document.querySelectorAll("figure:has(svg.chart)")) figure.querySelector("figcaption").append(" ", ...savers(["SVG"], () => figure));
   document.querySelectorAll(".choice").forEach(chooser);
-  document.querySelectorAll(".scroll:not(.doc .scroll) > table").forEach(equip);
+  document.querySelectorAll("[data-two]").forEach(narrowed);
+  document.querySelectorAll("[data-narrow]").forEach(narrowing);
+  document.querySelectorAll(".scroll:not(.doc .scroll, [data-two] .scroll) > table").forEach(equip);
   addEventListener("hashchange", () => { if (location.hash.includes("=")) location.reload(); });
 })();

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -30,6 +32,23 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         # tables are as wide as the terminal: that of whoever runs the tests is no part of them
         patch.setenv("COLUMNS", str(COLUMNS_ELSEWHERE))
         yield folder
+
+
+def pytest_configure() -> None:
+    """Let what tests start be interrupted: what a shell has in the background ignores that, and all it starts does."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Do not look for garbage among thousands of tests, neither while they are found nor while they run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from paceline.drivers.measure import measure
 from paceline.records.store import RunRecord, read_record
 from paceline.spec import content
@@ -40,3 +42,18 @@ def record_of(
     outcome = measure(plan, suites, folder / "results", on_event=on_event)
     assert outcome.path is not None
     return read_record(outcome.path)
+
+
+def fenced_runner(folder: Path) -> Path:
+    """Write a runner that isolates nobody: for tests of the fences, which sandboxes do without (``tests/sandbox``)."""
+    path = folder / "runner.yaml"
+    facts = {
+        "runner": "fenced",
+        "description": "No sandbox.",
+        "driver": "local",
+        "device": "cpu",
+        "max_ranks": 1,
+    }
+    more = {"backend": "gloo", "env": {"OMP_NUM_THREADS": "1"}, "isolation": "unisolated"}
+    path.write_text(yaml.safe_dump(facts | more))
+    return path

@@ -16,8 +16,6 @@ of width D. The busiest directed pair carries the queries and one result: n·T·
 attention with H key/value heads; with ``direct_last`` (n − 1)·T·G·D + T·G from three ranks on. Memory: 2(n − 1) partial
 results and two blocks of queries.
 
-Differences from the paper: no causal mask and so no zigzag order; the result of the last step shares its pair of ranks
-with the queries, since on a full mesh the owner is then the next rank; ``direct_last`` is not in the paper.
 Limits: with grouped queries, H < G, ring attention sends less; two ranks have one neighbour only, and nothing to gain.
 """
 
@@ -38,6 +36,28 @@ from paceline.families.collectives.api.sequence_attention import attend, merge
     summary="queries go one way, partial results the other",
     paper="token-ring",
     properties={"exact": True},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "section 3.2 by the header, not read for this card",
+            "code": "github.com/ACA-Lab-SJTU/token-ring: README.md, casual_test/token_ring/zigzag_token_ring.py",
+        },
+        "deviations": (
+            (
+                "There is no causal mask and so no zigzag order; the authors' public code has both, in "
+                "``token-ring`` of training too."
+            ),
+            (
+                "The result of the last step shares its pair of ranks with the queries, since on a full mesh the "
+                "owner is then the next rank."
+            ),
+            "``direct_last`` is not in the paper.",
+        ),
+        "constants": {
+            "direct_last": {"here": False, "authors": "their code has no such choice"},
+        },
+        "checked_by": ("tests/conformance/test_conformance.py::test_a_technique_conforms",),
+    },
 )
 class BidirectionalRing:
     """Rotates queries and returns partial outputs to their owners."""

@@ -9,8 +9,6 @@ Algorithm (p = q² ranks, blocks of n²/p elements):
 
 Cost: at most 2 + 2(q − 1) blocks sent by a rank, 2n²/√p elements; 4 n²/p elements held: A, B, C and the block that
 arrives.
-Differences from the paper: messages of the communicator in place of a Spark barrier stage's sockets; no overlap of
-product and shift, which would need a second receive buffer.
 Limits: the number of ranks is a square that divides the side.
 """
 
@@ -31,6 +29,19 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
     summary="blocks move left and up, one receive buffer at a time",
     paper="jampi",
     properties={"exact": True},
+    fidelity={
+        "source": {
+            "read": "catalogue",
+            "paper": "the abstract's method by the ledger; the paper itself was not read",
+            "code": "none found",
+        },
+        "deviations": (
+            "Messages of the communicator stand for the sockets of a Spark barrier stage.",
+            "Product and shift do not overlap, which would need a second receive buffer.",
+        ),
+        "constants": {},
+        "checked_by": ("tests/conformance/test_conformance.py::test_a_technique_conforms",),
+    },
 )
 class Cannon:
     """S: side of a block."""

@@ -15,8 +15,6 @@ Algorithm:
 Cost of an undisturbed operation on S bytes: 2(n−1)/n · S sent by each peer, as any ring; one message to and from the
 master at each of two meetings. Memory: one copy of the buffer.
 
-Differences from the paper: one connection per neighbour instead of a pool, one operation at a time, any mismatch
-fetches the whole state, and the master is one thread that is assumed not to fail (as in the paper).
 Limits: two simultaneous deaths cost two retries; the master is a single point of failure.
 """
 
@@ -45,6 +43,30 @@ RING_S = 10.0
     implements=("churn",),
     summary="ring all-reduce that survives peers that die and admits peers that come",
     paper="pccl",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "sections by the header, not read for this card",
+            "code": (
+                "github.com/PrimeIntellect-ai/pccl: README.md, docs/md/01_Introduction.md, parts of "
+                "ccoip/src/cpp/reduce.cpp"
+            ),
+        },
+        "deviations": (
+            "One connection leads to each neighbour, where the authors have a pool (16 in their example).",
+            "One operation runs at a time, and any mismatch fetches the whole state.",
+            "A failure runs around the ring by closed connections; the authors' master sends an abort.",
+            "The order of the ring is the master's list, and no bandwidth is measured for it.",
+        ),
+        "constants": {
+            "WAIT_S": {"here": 20.0, "authors": "not found"},
+            "RING_S": {"here": 10.0, "authors": "not found"},
+        },
+        "checked_by": (
+            "tests/distributed/test_killed_peers.py::test_all_reduces_outlast_a_peer_too",
+            "tests/conformance/test_conformance.py::test_a_technique_conforms",
+        ),
+    },
 )
 class ElasticAllReduce:
     """One peer of an elastic group."""

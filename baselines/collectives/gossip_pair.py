@@ -12,8 +12,6 @@ Cost: S bytes in one message for each rank, whatever n is; one dependent step. M
 The mixing matrix is symmetric and doubly stochastic; one step leaves (n/2 − 1)/(n − 1) of the spread of independent
 replicas (n even), none for n = 2.
 
-Differences: one buffer is exchanged; the paper's outer step exchanges two (slow weights and displacement) and applies
-its modified Nesterov update to them, which belongs to the training loop.
 Limits: after one step replicas agree in pairs only.
 """
 
@@ -35,6 +33,29 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
     paper="noloco",
     requires={"dtypes": ("float32", "bfloat16", "float16", "float64")},
     properties={"exact": False},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the outer step by the header, not read for this card",
+            "code": "github.com/gensyn-ai/noloco: src/noloco/sparse_optimizer_c.py",
+        },
+        "deviations": (
+            (
+                "One buffer is exchanged; the authors exchange slow weights and displacement, and take their "
+                "outer step with both."
+            ),
+            (
+                "Partners swap buffers; the authors' first of a pair collects, averages and sends back, in twice "
+                "the steps."
+            ),
+            "An odd number of ranks is allowed, and one sits out; the authors refuse it.",
+        ),
+        "constants": {},
+        "checked_by": (
+            "tests/conformance/test_conformance.py::test_a_technique_conforms",
+            "tests/unit/test_outer_steps.py::test_partners_mix_momenta_moves_and_weights",
+        ),
+    },
 )
 class GossipPair:
     """Exchange and average with a partner from a shared random schedule."""

@@ -12,7 +12,6 @@ The all-gather gathers across groups first, then inside; the reduce-scatter goes
 Cost of an all-reduce of S bytes: 2(g₀−1)/g₀ · S inside the innermost group and 2(g₁−1)/g₁ · S/g₀ one level up, against
 2(n−1)/n · S across the slow links for a flat ring whose neighbours lie in different groups.
 
-Differences from the paper: only the communication pattern, without its sharding of states and its quantisation.
 Limits: a level that does not divide what is left of n shrinks to its largest divisor that does.
 """
 
@@ -34,6 +33,27 @@ from paceline.families.collectives.api.rings import all_gather, finish, reduce_s
     summary="rings inside groups, and rings of equals across groups",
     paper="frontier-low-bandwidth",
     properties={"exact": True},
+    fidelity={
+        "source": {
+            "read": "catalogue",
+            "paper": "section III by the header, not read for this card",
+            "code": "none found",
+        },
+        "deviations": (
+            (
+                "Only the pattern of communication is here, without the paper's sharding of states and its "
+                "quantisation."
+            ),
+        ),
+        "constants": {
+            "inner": {"here": 2, "authors": "die pairs of their machine, by the header"},
+            "middle": {"here": 0, "authors": "not public"},
+        },
+        "checked_by": (
+            "tests/conformance/test_conformance.py::test_a_technique_conforms",
+            "tests/distributed/test_groups.py::test_between_groups_a_hierarchy_sends_two_thirds_of_what_a_ring_sends",
+        ),
+    },
 )
 class Hierarchical:
     """Two- and three-level rings. ``inner`` and ``middle`` are ranks of the lower levels; the case's groups win."""

@@ -13,8 +13,6 @@ Cost of an all-reduce of S bytes on n ranks: the hub sends (n − 1) · S, each 
 All-gather: S/n to the hub and S from it; reduce-scatter: S to the hub and S/n from it, for each other rank.
 Memory: (n − 1) · S at the hub for sums.
 
-Differences from the paper: the hub is one of the tensor-parallel ranks, as in its implementation; the paper has the
-all-reduce only.
 Limits: the hub's link carries everything, so long buffers on slow links belong to the ring.
 """
 
@@ -33,6 +31,22 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
     summary="one hub adds everything and answers everyone",
     paper="tpi-llm",
     properties={"exact": True},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "section 3.3 by the header, not read for this card",
+            "code": "github.com/Lizonghang/TPI-LLM: src/tpi_llm/distributed/comm.py",
+        },
+        "deviations": (
+            (
+                "The hub is one of the tensor-parallel ranks; the authors' all-reduce pushes to and pulls from a "
+                "key-value store of MXNet."
+            ),
+            "The paper has the all-reduce only.",
+        ),
+        "constants": {},
+        "checked_by": ("tests/conformance/test_conformance.py::test_a_technique_conforms",),
+    },
 )
 class Star:
     """Collectives through a hub."""

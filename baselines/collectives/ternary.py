@@ -12,11 +12,6 @@ Algorithm (n ranks):
 Cost: (n−1)(S/16 + 4⌈count/layer⌉) bytes sent by each rank (two bits for each 32-bit element and the scales) in n−1
 messages; one dependent step. Memory: n messages and S in fp32.
 
-Differences: the paper's workers push to a parameter server, which pushes a low-precision sum back; here every rank
-receives what the server would, so the upstream is the paper's, n−1 times. Layers are runs of equal length, since a
-buffer does not know the layers of its model. Clipping (c = 2.5 in the paper) is off unless ``clip_sigmas`` is set: it
-trades unbiasedness for a lower variance (on Gaussian inputs a bias of 0.05 of the norm for an error of 1.0 instead of
-1.5). Deviations are taken about zero instead of the layer's mean.
 Limits: traffic grows with n; the variance grows with the ratio of a layer's largest to its mean magnitude.
 """
 
@@ -39,6 +34,34 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
     requires={"dtypes": ("float32", "bfloat16", "float16", "float64")},
     # On ±1 every magnitude is the scale, so that all Bernoulli draws have chance 1.
     properties={"exact": False, "error": "unbiased", "lossless_on": ("shared-sign",)},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "sections 3.1 and 3.3 by the header, not read for this card",
+            "code": "github.com/wenwei202/terngrad: terngrad/inception/bingrad_common.py",
+        },
+        "deviations": (
+            (
+                "Every rank receives what the authors' parameter server would, so that the upstream is theirs, n "
+                "− 1 times."
+            ),
+            "Layers are runs of equal length, since a buffer does not know the layers of its model.",
+            "Clipping is off unless it is asked for: it trades unbiasedness for a lower variance.",
+            "Deviations are taken about zero; the authors subtract the layer's mean.",
+            "With clipping the scale is the largest magnitude that is left; the authors' is the bound itself.",
+            "Each rank has scales of its own; the authors' code can share their maximum over workers.",
+        ),
+        "constants": {
+            "layer": {"here": 16384, "authors": "a tensor of the model"},
+            "clip_sigmas": {"here": 0.0, "authors": "2.5, bingrad_common.py"},
+        },
+        "checked_by": (
+            "tests/unit/test_codecs.py::test_ternary_is_unbiased",
+            "tests/unit/test_codecs.py::test_clipped_ternary_is_seen_to_be_biased",
+            "tests/unit/test_codecs.py::test_clipping_lowers_the_variance_of_ternary_values",
+            "tests/unit/test_lossy_costs.py::test_formulas_are_exact_and_ranks_agree_at_small_and_odd_counts",
+        ),
+    },
 )
 class Ternary:
     """All-gather of ternary messages, then a local sum."""

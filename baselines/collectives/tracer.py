@@ -18,8 +18,6 @@ Algorithm, at each poll:
 
 Cost: no messages. Reading costs one copy of the new trace entries per poll; writing about a microsecond an operation.
 
-Differences from the papers: one host's monotonic clock instead of synchronised hosts; the trace holds point-to-point
-messages, so that a ring's dependencies are visible; no dump of flight data, no restart.
 Limits: two faults at once show as the stronger one; a rank that is slow from the first step on is its own normal.
 """
 
@@ -55,6 +53,30 @@ CONFIRMATIONS = 4
     implements=("fault_localisation",),
     summary="walks the dependencies of traced messages to the guilty rank or link",
     paper="mycroft",
+    fidelity={
+        "source": {
+            "read": "catalogue",
+            "paper": "the ledger's summaries of Mycroft and of C4; the papers themselves were not read",
+            "code": "none found",
+        },
+        "deviations": (
+            "The clock is one host's, where the papers synchronise hosts.",
+            "The trace holds point-to-point messages, so that a ring's dependencies are visible.",
+            "There is no dump of flight data and no restart.",
+            "Limits and factors are ours.",
+        ),
+        "constants": {
+            "LEARN_OPERATIONS": {"here": 200, "authors": "not public"},
+            "WINDOW": {"here": 64, "authors": "not public"},
+            "STALL_FACTOR": {"here": 20.0, "authors": "not public"},
+            "LEAST_STALL_S": {"here": 0.5, "authors": "not public"},
+            "SLOW_FACTOR": {"here": 3.0, "authors": "not public"},
+            "LEAST_SLOW_S": {"here": 0.002, "authors": "not public"},
+            "MEMORY": {"here": 4096, "authors": "not public"},
+            "CONFIRMATIONS": {"here": 4, "authors": "not public"},
+        },
+        "checked_by": ("tests/conformance/test_conformance.py::test_a_technique_conforms",),
+    },
 )
 class Tracer:
     """The analysis; ``poll`` is called many times a second."""

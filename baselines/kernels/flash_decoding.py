@@ -40,6 +40,38 @@ MOST_SPLITS = 128
     implements=("attention_decode",),
     summary="decode attention, every cache cut into the same number of parts",
     properties={"compiles": "accelerator"},
+    fidelity={
+        "source": {
+            "read": "reimplementation",
+            "paper": "the method's first description by the header, not read for this card",
+            "code": "FlashAttention's num_splits_heuristic, read in another's copy of flash_api.cpp",
+        },
+        "deviations": (
+            (
+                "Lengths may differ, and the number of parts is one for all; FlashAttention pads them to the "
+                "longest."
+            ),
+            (
+                "Workers are the device's multiprocessors; FlashAttention-2 counts twice as many, for its small "
+                "blocks."
+            ),
+            "``tuned`` is ours.",
+            "On CPUs there are 4 parts, which save no time there.",
+        ),
+        "constants": {
+            "splits": {"here": 0, "authors": "0: the heuristic"},
+            "tuned": {"here": False, "authors": "none"},
+            "tile": {"here": 64, "authors": "256, 128 or 64 keys, by the head's width"},
+            "backend": {"here": "auto", "authors": "none"},
+            "CPU_SPLITS": {"here": 4, "authors": "none"},
+            "MOST_SPLITS": {"here": 128, "authors": "128"},
+        },
+        "checked_by": (
+            "tests/unit/test_schedules.py::test_a_split_fills_the_workers_and_no_more",
+            "tests/unit/test_kernel_techniques.py::test_a_split_is_timed_on_the_problem_itself_and_the_fastest_is_kept",
+            "tests/unit/test_triton.py::test_a_triton_kernel_is_right_in_the_interpreter",
+        ),
+    },
 )
 class FlashDecoding:
     """S cached tokens of all sequences, G key heads, H heads, D width; ``splits`` of 0 leaves the choice to it."""

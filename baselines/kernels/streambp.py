@@ -27,6 +27,28 @@ from paceline.families.kernels.api.problem import Problem
     implements=("lm_head_loss",),
     summary="the head's loss and gradients in chunks of tokens",
     paper="streambp",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "section 3.2.1 by the header, not read for this card",
+            "code": "github.com/Ledzy/StreamBP: src/streambp/stream_model.py",
+        },
+        "deviations": (
+            "The head alone is streamed; the authors stream the layers of the transformer too.",
+            (
+                "The gradient of the logits is formed in their own memory; the authors call backward on each "
+                "chunk."
+            ),
+            "Every token counts; the authors leave out padding and weigh a chunk by what is left of it.",
+        ),
+        "constants": {
+            "chunk": {
+                "here": 128,
+                "authors": "500 positions of every sequence (logits_chunk_size), stream_model.py",
+            },
+        },
+        "checked_by": ("tests/conformance/test_kernels_conformance.py::test_a_kernel_conforms",),
+    },
 )
 class StreamBP:
     """T tokens, C tokens of a chunk, H hidden, V vocabulary."""

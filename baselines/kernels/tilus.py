@@ -9,8 +9,6 @@ Algorithm:
 3. (code − 2^(b−1)) · scale gives the weights of those rows; their product with X gives as many columns of Y.
 
 Cost: b/16 of the bytes of float16 weights, and the scales.
-Differences from the paper: arithmetic on bytes in place of register re-interpretation; blocks of rows for thread
-blocks. On accelerators Triton kernels expand in registers, of words that are laid out for them (``triton_lowbit``).
 Limits: k is padded to a multiple of eight; on accelerators, of 32.
 """
 
@@ -63,6 +61,30 @@ def unpack_codes(packed_NB: Tensor, bits: int, k: int) -> Tensor:
     summary="weights packed at any width from 1 to 8 bits, expanded inside the product",
     paper="tilus",
     properties={"compiles": "accelerator"},
+    fidelity={
+        "source": {
+            "read": "catalogue",
+            "paper": "the abstract's method by the ledger; the paper itself was not read",
+            "code": "github.com/NVIDIA/tilus, not read for this card",
+        },
+        "deviations": (
+            "Arithmetic on bytes stands for the re-interpretation of registers.",
+            (
+                "Blocks of rows stand for thread blocks on CPUs; on accelerators Triton kernels expand words that "
+                "are laid out for them."
+            ),
+            "There is no virtual machine: the expansion is written for these products alone.",
+        ),
+        "constants": {
+            "backend": {"here": "auto", "authors": "none"},
+            "GROUP": {"here": 8, "authors": "not public"},
+        },
+        "checked_by": (
+            "tests/unit/test_kernel_techniques.py::test_packed_codes_come_back_and_take_no_byte_more",
+            "tests/unit/test_kernel_techniques.py::test_codes_in_lanes_come_back_and_take_no_bit_more",
+            "tests/conformance/test_kernels_conformance.py::test_a_kernel_conforms",
+        ),
+    },
 )
 class Tilus:
     """Y (M, N) = X (M, K) · Wᵀ; B packed bytes of a row, J groups of K that share a scale."""

@@ -8,9 +8,6 @@ that cluster, else it begins its own. Of every cluster the first few go on to th
 answers of those that ended vote.
 Cost: the glimpses of all traces, and whole traces of what is kept; the judge reads every glimpse once; the glimpse and
 the longest kept trace on the critical path.
-Differences: the judge is a small perceptron over what traces have worked out, and was trained on this project's own
-problems (the paper fine-tunes a language model of 4 billion parameters); a trace that has ended within its glimpse is
-not judged and votes for itself; a cluster's answer counts as many votes as it has traces, unless asked otherwise.
 Limits: a judge that is unsure keeps everything; one that is wrong drops the right answer, or lets it speak for others.
 """
 
@@ -49,6 +46,29 @@ class Cluster:
     implements=("solve",),
     summary="a judge groups unfinished traces by the answer they will come to; few of each group go on",
     paper="deepprune",
+    fidelity={
+        "source": {
+            "read": "paper",
+            "paper": "the abstracts of versions 1 and 2, read for this card",
+            "code": "deepprune.github.io is named, and its code could not be read",
+        },
+        "deviations": (
+            (
+                "The judge is a small perceptron over what traces have worked out, trained on this project's own "
+                "problems; the paper fine-tunes a language model of 4 billion parameters, by the header."
+            ),
+            "A trace that has ended within its glimpse is not judged and votes for itself.",
+            "A cluster's answer counts as many votes as it has traces, unless asked otherwise.",
+        ),
+        "constants": {
+            "glimpse": {"here": 24, "authors": "not read"},
+            "threshold": {"here": 0.5, "authors": "not read"},
+            "members": {"here": 2, "authors": "not read"},
+            "kept": {"here": 1, "authors": "not read"},
+            "by_size": {"here": True, "authors": "not read"},
+        },
+        "checked_by": ("tests/conformance/test_reasoning_conformance.py::test_a_technique_conforms",),
+    },
 )
 def deepprune(
     task: Task,

@@ -10,9 +10,6 @@ and is dropped. When a trace has ended or settled for at least m of them, certai
 entropy of the votes; at or above a threshold the question stops and the most frequent vote is returned.
 Cost: the traces' tokens up to where each stopped, plus a few tokens of each probe; a round adds its longest chunk and
 its longest probe to the critical path; the cache of the traces that go on.
-Differences: the paper probes every 32 to 64 tokens of traces thousands of tokens long; ours have about 90, so a chunk
-is shorter here, as a parameter. Its scheduling between programs is not part of this: one question does not wait for
-another. Probes take the likeliest tokens.
 Limits: a model that was not taught to answer early gives probes that mean little.
 """
 
@@ -58,6 +55,36 @@ class _Thought:
     implements=("solve",),
     summary="traces stop when their probed answers settle, questions when the votes agree",
     paper="dynasor",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "certaindex and probes by the header, not read for this card",
+            "code": "github.com/hao-ai-lab/Dynasor: dynasor/core/entropy.py, dynasor/cot.py",
+        },
+        "deviations": (
+            "Probes come more often, since traces have about 90 tokens: every 16 instead of every 32 or 64.",
+            "Probes take the likeliest tokens; the authors draw them at a temperature of 0.6.",
+            (
+                "A probe that hedges counts as any other; the authors' does not where its text has words such as "
+                "wait, but or hmm."
+            ),
+            (
+                "Stopping of a trace and entropy over traces are one method here; the authors' client "
+                "(cot.py) stops one trace by its probes alone."
+            ),
+            "The scheduling between programmes is not part of this.",
+        ),
+        "constants": {
+            "chunk": {"here": 16, "authors": "32 or 64, cot.py"},
+            "agreeing": {"here": 2, "authors": "2 to 8, by effort, cot.py"},
+            "least_votes": {"here": 3, "authors": "not public"},
+            "threshold": {"here": 0.7, "authors": "not public"},
+        },
+        "checked_by": (
+            "tests/unit/test_reasoning_executor.py::test_probes_are_paid_for_and_forced_tokens_are_not_decoded",
+            "tests/unit/test_reasoning_executor.py::test_certaindex_ends_a_question_once_votes_agree",
+        ),
+    },
 )
 def dynasor(
     task: Task, *, chunk: int = 16, agreeing: int = 2, least_votes: int = 3, threshold: float = 0.7

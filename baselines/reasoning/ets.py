@@ -11,8 +11,6 @@ with W REBASE's shares, nodes the steps of the tree, and clusters the leaves tha
 shared among S alone. Two constraints make it linear: a leaf takes all nodes of its path, and a cluster counts only
 with one of its leaves. Nodes beneath which the same leaves lie are one variable.
 Cost: as REBASE, on fewer paths; one integer programme a depth.
-Differences: leaves are one cluster when their last step has the same tokens, where the paper clusters embeddings of
-steps; the reward is REBASE's of this project.
 Limits: as REBASE; needs SciPy, whose solver HiGHS finds the best set exactly.
 """
 
@@ -128,6 +126,33 @@ def chosen(
     implements=("solve",),
     summary="REBASE on the leaves that an integer programme keeps, for reward, shared cache and variety",
     paper="ets",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the programme by the header, not read for this card",
+            "code": "github.com/SqueezeAILab/ETS: rebase.py, hype-parameters/ets_{16,64,256}_math500.yaml",
+        },
+        "deviations": (
+            (
+                "Leaves are one cluster when their last step has the same tokens; the authors cluster sentence "
+                "embeddings of steps, by average linkage up to a cosine distance of 0.05."
+            ),
+            "The weight of coverage is 1; the authors' is 1.4 to 1.5, tuned for the width.",
+            "The programme is solved by HiGHS, where the authors use CBC; both find the best set.",
+            "The reward is REBASE's of this project.",
+        ),
+        "constants": {
+            "width": {"here": None, "authors": "16, 64 or 256"},
+            "temperature": {"here": 0.2, "authors": "0.2 (softmax_temperature), ets_64_math500.yaml"},
+            "cache": {"here": 1.0, "authors": "1.0 (lambdac), in all three"},
+            "coverage": {"here": 1.0, "authors": "1.5, 1.4 and 1.45 (lambdas), for 16, 64 and 256"},
+            "SMALLEST": {"here": 1e-06, "authors": "none"},
+        },
+        "checked_by": (
+            "tests/unit/test_tree_search.py::test_the_programme_finds_what_trying_all_sets_finds",
+            "tests/unit/test_tree_search.py::test_shares_use_up_the_budget_in_the_order_of_rewards",
+        ),
+    },
 )
 def ets(
     task: Task,

@@ -7,8 +7,6 @@ that it came from stays below a threshold, the model goes on to the step's end; 
 partner, a larger model, writes the step. Steps follow each other until the answer is there.
 Cost: one glimpse of every step, and the steps; a handover lets the receiver read what the other one wrote. All of it
 is one chain; tokens of the partner cost more by its parameters.
-Differences: the entropy is of the whole vocabulary of 39 symbols, where the paper takes the 20 likeliest tokens of a
-large one; the answer is a step like any other, where the paper lets the large model write it.
 Limits: a model that is sure of its mistakes keeps them; one that hesitates between good orders hands over for nothing.
 """
 
@@ -37,6 +35,39 @@ NUM_STEPS = 500
     implements=("solve",),
     summary="steps whose first token the model is unsure of are written by its partner",
     paper="glimprouter",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the method by the header, not read for this card",
+            "code": "github.com/Zengwh02/GlimpRouter: src/glimp_router.py",
+        },
+        "deviations": (
+            (
+                "The entropy is of the whole vocabulary of 39 symbols; the authors take the 20 likeliest tokens "
+                "and make their probabilities add up to 1."
+            ),
+            "The answer is a step like any other; the authors let the large model write it.",
+            (
+                "A glimpse that is kept is the step's first token; the authors' is the likeliest token, and their "
+                "small model writes the step from its beginning."
+            ),
+            (
+                "A solution ends at its answer; the authors also stop at a step that repeats the one before, and "
+                "at a budget of 8192 tokens."
+            ),
+            "The threshold is for a vocabulary of 39.",
+        ),
+        "constants": {
+            "threshold": {"here": 0.5, "authors": "1.0 nat (score_threshold), glimp_router.py"},
+            "NUM_STEPS": {"here": 500, "authors": "a budget of tokens, 8192, glimp_router.py"},
+        },
+        "checked_by": (
+            (
+                "tests/unit/test_reasoning_executor.py::test_a_partner_reads_what_it_has_not_read_and_counts_by_its_weight"
+            ),
+            "tests/conformance/test_reasoning_conformance.py::test_a_technique_conforms",
+        ),
+    },
 )
 def glimp_router(task: Task, *, threshold: float = 0.5) -> Method:
     """Return the method.

@@ -6,8 +6,6 @@ Algorithm: several traces of one model are begun at once, each at another part o
 cache: to each, the question comes first, then what the others have written so far, then its own. No key is computed
 or rotated again; a query is rotated for each block instead. Every worker goes on to an answer, and answers vote.
 Cost: the tokens of all workers; on the critical path the longest one; a cache that holds every token once.
-Differences: the paper tells workers by prompt to share the work, and asks them whether what they do is redundant; ours
-begin at different parts and know of each other by what they see alone. A question of one part has one worker.
 Limits: a model that was never shown somebody else's unfinished line may copy it, or sum up before all parts are there.
 """
 
@@ -24,6 +22,36 @@ from paceline.families.reasoning.api.votes import majority
     implements=("solve",),
     summary="workers that see each other's words as they are written",
     paper="hogwild-inference",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the method by the header, not read for this card",
+            "code": (
+                "github.com/eqimp/hogwild_llm: shared_cache/cache_block.py, shared_cache/shared_cache_manager.py, "
+                "formatting.py"
+            ),
+        },
+        "deviations": (
+            (
+                "Workers begin at different parts of the question; the authors tell them by prompt to share the "
+                "work."
+            ),
+            (
+                "Nobody asks a worker whether what it does is redundant, which the authors do with a line of "
+                "their prompt."
+            ),
+            ("Queries are rotated for each block; the authors' shared cache rotates keys."),
+            "There is no history of finished steps apart from work in progress, as the authors' prompts have.",
+            "A question of one part has one worker.",
+        ),
+        "constants": {
+            "workers": {"here": 2, "authors": "2, Alice and Bob, formatting.py"},
+        },
+        "checked_by": (
+            "tests/unit/test_reasoning_executor.py::test_workers_share_one_cache_and_wait_for_the_longest",
+            "tests/unit/test_reasoning_algebra.py::test_turned_queries_equal_keys_that_are_rotated_anew",
+        ),
+    },
 )
 def hogwild(task: Task, *, workers: int = 2) -> Method:
     """Return the method.

@@ -8,9 +8,6 @@ siblings, and begins at the same position (process). Their keys and values are t
 and one trace goes on behind the longest of them, by the question's conclusion (reduce). A question of one part is
 solved by one trace. Several such solutions may vote.
 Cost: the tokens of one trace; on the critical path the longest part and what follows; no token is read twice.
-Differences: the paper's model writes the tags that split and merge, and was fine-tuned to see parts side by side; here
-the question names its parts, and the model was trained on parts that follow each other, so that what it sees in the
-merge it has never seen.
 Limits: a model that was not taught positions that overlap may lose what a part found.
 """
 
@@ -38,6 +35,27 @@ from paceline.families.reasoning.api.votes import majority
     implements=("solve",),
     summary="independent parts are written at the same time, and merged without being read again",
     paper="multiverse",
+    fidelity={
+        "source": {
+            "read": "catalogue",
+            "paper": "the ledger's summary; the paper itself was not read",
+            "code": "none could be read",
+        },
+        "deviations": (
+            "The question names its parts; the paper's model writes the tags that split and merge.",
+            (
+                "The model was trained on parts that follow each other, so that what it sees in the merge it has "
+                "never seen; the paper's was fine-tuned to see them side by side."
+            ),
+        ),
+        "constants": {
+            "traces": {"here": 1, "authors": "not public"},
+        },
+        "checked_by": (
+            "tests/unit/test_reasoning_executor.py::test_merged_parts_are_not_read_again",
+            "tests/unit/test_reasoning_algebra.py::test_a_merge_equals_one_masked_pass_and_reads_no_token_again",
+        ),
+    },
 )
 def multiverse(task: Task, *, traces: int = 1) -> Method:
     """Return the method.

@@ -9,9 +9,6 @@ as if it had written them itself, and goes on to the answer. Several such soluti
 Cost: the tokens that one trace would have spent, without what it would have repeated; on the critical path the longest
 part and what follows the join, where several solutions wait for each other's threads; the joined trace reads the parts
 once more, forced and not decoded.
-Differences: the paper's model names the parts itself (outlines between control tokens) and was trained to; here the
-question names them, and the model was trained on solutions whose parts come in any order, so that each may come first.
-Its reinforcement learning is not part of this.
 A thread that ends the whole solution instead of its part is of no use, and its solution does not vote.
 Limits: a part that wants another one's result must come after the join; a question of one part gains nothing.
 """
@@ -40,6 +37,31 @@ from paceline.families.reasoning.api.votes import majority
     implements=("solve",),
     summary="independent parts are written at the same time, then joined",
     paper="threadweaver",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the client's state machine by the header, not read for this card",
+            "code": "github.com/facebookresearch/threadweaver: threadweaver_sft/src/simple_eval.py",
+        },
+        "deviations": (
+            (
+                "The question names the parts; the authors' model writes outlines between control tokens, and was "
+                "trained to."
+            ),
+            "The model was trained on solutions whose parts come in any order, so that each may come first.",
+            "A solution branches once; the authors' client branches again at every further block of outlines.",
+            "Reinforcement learning is not part of this.",
+        ),
+        "constants": {
+            "traces": {"here": 1, "authors": "set by the user"},
+        },
+        "checked_by": (
+            (
+                "tests/unit/test_reasoning_executor.py::test_threads_are_written_at_once_and_joined_without_being_decoded_again"
+            ),
+            "tests/unit/test_reasoning_algebra.py::test_one_flattened_pass_equals_a_request_for_each_thread",
+        ),
+    },
 )
 def thread_weaver(task: Task, *, traces: int = 1) -> Method:
     """Return the method.

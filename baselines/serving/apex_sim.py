@@ -8,8 +8,6 @@ request that decodes a token, taking memory away from the latest admitted where 
 with parts of prompts, running ones first; admit from the queue while places, memory and budget are left; add to the
 clock what the table says of such a step. Do so for every configuration and take the one with the least makespan.
 Cost: O(iterations · requests) operations and no device.
-Differences: the paper composes operators' times into those of parallel plans over several devices; here the engine has
-one device, its plans are its batch, budget and memory, and the table is of whole steps. Energy is not predicted.
 Limits: lengths of answers are known, as in the paper's traces; what a step costs beyond the table's names is not there.
 """
 
@@ -42,6 +40,33 @@ class _Simulated:
     implements=("predict",),
     paper="apex-sim",
     summary="every iteration is simulated over measured costs",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the abstract's method by the ledger, not read for this card",
+            "code": "github.com/microsoft/apex_plus: apex_plus/simulator/simulator.py",
+        },
+        "deviations": (
+            (
+                "The engine has one device, whose plans are its batch, budget and memory; the paper composes "
+                "operators' times into those of parallel plans over several."
+            ),
+            (
+                "Prompts are computed in parts, as the engine does; the authors' simulator takes whole prompts, "
+                "up to 65536 tokens a step."
+            ),
+            (
+                "Who lost its memory is computed again, in the order of arrival; the authors' simulator takes it "
+                "back before anyone new, at the cost of one token."
+            ),
+            "Energy is not predicted.",
+        ),
+        "constants": {},
+        "checked_by": (
+            "tests/unit/test_simulation.py::test_replayed_with_its_own_steps_the_simulator_is_the_engine",
+            "tests/unit/test_simulation.py::test_apex_goes_through_the_engines_own_steps",
+        ),
+    },
 )
 class Apex:
     """Simulates iterations."""

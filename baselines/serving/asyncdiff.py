@@ -11,8 +11,6 @@ them, and K ranks compute the last component, each at the time of one of the K s
 Cost: after warming up 1/N of a step's layers in 1/N of its time, 1/(N·K) with a stride; whole weights on every rank,
 since every rank warms up. A step sends N - 2 streams from rank to rank, one to each copy of the last component, and
 each copy an image of noise to rank 0.
-Differences: the authors' code broadcasts each stream to all ranks, of which one reads it; here it goes to that one.
-Components are the denoiser's layers, which cost the same each.
 Limits: N of 2 and more; what a component reads is as old as its distance from the images.
 """
 
@@ -31,6 +29,29 @@ from paceline.families.serving.api.denoising import Comm, Setting, Tensor, Unsup
     implements=("denoise",),
     paper="asyncdiff",
     summary="ranks compute their layers at the same time, on what the layers before said a step ago",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the abstract's method by the ledger, not read for this card",
+            "code": "github.com/czg1225/AsyncDiff: asyncdiff/async_sd.py, asyncdiff/tools.py",
+        },
+        "deviations": (
+            "A stream goes to the rank that reads it; the authors broadcast each to all ranks.",
+            (
+                "Components are the denoiser's layers, which cost the same each; the authors' come from "
+                "pipe_config.py, which was not read."
+            ),
+            "Any stride may be asked for; the authors allow 1 and 2.",
+        ),
+        "constants": {
+            "warm_up": {"here": 1, "authors": "1, async_sd.py"},
+            "stride": {"here": 1, "authors": "1, async_sd.py"},
+        },
+        "checked_by": (
+            "tests/unit/test_denoising.py::test_components_read_what_the_one_before_said_a_step_ago",
+            "tests/unit/test_denoising.py::test_exact_steps_are_those_of_one_rank",
+        ),
+    },
 )
 class AsyncDiff:
     """Components side by side.

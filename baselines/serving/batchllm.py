@@ -8,8 +8,6 @@ most requests for the tokens that they have to compute first, so that their deco
 inside a group the walk is depth first. Who would compute a block that somebody else is computing is held back until it
 is there. Steps are filled up to their budget of tokens and to the end of memory.
 Cost: distinct blocks instead of all blocks of prompts; a sort of the queue whenever somebody new waits.
-Differences: the engine's cache shares every level of the tree, so no dynamic programme has to enlarge the first one;
-answers are of unknown length, so a group's decoding is counted in requests; no kernel attends to shared blocks at once.
 Limits: who comes later than its group's turn waits for a new sort; nobody is fair to single requests.
 """
 
@@ -30,6 +28,26 @@ Chain = tuple[int, ...]
     implements=("serve", "simulate"),
     paper="batchllm",
     summary="groups of one beginning run together; nothing shared is computed twice",
+    fidelity={
+        "source": {
+            "read": "catalogue",
+            "paper": "the ledger's summary; the paper itself was not read",
+            "code": "none found",
+        },
+        "deviations": (
+            (
+                "The engine's cache shares every level of the tree, so that no dynamic programme has to enlarge "
+                "the first one."
+            ),
+            "Answers are of unknown length, so that a group's decoding is counted in requests.",
+            "No kernel attends to shared blocks at once.",
+        ),
+        "constants": {},
+        "checked_by": (
+            "tests/unit/test_held_batches.py::test_who_plans_over_a_batch_sees_all_of_it_when_it_is_held",
+            "tests/unit/test_simulation.py::test_batchllm_reuses_all_that_can_be_reused_where_a_cache_alone_forgets",
+        ),
+    },
 )
 class BatchLlm:
     """Admits group by group of the tree of beginnings."""

@@ -9,9 +9,6 @@ of equals to the one with least to compute. The tenant's credit there falls by t
 are not held, and of the answer as it comes; a tenant without credit anywhere is given a quantum on every server. Each
 server's queue is that of deficit longest prefix match.
 Cost: a number for each tenant and server, and a lookup of a prompt's beginning in every server's cache.
-Differences: what a server will hold is known to the router at once, where a router beside real servers guesses it from
-what it has sent; the paper's own order among equals and its default quanta are not stated in its abstract, and are the
-ones above and below.
 Limits: a small quantum on servers spreads a tenant's beginnings over all of them; a large one sends a tenant with one
 beginning to one server.
 """
@@ -32,6 +29,31 @@ from paceline.families.serving.api.scheduling import Request, Scheduler, Step, V
     family="serving",
     implements=("simulate",),
     summary="a router with a credit for each tenant and server, before queues with credits",
+    paper="dlpm",
+    fidelity={
+        "source": {
+            "read": "catalogue",
+            "paper": "the abstract by the header, not read for this card",
+            "code": "none found",
+        },
+        "deviations": (
+            (
+                "What a server will hold is known to the router at once; a router beside real servers guesses it "
+                "from what it has sent."
+            ),
+            "The order among equals and the quanta are ours, since the abstract does not state the paper's.",
+        ),
+        "constants": {
+            "quantum": {"here": 512.0, "authors": "not public"},
+            "server_quantum": {"here": 2048.0, "authors": "not public"},
+            "prompt_weight": {"here": 1.0, "authors": "1 in VTC's code, whose service it is"},
+            "output_weight": {"here": 2.0, "authors": "2 in VTC's code"},
+        },
+        "checked_by": (
+            "tests/unit/test_simulation.py::test_a_tenant_goes_where_its_beginnings_are_until_its_credit_there_is_used_up",
+            "tests/unit/test_simulation.py::test_schedulers_and_routers_keep_all_laws_over_sessions",
+        ),
+    },
 )
 class DoubleDeficitLongestPrefixMatch:
     """Routes by locality among servers where a tenant has credit.

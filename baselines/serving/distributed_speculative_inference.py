@@ -11,8 +11,6 @@ replaces the draft, whatever was built on it is given up, and drafting and check
 Cost: N·t_draft + t_target where all drafts agree; each that does not costs about t_target once more, as one token of
 the target alone would. k is the least for which the copies suffice, ceil(t_target / (k·t_draft)) <= SP (equation 1).
 All copies work all the time, and most of that is given up where drafts seldom agree.
-Differences: the paper's simulation runs threads that sleep, on a clock; here time is virtual, and the harness plays it.
-Answers are greedy. With one copy, or where a call cannot be given up before its end, the paper promises nothing.
 Limits: the drafter has a device of its own beside the SP of the target's copies.
 """
 
@@ -40,6 +38,37 @@ def least_lookahead(given: Given) -> int:
     implements=("decode",),
     paper="distributed-speculative-inference",
     summary="drafting never waits: copies of the target check side by side",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "algorithm 1 and equation 1 by the header, not read for this card",
+            "code": (
+                "github.com/keyboardAnt/distributed-speculative-inference: "
+                "dsi/configs/experiment/simul/offline.py, dsi/offline/simul/dsi.py, dsi/online/simul/core.py"
+            ),
+        },
+        "deviations": (
+            (
+                "Time is virtual, and the harness plays it; the authors' online simulation runs threads that "
+                "sleep."
+            ),
+            "Answers are greedy.",
+            (
+                "Copies are counted and busy ones are waited for; the authors' offline simulation adds up costs, "
+                "and takes plain decoding where that is cheaper."
+            ),
+        ),
+        "constants": {
+            "lookahead": {
+                "here": 0,
+                "authors": "5 (k), with servers enough demanded by the same inequality, offline.py",
+            },
+        },
+        "checked_by": (
+            "tests/unit/test_decoding.py::test_the_lookahead_is_the_least_that_equation_1_allows",
+            "tests/unit/test_decoding.py::test_closed_forms_where_drafts_always_or_never_agree",
+        ),
+    },
 )
 class DistributedSpeculation:
     """Drafts and checks at the same time.

@@ -7,7 +7,6 @@ Algorithm: the queue is sorted by cached tokens; a request is admitted if its te
 credit falls by the weighted tokens that have to be computed of its prompt, then by its answer's as they come. When
 nobody who waits has credit, everybody who waits and has none is given a quantum.
 Cost: that of longest prefix match, and a number a tenant.
-Differences: a tenant with nothing waiting keeps no credit above one quantum.
 Limits: two tenants' service differs by at most about a quantum and what is admitted at once; a small quantum takes
 turns as a fair queue does, a large one is longest prefix match.
 """
@@ -23,6 +22,27 @@ from paceline.families.serving.api.scheduling import Step, View, admit, begin_ch
     family="serving",
     implements=("serve", "simulate"),
     summary="the longest cached beginning first, of tenants that have credit left",
+    paper="dlpm",
+    fidelity={
+        "source": {
+            "read": "catalogue",
+            "paper": "section 4.1 by the header, not read for this card",
+            "code": "none found",
+        },
+        "deviations": (
+            "A tenant with nothing waiting keeps no credit above one quantum.",
+            "Prompts are computed in parts, as the engine does.",
+        ),
+        "constants": {
+            "quantum": {"here": 512.0, "authors": "not public"},
+            "prompt_weight": {"here": 1.0, "authors": "1 in VTC's code, whose service it is"},
+            "output_weight": {"here": 2.0, "authors": "2 in VTC's code"},
+        },
+        "checked_by": (
+            "tests/unit/test_engine.py::test_longest_prefix_match_starves_whom_a_fair_scheduler_serves",
+            "tests/unit/test_simulation.py::test_of_equal_rights_one_tenants_queue_may_not_be_served_without_bound",
+        ),
+    },
 )
 class DeficitLongestPrefixMatch:
     """Admits those with the longest cached beginning first, if their tenant has credit.

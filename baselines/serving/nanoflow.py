@@ -10,9 +10,6 @@ shares are searched: for each pair of cuts the shares under which a layer betwee
 shares of one operator after another until none helps.
 Cost: with shares r of memory- or network-bound work that reaches P(r) of its rate, compute loses r/P(r) of that work's
 time instead of all of it; each further nano-batch reads its weights again.
-Differences: the paper solves two mixed-integer programmes over profiled kernels; this searches the same two things by
-descent over costs that the point states. A share belongs to an operator, in all layers and nano-batches. The
-paper's other forms of collectives and its asynchronous batches are left out.
 Limits: where a share reaches no more than itself (exchange of 0.4) nothing can be gained, and whole batches one after
 another are kept.
 """
@@ -157,6 +154,37 @@ def _cut(operator: Operator, parts: int) -> list[tuple[int, int]]:
     family="serving",
     implements=("overlap",),
     summary="computes, reads and sends at the same time on different rows, by searched cuts and shares",
+    paper="nanoflow",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the automatic search by the header, not read for this card",
+            "code": "github.com/efeslab/Nanoflow: README.md, auto_search/new_search.py",
+        },
+        "deviations": (
+            (
+                "The authors solve two mixed-integer programmes over profiled kernels; this searches the same two "
+                "things by descent over costs that the point states."
+            ),
+            (
+                "A share belongs to an operator, in all layers and nano-batches; in the authors' second programme "
+                "each nano-batch has its own, and shares that overlap may not add up to more than the device."
+            ),
+            (
+                "A layer between others is tried with two around it; the authors' second programme has three "
+                "layers."
+            ),
+            "The paper's other forms of collectives and its asynchronous batches are left out.",
+        ),
+        "constants": {
+            "LEAST_SHARE": {"here": 0.05, "authors": "none"},
+            "CLOSE": {"here": 1e-09, "authors": "none"},
+        },
+        "checked_by": (
+            "tests/unit/test_overlapping.py::test_nanoflow_gains_and_stays_within_what_shares_cost",
+            "tests/unit/test_overlapping.py::test_nothing_is_gained_where_a_share_reaches_no_more_than_itself",
+        ),
+    },
 )
 class NanoFlow:
     """Searches an order."""

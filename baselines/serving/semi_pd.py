@@ -9,9 +9,6 @@ request that has its first token is simply seen by the other worker. While one o
 the whole device. x grows by a step while more prompts wait than ``patience``, and shrinks while none does.
 Cost: no keys and values move, one copy of the weights. A prompt takes 1/x of its time beside decodes, a decode 1/(1 −
 x).
-Differences: the paper's controller moves the border by which objective is violated, over a window; here by how many
-prompts wait at a change, since objectives are the client's. Changing shares costs nothing (the paper hides it behind a
-second process). A step at share x takes 1/x of its time: where decodes are bound by memory they lose less.
 Limits: two workers of one device disturb each other's caches and bandwidth, which no table of single steps shows.
 """
 
@@ -39,6 +36,36 @@ from paceline.families.serving.api.scheduling import Request
     implements=("simulate",),
     paper="semi-pd",
     summary="a worker for prompts and one for answers over one memory, on moving shares of one device",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "controller, memory and partitioning by the header, not read for this card",
+            "code": "github.com/infinigence/Semi-PD: README.md, python/sglang/semi_pd/utils.py",
+        },
+        "deviations": (
+            (
+                "Shares add up to the device; the authors' defaults overlap, 80 % for prompts and 100 % for "
+                "answers."
+            ),
+            (
+                "The border moves by how many prompts wait at a change, since objectives are the client's; the "
+                "paper's controller moves it by which objective is violated, by the header."
+            ),
+            "In the authors' public code shares are environment variables, read when it is started.",
+            "Changing shares costs nothing.",
+            "A step at share x takes 1/x of its time: where decodes are bound by memory they lose less.",
+        ),
+        "constants": {
+            "prefill_share": {"here": 0.5, "authors": "0.8 beside 1.0 for answers, utils.py"},
+            "step": {"here": 0.1, "authors": "not found"},
+            "patience": {"here": 2, "authors": "not found"},
+            "most": {"here": 0.9, "authors": "not found"},
+        },
+        "checked_by": (
+            "tests/unit/test_simulation.py::test_a_deployment_keeps_all_laws",
+            "tests/unit/test_simulation.py::test_what_moves_is_the_closed_form_and_only_who_moves_has_two_copies_of_the_weights",
+        ),
+    },
 )
 class SemiDisaggregated:
     """Two workers a device, one for prompts and one for answers.

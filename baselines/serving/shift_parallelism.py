@@ -8,8 +8,6 @@ ranks have the same heads of keys on each rank, so that a step of either goes on
 step with fewer tokens than a threshold is computed by all ranks together, a longer one with its tokens dealt out.
 Cost: switching moves nothing. Beside 1/T of the weights, which sequence parallelism needs, a rank has the 1/P that
 tensor parallelism needs: T/P more.
-Differences: the threshold follows from what steps cost in both modes here, by decodes behind ``context`` tokens,
-unless it is given.
 Limits: heads as in tensor parallelism of P ranks.
 """
 
@@ -24,8 +22,6 @@ from paceline import technique
 from paceline.families.serving.api.distributing import Batch, Comm, Left, Piece, Setting, StepCosts
 
 SEQUENCE, TENSOR = 0, 1
-MOST = 1 << 14
-"""Tokens up to which a threshold is looked for; steps are shorter."""
 
 
 @technique(
@@ -34,6 +30,32 @@ MOST = 1 << 14
     implements=("distribute",),
     paper="shift-parallelism",
     summary="sequence parallelism for steps of many tokens and tensor parallelism for those of few, over one cache",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the abstract's method by the ledger, not read for this card",
+            "code": (
+                "github.com/snowflakedb/ArcticInference: arctic_inference/vllm/args.py, "
+                "arctic_inference/vllm/shift_parallel.py, and the comparison in "
+                "arctic_inference/vllm/model_runner.py"
+            ),
+        },
+        "deviations": (
+            (
+                "Without a threshold, what a step costs in both modes decides; the authors compare a step's "
+                "scheduled tokens with one fixed number."
+            ),
+            "Steps of prompts and decodes are priced by tables of this engine.",
+        ),
+        "constants": {
+            "tensor": {"here": 1, "authors": "set by the user"},
+            "threshold": {"here": 0, "authors": "512 (shift_parallel_threshold), args.py"},
+        },
+        "checked_by": (
+            "tests/unit/test_sharing.py::test_prompts_and_decodes_are_priced_apart",
+            "tests/unit/test_sharing.py::test_states_are_those_of_a_plain_computation_and_no_key_moves",
+        ),
+    },
 )
 class ShiftParallelism:
     """Two modes over one cache.
@@ -42,19 +64,17 @@ class ShiftParallelism:
         setting: Of the rank.
         comm: The communicator.
         tensor: Shares of the weights in sequence parallelism, T.
-        threshold: Tokens from which a step is computed in sequence parallelism; 0: as costs say.
-        context: Tokens behind which decodes are compared.
+        threshold: Tokens up to which a step is computed in tensor parallelism; 0: as costs say.
     """
 
     modes = ("sequence", "tensor")
 
-    def __init__(
-        self, setting: Setting, comm: Comm, *, tensor: int = 1, threshold: int = 0, context: int = 64
-    ) -> None:
+    def __init__(self, setting: Setting, comm: Comm, *, tensor: int = 1, threshold: int = 0) -> None:
         # Both take their weights, since a switch must not load any. Both write the heads of keys of rank r in a P-way
         # split, so either can read the other's cache.
         self._modes = (UlyssesInference(setting, comm, tensor=tensor), TensorParallel(setting, comm))
-        self._threshold, self._given, self._context = threshold, threshold > 0, context
+        self._threshold = threshold
+        self._costs: tuple[StepCosts, ...] = ()
 
     def step(self, batch: Batch, mode: int) -> Left:
         """Compute a step in one of the modes."""
@@ -62,23 +82,14 @@ class ShiftParallelism:
         return left
 
     def learn(self, costs: Sequence[StepCosts]) -> None:
-        """Find the fewest decodes that sequence parallelism computes faster."""
-        if self._given:
-            return
-
-        # Sequence parallelism sends less per token and reads more weights, so once it gains it goes on gaining with
-        # more tokens: that is what lets a bisection find the threshold.
-        def gains(tokens: int) -> bool:
-            decodes = [(self._context, 1, True)] * tokens
-            return costs[SEQUENCE].seconds(decodes, 0) <= costs[TENSOR].seconds(decodes, 0)
-
-        fewest, most = 1, MOST
-        while fewest < most:
-            middle = (fewest + most) // 2
-            fewest, most = (fewest, middle) if gains(middle) else (middle + 1, most)
-        self._threshold = fewest
+        """Keep what steps cost in both modes, unless a threshold is given."""
+        self._costs = () if self._threshold else tuple(costs)
 
     def choose(self, pieces: Sequence[Piece]) -> int:
-        """Compare the step's tokens with the threshold."""
+        """Take the cheaper mode of a step, or compare all of its scheduled tokens with the threshold."""
         # A function of the step alone: ranks that chose differently would wait for each other's messages for ever.
-        return SEQUENCE if sum(count for _, count, _ in pieces) >= self._threshold else TENSOR
+        if self._costs:
+            sequence, tensor = (table.seconds(pieces, 0) for table in self._costs)
+            # Equal costs: fewer bytes between ranks.
+            return SEQUENCE if sequence <= tensor else TENSOR
+        return SEQUENCE if sum(count for _, count, _ in pieces) > self._threshold else TENSOR

@@ -8,9 +8,6 @@ output as it comes; the first request of the tenant with the lowest counter is a
 lifted to the least counter of those who wait already, or to that of the last one who stopped waiting where nobody does,
 so that idleness gives no credit.
 Cost: none beyond a sum a tenant.
-Differences: the cache is shared, so that the comparison with schedulers that use it is one of order alone;
-what is cached is charged nothing. Prompts are computed in parts. Arrivals are seen at the next step, in their order; a
-request that lost its memory waits again and is not charged again for its prompt. No tenant has a weight.
 Limits: it does not look at the cache, and so breaks sharing by taking turns.
 """
 
@@ -27,6 +24,37 @@ from paceline.families.serving.api.scheduling import Request, Step, View, admit,
     family="serving",
     implements=("serve", "simulate"),
     summary="the tenant that has got least is next",
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "algorithm 2 by the header, not read for this card",
+            "code": "github.com/Ying1123/VTC-artifact: slora/server/router/vtc_req_queue.py",
+        },
+        "deviations": (
+            (
+                "The cache is shared, so that the comparison with schedulers that use it is one of order alone; "
+                "what is cached is charged nothing."
+            ),
+            (
+                "Prompts are computed in parts, and memory is taken as it is needed; the authors admit a request "
+                "only if its longest answer will fit."
+            ),
+            (
+                "Where nobody waits, a tenant that begins to is lifted to the counter of the last one who "
+                "stopped; the authors' code leaves it."
+            ),
+            "Arrivals are seen at the next step, in their order.",
+            "A request that lost its memory waits again and is not charged again for its prompt.",
+            "No tenant has a weight.",
+        ),
+        "constants": {
+            "prompt_weight": {"here": 1.0, "authors": "1 (input_price), vtc_req_queue.py"},
+            "output_weight": {"here": 2.0, "authors": "2 (output_price), vtc_req_queue.py"},
+        },
+        "checked_by": (
+            "tests/unit/test_engine.py::test_longest_prefix_match_starves_whom_a_fair_scheduler_serves",
+        ),
+    },
 )
 class VirtualTokenCounter:
     """Admits the first request of the tenant with the lowest counter.

@@ -11,8 +11,6 @@ layer's X is kept in ``base_bits``; of each further one only X − X̂ of the la
 of what was kept up to there, so that errors do not add up.
 Cost: L·D·(b + 32/group) bits a position, half of quantised keys and values of the same bits; 4·D·F operations for each
 position and layer whenever keys and values are read.
-Differences: what is kept is the stream before the norm in both forms, and the norm is taken again. All positions are
-made again at every step; nothing is kept of that from step to step.
 Limits: with fewer heads of keys than of queries X is larger than keys and values; the paper's projection for that case
 (a singular value decomposition of the weights) is not here, since the embedded model has as many of both.
 """
@@ -34,6 +32,33 @@ from paceline.families.serving.api.quantised import quantised, restored
     implements=("cache",),
     paper="xquant",
     summary="keeps each layer's input in a few bits, and makes keys and values of it again",
+    fidelity={
+        "source": {
+            "read": "paper",
+            "paper": "the abstract, read for this card",
+            "code": "none could be read",
+        },
+        "deviations": (
+            (
+                "What is kept is the stream before the norm in both forms, and the norm is taken again; by "
+                "reviews of the paper it keeps what comes after the norm."
+            ),
+            "All positions are made again at every step; nothing is kept of that from step to step.",
+            (
+                "Fewer heads of keys than of queries are not helped by the paper's decomposition of weights, "
+                "since the embedded model has as many of both."
+            ),
+        ),
+        "constants": {
+            "across": {"here": False, "authors": "XQuant and XQuant-CL are both the paper's"},
+            "base_bits": {"here": 8, "authors": "not read"},
+            "group": {"here": 0, "authors": "not read"},
+        },
+        "checked_by": (
+            "tests/unit/test_kept_cache.py::test_bytes_and_operations_are_the_closed_forms",
+            "tests/unit/test_kept_cache.py::test_reading_position_by_position_is_one_pass_over_whole_texts",
+        ),
+    },
 )
 class XQuant:
     """Keeps inputs.

@@ -12,10 +12,6 @@ Algorithm (φ: global weights, equal everywhere; θ: a replica's; round t starts
 
 Cost of a round: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages, as DiLoCo's, none of it waited for when all
 of them take no longer than the H steps. Memory: φ, m and the travelling Δ, 12P, and scratch of 2/n · 4P for the ring.
-Differences: Λ is the gap-aware one of Barkai et al. (ICLR 2020), since the paper's own could not be looked up; the
-authors' code divides by a constant, which ``by_element`` off comes close to: Λ = 1 + mean|s|/s̄ for all elements. There
-the result of clipping is thrown away; here it is used. The first round's end leaves φ as it is; after the last round
-one more outer step takes what still travels.
 Limits: the first two rounds start from the same weights. No sharding of states, which the paper combines with this. No
 option makes it synchronous training, on one rank neither: with H = 1, η = 1, μ = 0, no penalty, no clip and plain SGD
 a step is that of gradients which are one step old, φₜ₊₁ = φₜ − rate·ḡ(φₜ₋₁).
@@ -27,9 +23,9 @@ import torch
 from torch import Tensor
 
 from paceline import technique
-from paceline.families.training.api.exchange import RingAverage, ring_cost
+from paceline.families.training.api.exchange import RingAverage, late_ring_cost
 from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
-from paceline.families.training.api.rounds import ends_round, num_rounds
+from paceline.families.training.api.rounds import ends_round
 
 
 @technique(
@@ -39,6 +35,50 @@ from paceline.families.training.api.rounds import ends_round, num_rounds
     summary="rounds of local steps whose exchange hides behind the next round",
     paper="co2",
     properties={"exact": False, "replicas": "identical", "agree": "rounds"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the abstract, read for this card; the penalty's definition could not be read",
+            "code": (
+                "github.com/weigao266/fairscale-CO2 (named by github.com/OpenNLPLab/CO2): "
+                "fairscale/experimental/nn/data_parallel/gossip/co2.py"
+            ),
+        },
+        "deviations": (
+            (
+                "Λ is the gap-aware one of Barkai et al. (ICLR 2020) by default, element by element; the authors' "
+                "code divides by a constant, which is 1 by default."
+            ),
+            "``by_element`` off divides all elements by 1 + mean|s|/s̄, which comes close to a constant.",
+            (
+                "The momentum is clipped to a multiple of what it takes in, and the result is used; the authors' "
+                "code clips to a number, is off by default, and throws the result away."
+            ),
+            (
+                "The first round's end leaves φ as it is, and after the last round one more outer step takes what "
+                "still travels."
+            ),
+            "States are not sharded, which the authors' code does by default (32 shards).",
+        ),
+        "constants": {
+            "sync_every": {"here": 20, "authors": "48 (outer_frequency), co2.py"},
+            "outer_rate": {"here": 1.0, "authors": "1.0, co2.py"},
+            "outer_momentum": {
+                "here": 0.2,
+                "authors": "0.5, co2.py",
+            },
+            "penalty": {
+                "here": True,
+                "authors": "a constant of 1.0 (co2_gap_penalty), so none by default, co2.py",
+            },
+            "clip": {"here": 10.0, "authors": "1.0 absolute, off by default (co2_clip), co2.py"},
+            "by_element": {"here": True, "authors": "one constant for all, co2.py"},
+        },
+        "checked_by": (
+            "tests/unit/test_co2.py::test_outer_steps_are_one_round_late_penalised_and_clipped",
+            "tests/unit/test_co2.py::test_without_rounds_momentum_and_penalty_it_is_descent_with_gradients_that_are_one_step_old",
+        ),
+    },
 )
 class CO2(FlatReplica):
     """Exchange outer gradients one round late; what is shipped are the global weights."""
@@ -129,11 +169,5 @@ def cost(task: Task, *, sync_every: int) -> Cost:
         task: The task.
         sync_every: H.
     """
-    n, steps = task.world_size, task.steps
-    sent, messages = ring_cost(task.num_parameters, n)
-    rounds = num_rounds(sync_every, steps)
-    last = steps - (rounds - 1) * sync_every
-    # begin() starts the first message at once, so after k steps of H there are 1 + k·messages/H under way or done.
-    begun = 1 + (last - 1) * messages // sync_every
-    left = max(messages - begun, 0) / max(messages, 1) if rounds > 1 else 0.0
-    return Cost(sent_bytes=rounds * sent, peak_bytes=round((1 + left) * sent), messages=rounds * messages)
+    sent, peak, messages = late_ring_cost(task.num_parameters, task.world_size, task.steps, sync_every)
+    return Cost(sent_bytes=sent, peak_bytes=peak, messages=messages)

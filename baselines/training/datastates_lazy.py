@@ -11,8 +11,6 @@ Algorithm:
 
 Cost of a checkpoint: what is left of copying 12P/n bytes (Adam) after forward and backward. Memory: ``buffers`` times
 12P/n. Communication: none.
-Differences: two buffers of the whole state instead of a ring that takes shards as room appears, so that a save waits
-for the last flush but one; ranks agree through the file system and not by messages.
 Limits: flushing shares the processor with training where there is no accelerator.
 """
 
@@ -39,6 +37,27 @@ from paceline.families.training.api.checkpointing.replica import (
     summary="copies state to held buffers during forward and backward, then flushes in the background",
     paper="datastates-llm",
     properties={"exact": True, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "section 4 by the header, not read for this card",
+            "code": "github.com/DataStates/datastates-llm: README.md, datastates/ckpt/ckpt_engine.py",
+        },
+        "deviations": (
+            (
+                "There are two buffers of the whole state; the authors have one cache of a given size that takes "
+                "tensors as room appears, so that here a save waits for the last flush but one."
+            ),
+            "Ranks agree through the file system and not by messages.",
+        ),
+        "constants": {
+            "buffers": {"here": 2, "authors": "a cache of host_cache_size bytes, ckpt_engine.py"},
+        },
+        "checked_by": (
+            "tests/unit/test_checkpoints.py::test_the_update_waits_for_the_copy_and_the_loop_does_not_wait_for_the_disk",
+            "tests/unit/test_checkpoints.py::test_killed_at_any_of_twenty_moments_training_leaves_what_it_said_bit_by_bit",
+        ),
+    },
 )
 class DatastatesLazy(CheckpointingReplica):
     """Copy late, write later."""

@@ -9,8 +9,6 @@ Algorithm:
 
 Cost of a step: 4P bytes are handed to the backend's all-reduce, in as many calls as there are buckets; what travels for
 them is the backend's (Gloo: 2·(n − 1)/n · 4P a rank). Memory: the buckets, of which gradients are views.
-Differences: the library itself; only the all-reduce goes through the communicator, so that calls are counted and a hang
-names its operation.
 Limits: the library lays its buckets out anew after the first step, so that a run taken up from a checkpoint adds in
 another order and ends with slightly other weights. What travels, the kernel alone knows, and the library's buckets lie
 outside the count of scratch memory.
@@ -33,6 +31,27 @@ from paceline.families.training.api.torch_parallel import distributed_data_paral
     summary="PyTorch's own: bucketed gradients, averaged during backward",
     paper="pytorch-ddp",
     properties={"exact": True, "replicas": "identical", "bitwise": False},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "sections 3.2 and 4.2 by the header, not read for this card",
+            "code": "github.com/pytorch/pytorch: torch/nn/parallel/distributed.py, as it is installed",
+        },
+        "deviations": (
+            (
+                "It is the library itself; only the all-reduce goes through the communicator, so that calls are "
+                "counted and a hang names its operation."
+            ),
+            "Buckets are smaller than the library's, since models are.",
+        ),
+        "constants": {
+            "bucket_bytes": {"here": 1048576, "authors": "25 MiB, and 1 MiB for the first, distributed.py"},
+        },
+        "checked_by": (
+            "tests/distributed/test_backend_calls.py::test_closed_forms_hold",
+            "tests/conformance/test_training_conformance.py::test_a_technique_conforms",
+        ),
+    },
 )
 class Ddp(Replica):
     """Wrap the model; the library does the rest."""

@@ -10,7 +10,6 @@ Algorithm (φ: global weights, equal everywhere; θ: a replica's):
 
 Cost of a round: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages, 1/H of synchronous training's. Memory: φ and m, 8P, and
 scratch of 2/n · 4P for the ring. A rank that comes back is sent φ and m, and begins at φ.
-Differences: none in the algorithm. A last, shorter round is synchronised like the others.
 Limits: the round's end blocks; nothing is overlapped (``streaming-diloco`` does).
 """
 
@@ -43,6 +42,27 @@ from paceline.families.training.api.rounds import ends_round, nesterov_, round_e
             "arguments": {"sync_every": 1, "outer_rate": 1.0, "outer_momentum": 0.0},
         },
         "elastic": True,
+    },
+    fidelity={
+        "source": {
+            "read": "reimplementation",
+            "paper": "algorithm 1 and section 3.1 by the header, not read for this card",
+            "code": "none by the authors; github.com/PrimeIntellect-ai/OpenDiloco: open_diloco/train_fsdp.py",
+        },
+        "deviations": (
+            "A last, shorter round is synchronised like the others.",
+            "Rounds are 20 steps by default, where the others' have 500.",
+            "Gradients are not clipped, as in all of this family; OpenDiLoCo clips them to a norm of 1.",
+        ),
+        "constants": {
+            "sync_every": {"here": 20, "authors": "500, the default of OpenDiLoCo"},
+            "outer_rate": {"here": 0.7, "authors": "0.7, OpenDiLoCo too"},
+            "outer_momentum": {"here": 0.9, "authors": "0.9 with Nesterov's step, OpenDiLoCo too"},
+        },
+        "checked_by": (
+            "tests/unit/test_outer_steps.py::test_an_outer_step_is_nesterovs_on_the_mean_displacement",
+            "tests/unit/test_training.py::test_the_outer_step_is_nesterovs",
+        ),
     },
 )
 class DiLoCo(FlatReplica):
@@ -104,4 +124,6 @@ def cost(task: Task, *, sync_every: int) -> Cost:
         welcome_bytes=2 * 4 * task.num_parameters,
         welcome_messages=2,
     )
-    return Cost(sent_bytes=sent, peak_bytes=peak, messages=messages)
+    # Beside its replica it keeps the global weights and the outer momentum.
+    state = task.whole_state_bytes + 2 * 4 * task.num_parameters
+    return Cost(sent_bytes=sent, peak_bytes=peak, messages=messages, state_bytes=state)

@@ -14,11 +14,6 @@ Algorithm (for each unit, a layer or the rest; φ: global weights, θ: a replica
 
 Cost of a round: a ring average of 4P bytes, and a number to each other rank for every unit (by time: and one more).
 Memory: φ and m, 8P, the exchanges' vectors 4P, and rings' scratch.
-Differences: α = 0.1 and four rounds to fill the average, instead of 0.02 and 120: a run here has twenty rounds. No
-synchronous steps before the first round. No sharding inside a node, which the paper combines with this (2-D mesh). The
-exchange of a unit begins one unit ahead, not more. With ``by_time`` (A-EDiT) a round lasts as long as the fastest rank
-needs for H steps, by what ranks took in the round before and tell each other with a number; slower ranks leave out
-those of the H that do not fit.
 Limits: what is shipped is φ, which lags by one round until the forward after a round's end. With H = 1, an outer
 rate of 1, no momentum, nothing left out, equal weights (T → ∞) and plain SGD it equals synchronous training, seen one
 step later.
@@ -65,6 +60,49 @@ NUMBER_BYTES = 4
             },
             "late": True,
         },
+    },
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "layer by layer synchronisation and the penalty by the header, not read for this card",
+            "code": (
+                "github.com/intelligent-machine-learning/atorch: docs/README-EDiT.md, "
+                "atorch/local_sgd/utils/anomaly_detection.py, and the FSDP runtime's synchronisation"
+            ),
+        },
+        "deviations": (
+            (
+                "The average of norms has a share of 0.1 and four rounds to fill it, since a run here has twenty "
+                "rounds."
+            ),
+            (
+                "Odd norms stay out of the average; the authors' detector takes every norm in, after it has "
+                "judged it."
+            ),
+            "A left-out replica weighs exactly nothing; the authors add 10⁶ to its norm before the softmax.",
+            "No synchronous steps come before the first round, which is the authors' default too.",
+            "Nothing is sharded inside a node.",
+            "The exchange of a unit begins one unit ahead, not more.",
+            (
+                "With ``by_time`` (A-EDiT) a round lasts as long as the fastest rank needs for H steps; the "
+                "authors' ends after a number of seconds."
+            ),
+        ),
+        "constants": {
+            "sync_every": {"here": 20, "authors": "set by the user; 1 by default, README-EDiT.md"},
+            "outer_rate": {"here": 0.7, "authors": "set by the user"},
+            "outer_momentum": {"here": 0.9, "authors": "set by the user"},
+            "deviations": {"here": 3.0, "authors": "3 (ewma_threshold)"},
+            "average_share": {"here": 0.1, "authors": "0.02 (ewma_alpha)"},
+            "fill_rounds": {"here": 4, "authors": "120 (ewma_warmup_steps)"},
+            "temperature": {"here": 1.0, "authors": "1.0 where norms weigh"},
+            "longest": {"here": 10.0, "authors": "off; usually 1 or 10, README-EDiT.md"},
+            "by_time": {"here": False, "authors": "off (use_async)"},
+        },
+        "checked_by": (
+            "tests/unit/test_outer_steps.py::test_units_take_the_penalised_mean_of_replicas_that_are_not_odd",
+            "tests/unit/test_training.py::test_a_norm_is_odd_beside_its_own_past_and_leaves_no_trace_in_it",
+        ),
     },
 )
 class Edit(Replica):

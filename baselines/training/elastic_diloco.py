@@ -13,8 +13,6 @@ Algorithm (φ: global weights, equal everywhere; θ: a peer's; M: the members):
 
 Cost of a round: 2·(n − 1)/n · 4P bytes from each member and two messages to and from the master; a retry costs what had
 been sent; a newcomer is sent 8P. Memory: φ and m, 8P, Δ and the ring's copy of it, 8P.
-Differences: float32 on the wire instead of 8-bit codes (``intellect-1`` has those); a replica is one process, and no
-node that shards it; a lost connection tells of a death, where the paper's mesh waits for heartbeats to fail.
 Limits: the local steps of a member that dies are lost; a newcomer waits for the round to end, and members for each
 other 20 s at most; the master is a single point of failure.
 """
@@ -36,6 +34,32 @@ from paceline.families.training.api.rounds import nesterov_
     summary="DiLoCo among whoever is alive, who comes fetches the global weights from a peer",
     paper="intellect-1",
     requires={"min_ranks": 3, "devices": ("cpu",)},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the elastic mesh by the header, not read for this card",
+            "code": (
+                "github.com/PrimeIntellect-ai/prime: src/zeroband/diloco.py; github.com/PrimeIntellect-ai/pccl: "
+                "README.md"
+            ),
+        },
+        "deviations": (
+            "Float32 travels instead of 8-bit codes, which ``intellect-1`` has.",
+            "A replica is one process, and no node that shards it.",
+            "A lost connection tells of a death, where the report's mesh waits for heartbeats to fail.",
+        ),
+        "constants": {
+            "sync_every": {"here": 20, "authors": "100 by the ledger"},
+            "outer_rate": {"here": 0.7, "authors": "a setting, its default was not read"},
+            "outer_momentum": {"here": 0.9, "authors": "0.9 with Nesterov's step, diloco.py"},
+        },
+        "checked_by": (
+            (
+                "tests/distributed/test_killed_peers.py::test_survivors_of_an_elastic_group_go_on_and_a_newcomer_becomes_one_of_them"
+            ),
+            "tests/distributed/test_killed_peers.py::test_while_nobody_dies_an_elastic_group_trains_as_a_fixed_one",
+        ),
+    },
 )
 class ElasticDiLoCo:
     """One peer's rounds on an elastic ring."""

@@ -14,9 +14,6 @@ pair of ranks, beside counts; and once a position 4·(2·k + 1)·(n − 1) bytes
 is the width of all keys: d, or less where a head of keys serves several of queries. With k = d the second part is the
 larger one: what saves an all-to-all of d costs 2·d to every other rank.
 Memory: keys and values of all sequences on every rank.
-Differences: the paper counts the gathering of contexts once an iteration; equal outputs need the keys and values of
-every layer, which is what is sent here. The program is solved exactly by dynamic programming along the layers, where
-the paper uses a solver. Tokens begin a position on their sequence's rank.
 Limits: one expert a token; sizes for which the program is solved in seconds: 8 experts on 2, 4 and 8 ranks, 12 on 2.
 """
 
@@ -48,6 +45,32 @@ from paceline.families.training.api.replica import Comm, Cost, Task, Unsupported
     summary="one all-to-all a layer; experts placed by what follows what",
     paper="exflow",
     properties={"exact": True, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the abstract's method by the ledger, not read for this card",
+            "code": "github.com/YJHMITWEB/ExFlow: solve_affinity.py",
+        },
+        "deviations": (
+            (
+                "The paper counts the gathering of contexts once an iteration; equal outputs need the keys and "
+                "values of every layer, which is what is sent here."
+            ),
+            (
+                "The programme is solved exactly by dynamic programming along the layers; the authors use Gurobi "
+                "with a time limit, halving the ranks again and again."
+            ),
+            "Crossings between ranks cost alike; the authors' measure counts one between nodes twice.",
+            "Tokens begin a position on their sequence's rank.",
+        ),
+        "constants": {
+            "placement": {"here": "affinity", "authors": "affinity"},
+        },
+        "checked_by": (
+            "tests/unit/test_expert_inference.py::test_an_integer_programming_solver_finds_no_better_one",
+            "tests/unit/test_expert_inference.py::test_logits_and_bytes_are_those_of_one_process_and_of_the_formula",
+        ),
+    },
 )
 class ExFlow(ExpertDecoder):
     """Lets tokens stay; ``placement`` is ``affinity`` or ``contiguous``."""

@@ -12,8 +12,6 @@ Cost of a step: two all-gathers, to each of which a rank hands its 4P/n bytes, a
 4P: 3/2 of an all-reduce with true rings. What the backend sends for them, only the kernel knows (Gloo's reduce-scatter
 moves an all-reduce's bytes). With n = 1 there is no call. State: 16P/n in single precision with Adam. Memory: the
 largest unit's parameters, whole, twice with prefetching.
-Differences: the library itself; its collectives are called through the communicator, so that calls are counted and a
-hang names its operation.
 Limits: what travels is the kernel's to count, and the library's buffers lie outside the count of scratch memory;
 weights are gathered to be judged, which is left out of all counts.
 """
@@ -37,6 +35,32 @@ from paceline.families.training.api.torch_parallel import fully_sharded, local_p
     summary="PyTorch's own: parameters, gradients and state in shares, gathered unit by unit",
     paper="pytorch-fsdp",
     properties={"exact": True, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the method by the header, not read for this card",
+            "code": (
+                "github.com/pytorch/pytorch: torch/distributed/fsdp/_fully_shard/_fully_shard.py, as it is "
+                "installed"
+            ),
+        },
+        "deviations": (
+            (
+                "It is the library itself, in its second version; its collectives are called through the "
+                "communicator, so that calls are counted and a hang names its operation."
+            ),
+        ),
+        "constants": {
+            "reshard": {
+                "here": True,
+                "authors": "True where the user says nothing (reshard_after_forward), but for the root",
+            },
+        },
+        "checked_by": (
+            "tests/distributed/test_backend_calls.py::test_a_library_that_shards_hands_over_shares_and_whole_gradients",
+            "tests/conformance/test_training_conformance.py::test_a_technique_conforms",
+        ),
+    },
 )
 class Fsdp(Replica):
     """Shard the model; the library does the rest."""

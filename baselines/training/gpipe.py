@@ -10,8 +10,6 @@ Algorithm (n ranks with one stage each, M microbatches):
 Cost of a step: 4·d bytes for each token and each boundary, forward and again back, in M messages each way; the tied
 embedding's gradient and its new values, 4·V·d bytes each. Bubble: (n − 1)/(M + n − 1) of the step. Activations of M
 microbatches; with ``recompute`` M boundaries and the activations of one microbatch, for one forward more.
-Differences: ``recompute`` is off by default, since the other schedules are compared without it; the paper's figures
-are with it.
 Limits: memory grows with M, which the bubble wants large (``1f1b`` keeps at most n).
 """
 
@@ -30,6 +28,36 @@ from paceline.families.training.api.replica import Comm, Cost, Task
     summary="all microbatches forward, then all of them back",
     paper="gpipe",
     properties={"exact": True, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "reimplementation",
+            "paper": "sections 2 and 2.3 by the header, not read for this card",
+            "code": (
+                "the authors' (in Lingvo) was not read; github.com/kakaobrain/torchgpipe: torchgpipe/pipeline.py, "
+                "torchgpipe/gpipe.py"
+            ),
+        },
+        "deviations": (
+            (
+                "``recompute`` is off by default, since the other schedules are compared without it; the paper's "
+                "figures are with it."
+            ),
+            (
+                "With it every microbatch is computed again; torchgpipe leaves out the last one, which comes back "
+                "at once."
+            ),
+        ),
+        "constants": {
+            "recompute": {
+                "here": False,
+                "authors": "on in the paper by the header; all but the last microbatch in torchgpipe",
+            },
+        },
+        "checked_by": (
+            "tests/unit/test_pipeline.py::test_gpipe_and_1f1b_have_the_bubble_of_gpipes_paper",
+            "tests/unit/test_pipeline.py::test_gpipe_is_pytorchs_but_for_the_order_of_backwards",
+        ),
+    },
 )
 class GPipe(PipelineReplica):
     """All forwards before all backwards."""

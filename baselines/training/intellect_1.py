@@ -10,9 +10,6 @@ Algorithm (φ: global weights; θ: a replica's):
 
 Cost of a round: 2·(n − 1)/n · P bytes and 1024 bytes of codebook in each of 2·(n − 1) messages: a quarter of DiLoCo's.
 Memory: φ and m, 8P, two messages and a chunk.
-Differences: one replica is one rank, not a node that shards its replica; nobody joins or leaves (the collectives
-family's ``elastic-allreduce`` shows that part). ``bits`` 32, which no suite sets, takes a plain ring: with it, H = 1,
-an outer rate of 1, no momentum and plain SGD it equals synchronous training.
 Limits: those of the codec: values beyond 6σ share a code. On one rank nothing is coded, so that its proofs there show
 DiLoCo.
 """
@@ -43,6 +40,31 @@ from paceline.families.training.api.rounds import ends_round, nesterov_, num_rou
             "optimizer": "sgd",
             "arguments": {"sync_every": 1, "outer_rate": 1.0, "outer_momentum": 0.0, "bits": 32},
         },
+    },
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the outer step by the header, not read for this card",
+            "code": "github.com/PrimeIntellect-ai/prime: src/zeroband/diloco.py, src/zeroband/C/csrc/collectives.cpp",
+        },
+        "deviations": (
+            "One replica is one rank, not a node that shards its replica.",
+            "Nobody joins or leaves; ``elastic-diloco`` shows that part.",
+            "Codes are those of ``int8-ring``, whose buckets are twice as wide as those of the authors' code.",
+            "Parameters travel as one vector; the authors reduce groups of tensors, several at a time.",
+            (
+                "``bits`` 32, which no suite sets, takes a plain ring: with it, H = 1, an outer rate of 1, no "
+                "momentum and plain SGD it equals synchronous training."
+            ),
+        ),
+        "constants": {
+            "sync_every": {"here": 20, "authors": "100 by the ledger"},
+            "outer_rate": {"here": 0.7, "authors": "a setting, its default was not read"},
+            "outer_momentum": {"here": 0.9, "authors": "0.9 with Nesterov's step, diloco.py"},
+        },
+        "checked_by": (
+            "tests/unit/test_outer_steps.py::test_eight_bits_change_the_mean_displacement_by_their_rounding_alone",
+        ),
     },
 )
 class Intellect1(FlatReplica):

@@ -11,7 +11,6 @@ Algorithm (n ranks with v stages each; stage c·n + r is chunk c of rank r; M mi
 Cost of a step: (n·v − 1)/(n − 1) times the messages and bytes of ``1f1b`` across boundaries; the busiest rank sends 2·v
 activations or gradients a microbatch instead of 2, of two ranks 2·v − 1 instead of 1. Bubble: (n − 1)/v times the time
 of a microbatch in a whole rank instead of n − 1 times. Activations: those of 2·(n − 1 − r) + (v − 1)·n + 1 thin stages.
-Differences: none in the schedule.
 Limits: M must be a multiple of n.
 """
 
@@ -30,6 +29,26 @@ from paceline.families.training.api.replica import Comm, Cost, Task, Unsupported
     summary="1F1B over several thin stages a rank",
     paper="megatron-lm",
     properties={"exact": True, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "section 2.2 by the header, not read for this card",
+            "code": "github.com/NVIDIA/Megatron-LM: megatron/core/pipeline_parallel/schedules.py",
+        },
+        "deviations": (
+            (
+                "None found: the number of forwards before the first backward is that of the authors' code for "
+                "groups as long as there are ranks."
+            ),
+        ),
+        "constants": {
+            "chunks": {"here": 2, "authors": "set by the user (virtual_pipeline_parallel_size)"},
+        },
+        "checked_by": (
+            "tests/unit/test_pipeline.py::test_interleaved_1f1b_is_pytorchs",
+            "tests/unit/test_pipeline.py::test_chunks_divide_the_bubble",
+        ),
+    },
 )
 class InterleavedOneFOneB(PipelineReplica):
     """One forward, one backward, of thin stages."""

@@ -17,10 +17,6 @@ Cost of a step: Q·(n − 1) bytes in n − 1 messages. With Q = 1 that is 1/(4P
 ranks, at n ranks n/(8P): a byte goes to each other rank by itself. Memory: w, a copy of it, z and their sum, 4P each
 for P trained parameters; neither gradients nor an optimiser's state, nor activations for backward.
 Joining: a new rank needs the initial weights and the log of bytes, n·Q for each step.
-Differences: steps are synchronous, and who takes part is known to all (the paper's machines find each other). w is put
-back from a copy: to add and subtract ε·z leaves rounding behind that differs on every rank, and replicas that sum it
-up. Every rank applies the byte that it sent and not the slope that it knows; in the authors' published code the
-rounded value is computed and the exact one used.
 Limits: a step's error grows with P: many steps, or few trained parameters.
 """
 
@@ -67,6 +63,43 @@ def decode(codes: Tensor) -> Tensor:
     summary="one byte a slope: sign and seven bits of logarithm",
     paper="just-one-byte",
     properties={"exact": False, "replicas": "identical", "slope_error": 0.06},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the abstract's method by the ledger, not read for this card",
+            "code": "github.com/ezelikman/justonebyte: app.py, README.md",
+        },
+        "deviations": (
+            (
+                "Steps are synchronous, and who takes part is known to all; the authors' machines find each "
+                "other."
+            ),
+            (
+                "w is put back from a copy, as the authors do by default: adding and subtracting leaves rounding "
+                "behind that differs on every rank."
+            ),
+            (
+                "Every rank applies the byte that it sent; the authors' code computes the rounded value and sends "
+                "the exact one."
+            ),
+            "A byte has six steps an octave; the authors' code has sixteen to a factor of e.",
+            (
+                "The step is the mean over probes; the authors' code divides their sum by the root of their "
+                "number."
+            ),
+            "The rate of perturbations stays; the authors' code adapts it.",
+        ),
+        "constants": {
+            "LEAST_EXPONENT": {"here": -14, "authors": "−127/16 in powers of e, app.py"},
+            "STEPS_PER_OCTAVE": {"here": 6, "authors": "about 11: 16 to a factor of e, app.py"},
+            "LARGEST": {"here": 127, "authors": "127, app.py"},
+            "SIGN": {"here": 128, "authors": "the sign apart, app.py"},
+        },
+        "checked_by": (
+            "tests/unit/test_fine_tuning.py::test_a_byte_keeps_the_sign_and_the_magnitude_within_half_a_step",
+            "tests/unit/test_fine_tuning.py::test_a_slope_is_that_of_the_loss",
+        ),
+    },
 )
 class JustOneByte(ProbingReplica):
     """Share slopes as bytes."""

@@ -13,8 +13,6 @@ Cost of a step, for a rank with l = L/p layers, B sequences of T positions, widt
 4·B·T·D/d bytes for each boundary forward and again back, in M messages each way; 4·l·M sums of B·T·D/(d·M) elements
 over t ranks, each 2·(t − 1)/t of them; 2·(d − 1)/d · 4P' bytes for gradients; at both ends of a pipeline the tied
 embedding's 4·V·D. Bubble: (p − 1)/(M + p − 1).
-Differences: vocabulary and loss are not cut (64 or 256 symbols); no scatter and gather of what stages send (section
-4.1), so that all t ranks send the same; sums by rings of the harness, whose bytes are counted, instead of NCCL's.
 Limits: t divides the heads, p the layers, d·M the sequences; norms and the embedding lie on all t ranks.
 """
 
@@ -35,6 +33,26 @@ from paceline.families.training.api.replica import Comm, Cost, Task
     summary="matrices, layers and sequences dealt out in a mesh: tensor × data × pipeline",
     paper="megatron-lm",
     properties={"exact": True, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "sections 2 and 3, and section 3 of the paper of 2019, by the header, not read for this card",
+            "code": (
+                "github.com/NVIDIA/Megatron-LM: megatron/core/pipeline_parallel/schedules.py; its tensor "
+                "parallelism was not read"
+            ),
+        },
+        "deviations": (
+            "Vocabulary and loss are not cut (64 or 256 symbols).",
+            "What stages send is not scattered and gathered (section 4.1), so that all t ranks send the same.",
+            "Sums are the harness's rings, whose bytes are counted, instead of NCCL's.",
+        ),
+        "constants": {
+            "tensor": {"here": 2, "authors": "set by the user"},
+            "pipeline": {"here": 2, "authors": "set by the user"},
+        },
+        "checked_by": ("tests/unit/test_hybrid.py::test_a_mesh_finds_the_gradients_of_one_process",),
+    },
 )
 class Megatron3d(HybridReplica):
     """1F1B in a mesh."""

@@ -12,21 +12,17 @@ Algorithm (for each replica φ: slow weights, θ: fast ones, δ: momentum; ⟨·
 Cost of a round: 2 · 4P bytes in 2 messages for each paired rank, whatever n is; with an odd n one rank sits out. A rank
 that comes back is sent nothing: its partners pull it along.
 Memory: φ, δ and two buffers of the partner's, 16P.
-Differences: the paper also routes activations between pipelines at random, which needs a pipeline. γ must lie between
-α and 2 + α for pairs; 1 is our choice.
 Limits: replicas differ; what is shipped is one of them, and the reported loss is the mean over all. With H = 1, α = 0,
 β = 1 and plain SGD two ranks equal synchronous training; more do not, since a pair's mean is not that of all.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from paceline import technique
+from paceline.families.training.api.pairs import partners
 from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 from paceline.families.training.api.rounds import ends_round, round_ends
 
@@ -47,6 +43,32 @@ from paceline.families.training.api.rounds import ends_round, round_ends
             "max_ranks": 2,
         },
         "elastic": True,
+    },
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "section 3 by the header; the abstract, read for this card",
+            "code": (
+                "github.com/gensyn-ai/noloco: src/noloco/sparse_optimizer_c.py, "
+                "configs/no_reduce_exp/C4/c4_noloco_mean_100m_8.yaml"
+            ),
+        },
+        "deviations": (
+            (
+                "The pull between partners is 1; the authors' code pulls by the outer rate, 0.7; it must lie "
+                "between α and 2 + α for pairs."
+            ),
+            "Activations are not routed between pipelines at random, which needs a pipeline.",
+            "Partners swap what they have; the authors' first of a pair collects, averages and sends back.",
+            "An odd number of replicas is allowed, and one sits out; the authors refuse it.",
+        ),
+        "constants": {
+            "sync_every": {"here": 20, "authors": "50, c4_noloco_mean_100m_8.yaml"},
+            "alpha": {"here": 0.5, "authors": "0.5, c4_noloco_mean_100m_8.yaml"},
+            "beta": {"here": 0.7, "authors": "0.7 (outer_lr), c4_noloco_mean_100m_8.yaml"},
+            "gamma": {"here": 1.0, "authors": "0.7: outer_lr again, sparse_optimizer_c.py"},
+        },
+        "checked_by": ("tests/unit/test_outer_steps.py::test_partners_mix_momenta_moves_and_weights",),
     },
 )
 class NoLoCo(FlatReplica):
@@ -105,16 +127,7 @@ class NoLoCo(FlatReplica):
 
     def _partner(self, number: int) -> int | None:
         """Return this rank's partner of a round; every rank draws the same pairs."""
-        return _partners(self.task.seed, number, self.members).get(self.task.rank)
-
-
-def _partners(seed: int, number: int, members: Sequence[int]) -> dict[int, int]:
-    """Return every paired rank's partner in a round."""
-    ranks = list(members)
-    # A text is seeded through SHA-512; hash() of it would differ between processes, and so would their pairs.
-    random.Random(f"{seed}/{number}").shuffle(ranks)
-    pairs = list(zip(ranks[::2], ranks[1::2], strict=False))
-    return dict(pairs) | {b: a for a, b in pairs}
+        return partners(self.task.seed, number, self.members).get(self.task.rank)
 
 
 def cost(task: Task, *, sync_every: int) -> Cost:
@@ -124,7 +137,7 @@ def cost(task: Task, *, sync_every: int) -> Cost:
     for step in round_ends(sync_every, task.steps):
         # The same draw as in the run: with an odd number, who sits out decides which rank is busiest.
         members = task.absence.members(step, task.world_size) if task.absence else everyone
-        for rank in _partners(task.seed, step // sync_every, members):
+        for rank in partners(task.seed, step // sync_every, members):
             rounds[rank] += 1
     busiest = max(rounds.values())
     return Cost(sent_bytes=busiest * sent, peak_bytes=sent if busiest else 0, messages=2 * busiest)

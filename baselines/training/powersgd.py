@@ -10,10 +10,6 @@ Algorithm (for each matrix, rows × columns; Q: its right factor of rank r, kept
 Vectors (gains of norms) are averaged whole, together with the P's.
 
 Cost of a step: two ring averages, of Σ r·rows + vectors and of Σ r·columns elements. Memory: E, 4P, and the factors.
-Differences: columns are orthogonalised by QR instead of Gram-Schmidt; the inner optimiser is the point's. A matrix has
-no more than r = rows: P is then square and orthogonal, P·Pᵀ·M is M whatever Q was, errors of ranks cancel in the mean,
-and with plain SGD a step equals synchronous training to rounding. Full rank by columns alone would not do: it hangs on
-the condition of Q, which is last step's Mᵀ·P.
 Limits: what is small beside the r largest directions waits in E.
 """
 
@@ -36,6 +32,36 @@ from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
         "exact": False,
         "replicas": "identical",
         "equals_ddp": {"optimizer": "sgd", "arguments": {"rank": 1_000_000}},
+    },
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "algorithms 1 and 2 by the header, not read for this card",
+            "code": "github.com/epfml/powersgd: README.md, powersgd/powersgd.py",
+        },
+        "deviations": (
+            "Columns are orthogonalised by QR.",
+            (
+                "A step multiplies by both factors, as the paper does; the authors' newer code multiplies by one "
+                "of them in turn."
+            ),
+            (
+                "Every matrix is compressed from the first step on; the authors' code leaves those alone that it "
+                "cannot halve, and all of them for 100 steps."
+            ),
+            (
+                "A matrix has no more than r = rows: P is then square and orthogonal, so that with plain SGD a "
+                "step equals synchronous training to rounding."
+            ),
+            "The inner optimiser is the point's.",
+        ),
+        "constants": {
+            "rank": {"here": 2, "authors": "set by the user"},
+        },
+        "checked_by": (
+            "tests/unit/test_compressed_steps.py::test_thin_factors_carry_the_mean_of_gradients_and_of_what_was_left_out",
+            "tests/unit/test_compressed_steps.py::test_factors_of_full_rank_carry_the_mean_of_gradients_whatever_their_own_rank",
+        ),
     },
 )
 class PowerSgd(FlatReplica):

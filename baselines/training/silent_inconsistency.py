@@ -10,7 +10,6 @@ Algorithm (for each step; gᵢ: a rank's gradient, ḡ: their mean):
    Σ_{i≠j} gᵢ·gⱼ = n²·‖ḡ‖² − Σ‖gᵢ‖².
 
 Cost of a step: ``ddp-ring``'s, and 16 bytes in a message to each other rank. Memory: the same.
-Differences: cosines are weighted, where the paper takes them plainly; that would need another exchange of vectors.
 Limits: it rides on an exact average; with compressed gradients ‖ḡ‖ is not that of the mean.
 """
 
@@ -35,6 +34,26 @@ REPORT_BYTES = 16
     summary="data parallelism that measures how far ranks have drifted apart",
     paper="silent-inconsistency",
     properties={"exact": True, "replicas": "identical", "diagnoses": True},
+    fidelity={
+        "source": {
+            "read": "catalogue",
+            "paper": "the ledger's summary; the paper itself was not read",
+            "code": "none found",
+        },
+        "deviations": (
+            (
+                "Cosines are weighted by norms, where the paper takes them plainly; that would need another "
+                "exchange of vectors."
+            ),
+        ),
+        "constants": {
+            "REPORT_BYTES": {"here": 16, "authors": "not public"},
+        },
+        "checked_by": (
+            "tests/unit/test_training.py::test_gradients_of_ranks_are_compared",
+            "tests/unit/test_gradient_probe.py::test_cosines_and_dispersions_are_those_of_the_gradients",
+        ),
+    },
 )
 class SilentInconsistency(FlatReplica):
     """Average gradients, and compare what they were before."""

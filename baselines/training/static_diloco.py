@@ -24,6 +24,28 @@ from paceline.families.training.api.rounds import nesterov_
     summary="DiLoCo in a process group whose members are fixed",
     paper="diloco",
     requires={"min_ranks": 3, "devices": ("cpu",)},
+    fidelity={
+        "source": {
+            "read": "reimplementation",
+            "paper": "algorithm 1 by the header, not read for this card",
+            "code": "none by the authors; github.com/PrimeIntellect-ai/OpenDiloco: open_diloco/train_fsdp.py",
+        },
+        "deviations": (
+            (
+                "The mean is the backend's own all-reduce, so that a peer's death ends the group: that is what it "
+                "is for."
+            ),
+        ),
+        "constants": {
+            "sync_every": {"here": 20, "authors": "500, the default of OpenDiLoCo"},
+            "outer_rate": {"here": 0.7, "authors": "0.7, OpenDiLoCo too"},
+            "outer_momentum": {"here": 0.9, "authors": "0.9 with Nesterov's step, OpenDiLoCo too"},
+        },
+        "checked_by": (
+            "tests/distributed/test_killed_peers.py::test_while_nobody_dies_an_elastic_group_trains_as_a_fixed_one",
+            "tests/distributed/test_killed_peers.py::test_a_fixed_group_ends_in_a_reason",
+        ),
+    },
 )
 class StaticDiLoCo:
     """One peer's rounds in a fixed group."""

@@ -11,9 +11,6 @@ Algorithm (F fragments of the parameters; φ, m: global weights and outer moment
 
 Cost of a fragment: 2·(n − 1)/n · P/(2F) bytes, and a scale for each 4096 elements, in 2·(n − 1) messages: 1/(8F) of a
 round of DiLoCo, half of it in each of two steps. Memory: φ, m and arrived means, 12P, and codes.
-Differences: fragments are consecutive shares of the parameters, not strided layers. Both directions are coded; nothing
-feeds the error back, as in the paper. ``bits`` 32, which no suite sets, sends values as they are: with it, F = H = 1,
-τ = 0, α = 0, an outer rate of 1, no momentum and plain SGD it equals synchronous training.
 Limits: what is shipped is φ, whose fragments are of different ages.
 """
 
@@ -53,6 +50,33 @@ from paceline.families.training.api.rounds import nesterov_
                 "bits": 32,
             },
         },
+    },
+    fidelity={
+        "source": {
+            "read": "paper",
+            "paper": "the abstract, read for this card; the rest by the header",
+            "code": "none by the authors",
+        },
+        "deviations": (
+            "Fragments are consecutive shares of the parameters, not strided layers.",
+            "Both directions are coded.",
+            (
+                "``bits`` 32, which no suite sets, sends values as they are: with it, F = H = 1, τ = 0, α = 0, an "
+                "outer rate of 1, no momentum and plain SGD it equals synchronous training."
+            ),
+        ),
+        "constants": {
+            "sync_every": {"here": 20, "authors": "not read"},
+            "fragments": {"here": 4, "authors": "not read"},
+            "delay": {"here": 4, "authors": "not read"},
+            "mixing": {"here": 0.5, "authors": "not read"},
+            "outer_rate": {"here": 0.7, "authors": "not read"},
+            "outer_momentum": {"here": 0.9, "authors": "not read"},
+        },
+        "checked_by": (
+            "tests/unit/test_outer_steps.py::test_fragments_leave_in_turn_and_are_mixed_in_when_they_arrive",
+            "tests/unit/test_training.py::test_four_bits_hold_powers_of_two_exactly_and_the_rest_to_the_nearest",
+        ),
     },
 )
 class StreamingDiLoCo(FlatReplica):

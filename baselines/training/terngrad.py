@@ -10,8 +10,6 @@ Algorithm (for each step):
 
 Cost of a step: (n − 1)·(P/4 + 4 bytes for each layer) in n − 1 messages: 1/16 of a gradient for each other rank.
 Memory: n messages and the sum, 4P.
-Differences: codes are the collectives family's ``ternary``: layers are runs of 16384 elements, and ranks gather what
-the paper's server would add up.
 Limits: traffic grows with n; the variance of a code grows with the ratio of its layer's largest to its mean magnitude.
 Clipping gives up what the paper proves: codes are unbiased with ``clip_sigmas: 0`` alone, and then the mean of many
 steps is proved to be synchronous training's, which no single step is; with 2.5 the largest elements of a gradient are
@@ -33,6 +31,28 @@ from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
     summary="clipped gradients as ternary codes of two bits",
     paper="terngrad",
     properties={"exact": False, "replicas": "identical", "unbiased_with": {"clip_sigmas": 0.0}},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "algorithm 1 and section 3.3 by the header, not read for this card",
+            "code": "github.com/wenwei202/terngrad: terngrad/inception/bingrad_common.py",
+        },
+        "deviations": (
+            (
+                "Codes are those of ``ternary``: layers are runs of 16384 elements, and ranks gather what the "
+                "authors' server would add up."
+            ),
+            "Deviations are taken about zero, and the scale is the largest magnitude that clipping leaves.",
+        ),
+        "constants": {
+            "clip_sigmas": {"here": 2.5, "authors": "2.5, bingrad_common.py"},
+            "layer": {"here": 16384, "authors": "a tensor of the model"},
+        },
+        "checked_by": (
+            "tests/unit/test_codecs.py::test_ternary_is_unbiased",
+            "tests/conformance/test_training_conformance.py::test_a_technique_conforms",
+        ),
+    },
 )
 class TernGrad(FlatReplica):
     """Average ternary gradients."""

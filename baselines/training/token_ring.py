@@ -18,7 +18,6 @@ the busiest directed pair carries t·H·((3n − 1)·K + 2n − 1), against t·G
 keys; with ``direct_last`` t·H·((3n − 4)·K + 2n − 3) from three ranks on.
 Memory: three blocks of rows that travel, n − 1 answers.
 
-Differences from the paper: backward, which it does not describe; ``direct_last``.
 Limits: with fewer heads of keys than of queries ring attention has less to send; two ranks have one neighbour only.
 
 Shape suffixes: B sequences, H heads of queries, G of keys, t positions, M = B·H, N = B·G, X width of rows that travel.
@@ -48,6 +47,32 @@ from paceline.families.training.api.sequence.replica import SequenceReplica, cou
     summary="queries go one way around a ring, partial results the other",
     paper="token-ring",
     properties={"exact": True, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "section 3.2 by the header, not read for this card",
+            "code": "github.com/ACA-Lab-SJTU/token-ring: casual_test/token_ring/zigzag_token_ring.py",
+        },
+        "deviations": (
+            "Backward is ours, since the authors' public function is for inference.",
+            "``direct_last`` is ours.",
+            (
+                "All rows travel all the way; the authors send the later half alone once a rank's keys are ahead "
+                "of the earlier one."
+            ),
+            (
+                "A result leaves as soon as it is there, as one message with its log-sum-exp; the authors' leaves "
+                "a step later, in two."
+            ),
+        ),
+        "constants": {
+            "direct_last": {"here": False, "authors": "their code has no such choice"},
+        },
+        "checked_by": (
+            "tests/unit/test_sequence.py::test_gradients_and_bytes_are_those_of_one_process_and_of_the_formula",
+            "tests/unit/test_sequence.py::test_token_rings_busiest_pair_carries_what_its_header_says",
+        ),
+    },
 )
 class TokenRing(SequenceReplica):
     """Rotates queries and returns what they see to their owners."""

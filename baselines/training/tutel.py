@@ -16,10 +16,6 @@ Algorithm (n ranks in groups of s; a group has E·s/n experts, a rank of it F/s 
 Cost of a layer with B = E·G·C rows of 4·d bytes and W = 8·E·F·d bytes of weights, forward and backward:
 ``expert`` 4·B·(n − s)/n + 2·(s − 1)·W/n, ``model`` 4·B·(n − 1)·s/n, ``data`` 2·(n − 1)·W/n. With s = 1 the first two
 are one. Memory: W/n of weights and state; gathered weights stay until backward.
-Differences: the paper measures strategies at run time and remembers the fastest for each range of capacities. That is
-``measured``, where a run has one capacity; its bytes have no closed form, and two runs may differ in what rounding
-does. By default the closed form decides, for two runs must give the same bits. Pipelining, the hierarchical all-to-all
-and kernels for GPUs are left out. Groups are an option (``slices``; 0: the fewest ranks that an expert needs).
 Limits: groups of one size with as many experts each; ``measured`` does not pass ``proof: all``, which asks two runs for
 equal bits.
 """
@@ -57,6 +53,34 @@ TRIALS = 2
     summary="one layout for expert, data and model parallelism, chosen in every step; sparse encode and decode",
     paper="tutel",
     properties={"exact": True, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "adaptive parallelism by the header, not read for this card",
+            "code": "github.com/microsoft/tutel: tutel/impls/moe_layer.py, README.md",
+        },
+        "deviations": (
+            (
+                "The fastest strategy is measured for one capacity and kept; the paper remembers one for each "
+                "range of capacities."
+            ),
+            (
+                "By default the closed form decides, for two runs must give the same bits; the authors' ``auto`` "
+                "weighs tokens against weights likewise, between two strategies."
+            ),
+            "Pipelining, the hierarchical all-to-all and kernels for GPUs are left out.",
+            "Groups are an option, with one size for all; 0 is the fewest ranks that an expert needs.",
+        ),
+        "constants": {
+            "strategy": {"here": "adaptive", "authors": "adaptive:1 (parallel_type), moe_layer.py"},
+            "slices": {"here": 0, "authors": "world size over experts, moe_layer.py"},
+            "TRIALS": {"here": 2, "authors": "not public"},
+        },
+        "checked_by": (
+            "tests/unit/test_experts.py::test_gradients_and_bytes_are_those_of_one_process_and_of_the_formula",
+            "tests/unit/test_experts.py::test_tutel_chooses_what_sends_least",
+        ),
+    },
 )
 class Tutel(ExpertReplica):
     """Chooses a strategy in every step.

@@ -12,7 +12,6 @@ Algorithm (n ranks with t of T positions and all H heads each):
 Cost of a layer: 2·(H + G)·(n − 1)/n · t rows of 4·K bytes a sequence forward (4·d·t·(n − 1)/n elements where G = H) and
 as much backward, in 2·(n − 1) messages each: constant when positions and ranks grow alike. Memory: all positions of H/n
 heads.
-Differences: queries, keys and values travel as one message. States are not sharded (the paper adds stage 3 of ZeRO).
 Limits: no more ranks than heads of keys, and as many on each.
 """
 
@@ -35,6 +34,26 @@ from paceline.families.training.api.sequence.replica import SequenceReplica, cou
     summary="all-to-all between shares of positions and shares of heads",
     paper="ulysses",
     properties={"exact": True, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "section 3 by the header, not read for this card",
+            "code": "github.com/microsoft/DeepSpeed: deepspeed/sequence/layer.py",
+        },
+        "deviations": (
+            (
+                "Queries, keys and values travel as one message; DeepSpeed exchanges each by itself, and can "
+                "overlap them."
+            ),
+            "States are not sharded, which the paper adds.",
+            "Heads must divide among the ranks; DeepSpeed has a path for those that do not.",
+        ),
+        "constants": {},
+        "checked_by": (
+            "tests/unit/test_sequence.py::test_gradients_and_bytes_are_those_of_one_process_and_of_the_formula",
+            "tests/unit/test_sequence.py::test_ulysses_sends_four_shares_of_the_rows_each_way",
+        ),
+    },
 )
 class Ulysses(SequenceReplica):
     """Attend over whole sequences with some heads."""

@@ -10,8 +10,6 @@ Algorithm:
 4. Every rank reads the atoms that its new share touches.
 
 Cost of a checkpoint: to write 12P/n bytes (Adam), synchronously. Conversion: each byte is read and written once.
-Differences: one pattern, shares of one vector, where the paper has a language of patterns (padding, fused and
-replicated parameters); one process converts.
 Layouts: atoms know of none. A mesh of ranks that share matrices and layers reads the atoms of its layers and keeps its
 part of each (``checkpointing.meshes``).
 Limits: fused matrices are one atom, which a mesh cuts in several places.
@@ -39,6 +37,28 @@ from paceline.families.training.api.checkpointing.replica import (
     summary="shares saved as they are; converted to atoms for another number of ranks",
     paper="universal-checkpointing",
     properties={"exact": True, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "sections 3 and 4 by the header, not read for this card",
+            "code": (
+                "github.com/microsoft/DeepSpeed: deepspeed/checkpoint/ds_to_universal.py, "
+                "its list of functions and options"
+            ),
+        },
+        "deviations": (
+            (
+                "There is one pattern, shares of one vector; the paper has a language of patterns for padding, "
+                "fused and replicated parameters."
+            ),
+            "One process converts; the authors' tool extracts and merges with several.",
+        ),
+        "constants": {},
+        "checked_by": (
+            "tests/unit/test_checkpoints.py::test_four_two_one_and_two_ranks_that_share_matrices_go_on_along_the_uninterrupted_curve",
+            "tests/unit/test_checkpoints.py::test_shares_of_four_ranks_go_on_where_matrices_and_layers_are_shared",
+        ),
+    },
 )
 class UniversalCheckpoint(CheckpointingReplica):
     """Save shares, convert late."""

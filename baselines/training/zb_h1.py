@@ -9,8 +9,6 @@ Algorithm (n ranks with one stage each, M microbatches; I: backward to the input
 
 Cost of a step: bytes and messages of ``1f1b``. Bubble: (n − 1)·(tF + tI − tW), a third of 1F1B's when the three are
 equal. Activations of at most n microbatches on every rank, 1F1B's peak.
-Differences: weights' gradients of the linear layers alone are put off; norms' gains and the embedding's lookup, a few
-per mille of the work, come with I. The optimiser is not started before all ranks have ended.
 Limits: what W needs, inputs and outputs' gradients of each linear layer, is kept until then.
 """
 
@@ -29,6 +27,32 @@ from paceline.families.training.api.replica import Cost, Task
     summary="1F1B whose bubbles are filled with gradients of weights",
     paper="zero-bubble",
     properties={"exact": True, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the handcrafted schedule H1 by the header, not read for this card",
+            "code": (
+                "github.com/sail-sg/zero-bubble-pipeline-parallelism: README.md, "
+                "megatron/core/pipeline_parallel/zerobubble/scheduler/zb.py"
+            ),
+        },
+        "deviations": (
+            (
+                "Gradients of weights are put off for linear layers alone; norms' gains and the embedding's "
+                "lookup come with I."
+            ),
+            (
+                "The order is fixed; the authors' code searches one for measured times and a memory, with eight "
+                "settings of a heuristic."
+            ),
+            "The optimiser is not started before all ranks have ended.",
+        ),
+        "constants": {},
+        "checked_by": (
+            "tests/unit/test_pipeline.py::test_zero_bubble_schedules_have_the_bubbles_and_the_memory_of_their_paper",
+            "tests/unit/test_pipeline_gradients.py::test_every_gradient_is_that_of_one_process",
+        ),
+    },
 )
 class ZbH1(PipelineReplica):
     """Split backwards in 1F1B's memory."""

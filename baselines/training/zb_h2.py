@@ -9,8 +9,6 @@ Algorithm (n ranks with one stage each, M microbatches; I: backward to the input
 
 Cost of a step: bytes and messages of ``1f1b``. Bubble within a rank's own span: (n − 1)·(tF + tI − 2·tW), none when the
 three are equal. Activations of 2·n − 1 microbatches on every rank, about twice 1F1B's peak.
-Differences: as in ``zb-h1``. The paper lets ranks start the next step as they end this one, and corrects the optimiser
-afterwards; here steps end together, so that the ends' stagger is waited for.
 Limits: needs M ≥ 2·n − 1 to fill the pipeline.
 """
 
@@ -29,6 +27,35 @@ from paceline.families.training.api.replica import Cost, Task
     summary="no bubble within a rank's span, for twice the activations",
     paper="zero-bubble",
     properties={"exact": True, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "the handcrafted schedule H2 by the header, not read for this card",
+            "code": (
+                "github.com/sail-sg/zero-bubble-pipeline-parallelism: README.md, "
+                "megatron/core/pipeline_parallel/zerobubble/scheduler/zb.py"
+            ),
+        },
+        "deviations": (
+            (
+                "Gradients of weights are put off for linear layers alone; norms' gains and the embedding's "
+                "lookup come with I."
+            ),
+            (
+                "The order is fixed; the authors' code searches one for measured times and a memory, with eight "
+                "settings of a heuristic."
+            ),
+            (
+                "Steps end together; the paper lets ranks start the next step as they end this one, and corrects "
+                "the optimiser afterwards, so that here the ends' stagger is waited for."
+            ),
+        ),
+        "constants": {},
+        "checked_by": (
+            "tests/unit/test_pipeline.py::test_zero_bubble_schedules_have_the_bubbles_and_the_memory_of_their_paper",
+            "tests/unit/test_pipeline_gradients.py::test_every_gradient_is_that_of_one_process",
+        ),
+    },
 )
 class ZbH2(PipelineReplica):
     """Split backwards with a long warm-up."""

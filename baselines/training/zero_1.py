@@ -11,8 +11,6 @@ Algorithm (parameters in n shares):
 Cost of a step: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages, that of an all-reduce. State: parameters 4P, gradients 4P,
 Adam 8P/n. Memory: scratch of 2/n · 4P. With ``state: mixed`` parameters and gradients have two bytes and shares a
 master in float32, as the paper counts: 4P + 12P/n, and half of the bytes on the wire.
-Differences: bfloat16 in the place of the paper's float16, so that no loss is scaled; masters begin as the rounded
-weights. Rings of our own: Gloo's reduce-scatter moves an all-reduce's bytes.
 Limits: gradients are still whole (stage 2 drops them).
 """
 
@@ -38,6 +36,28 @@ from paceline.families.training.api.sharded import largest_share
     summary="optimiser state in shares: reduce-scatter, own update, all-gather",
     paper="zero",
     properties={"exact": True, "inexact_with": {"state": "mixed"}, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "sections 5.1 and 7.2.1 by the header, not read for this card",
+            "code": "github.com/microsoft/DeepSpeed: deepspeed/runtime/zero/config.py, its defaults alone",
+        },
+        "deviations": (
+            (
+                "bfloat16 stands for the paper's float16, so that no loss is scaled; masters begin as the rounded "
+                "weights."
+            ),
+            "Rings are our own, since Gloo's reduce-scatter moves an all-reduce's bytes.",
+            "One vector is scattered and gathered; DeepSpeed works in buckets of 5·10⁸ elements.",
+        ),
+        "constants": {
+            "state": {"here": "single", "authors": "mixed, in the paper's count of bytes"},
+        },
+        "checked_by": (
+            "tests/unit/test_masters.py::test_mixed_state_is_the_papers",
+            "tests/conformance/test_training_conformance.py::test_a_technique_conforms",
+        ),
+    },
 )
 class Zero1(FlatReplica):
     """Update one share and gather the others."""

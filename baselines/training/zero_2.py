@@ -12,8 +12,6 @@ Algorithm (parameters in buckets of whole tensors, each bucket in n shares):
 Cost of a step: 2·(n − 1)/n · 4P bytes in 2·(n − 1) messages a bucket. State: parameters 4P, gradients 4P/n, Adam 8P/n.
 Memory: one bucket's gradients and its scratch at a time. With ``state: mixed``, as in ``zero-1``, state is the paper's
 2P + 14P/n, and half of the bytes travel.
-Differences: bfloat16 in the place of float16; a bucket's exchange is waited for inside backward, not overlapped with
-it.
 Limits: a bucket holds at least one whole tensor.
 """
 
@@ -42,6 +40,29 @@ from paceline.families.training.api.sharded import largest_share
     summary="optimiser state and gradients in shares, scattered bucket by bucket during backward",
     paper="zero",
     properties={"exact": True, "inexact_with": {"state": "mixed"}, "replicas": "identical"},
+    fidelity={
+        "source": {
+            "read": "code",
+            "paper": "section 5.2 by the header, not read for this card",
+            "code": "github.com/microsoft/DeepSpeed: deepspeed/runtime/zero/config.py, its defaults alone",
+        },
+        "deviations": (
+            "bfloat16 stands for float16.",
+            (
+                "A bucket's exchange is waited for inside backward, and not overlapped with it; DeepSpeed "
+                "overlaps by default where it can."
+            ),
+            "Buckets hold whole tensors, and are smaller, since models are.",
+        ),
+        "constants": {
+            "bucket_bytes": {"here": 262144, "authors": "5·10⁸ elements (reduce_bucket_size), config.py"},
+            "state": {"here": "single", "authors": "mixed, in the paper's count of bytes"},
+        },
+        "checked_by": (
+            "tests/unit/test_masters.py::test_mixed_state_is_the_papers",
+            "tests/conformance/test_training_conformance.py::test_a_technique_conforms",
+        ),
+    },
 )
 class Zero2(Replica):
     """Scatter gradients bucket by bucket and keep one share of each."""

@@ -41,9 +41,9 @@ def stub_site() -> Path:
     return stub_accelerator.install(folder)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def stub_on_path(stub_site: Path) -> Iterator[None]:
-    """Let processes that tests start find it; this one has imported torch already, and does not."""
+    """Let processes that tests start find it; this one has imported torch already, and does not. Others' do not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(stub_site))
         yield

@@ -46,7 +46,7 @@ def test_sequences_are_shared(run_suite: RunSuite) -> None:
            learning_rate: 0.003, kv_heads: 2}
         baseline: all-gather-sp
         techniques: [all-gather-sp, ulysses, ring-attention, token-ring]
-        matrix: {ranks: [2], steps: [40]}
+        matrix: {ranks: [2], window: [5], steps: [12]}
         protocol: {launches: 1, timeout: 120s}
         """
     )
@@ -65,7 +65,7 @@ def test_stages_of_a_model_pass_on_what_they_computed(run_suite: RunSuite) -> No
            learning_rate: 0.003}
         baseline: 1f1b
         techniques: [1f1b, gpipe, zb-h1, interleaved-1f1b]
-        matrix: {ranks: [2], steps: [40], microbatches: [4]}
+        matrix: {ranks: [2], window: [5], steps: [12], microbatches: [4]}
         protocol: {launches: 1, timeout: 120s}
         """
     )

@@ -23,7 +23,8 @@ WRONG = {
     "serving/raises": "RuntimeError: no idea",
     "caches/forgets_the_first": "were asked for",
     "reasoning/knows_the_answer": "none of its traces answers",
-    "reasoning/tosses_a_coin": "on the same traces it asks",  # for others, or otherwise, as the coin falls
+    # asks for others, asks otherwise or answers otherwise: as the coin falls
+    "reasoning/tosses_a_coin": "on the same traces it ",
 }
 """Each with what is said of it."""
 

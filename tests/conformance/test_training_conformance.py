@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
 import pytest
 
+from paceline.base.family import load_family
 from paceline.families.training.api.sizes import SIZES, VOCABULARY
+from paceline.families.training.core.oracle import LEAST_FALL
 from paceline.families.training.ops.data_parallel.gradient_probe import APART
 from paceline.spec import content
 from paceline.workflows.conformance import ConformanceResult, conformance, points_of
@@ -16,14 +19,19 @@ FAMILY = "training"
 RANKS = (1, 2, 4)
 LIMITS = re.compile(r"it shares \S+ attention, not \S+|\d+ heads( of keys)? cannot be dealt out evenly")
 """Why a technique may leave out some of the points at which ranks share sequences."""
+WITH_RANKS = {
+    operation
+    for operation in load_family(FAMILY).operations
+    if "ranks" in {p.name for p in load_family(FAMILY).parameters_for(operation)}
+}
 POINTS = sorted(
     (operation, ranks, technique)
     for technique, source in content.techniques(FAMILY).items()
     for operation in source.info.implements
-    if points_of("training", operation)
+    if points_of("training", operation) and operation in WITH_RANKS
     for ranks in RANKS
 )
-"""Runs that lose peers (churn) have tests of their own."""
+"""Runs that lose peers (churn), and operations without ranks, have tests of their own."""
 
 
 HELD = {"zero-1": (4, 12), "zero-2": (2, 14), "zero-3": (0, 16)}
@@ -83,6 +91,18 @@ def test_of_every_technique_of_data_parallelism_but_one_own_gradients_are_seen(l
     unseen = {name for name, metrics in found.items() if not set(APART) <= metrics}
     assert unseen == {"fsdp"}, "a library's own tensors are in the place of its parameters"
     assert found["fsdp"], "it has other figures"
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_no_seed_decides_whether_a_technique_has_learnt(ranks: int, launch: Launch) -> None:
+    untrained = math.log(VOCABULARY)
+    falls = {
+        name: 1 - r.measured["eval_loss"] / untrained
+        for name, r in of_data_parallelism(launch(ranks)).items()
+        if "eval_loss" in r.measured
+    }
+    assert {name: fall for name, fall in falls.items() if fall < 2 * LEAST_FALL} == {}
+    assert len(falls) > 30
 
 
 def of_data_parallelism(results: list[ConformanceResult]) -> dict[str, ConformanceResult]:

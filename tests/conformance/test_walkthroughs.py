@@ -46,8 +46,13 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
     ids=lambda p: p.stem,
 )
 def test_a_guide_does_what_it_says(page: Path, tmp_path: Path) -> None:
-    example = ROOT / "docs" / "examples" / "nightly-cpu.yaml"
-    (tmp_path / example.name).write_bytes(example.read_bytes())
+    examples = ROOT / "docs" / "examples"
+    for example in (
+        examples / "nightly-cpu.yaml",
+        examples / "questions.csv",
+        *(examples / "programs").glob("*.*"),
+    ):
+        (tmp_path / example.name).write_bytes(example.read_bytes())
     assert follow(page, tmp_path) >= 1
 
 

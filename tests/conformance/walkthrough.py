@@ -18,7 +18,9 @@ from pathlib import Path
 VERDICTS = frozenset({"faster", "slower", "better", "worse", "equivalent", "inconclusive", "undecided"})
 UNITS = frozenset({"s", "ms", "µs", "ns", "B", "C", "KiB", "MiB", "range", "of"})
 """With the grades, which depend on the checkout."""
-CHANGING = re.compile(r"bimodal|grade [A-D]:|record |^ranges |^note:| in \d|--wide shows|\[100%\]")
+CHANGING = re.compile(
+    r"bimodal|grade [A-D]:|record |^suite \S+/\S+: |^ranges |^note:| in \d|--wide shows|\[100%\]"
+)
 """Lines that depend on the machine or on the moment."""
 
 

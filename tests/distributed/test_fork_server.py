@@ -187,6 +187,31 @@ def test_the_launcher_does_without_torch_and_its_store_ends_with_the_group(tmp_p
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_a_long_path_of_temporary_files_is_no_obstacle(tmp_path: Path) -> None:
+    temporary, told = tmp_path / ("t" * 120), tmp_path / "told"
+    for folder in (temporary, told):
+        folder.mkdir()
+    code = (
+        "import test_fork_server as t, tempfile; t.fork_server.begin(t.PLAN); "
+        f"t.run(t.tell, {str(told)!r}, 'only', ranks=1); print(tempfile.gettempdir())"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            **os.environ,
+            **fork_server.environment_of(PLAN),
+            "PYTHONPATH": str(Path(__file__).parent),
+            "TMPDIR": str(temporary),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.strip() == str(temporary), "all but the socket is where it should be"
+    assert len(list(told.iterdir())) == 1
+
+
 def lose_the_store(arguments: list[str], environment: Mapping[str, str]) -> None:
     """Be a rank whose group's store is killed."""
     (store,) = (p for p in psutil.Process(os.getppid()).children() if p.name() == "paceline:store")
@@ -199,25 +224,65 @@ def test_a_killed_store_is_no_riddle_for_the_launcher() -> None:
     assert run(fail, "0", ranks=1) == {}, "the next group has a store again"
 
 
-def test_what_a_family_has_imported_once_is_there_in_every_rank_and_starts_no_thread(tmp_path: Path) -> None:
-    code = (
-        "import sys, test_fork_server as t; t.fork_server.begin({**t.PLAN, 'preload': ['torch._dynamo']}); "
-        f"t.run(t.tell_modules, {str(tmp_path)!r}); t.fork_server.end()"
-    )
+NOTHING = {"dynamo": False, "measures": False, "threads": 1, "cuda": False, "techniques": []}
+"""What a rank tells that was forked from a server which has imported nothing but PyTorch."""
+
+
+def told_by_ranks(code: str, folder: Path) -> list[dict[str, object]]:
+    """Run a program whose ranks tell what is imported in them, and return what they told."""
     subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, **fork_server.environment_of(PLAN), "PYTHONPATH": str(Path(__file__).parent)},
         check=True,
     )
-    for path in sorted(tmp_path.iterdir()):
-        assert json.loads(path.read_text()) == {"dynamo": True, "threads": 1, "cuda": False}
-    assert len(list(tmp_path.iterdir())) == 2
+    return [json.loads(path.read_text()) for path in sorted(folder.iterdir())]
+
+
+def test_what_a_family_has_imported_once_is_there_in_every_rank_and_starts_no_thread(tmp_path: Path) -> None:
+    code = (
+        "import sys, test_fork_server as t; t.fork_server.begin({**t.PLAN, 'preload': ['torch._dynamo']}); "
+        f"t.run(t.tell_modules, {str(tmp_path)!r}); t.fork_server.end()"
+    )
+    assert told_by_ranks(code, tmp_path) == 2 * [{**NOTHING, "dynamo": True}]
+
+
+BLOCK = {"family": "collectives", "params": {"op": "all_reduce"}}
+MEASURES = "paceline.families.collectives.ops.all_reduce.run"
+
+
+def test_what_measures_a_job_is_imported_once_and_what_cannot_be_is_left_to_ranks(tmp_path: Path) -> None:
+    code = (
+        "import sys, test_fork_server as t; "
+        "t.fork_server.measuring = lambda plan, own=t.fork_server.measuring: ['paceline.gone', *own(plan)]; "
+        "t.fork_server.begin({'runner': {**t.PLAN['runner'], 'device': 'cpu'}, 'blocks': [t.BLOCK]}); "
+        f"t.run(t.tell_modules, {str(tmp_path)!r}); t.fork_server.end()"
+    )
+    assert told_by_ranks(code, tmp_path) == 2 * [{**NOTHING, "measures": True}]
+
+
+@pytest.mark.parametrize(
+    ("device", "blocks", "expected"),
+    [
+        ("cpu", [BLOCK, BLOCK], [MEASURES]),
+        ("fake", [BLOCK], [MEASURES]),
+        ("cuda", [BLOCK], []),
+        ("plugin", [BLOCK], []),
+        ("cpu", [BLOCK, {"family": "serving", "params": {"op": "decode"}}], []),
+        ("cpu", [], []),
+    ],
+)
+def test_nothing_is_imported_before_an_accelerator_is_asked_for_or_where_techniques_are_apart(
+    device: str, blocks: list[object], expected: list[str]
+) -> None:
+    assert fork_server.measuring({"runner": {"device": device}, "blocks": blocks}) == expected
 
 
 def tell_modules(arguments: list[str], environment: Mapping[str, str]) -> None:
     """Write down what a rank has before it imports anything."""
     told = {
         "dynamo": "torch._dynamo" in sys.modules,
+        "measures": MEASURES in sys.modules,
+        "techniques": [name for name in sys.modules if name.startswith("paceline.baselines.")],
         "threads": len(list(Path("/proc/self/task").iterdir())),
         "cuda": sys.modules["torch"].cuda.is_initialized(),
     }

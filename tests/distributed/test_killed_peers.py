@@ -47,6 +47,8 @@ OTHERS = (
     "  - {technique: static-diloco, options: {sync_every: 5, outer_momentum: 0.6}}",
     *(f"  - {name}" for name in REFUSALS),
 )
+TRIES = 3
+"""On a busy machine a newcomer may come when all is over; nothing is seen of what it does then."""
 Found = dict[tuple[str, str], dict[str, Measurement]]
 
 
@@ -65,11 +67,20 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
         path = folder / f"{name}.yaml"
         path.write_text(text.lstrip())
         suites.append(load_suite(path, extra=MUTANTS if name == "computing" else []))
-    grouped: Found = {}
-    for m in record_of(suites, folder).measurements:
-        kind = str(m.params.get("fault", "kill-collectives")).removeprefix("kill-")
-        grouped.setdefault((kind, m.label), {})[m.metric.name] = m
+    for attempt in range(TRIES):
+        grouped: Found = {}
+        for m in record_of(suites, folder / str(attempt)).measurements:
+            kind = str(m.params.get("fault", "kill-collectives")).removeprefix("kill-")
+            grouped.setdefault((kind, m.label), {})[m.metric.name] = m
+        if not any(came_too_late(measured) for measured in grouped.values()):
+            break
     return grouped
+
+
+def came_too_late(measured: dict[str, Measurement]) -> bool:
+    """Tell whether a group went on without its dead peer, and its newcomer had no exchange with it."""
+    values = {name: m.value for name, m in measured.items() if m.status == "ok"}
+    return values.get("survived") == 1 and values.get("joined") == 0
 
 
 def value(found: Found, kind: str, technique: str, metric: str) -> float | None:

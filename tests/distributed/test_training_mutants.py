@@ -210,15 +210,20 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceRe
         workload = {"op": op, "ranks": 2} | points_of("training", op)[0] | special
         lines = "".join(f"  {key}: {value}\n" for key, value in workload.items())
         slug = name.replace("/", "-").replace("_", "-")
-        path = folder / f"{slug}.yaml"
-        path.write_text(
-            f"suite: training/{slug}-mutants\nversion: 1\nfamily: training\n"
-            "description: Known-wrong techniques must be refused.\n"
-            f"workload:\n{lines}"
-            f"baseline: {honest}\ntechniques: [{honest}, {', '.join(names_in(FILES[name]))}]\n"
-            "protocol: {launches: 1}\n"
-        )
-        suites.append(load_suite(path, extra=FILES[name]))
+        mutants = names_in(FILES[name])
+        # one that breaks its contract ends its ranks, after which its whole block is drawn anew: each has its own
+        refused = [mutant for mutant in mutants if EXPECTED[mutant][0] == "refused"]
+        together = [honest, *(mutant for mutant in mutants if mutant not in refused)]
+        for number, techniques in enumerate([together, *([mutant] for mutant in refused)]):
+            path = folder / f"{slug}-{number}.yaml"
+            path.write_text(
+                f"suite: training/{slug}-{number}-mutants\nversion: 1\nfamily: training\n"
+                "description: Known-wrong techniques must be refused.\n"
+                f"workload:\n{lines}"
+                f"baseline: {techniques[0]}\ntechniques: [{', '.join(techniques)}]\n"
+                "protocol: {launches: 1}\n"
+            )
+            suites.append(load_suite(path, extra=FILES[name]))
     return {r.technique: r for r in results_of(record_of(suites, folder), "training")}
 
 

@@ -20,7 +20,7 @@ from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK
 from paceline.records.record_file import content_of
 from paceline.records.store import RunRecord, read_record, record_paths
 from paceline.report.stops import stops_of
-from paceline.stats.sequential import design
+from paceline.stats.sequential import design, level_after
 
 SUITE = """\
 suite: collectives/decide
@@ -81,7 +81,7 @@ def assert_whole(record: RunRecord, looks: Sequence[int]) -> None:
         assert end.why in ("decided", "launches", "out of reach")
 
 
-def test_a_run_ends_when_decided_and_its_intervals_are_those_of_all_looks(
+def test_a_run_ends_when_decided_and_its_intervals_pay_for_the_looks_made(
     suite: Path, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
@@ -91,9 +91,11 @@ def test_a_run_ends_when_decided_and_its_intervals_are_those_of_all_looks(
     assert_whole(record, found.looks)
     assert "3 to 8 launches until decided" in output
     assert re.search(r"\d points? decided \(\d+( to \d+)? launches\)", output)
+    stops = {stop.block: stop for stop in stops_of(record)}
     for comparison in compare_points(points_of(record)):
         if comparison.effect.method != "constant":
-            assert comparison.effect.confidence == pytest.approx(1 - found.level)
+            launches = stops[comparison.point.block].launches
+            assert comparison.effect.confidence == pytest.approx(1 - level_after(found.looks, launches))
     decided = {s.block for s in stops_of(record) if s.why == "decided"}
     verdicts = [c.verdict.name for c in compare_points(points_of(record)) if c.point.block in decided]
     assert decided and "inconclusive" not in verdicts

@@ -36,6 +36,7 @@ def serve(cluster: Cluster) -> ThreadingHTTPServer:
 class _Handler(BaseHTTPRequestHandler):
     cluster: Cluster
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, *args: object) -> None:
         """Say nothing."""

@@ -194,3 +194,14 @@ def test_an_error_in_the_stream_is_one_though_its_json_may_be_broken(
     (outcome,) = load(serving, Workload(calls=(call,)), generation_config=json.dumps(config))
     assert outcome.kind == "error_event"
     assert words in (outcome.detail or "")
+
+
+def test_one_command_measures_it_and_all_its_calls_complete(serving: Serving, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "paceline.cli", "load", serving.url.removesuffix("/v1")]
+    command += ["--model", serving.model, "--preset", "random:24/8", "--requests", "40", "--concurrency", "2"]
+    command += ["--name", "theirs", "--results", str(tmp_path), "--allow-concurrent"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "without ignore_eos" in ran.stderr
+    assert "calls: 40 complete" in ran.stdout
+    assert "an answer 8 of 8" in ran.stdout

@@ -187,6 +187,22 @@ def test_the_build_for_processors_is_taken_where_the_machine_offers_one(
     assert install.installed(environment.search_path())["torch"].version == "2.13.0+cpu"
 
 
+def test_what_is_installed_is_compiled_though_one_file_is_no_python(
+    install: ModuleType, tmp_path: Path
+) -> None:
+    site = site_packages(with_torch(tmp_path / "tests" / "venv", VENDORS[0]))
+    (site / "other_python.py").write_text("print 'of long ago'\n")
+    for folder in ("numpy_tests", "tests"):
+        (site / folder).mkdir()
+        (site / folder / "one.py").touch()
+    environment = install.Environment(tmp_path / "tests" / "venv", "pip", dry_run=False)
+    assert "--no-compile" in environment.command, "pip would do it on one core"
+    environment.compile()
+    compiled = {path.name.partition(".")[0] for path in (site / "__pycache__").glob("*.pyc")}
+    assert {"torch", "numpy"} <= compiled and "other_python" not in compiled
+    assert [f for f in ("numpy_tests", "tests") if any((site / f).rglob("*.pyc"))] == ["numpy_tests"]
+
+
 class Recorded:
     """An environment that installs nothing; only these indexes have a build for processors."""
 

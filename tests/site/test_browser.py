@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 
 from paceline.cli import application
 from paceline.records.record import Measurement, MetricId, Run
-from paceline.records.store import RecordWriter
+from paceline.records.record_writer import RecordWriter
 from paceline.stats.estimates import launch_statistic
 
 pytestmark = pytest.mark.browser
@@ -54,7 +57,7 @@ CONTRAST = """() => {
 """Texts below the contrast that WCAG 2 AA asks of them (4.5:1)."""
 
 
-def write_run(store: Path, number: int = 0) -> None:
+def write_run(store: Path, number: int = 0, host: str = "Test CPU, 2 cores") -> None:
     suite = {
         "suite": "collectives/all-reduce",
         "version": 1,
@@ -73,7 +76,7 @@ def write_run(store: Path, number: int = 0) -> None:
         runner={"name": "local-cpu"},
         code={"commit": "a" * 40, "dirty": False},
         packages={"python": "3.11", "freeze": [f"package-{i}==1.0" for i in range(40)]},
-        host_class="Test CPU, 2 cores",
+        host_class=host,
     )
     writer = RecordWriter(store, run)
     for size in (8, 4096, 65536, 1 << 20):
@@ -119,6 +122,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("site")
     for number in range(2):
         write_run(folder / "res", number)
+    for number in (2, 3):
+        write_run(folder / "res", number, f"Test CPU, {2 * number} cores")
     options = ["site", "build", "--results", str(folder / "res"), "--output", str(folder / "out")]
     result = CliRunner().invoke(application, options, catch_exceptions=False)
     assert result.exit_code == 0
@@ -178,6 +183,8 @@ def test_the_content_is_there_and_reachable_by_keyboard_without_scripts(
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_url("**#main")
+    assert page.get_by_role("heading", name="What was found").is_visible()
+    page.get_by_role("link", name="Boards", exact=True).first.click()
     page.get_by_role("link", name="collectives/all-reduce", exact=True).first.click()
     page.get_by_role("link", name="ring", exact=True).first.click()
     assert page.get_by_role("img").count() >= 1
@@ -226,7 +233,7 @@ def board(browser: Any, pages: list[Path]) -> Iterator[Any]:
 def test_rows_are_filtered_by_words_and_come_back(board: Any) -> None:
     whole = rows_of(board)
     assert len(whole) == 20
-    box = board.get_by_role("searchbox").first
+    box = board.get_by_role("searchbox", name="Rows with").first
     box.fill("RING 64")
     (row,) = rows_of(board)
     assert "ring" in row
@@ -247,22 +254,20 @@ def test_columns_are_ordered_as_numbers_both_ways_and_back(board: Any) -> None:
     assert micro == sorted(micro)
     assert all(v.startswith("crashed") for v in values_of(board, "latency")[16:])
     # what rows shared with their group is in every row now
-    sizes = values_of(board, "size_bytes")
+    sizes = values_of(board, "size")
     assert sorted(set(sizes)) == sorted(["8 B", "4 KiB", "64 KiB", "1 MiB"])
     head.click()
     assert microseconds(board) == sorted(micro, reverse=True)
     assert all(v.startswith("crashed") for v in values_of(board, "latency")[16:])
-    board.get_by_role("button", name="size_bytes").first.click()
-    assert values_of(board, "size_bytes") == [
-        s for s in ("8 B", "4 KiB", "64 KiB", "1 MiB") for _ in range(5)
-    ]
+    board.get_by_role("button", name="size").first.click()
+    assert values_of(board, "size") == [s for s in ("8 B", "4 KiB", "64 KiB", "1 MiB") for _ in range(5)]
     for _ in range(2):
-        board.get_by_role("button", name="size_bytes").first.click()
+        board.get_by_role("button", name="size").first.click()
     assert rows_of(board) == whole
 
 
 def test_an_address_keeps_filter_and_order(board: Any) -> None:
-    board.get_by_role("searchbox").first.fill("tree")
+    board.get_by_role("searchbox", name="Rows with").first.fill("tree")
     board.get_by_role("button", name="latency").first.click()
     board.get_by_role("button", name="latency").first.click()
     shown = rows_of(board)
@@ -273,23 +278,23 @@ def test_an_address_keeps_filter_and_order(board: Any) -> None:
     board.goto(address)
     assert rows_of(board) == shown
     assert len(shown) == 4
-    assert board.get_by_role("searchbox").first.input_value() == "tree"
+    assert board.get_by_role("searchbox", name="Rows with").first.input_value() == "tree"
 
 
 def test_rows_are_ordered_by_several_columns_and_the_address_keeps_them(board: Any) -> None:
     whole = rows_of(board)
     board.get_by_role("button", name="technique").first.click()
-    board.get_by_role("button", name="size_bytes").first.focus()
+    board.get_by_role("button", name="size").first.focus()
     for _ in range(2):
         board.keyboard.press("Shift+Enter")
-    shown = list(zip(values_of(board, "technique"), values_of(board, "size_bytes"), strict=True))
+    shown = list(zip(values_of(board, "technique"), values_of(board, "size"), strict=True))
     assert [name for name, _ in shown] == sorted(name for name, _ in shown)
     assert [size for _, size in shown] == ["1 MiB", "64 KiB", "4 KiB", "8 B"] * 5
     address = board.evaluate("location.href")
     board.goto("about:blank")
     board.goto(address)
-    assert list(zip(values_of(board, "technique"), values_of(board, "size_bytes"), strict=True)) == shown
-    board.get_by_role("button", name="size_bytes").first.click(modifiers=["Shift"])
+    assert list(zip(values_of(board, "technique"), values_of(board, "size"), strict=True)) == shown
+    board.get_by_role("button", name="size").first.click(modifiers=["Shift"])
     assert "descending" not in board.locator("th[aria-sort]").evaluate_all("e => e.map(h => h.ariaSort)")
     board.get_by_role("button", name="technique").first.click()
     board.get_by_role("button", name="technique").first.click()
@@ -300,15 +305,15 @@ def test_rows_are_chosen_from_lists_and_the_address_keeps_them(board: Any) -> No
     whole = rows_of(board)
     board.get_by_label("Rows of technique").first.select_option("ring")
     assert set(values_of(board, "technique")) == {"ring"}
-    assert values_of(board, "size_bytes") == ["8 B", "4 KiB", "64 KiB", "1 MiB"]
-    board.get_by_label("Rows of size_bytes").first.select_option("64 KiB")
+    assert values_of(board, "size") == ["8 B", "4 KiB", "64 KiB", "1 MiB"]
+    board.get_by_label("Rows of size").first.select_option("64 KiB")
     shown = rows_of(board)
     assert len(shown) == 1
     address = board.evaluate("location.href")
     board.goto("about:blank")
     board.goto(address)
     assert rows_of(board) == shown
-    for name in ("technique", "size_bytes"):
+    for name in ("technique", "size"):
         board.get_by_label(f"Rows of {name}").first.select_option("")
     assert rows_of(board) == whole
     # figures are no list to choose from
@@ -316,7 +321,7 @@ def test_rows_are_chosen_from_lists_and_the_address_keeps_them(board: Any) -> No
 
 
 def test_times_are_written_in_one_unit_and_stay_the_same_times(board: Any) -> None:
-    board.get_by_role("button", name="size_bytes").first.click()
+    board.get_by_role("button", name="size").first.click()
     written = values_of(board, "latency")
     before = microseconds(board)
     unit = board.get_by_label("Unit", exact=True).first
@@ -405,7 +410,7 @@ def test_pinned_rows_stand_side_by_side_and_the_address_keeps_them(board: Any) -
     assert side_by_side(board) == []
     board.get_by_label("Pin 4 KiB | native", exact=True).check()
     assert side_by_side(board) == []
-    board.get_by_role("searchbox").first.fill("ring")
+    board.get_by_role("searchbox", name="Rows with").first.fill("ring")
     board.get_by_label("Pin 4 KiB | ring", exact=True).focus()
     board.keyboard.press("Space")
     shown = side_by_side(board)
@@ -416,7 +421,7 @@ def test_pinned_rows_stand_side_by_side_and_the_address_keeps_them(board: Any) -
     board.goto("about:blank")
     board.goto(address)
     assert side_by_side(board) == shown
-    board.get_by_role("searchbox").first.fill("")
+    board.get_by_role("searchbox", name="Rows with").first.fill("")
     assert rows_of(board) == whole
     board.get_by_label("Pin 4 KiB | native", exact=True).uncheck()
     assert side_by_side(board) == []
@@ -438,7 +443,7 @@ def test_columns_are_hidden_shown_again_and_kept(board: Any) -> None:
 
 
 def test_the_keyboard_reaches_filter_and_order(board: Any) -> None:
-    board.get_by_role("searchbox").first.focus()
+    board.get_by_role("searchbox", name="Rows with").first.focus()
     board.keyboard.type("ring")
     assert len(rows_of(board)) == 4
     board.keyboard.press("Tab")
@@ -519,7 +524,7 @@ def test_papers_are_chosen_by_family_verdict_tier_and_words(browser: Any, pages:
     assert page.locator("#paper-filter [role=status]").inner_text() == f"{len(shown)} of {everyone}"
     page.locator("#paper-filter select").nth(1).select_option("")
     page.locator("#paper-filter select").first.select_option("serving")
-    page.get_by_role("searchbox").first.fill("asyncdiff")
+    page.locator("#paper-filter").get_by_role("searchbox").fill("asyncdiff")
     address = page.evaluate("location.href")
     page.goto("about:blank")
     page.goto(address)
@@ -528,6 +533,24 @@ def test_papers_are_chosen_by_family_verdict_tier_and_words(browser: Any, pages:
     ) == ["asyncdiff"]
     assert page.locator("#asyncdiff").is_visible()
     assert page.locator("#family-training").is_hidden()
+    page.context.close()
+
+
+def test_papers_are_chosen_by_what_would_settle_their_claims(browser: Any, pages: list[Path]) -> None:
+    page = browser.new_context(offline=True).new_page()
+    page.goto(next(p for p in pages if p.name == "claims.html").as_uri())
+    page.locator("#paper-filter").get_by_label("what would settle it").select_option("needs GPU")
+    shown = page.evaluate(
+        "[...document.querySelectorAll('[data-verdict]')].filter(e => !e.hidden).map(e => e.dataset.settled ?? '')"
+    )
+    assert 0 < len(shown) < page.locator("[data-verdict]").count()
+    assert all("needs GPU" in settled.split("|") for settled in shown)
+    page.locator("#paper-filter").get_by_label("what would settle it").select_option("")
+    page.locator("#paper-filter").get_by_label("premises").select_option("none")
+    stated = page.evaluate(
+        "[...document.querySelectorAll('[data-verdict]')].filter(e => !e.hidden).map(e => e.dataset.premise ?? '')"
+    )
+    assert stated and all("none" in premise.split("|") for premise in stated)
     page.context.close()
 
 
@@ -568,4 +591,159 @@ def test_the_theme_button_stands_in_the_first_line_at_every_width_of_a_desktop(
         brand, button = (page.locator(name).bounding_box() for name in (".brand", ".theme"))
         assert abs(brand["y"] - button["y"]) < brand["height"], width
         assert button["x"] + button["width"] <= width, width
+    page.context.close()
+
+
+def saved(page: Any, button: Any) -> str:
+    """Press a button that saves, and return what was written."""
+    with page.expect_download() as given:
+        button.click()
+    return str(given.value.path().read_bytes().decode("utf-8"))
+
+
+def test_a_table_is_saved_as_it_is_seen(board: Any) -> None:
+    board.get_by_role("searchbox", name="Rows with").first.fill("ring")
+    board.get_by_text("Columns", exact=True).first.click()
+    board.get_by_role("checkbox", name="verdict", exact=True).first.uncheck()
+    board.get_by_label("Unit", exact=True).first.select_option("ms")
+    tools = board.locator(".tools").first
+    tools.get_by_text("Save", exact=True).click()
+    head, *rows = csv.reader(io.StringIO(saved(board, tools.get_by_role("button", name="CSV"))))
+    assert "verdict" not in head and {"size", "technique", "latency"} <= set(head)
+    assert [row[head.index("technique")] for row in rows] == ["ring"] * 4
+    assert {len(row) for row in rows} == {len(head)}
+    assert [row[head.index("latency")] for row in rows] == values_of(board, "latency")
+    assert all(" ms" in row[head.index("latency")] for row in rows)
+    tex = saved(board, tools.get_by_role("button", name="LaTeX"))
+    assert tex.count("ring & ") == 4 and r"\toprule" in tex and r"$\times$" in tex
+    assert "verdict" not in tex.split(r"\midrule")[0].split(r"\toprule")[1]
+
+
+def test_a_saved_table_of_groups_repeats_what_its_rows_share(board: Any) -> None:
+    tools = board.locator(".tools").first
+    tools.get_by_text("Save", exact=True).click()
+    head, *rows = csv.reader(io.StringIO(saved(board, tools.get_by_role("button", name="CSV"))))
+    assert len(rows) == 20 and {len(row) for row in rows} == {len(head)}
+    sizes = [row[head.index("size")] for row in rows]
+    assert {size: sizes.count(size) for size in sizes} == dict.fromkeys(
+        ("8 B", "4 KiB", "64 KiB", "1 MiB"), 5
+    )
+
+
+def test_a_chart_is_saved_with_its_colours_and_needs_no_page(board: Any) -> None:
+    text = saved(board, board.get_by_role("button", name="SVG", exact=True).first)
+    root = ElementTree.fromstring(text)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg" and float(root.attrib["width"]) > 0
+    drawn = [part.attrib.get("style", "") for part in root.iter()]
+    assert any("rgb(35, 96, 173)" in style for style in drawn)
+    assert "class=" not in text and "var(" not in text
+
+
+def found(page: Any, words: str) -> list[tuple[str, str]]:
+    """Return what the search box finds: kind and title."""
+    page.get_by_role("searchbox", name="Search the site").fill(words)
+    page.locator(".found [role=status]").wait_for()
+    page.wait_for_function("document.querySelector('.found [role=status]').textContent !== ''")
+    made = page.evaluate(
+        """[...document.querySelectorAll(".found li")].map(
+             e => [e.querySelector("span").textContent.trim(), e.querySelector("a").textContent])"""
+    )
+    return [(kind, title) for kind, title in made]
+
+
+def test_one_box_finds_boards_points_techniques_papers_metrics_and_documents(
+    browser: Any, pages: list[Path]
+) -> None:
+    page = browser.new_context(offline=True).new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(next(p for p in pages if p.parent.name == "boards").as_uri())
+    assert ("Board", "collectives/all-reduce") in found(page, "allreduce")
+    assert found(page, "what should I use for all-reduce of 1 MiB?")[0][1].endswith("size 1 MiB")
+    # this store has no results of it
+    assert ("Technique without results", "diloco, training") in found(page, "does DiLoCo cost accuracy here")[
+        :3
+    ]
+    assert found(page, "DiLoCo")[0][1] in (
+        "diloco, training",
+        "DiLoCo: Distributed Low-Communication Training of Language Models (diloco)",
+    )
+    assert found(page, "how noisy is this machine?")[0][1].startswith("Noise: ")
+    assert {t[:4] for _, t in found(page, "what ran last night, did anything get worse?")[:2]} == {
+        "Runs",
+        "Tren",
+    }
+    assert "Paper" in {kind for kind, _ in found(page, "asyncdiff")}
+    assert "Document" in {kind for kind, _ in found(page, "Benjamini Hochberg")}
+    assert "Metric" in {kind for kind, _ in found(page, "jain")}
+    assert found(page, "zyxwvu") == []
+    assert page.locator(".found [role=status]").inner_text() == "Nothing has these words."
+    assert found(page, "<img src=x onerror=alert(1)>") is not None
+    found(page, "glossary")
+    address = page.evaluate("location.href")
+    page.goto("about:blank")
+    page.goto(address)
+    page.locator(".found li").first.wait_for()
+    page.get_by_role("searchbox", name="Search the site").press("Enter")
+    page.wait_for_url("**/docs/glossary.html")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Search the site"
+    assert said == []
+    page.context.close()
+
+
+def visible_groups(page: Any) -> list[str]:
+    found = page.evaluate(
+        """[...document.querySelectorAll("[data-two] tbody")].filter(b => !b.hidden).map(
+             b => b.rows[0].cells[0].innerText + " " + b.rows[0].cells[1].innerText)"""
+    )
+    assert isinstance(found, list)
+    return found
+
+
+def test_two_techniques_are_chosen_on_the_way_to_their_pairs_and_the_address_keeps_them(
+    browser: Any, pages: list[Path]
+) -> None:
+    page = browser.new_context(offline=True).new_page()
+    page.goto(next(p for p in pages if p.name == "comparisons.html").as_uri())
+    section = page.locator("#techniques")
+    section.locator("select").first.select_option("tree")
+    section.locator("select").nth(1).select_option("ring")
+    page.reload()
+    section.get_by_role("link", name="collectives/all-reduce").first.click()
+    page.wait_for_url("**/pairs/*")
+    assert visible_groups(page) == ["ring tree"]
+    page.get_by_label("beside").select_option("native")
+    assert visible_groups(page) == ["native tree"]
+    address = page.evaluate("location.href")
+    page.goto("about:blank")
+    page.goto(address)
+    assert visible_groups(page) == ["native tree"]
+    page.get_by_text("Save", exact=True).click()
+    head, *rows = csv.reader(io.StringIO(saved(page, page.get_by_role("button", name="CSV"))))
+    assert head[:3] == ["first", "second", "point"]
+    assert [row[:2] for row in rows] == [["native", "tree"]] * 4
+    page.get_by_label("beside").select_option("")
+    assert len(visible_groups(page)) == 3
+    page.context.close()
+
+
+def test_two_machines_are_chosen_and_the_other_columns_go(browser: Any, pages: list[Path]) -> None:
+    page = browser.new_context(offline=True).new_page()
+    page.goto(next(p for p in pages if p.parent.name == "machines").as_uri())
+    heads = page.locator("[data-two] thead th")
+    names = heads.all_inner_texts()
+    assert names[:3] == ["point", "technique", "verdicts"] and len(names) == 6
+    for label, name in (("One machine", names[5]), ("beside", names[3])):
+        page.get_by_label(label).select_option(name)
+    shown = page.evaluate(
+        "[...document.querySelectorAll('[data-two] thead th')].filter(h => !h.hidden).map(h => h.innerText)"
+    )
+    assert shown == [*names[:2], names[3], names[5]]
+    counts = page.evaluate(
+        "[...document.querySelectorAll('[data-two] tbody tr')].map(r => [...r.cells].filter(c => !c.hidden).length)"
+    )
+    assert set(counts) == {3, 4}
+    page.reload()
+    assert page.get_by_label("beside").input_value() == names[3]
     page.context.close()

@@ -23,11 +23,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 import yaml
-from measured import record_of
+from measured import fenced_runner, record_of
 
 from paceline.base.technique import read_source
 from paceline.spec.suite_file import load_suite
@@ -177,9 +178,24 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Conforma
         operations.setdefault(operation, []).append(name)
     suites = [load_suite(write_suite(folder, o, names), extra=files) for o, names in operations.items()]
     found: dict[str, list[ConformanceResult]] = {}
-    for result in results_of(record_of(suites, folder), "kernels"):
+    for result in results_of(record_of(suites, folder, runner=str(fenced_runner(folder))), "kernels"):
         found.setdefault(result.technique, []).append(result)
     return found
+
+
+def test_the_only_call_of_a_pass_cannot_be_computed_before_the_clock(tmp_path: Path) -> None:
+    """What kept the tensors of earlier passes computed it in the untimed calls before, and only looked on the clock."""
+    point = {"m": 768, "n": 512, "k": 768}  # more than any core's own cache holds: one call a pass
+    mutant = Path(MUTANTS[0]).with_name("looks_ahead.py")
+    document = yaml.safe_load(write_suite(tmp_path, "gemm", ["looks-ahead"]).read_text())
+    document["workload"] |= point
+    path = tmp_path / "large.yaml"
+    path.write_text(yaml.safe_dump(document))
+    record = record_of([load_suite(path, extra=[mutant])], tmp_path, runner=str(fenced_runner(tmp_path)))
+    timed = [m for m in record.measurements if m.metric.name == "latency"]
+    assert {m.label: m.status for m in timed} == {BASELINE: "ok", "looks-ahead": "ok"}
+    seconds = {m.label: median(m.samples) for m in timed}
+    assert seconds["looks-ahead"] > 0.7 * seconds[BASELINE]
 
 
 def names_of(files: list[Path]) -> list[tuple[str, str]]:

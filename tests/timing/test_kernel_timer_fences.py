@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from measured import record_of
+from measured import fenced_runner, record_of
 
 from paceline.records.record import Measurement
 from paceline.spec.suite_file import load_suite
@@ -75,7 +75,7 @@ ABSENT = {
 }
 
 
-def run(folder: Path, timers: str, techniques: list[str]) -> list[Measurement]:
+def run(folder: Path, timers: str, techniques: list[str], *, runner: str = "local-cpu") -> list[Measurement]:
     files = [folder / "watched.py", folder / "named.py"]
     for path, text in zip(files, (SOURCE, NAMED), strict=True):
         path.write_text(text)
@@ -96,12 +96,13 @@ def run(folder: Path, timers: str, techniques: list[str]) -> list[Measurement]:
     path = folder / f"{timers}.yaml"
     path.write_text(yaml.safe_dump(document))
     suite = load_suite(path, extra=files)
-    return list(record_of([suite], folder).measurements)
+    return list(record_of([suite], folder, runner=runner).measurements)
 
 
 @pytest.fixture(scope="module")
 def measurements(tmp_path_factory: pytest.TempPathFactory) -> list[Measurement]:
-    return run(tmp_path_factory.mktemp("timers"), "all", list(EXPECTED))
+    folder = tmp_path_factory.mktemp("timers")
+    return run(folder, "all", list(EXPECTED), runner=str(fenced_runner(folder)))
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -128,6 +129,21 @@ def test_a_profiler_that_was_stopped_gives_no_time_and_takes_none(measurements: 
     assert "profiled_time" not in {m.metric.name for m in own}
     (absent,) = [m.absent for m in own if m.absent]
     assert absent["profiled_time"]
+
+
+def test_in_a_sandbox_only_the_judge_keeps_time_and_what_is_done_to_timers_has_no_effect(
+    tmp_path: Path,
+) -> None:
+    found = run(tmp_path, "all", list(EXPECTED))
+    isolations = {m.isolation for m in found if m.label == "lazy-when-watched"}
+    if isolations == {"unisolated"}:
+        pytest.skip("nothing isolates here: apt-get install bubblewrap")
+    candidates = set(EXPECTED) - {"torch-eager", "split-k"}
+    assert {m.label for m in found if m.metric.name == "profiled_time"} == {"torch-eager", "split-k"}
+    for name in candidates:
+        (latency,) = [m for m in found if m.label == name and m.metric.name == "latency"]
+        assert (latency.status, len(latency.samples)) == ("ok", 8)
+        assert "only the judge's clock" in (latency.absent or {})["profiled_time"]
 
 
 def test_a_suite_that_asks_for_no_other_timer_gets_none(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def running() -> Iterator[Server]:
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     wbufsize = 0
+    disable_nagle_algorithm = True
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""

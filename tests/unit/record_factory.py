@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from paceline.base.family import load_family
-from paceline.records.record import Measurement, MetricId, Run, new_run_id, record_id, series_key
+from paceline.records.identity import new_run_id, record_id, series_key, utc
+from paceline.records.manifest import add_to_manifest
+from paceline.records.record import Event, Measurement, MetricId, Run, dump_line
 from paceline.records.record_file import content_of, is_packed, pack, plain_form
-from paceline.records.store import RecordWriter, RunRecord
+from paceline.records.record_writer import RecordWriter
+from paceline.records.store import RunRecord
 from paceline.stats.estimates import launch_statistic
 
 HOST = "Some CPU, 2 cores, 16 GiB"
@@ -118,6 +123,34 @@ def rewrite(path: Path, change: Callable[[bytes], bytes]) -> None:
     """Change the lines of a sealed record where it lies, as nobody should."""
     content = change(content_of(path))
     path.write_bytes(pack(content) if is_packed(path) else content)
+
+
+def facts_of(run: Run, measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
+    """Return a record's lines as plain data, without a seal."""
+    return [json.loads(dump_line(line)) for line in (run, *measurements)]
+
+
+def forge(
+    root: Path, lines: Iterable[bytes], name: str, *, folder: str = "2026/11", listed: bool = True
+) -> Path:
+    """Write lines, whatever they say, as a sealed record that fits the manifest: somebody's program can.
+
+    Args:
+        root: The store.
+        lines: The lines without their ends.
+        name: The run id that the file's name has.
+        folder: Its year and month.
+        listed: Enter it in the manifest.
+    """
+    content = b"".join(line + b"\n" for line in lines)
+    seal = Event(kind="seal", at=utc(), data={"sha256": hashlib.sha256(content).hexdigest()})
+    content += dump_line(seal).encode() + b"\n"
+    path = root / folder / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    if listed:
+        add_to_manifest(root, path)
+    return path
 
 
 def unpack(path: Path) -> Path:

@@ -26,6 +26,7 @@ PATTERNS = {
     "always": seen("aaaa", "aaaa"),
     "rounds": seen("abcd", "aaaa"),
     "pairs": seen("abcd", "aabb", "abac", "abcd"),
+    "pairs-then-all": seen("abcd", "aabb", "abac", "aaaa"),
     "never": seen("abcd", "abcd"),
 }
 
@@ -46,6 +47,7 @@ def test_a_schedule_fits_its_own_pattern_alone(said: str, pattern: str) -> None:
         ("pairs", seen("abcd", "aaab"), "in step 4 ranks' models are the same in groups of 3, 1"),
         ("pairs", seen("abcd", "abcd"), "in step 4 ranks' models are all different"),
         ("pairs", seen("abcd", "aabb", "aaab"), "in step 7 ranks' models are the same in groups of 3, 1"),
+        ("pairs-then-all", PATTERNS["pairs"], "at the end ranks' models are all different"),
         ("pairs", seen("aabb", "aabb"), "in step 2 ranks' models are the same in groups of 2, 2"),
         (
             "never",
@@ -87,5 +89,5 @@ def test_a_schedule_that_cannot_be_checked_is_a_breach() -> None:
     assert breach("always", {}) is None
     assert breach("pairs", {}) == "its property agree says 'pairs', and it has no option sync_every"
     assert breach("often", {}) == (
-        "its property agree is one of always, rounds, pairs, never, and not 'often'"
+        "its property agree is one of always, rounds, own-rounds, pairs, pairs-then-all, never, and not 'often'"
     )

@@ -28,8 +28,8 @@ from paceline.cli import application
 from paceline.cli.earlier_code import concurrent_option
 from paceline.cli.options import renamed_option
 from paceline.records.earlier_runs import scan
+from paceline.records.identity import record_id, series_key
 from paceline.records.names import named_today
-from paceline.records.record import record_id, series_key
 from paceline.records.record_file import content_of
 from paceline.records.store import read_record, record_paths
 from paceline.spec import content

@@ -20,7 +20,7 @@ IDS = {
     "kernels/add-rmsnorm": "c3a4e31974",
     "reasoning/early-stopping": "2bce24d992",
     "serving/schedulers": "7bce38cc7b",
-    "training/data-parallel": "4870b40ad5",
+    "training/data-parallel": "f37fc9b7b8",  # one-bit-adam has the option by_tensor since
 }
 """Suite → digest of the ids of its cases on local-cpu, as of 0.1.0."""
 

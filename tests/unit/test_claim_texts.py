@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_site import Page
 
-from paceline.analysis.claims import ClaimResult, evaluate, expectation_text, ledger
+from paceline.analysis.claim_verdicts import expectation_text
+from paceline.analysis.claims import ClaimResult, evaluate, ledger
 from paceline.records.store import Loaded, RunRecord
 from paceline.report.claimstext import STATEMENT, claims_page, decided_by, found_text
 from paceline.report.site import SiteInput, render_site
@@ -162,7 +163,7 @@ def test_evidence_names_the_run_and_of_several_points_the_one_that_decided() -> 
 def test_the_statement_is_said_to_be_in_our_words() -> None:
     result = evaluated(two_points(), {"ratio_at_most": 0.8})
     page = claims_page([result], {"not reproduced": 1}, load_papers(), command="this")
-    assert "| paper | what it says, in our words | measured |" in page
+    assert "| paper | what it says, in our words | whose number | the paper's number | measured |" in page
     files = dict(render_site(SiteInput(loaded=Loaded(records=[]), bounds=[result])))
     assert any(STATEMENT in row for row in Page(str(files["claims.html"])).rows)
 
@@ -177,7 +178,7 @@ def test_a_verdict_leads_to_the_page_of_the_point_that_decided_it() -> None:
         for href in re.findall(r'<td class="text verdict bad"><a href="([^"]*)">not reproduced</a>', text):
             target = (Path(name).parent / href).as_posix()
             target = re.sub(r"[^/]+/\.\./", "", target)
-            assert "size_bytes 8 B" in files[target], (name, href)
+            assert "size 8 B" in files[target], (name, href)
             seen += 1
     assert seen == 3  # the page of claims, the board and the page of the technique
 
@@ -186,3 +187,20 @@ def test_a_verdict_whose_point_stands_on_no_board_leads_nowhere() -> None:
     result = evaluated(two_points(), {"ratio_at_most": 0.8})
     files = dict(render_site(SiteInput(loaded=Loaded(records=[]), bounds=[result])))
     assert '<td class="text verdict bad"><span>not reproduced</span></td>' in str(files["claims.html"])
+
+
+def test_papers_can_be_chosen_by_their_premises_and_by_what_would_settle_them() -> None:
+    short = {
+        "says": "messages are short", "of": {"parameter": "size_bytes"}, "at_most": 4, "settled_by": "gpu",
+    }  # fmt: skip
+    facts = {
+        "suite": SUITE,
+        "family": "collectives",
+        "claims": [claim({"ratio_at_most": 0.8}) | {"premises": [short]}],
+    }
+    (result,) = evaluate([two_points()], [facts])
+    rows = ledger(load_papers(), [result]).rows
+    page = str(dict(render_site(SiteInput(loaded=Loaded(records=[]), ledger=rows)))["claims.html"])
+    assert 'data-verdict="not testable here"' in page
+    assert 'data-premise="not met" data-settled="needs GPU"' in page
+    assert "messages are short: size_bytes ≤ 4, found 8, 4 above" in page

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import record_factory as factory
 
+from paceline.analysis.claim_verdicts import expectation_text
 from paceline.analysis.claims import (
     LOCAL_RANKS,
     ClaimResult,
     evaluate,
-    expectation_text,
     ledger,
     with_own_suites,
 )

@@ -166,6 +166,12 @@ def test_evidence_is_graded(changes: dict[str, Any], launches: int, confirmed: b
     assert grade_of(factory.make_run(**changes), launches, confirmed) == grade
 
 
+@pytest.mark.parametrize("flag", ["unchecked", "self-reported"])
+def test_what_nothing_checked_is_exploratory_however_often_it_was_measured(flag: str) -> None:
+    assert grade_of(factory.make_run(), 20, True, {"bimodal", flag}) == "C"
+    assert grade_of(factory.make_run(), 20, True, {"bimodal"}) == "A"
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

@@ -6,7 +6,7 @@ respect, which must be seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -161,11 +161,12 @@ def one_bit(values: Array) -> Array:
     return np.where(values >= 0, 1.0, -1.0) * np.abs(values).mean()
 
 
-def one_bit_trajectory(gradients_SRP: Array, begin: Array, warmup: int) -> list[Array]:
+def one_bit_trajectory(gradients_SRP: Array, begin: Array, warmup: int, sizes: Sequence[int]) -> list[Array]:
     """Return the weights after each step: Adam for a warm-up, then signs with errors at workers and servers."""
     steps, ranks, count = gradients_SRP.shape
     theta, v, m = begin.copy(), np.zeros(count), np.zeros((ranks, count))
-    chunks = np.array_split(np.arange(count), ranks)
+    parts = np.split(np.arange(count), np.cumsum(sizes)[:-1])
+    chunks = [chunk for part in parts for chunk in np.array_split(part, ranks)]
     worker, server = np.zeros((ranks, count)), np.zeros(count)
     (beta, gamma), trajectory = BETAS, []
     for t in range(steps):
@@ -193,7 +194,8 @@ class NoWorkerError(OneBitAdam):
 
     def exchange_gradients(self, step: int) -> None:
         """Begin without it."""
-        self.compressed.worker_error.zero_()
+        for part in self.compressed:
+            part.worker_error.zero_()
         super().exchange_gradients(step)
 
 
@@ -202,28 +204,32 @@ class NoServerError(OneBitAdam):
 
     def exchange_gradients(self, step: int) -> None:
         """Begin without it."""
-        self.compressed.server_error.zero_()
+        for part in self.compressed:
+            part.server_error.zero_()
         super().exchange_gradients(step)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_momenta_travel_as_signs_with_errors_at_workers_and_servers(ranks: int) -> None:
+@pytest.mark.parametrize(("ranks", "by_tensor"), [(2, False), (3, False), (3, True)])
+def test_momenta_travel_as_signs_with_errors_at_workers_and_servers(ranks: int, by_tensor: bool) -> None:
     gradients = moves_of(STEPS, ranks) + 0.003
-    begin = torch.cat([p.detach().reshape(-1) for p in make_model(SMALL).parameters()]).double().numpy()
-    expected = one_bit_trajectory(gradients.double().numpy(), begin, 2)
+    tensors = [p.detach().reshape(-1) for p in make_model(SMALL).parameters()]
+    begin = torch.cat(tensors).double().numpy()
+    sizes = [p.numel() for p in tensors] if by_tensor else [len(begin)]
+    expected = one_bit_trajectory(gradients.double().numpy(), begin, 2, sizes)
 
     def distance(kind: Callable[..., Any]) -> float:
         found = run_steps(kind, gradients, lambda r: r.flat.values.double().numpy().copy())
         ways = [(rank[-1] - expected[-1], expected[-1] - expected[1]) for rank in found]
         return max(float(np.linalg.norm(off) / np.linalg.norm(way)) for off, way in ways)
 
-    right = {"warmup_share": 2 / STEPS}
+    right: dict[str, Any] = {"warmup_share": 2 / STEPS, "by_tensor": by_tensor}
     assert distance(partial(OneBitAdam, **right)) < 1e-3
     for wrong in (
         partial(NoWorkerError, **right),
         partial(NoServerError, **right),
         partial(OneBitAdam, **right, feedback=False),
-        partial(OneBitAdam, warmup_share=3 / STEPS),
+        partial(OneBitAdam, **(right | {"warmup_share": 3 / STEPS})),
+        partial(OneBitAdam, **(right | {"by_tensor": not by_tensor})),
     ):
         assert distance(wrong) > 0.05
 
@@ -245,16 +251,23 @@ def chunks_of(vector: Array) -> Array:
     return padded.reshape(-1, 64, 64)
 
 
-def fast_part(m: Array, k: int) -> Array:
-    """Return what the k largest cosine coefficients of each chunk stand for, in bfloat16."""
-    transform, found = waves(), []
-    for square in chunks_of(m):
+def largest(m: Array, k: int) -> tuple[Array, Array]:
+    """Return the k largest cosine coefficients of each chunk, in bfloat16, and 1 where there is one: (chunks, 4096)."""
+    transform, squares = waves(), chunks_of(m)
+    kept, chosen = np.zeros((len(squares), 4096)), np.zeros((len(squares), 4096))
+    for chunk, square in enumerate(squares):
         coefficients = (transform @ square @ transform.T).reshape(-1)
-        kept = np.zeros(4096)
         places = np.argsort(-np.abs(coefficients))[:k]
-        kept[places] = torch.from_numpy(coefficients[places]).bfloat16().double().numpy()
-        found.append(transform.T @ kept.reshape(64, 64) @ transform)
-    return np.concatenate([f.reshape(-1) for f in found])[: len(m)]
+        kept[chunk, places] = torch.from_numpy(coefficients[places]).bfloat16().double().numpy()
+        chosen[chunk, places] = 1
+    return kept, chosen
+
+
+def stand_for(kept_CE: Array, count: int) -> Array:
+    """Return the vector that coefficients stand for."""
+    transform = waves()
+    found = [transform.T @ kept.reshape(64, 64) @ transform for kept in kept_CE]
+    return np.concatenate([f.reshape(-1) for f in found])[:count]
 
 
 Look = tuple[Array, Array]
@@ -262,7 +275,7 @@ Look = tuple[Array, Array]
 
 
 def hold_decoupled(
-    kind: Callable[..., DecoupledMomentum], gradients_SRP: torch.Tensor, group: int, k: int
+    kind: Callable[..., DecoupledMomentum], gradients_SRP: torch.Tensor, group: int, k: int, mean_over: str
 ) -> None:
     """Hold each step against the formulas, from the momenta and weights with which it began."""
     steps, ranks, count = gradients_SRP.shape
@@ -276,13 +289,19 @@ def hold_decoupled(
     for t in range(steps):
         g = gradients_SRP[t].double().numpy()
         direction = np.zeros(count)
+        totals: list[Any] = [0.0] * group
+        senders: list[Any] = [0.0] * group
         for rank in range(ranks):
             part, first = shares[rank % group], rank - rank % group
             before = found[rank][t - 1][0] if t else np.zeros(len(part))
             m = 0.9 * before + g[first : first + group, part].mean(axis=0)
-            sent = fast_part(m, k)
-            np.testing.assert_allclose(found[rank][t][0], m - sent, rtol=0, atol=1e-5)
-            direction[part] += sent
+            kept, chosen = largest(m, k)
+            np.testing.assert_allclose(found[rank][t][0], m - stand_for(kept, len(m)), rtol=0, atol=1e-5)
+            totals[rank % group] += kept
+            senders[rank % group] += chosen
+        for part, total, number in zip(shares, totals, senders, strict=True):
+            mean = total / np.maximum(number, 1) if mean_over == "senders" else total
+            direction[part] = stand_for(mean, len(part))
         moved = found[0][t][1] - (found[0][t - 1][1] if t else begin)
         decided = np.abs(direction) > 0.01 * np.sqrt(np.square(direction).mean())
         assert decided.mean() > 0.95, "rounding decides few signs"
@@ -300,14 +319,25 @@ class KeepsWhatItSent(FlexDeMo):
         self.momentum.copy_(whole)
 
 
-@pytest.mark.parametrize(("group", "ranks"), [(1, 3), (2, 4)])
-def test_fast_components_leave_the_momentum_and_their_signs_move_the_weights(group: int, ranks: int) -> None:
+@pytest.mark.parametrize(
+    ("group", "ranks", "mean_over"), [(1, 3, "ranks"), (2, 4, "ranks"), (1, 3, "senders")]
+)
+def test_fast_components_leave_the_momentum_and_their_signs_move_the_weights(
+    group: int, ranks: int, mean_over: str
+) -> None:
     gradients = moves_of(STEPS, ranks)
-    right: dict[str, Any] = {"group": group, "k": 64, "decay": 0.9, "rate_factor": 0.5}
-    hold_decoupled(partial(FlexDeMo, **right), gradients, group, 64)
-    for wrong in ({"decay": 0.8}, {"k": 32}, {"rate_factor": 1.0}):
+    right: dict[str, Any] = {
+        "group": group,
+        "k": 64,
+        "decay": 0.9,
+        "rate_factor": 0.5,
+        "mean_over": mean_over,
+    }
+    hold_decoupled(partial(FlexDeMo, **right), gradients, group, 64, mean_over)
+    other = "senders" if mean_over == "ranks" else "ranks"
+    for wrong in ({"decay": 0.8}, {"k": 32}, {"rate_factor": 1.0}, {"mean_over": other}):
         with pytest.raises(AssertionError):
-            hold_decoupled(partial(FlexDeMo, **(right | wrong)), gradients, group, 64)
+            hold_decoupled(partial(FlexDeMo, **(right | wrong)), gradients, group, 64, mean_over)
     if group == 1:
         with pytest.raises(AssertionError):
-            hold_decoupled(partial(KeepsWhatItSent, **right), gradients, group, 64)
+            hold_decoupled(partial(KeepsWhatItSent, **right), gradients, group, 64, mean_over)

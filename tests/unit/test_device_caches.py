@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paceline.families.kernels.core import caches, ceilings, run
+from paceline.families.kernels.core import caches, ceilings, working_sets
 from paceline.families.kernels.core.caches import caches_of
 
 MIB = 1 << 20
@@ -73,7 +73,7 @@ def sets(found: Any, cache: str, megabytes: float, trial_s: float = 1e-5) -> int
     spec = SimpleNamespace(num_bytes=int(megabytes * MIB))
     point: Any = SimpleNamespace(specs=((spec,), ()))
     session: Any = SimpleNamespace(device=found)
-    return run._num_sets(session, block, point, [SimpleNamespace(trial_s=trial_s)])  # type: ignore[list-item]
+    return working_sets.num_sets(session, block, point, [SimpleNamespace(trial_s=trial_s)])  # type: ignore[list-item]
 
 
 def test_passes_rotate_and_stay_warm_by_the_devices_caches() -> None:
@@ -98,12 +98,12 @@ def test_passes_rotate_and_stay_warm_by_the_devices_caches() -> None:
     ],
 )
 def test_cold_is_cold_on_large_caches(name: str, policy: str, rotated_mib: int, flushed_mib: int) -> None:
-    assert run.flush_bytes(device(name), policy, rotated_mib * MIB) == flushed_mib * MIB
+    assert working_sets.flush_bytes(device(name), policy, rotated_mib * MIB) == flushed_mib * MIB
 
 
 def test_a_processors_passes_stay_what_they_were() -> None:
-    assert run.flush_bytes(device(kind="cpu"), "cold-rotate", MIB) == 0
-    assert run.flush_bytes(device(kind="cpu"), "cold-flush", MIB) == 600 * MIB
+    assert working_sets.flush_bytes(device(kind="cpu"), "cold-rotate", MIB) == 0
+    assert working_sets.flush_bytes(device(kind="cpu"), "cold-flush", MIB) == 600 * MIB
 
 
 def test_a_copy_exceeds_the_devices_caches() -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from paceline.records.record import host_class
+from paceline.records.identity import host_class
 from paceline.worker import device_settings, host, telemetry
 from paceline.worker.device_settings import (
     NAMES,

@@ -72,12 +72,35 @@ def test_short_kernels_are_not_timed_at_the_rate_of_their_launches(virtual: Virt
     def run() -> None:
         virtual.launch(KERNEL_NS)
 
-    found = passes.event_pass(run, [()] * CALLS, VIRTUAL, launch_ns=LAUNCH_NS, cycles=1.98)
+    found = passes.event_pass(run, [()] * CALLS, VIRTUAL, launch_ns=LAUNCH_NS, cycles=1.98, cycles_seen=1.98)
     assert found.elapsed_ns == pytest.approx(CALLS * KERNEL_NS, rel=0.02)
     assert found.blocked_ns >= found.queued_ns == CALLS * LAUNCH_NS
     # With the least wait, as it was for every pass, the launches would be timed.
-    least = passes.event_pass(run, [()] * CALLS, VIRTUAL, launch_ns=0, cycles=1.98)
+    least = passes.event_pass(run, [()] * CALLS, VIRTUAL, launch_ns=0, cycles=1.98, cycles_seen=1.98)
     assert least.elapsed_ns > 2 * CALLS * KERNEL_NS
+
+
+def test_a_device_whose_clock_is_slower_than_it_says_waits_no_longer_than_its_judge_allows(
+    virtual: VirtualDevice,
+) -> None:
+    def run() -> None:
+        virtual.launch(KERNEL_NS)
+
+    def blocked_ns(launch_ns: int, cycles_seen: float) -> tuple[int, float]:
+        found = passes.event_pass(
+            run, [()] * CALLS, VIRTUAL, launch_ns=launch_ns, cycles=2 * 1.98, cycles_seen=cycles_seen
+        )
+        return found.blocked_ns, found.cycles_seen
+
+    _, most = passes.BLOCKING_NS
+    first, seen = blocked_ns(most, cycles_seen=2 * 1.98)
+    assert first == pytest.approx(2 * most, rel=0.01)
+    assert seen == pytest.approx(1.98, rel=0.01)
+    assert blocked_ns(most, seen)[0] == pytest.approx(most, rel=0.01)
+    # a shorter wait may be too long: it is not shortened, lest launches be timed once the clock is faster
+    assert blocked_ns(LAUNCH_NS, seen)[0] == pytest.approx(
+        2 * passes.BLOCKING_SHARE * CALLS * LAUNCH_NS, rel=0.01
+    )
 
 
 def test_nothing_that_the_fences_refuse_is_done_while_a_technique_runs(
@@ -90,7 +113,12 @@ def test_nothing_that_the_fences_refuse_is_done_while_a_technique_runs(
     with guard.watch():
         passes.wake(lambda: virtual.launch(KERNEL_NS), (), VIRTUAL)
         passes.event_pass(
-            lambda: virtual.launch(KERNEL_NS), [()], VIRTUAL, launch_ns=LAUNCH_NS, cycles=cycles
+            lambda: virtual.launch(KERNEL_NS),
+            [()],
+            VIRTUAL,
+            launch_ns=LAUNCH_NS,
+            cycles=cycles,
+            cycles_seen=cycles,
         )
         passes.synchronous_pass(lambda: virtual.launch(KERNEL_NS), [()])
     with pytest.raises(ContractBreachError, match=r"ctypes\.dlopen"), guard.watch():
@@ -116,7 +144,9 @@ def candidate(virtual: VirtualDevice, run: Any) -> Candidate:
     )
     found.point = point
     found.pass_ns = [
-        passes.event_pass(run, [()] * CALLS, VIRTUAL, launch_ns=LAUNCH_NS, cycles=1.98).elapsed_ns
+        passes.event_pass(
+            run, [()] * CALLS, VIRTUAL, launch_ns=LAUNCH_NS, cycles=1.98, cycles_seen=1.98
+        ).elapsed_ns
         for _ in range(5)
     ]
 

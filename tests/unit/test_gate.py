@@ -24,8 +24,9 @@ from paceline.base.errors import (
     IncomparableError,
     UserError,
 )
+from paceline.records.identity import utc
 from paceline.records.integrity import append_event
-from paceline.records.record import Event, utc
+from paceline.records.record import Event
 from paceline.records.record_file import run_id_of
 from paceline.records.store import RunRecord, load
 

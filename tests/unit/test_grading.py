@@ -289,14 +289,14 @@ def test_numbers_and_choices_need_no_process_and_are_compared_exactly(started: S
 
 
 def test_a_comparison_that_hangs_is_killed_and_counted_and_the_others_go_on(started: Started) -> None:
-    with Grader("math", timeout_s=0.7) as grader:
+    with Grader("math", timeout_s=2.0) as grader:
         pairs = [(r"\sqrt{8}", r"2\sqrt2"), ("5", HANGING), (r"2\sqrt3", r"\sqrt{12}"), ("x+1", "1+x")]
         grader.equal_all(pairs[::3])  # what is loaded at the first comparison is not what is timed here
         began = time.monotonic()
         assert grader.equal_all(pairs) == [True, False, True, True]
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 20
         assert (grader.timeouts, grader.failures) == (1, 0)
-        assert grader.faults == [f"equal {HANGING} 5: not done within 0.7 s"]
+        assert grader.faults == [f"equal {HANGING} 5: not done within 2 s"]
         assert not grader.equal("5", HANGING)
         assert grader.timeouts == 1  # what is known is not asked again
         assert len(started()) == 2

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 from test_site import EVIL, SUITE, Page, measurement, record, render, run_line
 
+from paceline.analysis.changes import LEAST_LEVEL
 from paceline.records.store import RunRecord
 from paceline.report import homepages
 from paceline.report.boards import select
@@ -78,7 +79,8 @@ def test_a_feed_of_nothing_is_a_feed() -> None:
 
 
 def test_hostile_texts_leave_the_feed_well_formed() -> None:
-    run = run_line(1, host_class=f"{EVIL}\x00\x0b]]>")
+    # past the record's own checks, which let no control characters in
+    run = run_line(1).model_copy(update={"host_class": f"{EVIL}\x00\x0b]]>"})
     given = dataclasses.replace(record(1), run=run)
     root = ElementTree.fromstring(homepages.feed([given]))
     title = root.findtext(f"{{{homepages.ATOM}}}entry/{{{homepages.ATOM}}}title") or ""
@@ -101,9 +103,11 @@ def test_calibrations_are_no_coverage() -> None:
     ]
 
 
-def test_the_first_page_lists_boards_and_stays_small_however_many_rows_they_have() -> None:
+def test_the_list_of_boards_has_a_line_for_each_and_the_first_page_stays_small_however_many_rows_they_have() -> (
+    None
+):
     few, many = (render(record(1, sizes=tuple(8 * 2**i for i in range(n)), launches=2)) for n in (2, 14))
-    (row,) = [r for r in Page(many["index.html"]).rows if "14" in r]
+    (row,) = [r for r in Page(many["boards.html"]).rows if "14" in r]
     assert row[1:] == [
         "collectives/all-reduce",
         "local-cpu, Test CPU, 2 cores",
@@ -115,3 +119,44 @@ def test_the_first_page_lists_boards_and_stays_small_however_many_rows_they_have
         "2026-11-02",
     ]
     assert len(many["index.html"]) < len(few["index.html"]) + 200
+    assert len(many["boards.html"]) < len(few["boards.html"]) + 200
+
+
+def test_the_first_page_begins_with_findings_then_families_hardware_and_what_ran_last() -> None:
+    text = render(record(1, launches=6), record(2, launches=6))["index.html"]
+    order = [
+        text.index(f'id="{name}"') for name in ("h-findings", "h-families", "h-hardware", "h-news", "reading")
+    ]
+    assert order == sorted(order)
+    assert 'href="choose/collectives.html"' in text
+    assert "No accelerator was measured" in text
+    assert 'class="chart small"' in text
+
+
+def test_no_change_is_no_news_where_none_could_be_seen() -> None:
+    page = render(record(1), record(2))["index.html"]
+    assert "No series changed" not in page
+    assert "It cannot be seen yet" in page
+    assert "0 of " in page
+
+
+def test_without_decided_evidence_the_first_page_says_so() -> None:
+    page = render(record(1, launches=2))["index.html"]
+    assert "No comparison is decided yet" in page
+
+
+def test_a_suite_leads_to_the_board_that_was_measured_last() -> None:
+    boards = select([record(1), record(2, host_class="Another CPU")]).boards
+    (card,) = homepages.family_cards(boards)
+    last = next(b for b in boards if b.host_class == "Another CPU")
+    assert card.suites == (("all-reduce", f"boards/{last.slug}.html"),)
+    assert card.num_boards == 2
+
+
+def test_trends_say_from_when_on_a_change_is_seen() -> None:
+    young = Page(render(record(1, sizes=(8,)), record(2, sizes=(8,)))["trends.html"])
+    (row,) = [r for r in young.rows if r and "more nights" in r[-1]]
+    assert row[-1] == f"after {LEAST_LEVEL - 2} more nights"
+    old = Page(render(*(record(n, sizes=(8,)) for n in range(1, LEAST_LEVEL + 3)))["trends.html"])
+    (row,) = [r for r in old.rows if r and r[-1].startswith("since ")]
+    assert row[-1] == f"since 2026-11-{1 + LEAST_LEVEL:02d}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
+import pickle
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ import record_factory
 from click.testing import CliRunner
 
 from paceline.cli import application
-from paceline.records.integrity import merge
+from paceline.records.merging import merge
 from paceline.records.record import dump_line, parse_line
 from paceline.records.record_file import run_id_of
 from paceline.records.store import Loaded, RunRecord, load
@@ -140,7 +140,7 @@ def places(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 
 
 def changed(lines: list[dict[str, Any]], place: tuple[Any, ...], value: Any) -> list[dict[str, Any]]:
-    found = copy.deepcopy(lines)
+    found = pickle.loads(pickle.dumps(lines))  # as deepcopy does, in half of its time
     part: Any = found
     for key in place[:-1]:
         part = part[key]
@@ -255,7 +255,7 @@ def test_one_metric_under_two_contracts_stands_on_no_board() -> None:
                     "contract_id": "c",
                 }
             },
-            "unknown statistic 'best'",
+            "this version knows no contract c of it",
         ),
         ({"better": "higher"}, "by its contract it is s, lower, median, and not s, higher, median"),
     ],

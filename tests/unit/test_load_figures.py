@@ -162,6 +162,22 @@ def test_a_client_that_is_the_bottleneck_is_found_out(log: Log, word: str) -> No
     assert any(word in problem for problem in found.problems)
 
 
+@pytest.mark.parametrize(
+    ("places", "gone", "valid"), [(4, 0, True), (4, 20, True), (3, 0, False), (3, 20, False)]
+)
+def test_places_are_counted_until_a_server_is_gone(places: int, gone: int, valid: bool) -> None:
+    """Of four places ``places`` are taken all the time; calls to a server that is gone end as they begin."""
+    entries = [call(n, "", n // places * 0.21, n // places * 0.21 + 0.1, 2) for n in range(10 * places)]
+    end_s = 10 * 0.21
+    for number in range(len(entries), len(entries) + gone):
+        at_ns = round((end_s + 0.1 * (number - len(entries))) * 1e9)
+        refused = {"due_ns": at_ns, "sent_ns": at_ns, "ended_ns": at_ns, "chunks": [], "ending": "refused"}
+        entries.append(replace(call(number, "", 0.0, 0.1, 2), **refused))
+    facts = ProcessFacts(part=0, cpu_s=0.1, wall_s=4.0, lags_s=(0.0,))
+    log = Log(header={"concurrency": 4, "cap": None}, entries=tuple(entries), processes=(facts,))
+    assert certify(log, outcomes_of(log)).valid == valid
+
+
 def test_a_client_that_sends_at_another_rate_is_found_out() -> None:
     log = sent(0.0)
     slower = [replace(e, sent_ns=round((e.sent_ns or 0) * 1.05)) for e in log.entries]

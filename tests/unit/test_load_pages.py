@@ -13,6 +13,7 @@ from paceline.records.store import Loaded
 from paceline.report import charts
 from paceline.report.callpages import call_charts, call_grid
 from paceline.report.loadcharts import CallBar, calls_chart, share_chart
+from paceline.report.names import metric_label
 from paceline.report.site import SiteInput, render_site
 
 SWEPT = {
@@ -173,9 +174,8 @@ def test_counts_that_others_write_are_refused_or_harmless(key: str, told: Any) -
 def test_latency_stands_over_throughput_in_the_order_of_the_rates() -> None:
     text = page("boards/")
     assert "What is given, and how slowly" in text
-    drawn = text.split(
-        'aria-label="ttft_p90 against output_tokens_per_s over rate_per_s, of each technique"'
-    )[1]
+    across, up = metric_label("output_tokens_per_s"), metric_label("ttft_p90")
+    drawn = text.split(f'aria-label="{up} against {across} over rate per s, of each technique"')[1]
     base = re.findall(r'<path class="line base" d="([^"]+)"', drawn)[0]
     xs, ys = numbers(base)[::2], numbers(base)[1::2]
     assert len(xs) == 3

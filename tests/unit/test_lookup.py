@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import record_factory as factory
 
 from paceline.base.errors import UserError
-from paceline.records import integrity
-from paceline.records.lookup import find_measurement, find_run, retractions
-from paceline.records.record import Event, utc
+from paceline.records import integrity, lookup
+from paceline.records.identity import utc
+from paceline.records.lookup import find_measurement, find_run, find_runs, retractions
+from paceline.records.record import Event
 from paceline.records.record_file import run_id_of
 from paceline.records.store import RunRecord, load, read_record, record_paths
 
@@ -44,7 +45,7 @@ def test_every_name_finds_what_reading_all_records_finds(store: Path) -> None:
         *(run_id_of(p)[:-1] for p in paths),
         *map(str, paths),
     ]
-    withdrawn = set(retractions(paths))
+    withdrawn = set(retractions([store]))
     for name in names:
         if run_id_of(Path(name)) in withdrawn or (any(w.startswith(name) for w in withdrawn) and name != "0"):
             continue
@@ -67,8 +68,28 @@ def test_only_the_file_of_the_run_is_read(store: Path) -> None:
     assert read == [path, path]
 
 
+def test_of_several_runs_each_file_is_looked_through_once_for_what_is_withdrawn(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [run_id_of(p) for p in record_paths(store)][:3]
+    asked: list[Path] = []
+    whole = lookup.lines_with
+
+    def counted(path: Path, text: bytes) -> Iterator[bytes]:
+        asked.append(path)
+        return whole(path, text)
+
+    monkeypatch.setattr(lookup, "lines_with", counted)
+    assert [r.run_id for r in find_runs([store], names)] == names
+    assert sorted(asked) == sorted(record_paths(store))
+    assert find_runs([store], []) == [] and len(asked) == len(record_paths(store))
+    (withdrawn,) = retractions([store])
+    with pytest.raises(UserError, match="was retracted: wrong clock"):
+        find_runs([store], [names[0], withdrawn])
+
+
 def test_a_retracted_run_says_why_it_is_not_shown(store: Path) -> None:
-    (withdrawn,) = retractions(record_paths(store))
+    (withdrawn,) = retractions([store])
     with pytest.raises(UserError, match="was retracted: wrong clock"):
         find_run([store], withdrawn)
     path = next(p for p in record_paths(store) if run_id_of(p) == withdrawn)

@@ -18,11 +18,15 @@ from test_estimates import event
 from paceline.base.errors import InfrastructureError
 from paceline.drivers.execute import Outcome
 from paceline.records.earlier_runs import here
-from paceline.records.store import Loaded, RecordWriter, read_record
+from paceline.records.record_writer import RecordWriter
+from paceline.records.store import Loaded, read_record
 from paceline.spec import content
-from paceline.spec.plan import Plan, Selection, make_plan
-from paceline.spec.profile import RunnerProfile
+from paceline.spec.duration import Known, block_times, budget_of, launches_of
+from paceline.spec.launches import parse_launches
+from paceline.spec.plan import Plan, Selection, make_plan, observations
+from paceline.spec.profile import RunnerProfile, load_runner
 from paceline.spec.suite import Suite
+from paceline.spec.suite_file import load_suite
 from paceline.workflows.nightly import agenda, night
 from paceline.workflows.nightly.agenda import due_blocks, plan_units
 from paceline.workflows.nightly.config import Nightly, load_nightly
@@ -104,8 +108,9 @@ class World:
             took = self.seconds[place, block["block"]]
             self.clock_s += took
             self.measured[place, block["block"]].append(len(self.nights))
-            for launch in range(block["protocol"]["launches"]):
-                each = took / block["protocol"]["launches"]
+            made = launches_of(block["protocol"]).likely
+            for launch in range(made):
+                each = took / made
                 event(writer, run, "block_end", block=block["block"], launch=launch, elapsed_s=each)
             for case in block["cases"]:
                 writer.write(
@@ -176,7 +181,8 @@ def test_nights_measure_every_block_of_every_suite_in_as_many_nights_as_the_work
 ) -> None:
     """Suites that are longer than any night were skipped for ever; so was whatever came behind a suite that fails."""
     # each by its own name, so that another suite changes nobody else's
-    pace = {name: random.Random(f"4/{name}").choice((0.3, 0.6, 1.0, 1.5)) for name in content.suite_files()}
+    paces = (0.3, 0.6, 1.0, 1.5)
+    pace = {name: random.Random(f"4/{name}").choice(paces) for name in content.suite_files()}
     pace |= {
         "training/pipelines": 0.05,
         "kernels/lm-head": 1.5,
@@ -200,7 +206,8 @@ def test_nights_measure_every_block_of_every_suite_in_as_many_nights_as_the_work
     assert 1 <= len(failures) <= predicted / 2, (
         "what fails takes its turn like the others, and not every night"
     )
-    assert max(tried.spent_s) < 12 * HOUR, "first times rest on the formula, and this host is slower"
+    # First times rest on the formula, and this host is slower; nothing foretells that a suite breaks after two hours.
+    assert max(tried.spent_s) <= max(paces) * 8 * HOUR + 2 * HOUR
 
 
 LAB = """
@@ -213,7 +220,7 @@ budget: BUDGET
 def test_a_suite_in_shares_has_a_record_of_each_that_says_so_and_a_report_that_names_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = world(tmp_path, monkeypatch, LAB.replace("BUDGET", "8min"))
+    tried = world(tmp_path, monkeypatch, LAB.replace("BUDGET", "12min"))
     first = tried.run()
     whole = {u.name: u for u in first.units}
     shares = [u for u in first.units if "of 10 points" in u.name]
@@ -268,3 +275,22 @@ def test_units_are_shared_by_their_blocks_and_no_block_is_measured_twice_in_a_ni
         tried.run()
     for nights in tried.measured.values():
         assert len(nights) == len(set(nights))
+
+
+def test_what_is_measured_until_decided_takes_its_likely_launches_and_no_more_than_its_budget() -> None:
+    suite = load_suite(content.find_suite("kernels/lm-head"))
+    plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection(tier="full"))
+    seconds = block_times(plan.data, observations(plan.data), Known())
+    first_look_s = sum(launches_of(b["protocol"]).low * seconds[b["block"]].planned_s for b in plan.blocks)
+    likely_s = sum(launches_of(b["protocol"]).likely * seconds[b["block"]].planned_s for b in plan.blocks)
+    found = sum(b.likely_s for b in due_blocks(plan, (), here()))
+    assert budget_of(plan.data) < first_look_s < likely_s
+    assert found == pytest.approx(first_look_s)
+    fixed = make_plan(
+        [suite],
+        load_runner(content.find_runner("local-cpu")),
+        Selection(tier="full", launches=parse_launches(7)),
+    )
+    assert sum(b.likely_s for b in due_blocks(fixed, (), here())) == pytest.approx(
+        7 * sum(t.planned_s for t in block_times(fixed.data, observations(fixed.data), Known()).values())
+    )

@@ -23,6 +23,7 @@ from paceline.records.names import named_today
 from paceline.records.record_file import content_of, lines_of
 from paceline.records.store import load, record_paths
 from paceline.report.boards import select
+from paceline.report.names import metric_label
 from paceline.report.site import SiteInput, render_site
 from paceline.spec.content import shipped_root
 
@@ -236,12 +237,14 @@ class Walk:
             self.value(f"{name} {key}", cells["value"], key)
             assert cells["launches"] == str(len(self.raw.launches[key]))
             assert cells["samples"] == str(sum(map(len, self.raw.launches[key].values())))
+        metrics = {metric_label(m): m for (*at, one, m) in self.raw.launches if (*at, one) == (*place, label)}
         for head, text in cells.items():
-            key = (*place, label, head)
+            key = (*place, label, metrics.get(head, head))
             if "rank" in heads and key in self.raw.launches:
                 self.value(f"{name} {key}", text, key)
         if {"rank", "× baseline"} <= heads or {"rank", "− baseline"} <= heads:
-            primary = list(cells)[list(cells).index("rank") - 1]
+            left_of_rank = list(cells)[list(cells).index("rank") + 1]  # they were read from the right
+            primary = metrics.get(left_of_rank, left_of_rank)
             text = cells.get("× baseline", cells.get("− baseline", ""))
             if re.match(NUMBER, text) and (*place, label, primary) in self.raw.launches:
                 self.effect(f"{name} {label} against the baseline", text, (*place, label, primary))

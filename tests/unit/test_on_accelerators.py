@@ -17,7 +17,7 @@ from paceline.families.training.core.trained import Trained
 from paceline.families.training.core.training_loop import Loop
 from paceline.worker import transport
 from paceline.worker.device import CpuDevice
-from paceline.worker.transport import TorchTransport
+from paceline.worker.transport import Message, TorchTransport, Waitable
 
 MEBIBYTE = 1 << 20
 
@@ -146,6 +146,7 @@ class Elsewhere(TorchTransport):
         self._group = self._global = None
         self.posts_ahead = False
         self._device = "there"
+        self._deferred = []
 
     def _moved(self, tensor: Tensor, *, empty: bool = False) -> Tensor:
         return torch.full_like(tensor, -1) if empty else tensor.clone()
@@ -171,6 +172,54 @@ def test_the_host_s_messages_travel_through_the_device(monkeypatch: pytest.Monke
     assert float(coming) == 0.0
     work.wait()
     assert float(coming) == 9.0
+
+
+class Ordered(TorchTransport):
+    """A group that says which messages it started as one operation."""
+
+    def __init__(self) -> None:
+        self.posts_ahead, self._deferred = False, []
+        self.started: list[tuple[list[float], list[float]]] = []
+        self.waited = 0
+
+    def _start(self, sends: Sequence[Message], receives: Sequence[Message]) -> list[Waitable]:
+        self.started.append(([float(t) for t, _ in sends], [float(t) for t, _ in receives]))
+        return [self]
+
+    def wait(self) -> None:
+        self.waited += 1
+
+
+def test_receives_that_wait_to_be_started_come_before_later_ones_from_the_same_rank() -> None:
+    group = Ordered()
+    one, two, three, four, five = (torch.tensor(float(n)) for n in range(1, 6))
+    (first,) = group.post([], [(one, 1)])
+    (second,) = group.post([], [(two, 2)])
+    (third,) = group.post([(five, 1)], [(three, 1)])
+    assert group.started == [([5.0], [1.0, 3.0])], "the second is from another rank, and waits on"
+    for work in (third, first, first):
+        work.wait()
+    assert group.waited == 1, "they are one operation"
+    (fourth,) = group.post([], [(four, 2)])
+    fourth.wait()
+    assert group.started[1:] == [([], [2.0, 4.0])]
+    second.wait()
+    assert (len(group.started), group.waited, group._deferred) == (2, 2, [])
+
+
+def test_receives_from_two_ranks_take_along_what_comes_before_them_from_either() -> None:
+    group = Ordered()
+    one, two, three, four = (torch.tensor(float(n)) for n in range(1, 5))
+    (first,) = group.post([], [(one, 3)])
+    (second,) = group.post([], [(two, 3), (three, 1)])
+    (last,) = group.post([], [(four, 2)])
+    group.post([(four, 1)], [(four, 1)])
+    assert group.started == [([4.0], [1.0, 2.0, 3.0, 4.0])]
+    last.wait()
+    assert group.started[1:] == [([], [4.0])]
+    first.wait()
+    second.wait()
+    assert len(group.started) == 2
 
 
 def test_tensors_of_the_device_and_all_of_a_host_s_group_go_as_they_are() -> None:

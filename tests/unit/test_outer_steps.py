@@ -116,7 +116,7 @@ def noloco_trajectory(moves_SRP: Array, pairs_of: Sequence[dict[int, int]]) -> T
 @pytest.mark.parametrize("ranks", [4, 3])
 def test_partners_mix_momenta_moves_and_weights(ranks: int) -> None:
     moves = moves_of(8, ranks)
-    pairs_of = [noloco._partners(make_task().seed, number, range(ranks)) for number in range(4)]
+    pairs_of = [noloco.partners(make_task().seed, number, range(ranks)) for number in range(4)]
     assert all(len(pairs) == ranks // 2 * 2 for pairs in pairs_of)
     assert len({tuple(sorted(pairs.items())) for pairs in pairs_of}) > 1, "one pairing would mix no others"
     expected = noloco_trajectory(moves.double().numpy(), pairs_of)
@@ -188,7 +188,7 @@ def two_bits(chosen: Array) -> Array:
     return np.sign(chosen) * level
 
 
-def sparse_trajectory(moves_SRP: Array, bits: int) -> Trajectory:
+def sparse_trajectory(moves_SRP: Array, bits: int, mean_over: str) -> Trajectory:
     steps, ranks, count = moves_SRP.shape
     theta, phi = begin(ranks), begin(1)[0]
     e = np.zeros((ranks, count))
@@ -197,15 +197,17 @@ def sparse_trajectory(moves_SRP: Array, bits: int) -> Trajectory:
         theta = theta + moves_SRP[t]
         if t % 2 == 1:
             e = 0.9 * e + (phi - theta)
-            sent = np.zeros_like(e)
+            sent, chosen = np.zeros_like(e), np.zeros_like(e)
             for i in range(ranks):
                 for start in range(0, count, 4096):
                     chunk = e[i, start : start + 4096]
                     places = np.argsort(-np.abs(chunk))[:64]
                     values = chunk[places] if bits == 32 else two_bits(chunk[places])
                     sent[i, start + places] = values
+                    chosen[i, start + places] = 1
             e = e - sent
-            phi = phi - 0.8 * sent.mean(axis=0)
+            divisor = ranks if mean_over == "ranks" else np.maximum(chosen.sum(axis=0), 1)
+            phi = phi - 0.8 * sent.sum(axis=0) / divisor
             theta = np.repeat(phi[None], ranks, axis=0)
         trajectory.append((theta, np.repeat(phi[None], ranks, axis=0)))
     return [*trajectory, trajectory[-1]]
@@ -220,13 +222,15 @@ class Forgetful(SparseLoCo):
         super().exchange_parameters(step)
 
 
-@pytest.mark.parametrize("bits", [2, 32])
-def test_the_largest_of_a_decayed_accumulator_are_sent_and_taken_out_of_it(bits: int) -> None:
+@pytest.mark.parametrize(("bits", "mean_over"), [(2, "ranks"), (32, "ranks"), (2, "senders")])
+def test_the_largest_of_a_decayed_accumulator_are_sent_and_taken_out_of_it(bits: int, mean_over: str) -> None:
     moves = moves_of(10, 3)
-    expected = sparse_trajectory(moves.double().numpy(), bits)
+    expected = sparse_trajectory(moves.double().numpy(), bits, mean_over)
     right: dict[str, Any] = {"sync_every": 2, "outer_rate": 0.8, "decay": 0.9, "k": 64, "bits": bits}
+    right["mean_over"] = mean_over
     hold(partial(SparseLoCo, **right), expected, moves)
-    for wrong in ({"decay": 1.0}, {"outer_rate": 2.4}, {"k": 63}, {"bits": 34 - bits}):
+    other = "senders" if mean_over == "ranks" else "ranks"
+    for wrong in ({"decay": 1.0}, {"outer_rate": 2.4}, {"k": 63}, {"bits": 34 - bits}, {"mean_over": other}):
         with pytest.raises(AssertionError):
             hold(partial(SparseLoCo, **(right | wrong)), expected, moves)
     with pytest.raises(AssertionError):

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from test_site import record
 
+from paceline.records.identity import utc
 from paceline.records.integrity import append_event, retract
-from paceline.records.record import Event, utc
+from paceline.records.record import Event
 from paceline.records.record_file import run_id_of
-from paceline.records.store import Loaded, RecordWriter, RunRecord, load, record_paths
+from paceline.records.record_writer import RecordWriter
+from paceline.records.store import Loaded, RunRecord, load, record_paths
 from paceline.report import pagecache
 from paceline.report.boards import Board
 from paceline.report.kinds import boards, runs

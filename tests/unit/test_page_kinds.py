@@ -72,6 +72,7 @@ def test_a_layout_draws_metrics_that_its_family_has(name: str) -> None:
         *layout.swept,
         *layout.scaled,
         *layout.answers,
+        *layout.quality,
         *(metric for pair in layout.loads for metric in pair),
         *(metric for split in layout.splits for metric in split.parts),
         *(metric for spec in layout.frontiers for metric in (spec.across, spec.up, spec.unless, spec.apart)),
@@ -80,6 +81,6 @@ def test_a_layout_draws_metrics_that_its_family_has(name: str) -> None:
 
 
 def test_a_family_without_a_layout_draws_nothing_of_its_own_and_an_unknown_one_is_refused() -> None:
-    assert layout_of("kernels") == Layout()
+    assert layout_of("programs") == Layout()
     with pytest.raises(UserError, match="unknown family 'layouts'"):
         layout_of("layouts")

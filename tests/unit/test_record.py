@@ -17,23 +17,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from paceline.base.eventfile import read_events
-from paceline.records.record import (
-    STATUSES,
-    Event,
-    dump_line,
-    host_class,
-    new_run_id,
-    parse_line,
-    record_id,
-    record_schema,
-    series_key,
-    utc,
-)
+from paceline.records.identity import host_class, new_run_id, record_id, series_key, utc
+from paceline.records.record import STATUSES, Event, dump_line, parse_line, record_schema
 from paceline.spec.content import shipped_root
 
 RUN = factory.make_run()
 SAMPLES = st.lists(st.floats(0, 1e9, allow_subnormal=True), min_size=1, max_size=30)
-TEXT = st.text(st.characters(categories=["L", "N", "P", "Z", "C"]), max_size=30)
+TEXT = st.text(st.characters(categories=["L", "N", "P", "Z", "Cc", "Cf", "Co", "Cn"]), max_size=30)
 
 
 @given(SAMPLES, TEXT, st.floats(allow_nan=False, allow_infinity=False))
@@ -109,7 +99,9 @@ def test_a_run_cannot_name_a_file_outside_its_store(changes: dict[str, Any]) -> 
 
 def test_text_that_is_no_unicode_does_not_stop_a_run() -> None:
     event = Event(kind="annotate", at=utc(0), data={"text": "a\udc80b\u2028c"})
-    assert parse_line(dump_line(event).encode().decode()) == event
+    read = parse_line(dump_line(event).encode().decode())
+    assert isinstance(read, Event)
+    assert read.data == {"text": "a\ufffdb\u2028c"}  # what can be printed, hashed and written to a page
 
 
 def test_written_lines_fit_the_published_json_schema() -> None:

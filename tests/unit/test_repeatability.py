@@ -30,6 +30,9 @@ from paceline.worker.transport import ThreadHub, ThreadTransport
 
 RATE = 0.01
 JOIN_S = 120
+SEED = 11
+draws_of_rank = threading.local()
+"""Each rank's own generator: ranks are threads, which would draw from a common one in any order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,8 @@ class Noisy(Setting):
         model = Setting.model(self)
 
         def noisy(gradient: Tensor) -> Tensor:
-            return gradient + self.noise * gradient.square().mean().sqrt() * torch.randn_like(gradient)
+            drawn = torch.randn(gradient.shape, generator=getattr(draws_of_rank, "generator", None))
+            return gradient + self.noise * gradient.square().mean().sqrt() * drawn
 
         for parameter in model.parameters():
             parameter.register_hook(noisy)
@@ -104,6 +108,7 @@ def proved(kind: Callable[..., Replica], setting: Setting, *, ranks: int = 1) ->
     done = [False] * ranks
 
     def run(rank: int) -> None:
+        draws_of_rank.generator = torch.Generator().manual_seed(SEED + rank)
         session = session_of(hub, control, rank, kind)
         try:
             gate._equals_serial(session, None, case, setting, "")  # type: ignore[arg-type]
@@ -124,16 +129,16 @@ def proved(kind: Callable[..., Replica], setting: Setting, *, ranks: int = 1) ->
 def uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this CPU count as a device that need not repeat itself."""
     monkeypatch.setattr(repeatability, "repeats_itself", lambda device: False)
-    torch.manual_seed(11)
 
 
 NOISE = {"adamw": 3e-5, "sgd": 1e-4}
-"""Adam turns 3·10⁻⁵ of a gradient's root mean square into 0.004 of the way of a first step: signs flip near zero."""
+"""Adam turns 3·10⁻⁵ of a gradient's root mean square into 0.004 of the way of a first step: signs flip near zero.
+
+That has a long tail: of 80 seeds 4 found an exact technique further off than was allowed, so seeds are fixed."""
 
 
 @pytest.mark.parametrize("optimizer", NOISE)
 def test_without_its_own_deviation_a_noisy_device_makes_an_exact_technique_incorrect(optimizer: str) -> None:
-    torch.manual_seed(11)
     found = proved(FlatReplica, setting_of(noise=10 * NOISE[optimizer], optimizer=optimizer))
     assert found is not None
     assert found.status == "incorrect"

@@ -18,8 +18,8 @@ from paceline.cli import application
 from paceline.cli.reproduce import Target, differences, find_target, plan_again
 from paceline.drivers.machine.hostclass import class_here
 from paceline.records import store as stores
+from paceline.records.identity import new_run_id, record_id
 from paceline.records.provenance import code_state
-from paceline.records.record import new_run_id, record_id
 from paceline.records.record_file import run_id_of
 from paceline.records.store import RunRecord, load, read_record
 from paceline.spec import content

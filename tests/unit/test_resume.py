@@ -16,7 +16,7 @@ from paceline.cli import application
 from paceline.drivers.execute import JOBS
 from paceline.drivers.job import build_job
 from paceline.drivers.measure import make_facts
-from paceline.records.record import new_run_id
+from paceline.records.identity import new_run_id
 from paceline.records.storage import check_writable, resume_command
 from paceline.records.store import RunRecord
 from paceline.spec import content

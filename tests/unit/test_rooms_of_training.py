@@ -65,7 +65,7 @@ from dataclasses import replace
 from paceline.families.training.core.legality import problems
 from paceline.families.training.ops.data_parallel.spec import OPERATION as OTHER
 
-OPERATION = replace(OTHER, name="toy", summary="nothing", place=9, check=problems)
+OPERATION = replace(OTHER, name="toy", summary="nothing", place=99, check=problems)
 '''
     )
     assert look(copy, suites_without("toy")) == [*OPERATIONS, "toy", str(len(suites_without("toy")))]

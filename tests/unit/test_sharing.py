@@ -201,13 +201,13 @@ def test_a_cache_counts_what_it_holds() -> None:
             ranks[0].cache.write(0, range(1, 3), torch.zeros(1, dtype=torch.long), *torch.zeros(2, 1, 2, 8))
 
 
-def table(step_s: float, token_s: float) -> Costs:
-    coefficients = dict.fromkeys(NAMES, 0.0) | {"steps": step_s, "tokens": token_s}
+def table(step_s: float, token_s: float, **others: float) -> Costs:
+    coefficients = dict.fromkeys(NAMES, 0.0) | {"steps": step_s, "tokens": token_s} | others
     return Costs(coefficients=coefficients, kv_bytes_per_token=1, clock="-", num_steps=0, error=0.0, bias=0.0)
 
 
 @given(step_s=st.floats(1e-4, 1e-2), fewest=st.integers(1, 4000))
-def test_a_threshold_is_where_the_costs_of_two_modes_cross(step_s: float, fewest: int) -> None:
+def test_the_cheaper_of_two_modes_is_taken(step_s: float, fewest: int) -> None:
     shape = shape_of(8, 4)
     made = Run(shift_parallelism.ShiftParallelism, shape, 0, 1, ThreadHub(1)).made
     # sequence parallelism costs more for a step and less for a token: equal at fewest - 1/2 tokens
@@ -215,9 +215,36 @@ def test_a_threshold_is_where_the_costs_of_two_modes_cross(step_s: float, fewest
     assert made.choose([(64, 1, True)] * fewest) == shift_parallelism.SEQUENCE
     if fewest > 1:
         assert made.choose([(0, fewest - 1, True)]) == shift_parallelism.TENSOR
+
+
+PROMPT, DECODE = (0, 192, True), (192, 1, True)
+
+
+def test_prompts_and_decodes_are_priced_apart() -> None:
+    made = Run(shift_parallelism.ShiftParallelism, shape_of(8, 4), 0, 1, ThreadHub(1)).made
+    # As over a fast link: no number of decodes gains by sequence parallelism, and a prompt of 192 tokens does.
+    sequence = table(5e-3, 5e-5, decoding=1e-3)
+    tensor = table(1e-3, 12e-5, decoding=2e-4)
+    assert sequence.seconds([PROMPT], 0) < tensor.seconds([PROMPT], 0)
+    made.learn([sequence, tensor])
+    for decodes in (1, 32, 255):
+        step = [DECODE] * decodes
+        assert sequence.seconds(step, 0) > tensor.seconds(step, 0)
+        assert made.choose(step) == shift_parallelism.TENSOR
+    assert made.choose([PROMPT]) == shift_parallelism.SEQUENCE
+    # a threshold takes all scheduled tokens together, whatever they are
+    counted = Run(shift_parallelism.ShiftParallelism, shape_of(8, 4), 0, 1, ThreadHub(1), threshold=199).made
+    counted.learn([sequence, tensor])
+    steps = ([PROMPT], [PROMPT] + [DECODE] * 8, [DECODE] * 255)
+    assert [counted.choose(step) for step in steps] == [1, 0, 0]
+
+
+def test_a_given_threshold_is_taken_whatever_costs_say() -> None:
+    shape = shape_of(8, 4)
     given_one = Run(shift_parallelism.ShiftParallelism, shape, 0, 1, ThreadHub(1), threshold=9).made
     given_one.learn([table(1.0, 1.0), table(1.0, 1.0)])
-    assert [given_one.choose([(0, n, True)]) for n in (8, 9)] == [1, 0]
+    # As in the authors' code, a step of exactly as many tokens is tensor parallelism's.
+    assert [given_one.choose([(0, n, True)]) for n in (9, 10)] == [1, 0]
 
 
 class Chooses:

@@ -15,11 +15,13 @@ from scipy import stats as scipy_stats
 
 from paceline.stats.estimates import (
     BOOTSTRAP_FROM,
+    FEW,
     Launches,
     compare_difference,
     compare_ratio,
     estimate_value,
     launch_statistic,
+    median,
     wilson,
 )
 from paceline.stats.unpaired import compare_unpaired, compare_unpaired_difference
@@ -180,6 +182,13 @@ def test_a_side_of_zero_has_no_ratio() -> None:
             found = compare(side(left), side(right))
             assert (found.low, found.high, found.p_value) == (None, None, None)
             assert "zero" in found.method
+
+
+@given(st.lists(st.floats(), min_size=1, max_size=FEW + 6))
+def test_a_median_is_numpys_whoever_takes_it(values: list[float]) -> None:
+    with np.errstate(all="ignore"):
+        expected = float(np.median(np.asarray(values)))
+    assert median(values) == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from paceline.analysis.compare import compare_points
-from paceline.analysis.points import headline, points_of
+from paceline.analysis.points import Point, headline, points_of
 from paceline.base.errors import UserError
 from paceline.calibration.deciding import until_decided
 from paceline.calibration.trials import calibration_suite, run_suite, shorten
 from paceline.cli import application
 from paceline.records.lookup import find_run
-from paceline.report.summary import board_points, largest, newest_points, summarise, summary_lines
+from paceline.report.summary import (
+    board_points,
+    largest,
+    newest_points,
+    on_one_processor,
+    summarise,
+    summary_lines,
+)
 from paceline.spec.content import checkout_root
 
 ROOT = checkout_root()
@@ -74,6 +82,35 @@ def test_the_newest_run_of_a_named_suite_counts(tmp_path: Path) -> None:
     text = said("calibration/same-work", "--results", tmp_path)
     assert text.startswith("2 of 2 headline comparisons are decided: 0 faster or better")
     assert "Not told apart" not in text
+
+
+def on_host(points: list[Point], host: str, run_id: str, device: dict[str, object]) -> list[Point]:
+    changed = {"host_class": host, "run_id": run_id, "device": device}
+    return [replace(p, run=p.run.model_copy(update=changed)) for p in points]
+
+
+def test_of_two_kinds_of_processors_the_newest_measurement_counts_and_of_accelerators_both() -> None:
+    points = points_of(find_run([PUBLISHED], RUN))
+    older = on_host(points, "AMD, 2 cores", "01a1fe00-0000", {"kind": "cpu"})
+    newer = on_host(points[:1], "Intel, 2 cores", "01a1fe01-0000", {"kind": "cpu"})
+    assert on_one_processor([*older, *newer]) == [*older[1:], *newer]
+    cards = (
+        on_host(points, "H100", "01a1fe02-0000", {"kind": "cuda"}),
+        on_host(points, "H200", "01a1fe03-0000", {"kind": "cuda"}),
+    )
+    assert on_one_processor([*newer, *cards[0], *cards[1]]) == [*newer, *cards[0], *cards[1]]
+
+
+def test_points_of_an_earlier_version_of_a_suite_count_no_longer_once_a_later_one_was_measured() -> None:
+    points = on_host(
+        points_of(find_run([PUBLISHED], RUN)), "Intel, 2 cores", "01a1fe00-0000", {"kind": "cpu"}
+    )
+    newer = [replace(p, suite_version=p.suite_version + 1) for p in points[:1]]
+    assert on_one_processor([*points, *newer]) == newer
+    others = [replace(p, suite="collectives/of-others") for p in points]
+    assert on_one_processor([*others, *newer]) == [*others, *newer]
+    cards = on_host(points, "H100", "01a1fe02-0000", {"kind": "cuda"})
+    assert on_one_processor([*cards, *newer]) == [*cards, *newer]
 
 
 def test_a_suite_that_nobody_measured_names_the_command(tmp_path: Path) -> None:

@@ -53,6 +53,18 @@ def test_a_page_has_card_source_and_the_numbers_of_the_board() -> None:
         assert any(set(row[1:]) <= cells for cells in on_board)
 
 
+def test_a_page_of_a_technique_of_a_paper_has_its_fidelity_card() -> None:
+    source = content.techniques("collectives")["int8-ring"]
+    assert source.info.fidelity is not None
+    files = render(record(1), techniques=[RING, source])
+    text = unescape(page_of(files, "int8-ring"))
+    assert "How near it is to its paper" in text
+    assert all(sentence in text for sentence in source.info.fidelity.deviations)
+    (row,) = [row for row in Page(text).rows if row[:1] == ["clip_sigmas"]]
+    assert row == ["clip_sigmas", "6.0", source.info.fidelity.constants["clip_sigmas"].authors]
+    assert "How near it is to its paper" not in page_of(files, "ring")
+
+
 def test_a_technique_that_only_records_know_has_a_page_and_no_source() -> None:
     text = page_of(render(record(1), techniques=[RING]), "tree")
     assert "does not have this technique" in text

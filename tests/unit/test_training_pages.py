@@ -12,6 +12,7 @@ from test_site import Page
 from training_record import BASELINE, CURVES, training_record
 
 from paceline.records.store import Loaded, RunRecord
+from paceline.report.names import metric_label
 from paceline.report.site import SiteInput, render_site
 
 AXES = ("tokens", "seconds", "bytes")
@@ -33,6 +34,12 @@ def drawing(text: str, title: str) -> str:
     """Return the one drawing of a page that is called so."""
     (found,) = re.findall(rf'<svg class="chart" [^>]*aria-label="{re.escape(title)}">.*?</svg>', text, re.S)
     return str(found)
+
+
+def front(loss: str) -> str:
+    """Return how the front of a loss and bytes is called."""
+    title = f"{metric_label(loss)} against {metric_label('wire_bytes')}, by technique, with the frontier"
+    return title.replace("'", "&#39;")
 
 
 def named(drawn: str) -> set[str]:
@@ -100,7 +107,7 @@ def test_a_technique_whose_bytes_nobody_sees_keeps_its_rows(text: str) -> None:
 
 
 def test_the_front_of_bytes_and_loss_is_drawn_and_listed(text: str) -> None:
-    drawn = drawing(text, "excess_loss against wire_bytes, by technique, with the frontier")
+    drawn = drawing(text, front("excess_loss"))
     assert drawn.count('class="frontier"') == 1
     assert named(drawn) == {BASELINE, "diloco", "terngrad"}
     rows = rows_below(text, ("technique", "trade-off", "across", "up", "on the frontier"))
@@ -110,7 +117,7 @@ def test_the_front_of_bytes_and_loss_is_drawn_and_listed(text: str) -> None:
 
 def test_a_front_of_the_loss_itself_stands_in_where_the_excess_is_unknown(text: str) -> None:
     other = page_of(training_record(quantity="eval_loss"))
-    drawn = drawing(other, "eval_loss against wire_bytes, by technique, with the frontier")
+    drawn = drawing(other, front("eval_loss"))
     assert drawn.count('class="frontier"') == 1
     rows = rows_below(other, ("technique", "trade-off", "across", "up", "on the frontier"))
     assert {row[1] for row in rows} == {"eval_loss against wire_bytes", "eval_loss against time_per_token"}

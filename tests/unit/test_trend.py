@@ -17,7 +17,8 @@ from paceline.analysis import trend
 from paceline.analysis.trend import Change, History, Night, alerts, change_points
 from paceline.cli import application
 from paceline.records.record import Event
-from paceline.records.store import RecordWriter, RunRecord
+from paceline.records.record_writer import RecordWriter
+from paceline.records.store import RunRecord
 from paceline.report import trendpages
 from paceline.report.boards import select
 

@@ -1,13 +1,18 @@
 """The Triton kernels in Triton's interpreter: right on small shapes without an accelerator.
 
-The interpreter has to be chosen before Triton is imported, so the checks run in a process of their own.
+The interpreter has to be chosen before Triton is imported, so the checks run in a process of their own: one for all,
+since importing torch and Triton takes longer than a check.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -46,26 +51,38 @@ from paceline.families.kernels.core.oracle import judge
 from paceline.families.kernels.api.problem import Problem, TORCH_DTYPES
 from paceline.families.kernels.spec import FAMILY
 import importlib
+import traceback
 
-module, name, operation, dtype, changes, options = sys.argv[1:4] + [sys.argv[4]] + [eval(a) for a in sys.argv[5:7]]
-params = {p.name: p.default for p in FAMILY.parameters_for(operation)}
-ops = f"paceline.families.kernels.ops.{operation}"
-params |= importlib.import_module(f"{ops}.conformance").POINT | {"op": operation, "dtype": dtype} | changes
-spec, torch_dtype = importlib.import_module(f"{ops}.run").OPERATOR, TORCH_DTYPES[dtype]
-draw = spec.draw(params, torch_dtype, seed=3)
-inputs, outputs = spec.tensors(params, torch_dtype)
-results = [torch.full(s.shape, float("nan"), dtype=s.dtype) for s in outputs]
-technique = getattr(importlib.import_module(f"paceline.baselines.kernels.{module}"), name)
-problem = Problem(operation=operation, dtype=torch_dtype, device=torch.device("cpu"), params=params)
-instance = technique(problem, backend="triton", **options)
-arguments = list(draw.inputs)
-if spec.num_weights:
-    kept = len(arguments) - spec.num_weights
-    arguments = [*arguments[:kept], *instance.pack(*arguments[kept:])]
-instance.run(*arguments, *results)
-check = judge(draw.expected, results, [1.0] * len(results), [s.name for s in outputs])
-assert check.passed, check.reason
-print("right", check.relative_error)
+
+def check(module, name, operation, dtype, changes, options, spoilt=False):
+    params = {p.name: p.default for p in FAMILY.parameters_for(operation)}
+    ops = f"paceline.families.kernels.ops.{operation}"
+    params |= importlib.import_module(f"{ops}.conformance").POINT | {"op": operation, "dtype": dtype} | changes
+    spec, torch_dtype = importlib.import_module(f"{ops}.run").OPERATOR, TORCH_DTYPES[dtype]
+    draw = spec.draw(params, torch_dtype, seed=3)
+    inputs, outputs = spec.tensors(params, torch_dtype)
+    results = [torch.full(s.shape, float("nan"), dtype=s.dtype) for s in outputs]
+    technique = getattr(importlib.import_module(f"paceline.baselines.kernels.{module}"), name)
+    problem = Problem(operation=operation, dtype=torch_dtype, device=torch.device("cpu"), params=params)
+    instance = technique(problem, backend="triton", **options)
+    arguments = list(draw.inputs)
+    if spec.num_weights:
+        kept = len(arguments) - spec.num_weights
+        arguments = [*arguments[:kept], *instance.pack(*arguments[kept:])]
+    instance.run(*arguments, *results)
+    if spoilt:
+        results[0].view(-1)[0] += 1000.0
+    judged = judge(draw.expected, results, [1.0] * len(results), [s.name for s in outputs])
+    assert judged.passed, judged.reason
+
+
+for line in sys.stdin:
+    try:
+        check(*eval(line))
+        said = "right"
+    except BaseException:
+        said = traceback.format_exc()
+    print(repr(said), flush=True)
 """
 
 SHAPE = {"m": 50, "n": 70, "k": 130}
@@ -101,22 +118,47 @@ CASES = [
 ]  # fmt: skip
 
 
+Ask = Callable[[tuple[Any, ...]], str]
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    """Return what gives a check's answer: ``right``, or a traceback."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT],
+            env={**os.environ, "TRITON_INTERPRET": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        assert process.stdin is not None and process.stdout is not None
+
+        def answer(case: tuple[Any, ...]) -> str:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(f"{case!r}\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+            if not line:
+                errors.seek(0)
+                return f"the interpreter's process ended: {errors.read()[-2000:]}"
+            return str(ast.literal_eval(line))
+
+        yield answer
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("module", "name", "operation", "dtype", "changes", "options"),
-    CASES,
-    ids=["-".join(map(str, (c[0], c[3], *c[4].values(), *c[5].values()))) for c in CASES],
+    "case", CASES, ids=["-".join(map(str, (c[0], c[3], *c[4].values(), *c[5].values()))) for c in CASES]
 )
-def test_a_triton_kernel_is_right_in_the_interpreter(
-    module: str, name: str, operation: str, dtype: str, changes: dict[str, int], options: dict[str, int]
-) -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT, module, name, operation, dtype, repr(changes), repr(options)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    assert ended.stdout.startswith("right")
+def test_a_triton_kernel_is_right_in_the_interpreter(case: tuple[Any, ...], ask: Ask) -> None:
+    assert ask(case) == "right"
+
+
+def test_a_check_that_fails_is_told_and_the_next_one_is_made(ask: Ask) -> None:
+    assert "TypeError" in ask((*CASES[0][:5], {"nothing": 1}))
+    assert "1 of 680 elements of y are outside the bound" in ask((*CASES[-1], "spoilt"))
+    assert ask(CASES[0]) == "right"

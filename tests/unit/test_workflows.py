@@ -24,7 +24,7 @@ SCRIPTS = [ROOT / ".ci" / "run", ROOT / ".ci" / "against-base", EXAMPLES / "nigh
 TEXTS = [
     *SCRIPTS,
     *SCHEMAS["vendor.github-workflows"],
-    *(p for p in EXAMPLES.iterdir() if p.suffix != ".yaml"),
+    *(p for p in EXAMPLES.iterdir() if p.is_file() and p.suffix != ".yaml"),
 ]
 
 

@@ -99,3 +99,22 @@ def play(
     results = on_ranks(kind, ranks, run, size=SMALL, steps=steps, optimizer_name="sgd")
     of_ranks = [found for _, found in results]
     return [([c[i][0] for c in of_ranks], [c[i][1] for c in of_ranks]) for i in range(steps + 1)]
+
+
+def driven(kind: Callable[[Task, Comm], Any], gradients_SRP: torch.Tensor, rate: float) -> list[torch.Tensor]:
+    """Let a technique's ranks of ``SMALL`` step along gradients as told; return all weights after each, (ranks, P)."""
+    steps, ranks, _ = gradients_SRP.shape
+
+    def run(replica: Any) -> list[torch.Tensor]:
+        found = []
+        replica.set_rate(rate)
+        for step in range(steps):
+            replica.flat.gradients.copy_(gradients_SRP[step, replica.comm.rank])
+            replica.exchange_gradients(step)
+            replica.update(step)
+            replica.exchange_parameters(step)
+            found.append(replica.flat.values.clone())
+        return found
+
+    results = on_ranks(kind, ranks, run, size=SMALL, steps=steps)
+    return [torch.stack([found[i] for _, found in results]) for i in range(steps)]

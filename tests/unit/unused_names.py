@@ -19,6 +19,8 @@ CALLED_BY_LIBRARIES = frozenset(
         *("connection_made", "connection_lost", "data_received"),  # asyncio
         *("make_context", "list_commands", "get_command", "format_commands", "resolve_command"),  # click
         *("get_seq_length",),  # transformers
+        *("log_message", "handle_error", "request_queue_size", "protocol_version"),  # http.server
+        *("disable_nagle_algorithm",),  # socketserver
         *("ignore_aliases",),  # PyYAML
         *("_send_recv",),  # a collective of the baseline `native`, by the operation's name
         *("IMPORTED_EARLY",),  # a module that has to be loaded

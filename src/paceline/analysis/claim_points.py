@@ -7,8 +7,8 @@ decide beside them, but what failed at them is told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paceline.analysis.evidence import (
@@ -24,6 +24,7 @@ from paceline.analysis.points import LEADERBOARD_LAUNCHES, Cell, Point, points_o
 from paceline.base.family import Family
 from paceline.records.record import Run
 from paceline.records.store import RunRecord
+from paceline.spec.premises import SettledBy
 from paceline.stats.estimates import Estimate, Launches, compare_difference, compare_ratio, estimate_value
 from paceline.stats.unpaired import compare_unpaired, compare_unpaired_difference
 
@@ -58,6 +59,35 @@ class Sides:
             kind=kind,
         )
 
+    @property
+    def text(self) -> str:
+        """Both sides, as people write them."""
+        if self.other is None:
+            return self.technique
+        where = ", ".join(f"{key} = {value}" for key, value in self.other_where.items())
+        return f"{self.technique} / {self.other} at {where}" if where else f"{self.technique} / {self.other}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Premised:
+    """A premise of a claim at one of its points: what was asked, and what the run has."""
+
+    says: str
+    """The condition in words."""
+    asked: str
+    """Which number, and its bound."""
+    bound: float | None
+    """None where an arm is held against the claim's own expectation."""
+    found: Estimate | None
+    """None where the run does not tell it."""
+    met: bool
+    settled_by: SettledBy
+    """What would meet it."""
+    command: str
+    """What to run for that."""
+    machine: str = ""
+    """What that needs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -71,6 +101,13 @@ class Found:
     """Of the point with the fewest."""
     point: PointKey | None = None
     """Which point it is; None of several together."""
+    premises: tuple[Premised, ...] = ()
+    """Of the claim, at this point; of several together at the first."""
+
+    @property
+    def speaks(self) -> bool:
+        """Whether all premises are met there."""
+        return all(premise.met for premise in self.premises)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +119,13 @@ class Measured:
     """Points with fewer launches than those that decide."""
     failed: str | None
     """At how many of the points a side gave no number, and why; None when at none."""
+    silent: tuple[tuple[Premised, ...], ...] = ()
+    """Of each point at which premises are not met, beside others at which all are, these."""
+
+    @property
+    def speaks(self) -> bool:
+        """Whether what was found says something about the claim; what failed everywhere does."""
+        return all(found.speaks for found in self.found)
 
 
 def places_of(
@@ -109,8 +153,20 @@ def places_of(
     return chosen
 
 
-def measured_in(points: Sequence[Point], sides: Sides, family: Family) -> Measured:
-    """Return what the points of one place say of a claim."""
+def measured_in(
+    points: Sequence[Point],
+    sides: Sides,
+    family: Family,
+    check: Callable[[Point], tuple[Premised, ...]] = lambda point: (),
+) -> Measured:
+    """Return what the points of one place say of a claim: those at which its premises are met, or all if none.
+
+    Args:
+        points: Of the place.
+        sides: Whose numbers the claim compares.
+        family: Theirs.
+        check: Returns what a point's run says of the claim's premises.
+    """
     same_point = sides.other if not sides.other_where else None
     own = [
         p
@@ -118,16 +174,19 @@ def measured_in(points: Sequence[Point], sides: Sides, family: Family) -> Measur
         if selected(p, sides.where, family)
     ]
     others = own if sides.other is None or same_point else _counting(points, sides.metric, sides.other, None)
-    pairs = [(p, f) for p in own if (f := _found_at(p, others, sides, family)) is not None]
+    pairs = [(p, f) for p in own if (f := found_at(p, others, sides, family)) is not None]
     enough = min(LEADERBOARD_LAUNCHES, max((f.launches for _, f in pairs), default=0))
-    kept = [(p, f) for p, f in pairs if f.launches >= enough]
+    tried = [(p, replace(f, premises=check(p))) for p, f in pairs if f.launches >= enough]
+    kept = [(p, f) for p, f in tried if f.speaks] or tried
     found = tuple(f for _, f in kept)
     if sides.kind.startswith("value") and family.metric(sides.metric).proportion and len(kept) > 1:
         found = (_pooled([p for p, _ in kept], found, sides),)
     labels = [sides.technique, *([same_point] if same_point else [])]
     # where nothing was found, a technique that cannot run there has not failed: another place may decide
     failed = _failed(own, labels, ignored=() if pairs else ("unsupported",))
-    return Measured(found=found, left_out=len(pairs) - len(kept), failed=failed)
+    unmet = [tuple(p for p in f.premises if not p.met) for _, f in tried]
+    silent = tuple(filter(None, unmet)) if len(kept) < len(tried) else ()
+    return Measured(found=found, left_out=len(pairs) - len(tried), failed=failed, silent=silent)
 
 
 def selected(point: Point, where: Mapping[str, Any], family: Family) -> bool:
@@ -159,7 +218,7 @@ def _tried(point: Point, label: str, metric: str) -> bool:
     return (label, metric) in point.cells or label in point.failures
 
 
-def _found_at(point: Point, others: Sequence[Point], sides: Sides, family: Family) -> Found | None:
+def found_at(point: Point, others: Sequence[Point], sides: Sides, family: Family) -> Found | None:
     """Return what was found at a point; None where a side has no number."""
     cell = point.cells.get((sides.technique, sides.metric))
     if cell is None:
@@ -221,6 +280,7 @@ def _pooled(points: Sequence[Point], found: Sequence[Found], sides: Sides) -> Fo
         estimate=estimate_value(Launches(values=values, samples=samples), scale="proportion"),
         runs=tuple(runs[key] for key in sorted(runs, reverse=True)),
         launches=min(f.launches for f in found),
+        premises=found[0].premises,
     )
 
 

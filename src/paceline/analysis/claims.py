@@ -1,31 +1,45 @@
 """Claims: what papers say, held against what was measured.
 
-A verdict needs the whole interval on one side of the expectation. Everything else says what it is: partly (the
-direction holds, the size does not), not reproduced, inconclusive, or not run with what it would need.
+A verdict needs the whole interval on one side of the expectation, and every premise of the claim met in the same run.
+Everything else says what it is: partly (the direction holds, the size does not), not reproduced, not testable here
+(which premise is not met), inconclusive, or not run with what it would need.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from paceline.analysis.claim_points import Found, Measured, Sides, measured_in, places_of
+from paceline.analysis.claim_points import Found, Measured, Premised, Sides, measured_in, places_of
+from paceline.analysis.claim_verdicts import (
+    UNTESTABLE,
+    WORST_FIRST,
+    ClaimVerdictName,
+    decided,
+    expectation_text,
+    order_of,
+)
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey
 from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, grade_of
+from paceline.analysis.premises import Checker
 from paceline.base.family import Family, family_names, load_family
 from paceline.records.store import RunRecord
 from paceline.spec.grammar import Claim
 from paceline.spec.papers import Paper
+from paceline.spec.premises import Premise, SettledBy
 from paceline.stats.estimates import Estimate
 
 LOCAL_RANKS = 4
 """Ranks up to which the shipped profile of this host's loopback goes."""
-ClaimVerdictName = Literal["reproduced", "partly", "not reproduced", "inconclusive", "not run"]
-WORST_FIRST: tuple[ClaimVerdictName, ...] = ("not reproduced", "inconclusive", "partly", "reproduced")
+Whose = Literal["paper", "ours", "suite"]
+"""Whose number a claim expects: the paper's own, our testable form of its statement, or a bound of the suite's own."""
+UNMET = "premise not met: "
+"""How the reason begins for which a claim was not testable."""
+PAPER_ORDER: tuple[ClaimVerdictName, ...] = (*WORST_FIRST[:2], UNTESTABLE, *WORST_FIRST[2:])
+"""Verdicts of measured claims; a paper has the first of its claims': what could not be tested reproduces nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +72,20 @@ class ClaimResult:
     grade: str | None = None
     """Evidence grade of what decided."""
     description: str = ""
+    whose: Whose = "ours"
+    said: Mapping[str, str] = field(default_factory=dict)
+    """The paper's ``number`` in its own unit, its ``place`` and its ``scale``; empty where the suite quotes none."""
+    premises: tuple[Premised, ...] = ()
+    """At the point that decided."""
+    settled_by: tuple[SettledBy, ...] = ()
+    """What would lead to a verdict, or to another than not testable."""
+
+    @property
+    def premise(self) -> Literal["met", "not met", "none"]:
+        """Whether its premises are met where it was measured; none where it states none or nobody measured it."""
+        if not self.premises:
+            return "none"
+        return "met" if all(p.met for p in self.premises) else "not met"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,22 +97,15 @@ class LedgerRow:
     verdict: str = "not run"
     reason: str | None = None
 
+    @property
+    def settled_by(self) -> tuple[SettledBy, ...]:
+        """What would settle its claims, each once."""
+        return tuple(dict.fromkeys(s for result in self.results for s in result.settled_by))
 
-def expectation_text(expect: Mapping[str, float]) -> str:
-    """Say an expectation in words."""
-    if len(expect) == 2:
-        quantity = next(iter(expect)).partition("_")[0]
-        return f"{expect[f'{quantity}_at_least']:g} ≤ {quantity} ≤ {expect[f'{quantity}_at_most']:g}"
-    kind, bound = next(iter(expect.items()))
-    words = {
-        "ratio_at_most": f"ratio ≤ {bound:g}",
-        "ratio_at_least": f"ratio ≥ {bound:g}",
-        "equal_within": "equal" if bound == 0 else f"equal within {bound:g}",
-        "difference_at_most": f"difference ≤ {bound:g}",
-        "value_at_most": f"value ≤ {bound:g}",
-        "value_at_least": f"value ≥ {bound:g}",
-    }
-    return words[kind]
+    @property
+    def premise(self) -> tuple[str, ...]:
+        """How the premises of its claims stand, each once; none where no claim states any."""
+        return tuple(dict.fromkeys(r.premise for r in self.results if r.premises)) or ("none",)
 
 
 def evaluate(records: Iterable[RunRecord], suites: Sequence[Mapping[str, Any]]) -> list[ClaimResult]:
@@ -132,10 +153,10 @@ def _sound(suite: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def _readable(claim: object) -> bool:
     try:
-        Claim.model_validate(claim)
+        found = Claim.model_validate(claim)
     except ValidationError:
         return False
-    return True
+    return all(isinstance(premise, Premise) for premise in found.premises)
 
 
 def _evaluate_one(
@@ -155,17 +176,39 @@ def _evaluate_one(
         "versus": _versus_text(sides),
         "where": _where_text(sides.where),
         "description": claim.get("description", ""),
+        "whose": "suite" if claim.get("paper") is None else claim.get("whose", "ours"),
+        "said": claim.get("said") or {},
     }
-    measured = _deciding(places, sides, family, claim.get("needs"))
+    measured = _deciding(places, sides, family, claim)
     if measured is None:
-        return ClaimResult(**common, verdict="not run", reason=_why_not_run(claim, suite))
+        needed: SettledBy = "time" if claim.get("needs") is None else "gpu"
+        return ClaimResult(
+            **common, verdict="not run", reason=_why_not_run(claim, suite), settled_by=(needed,)
+        )
     if not measured.found:
-        return ClaimResult(**common, verdict="inconclusive", reason=measured.failed)
-    worst = min(measured.found, key=lambda f: _order(claim["expect"], f.estimate))
-    verdict = _decide(claim["expect"], worst.estimate)
+        return ClaimResult(**common, verdict="inconclusive", reason=measured.failed, settled_by=("time",))
+    return _result(common, claim["expect"], measured)
+
+
+def _result(common: Mapping[str, Any], expect: Mapping[str, float], measured: Measured) -> ClaimResult:
+    """Return what a claim came to where it was measured."""
+    worst = min(measured.found, key=lambda f: order_of(expect, f.estimate))
+    verdict = decided(expect, worst.estimate)
     if measured.failed is not None and verdict in ("reproduced", "partly"):
         verdict = "inconclusive"
+    settled_by: tuple[SettledBy, ...] = ("time",) if verdict == "inconclusive" else ()
     remarks = [measured.failed or _few_launches(worst)]
+    if not measured.speaks:
+        worst = max(measured.found, key=lambda f: sum(p.met for p in f.premises))
+        verdict = UNTESTABLE
+        unmet = [p for p in worst.premises if not p.met]
+        settled_by = tuple(dict.fromkeys(p.settled_by for p in unmet))
+        remarks.insert(0, "; ".join(f"{UNMET}{p.says}" for p in unmet))
+    if measured.silent:
+        unmet_there = dict.fromkeys(p.says for premises in measured.silent for p in premises)
+        remarks.append(
+            f"points left out where a premise is not met: {len(measured.silent)} ({'; '.join(unmet_there)})"
+        )
     if measured.left_out:
         remarks.append(f"points left out for fewer launches: {measured.left_out}")
     return ClaimResult(
@@ -178,24 +221,33 @@ def _evaluate_one(
         run_id=worst.runs[0].run_id,
         host_class=worst.runs[0].host_class,
         grade=max(grade_of(run, f.launches) for f in measured.found for run in f.runs),
+        premises=worst.premises,
+        settled_by=settled_by,
     )
 
 
 def _deciding(
-    places: Sequence[Sequence[Point]], sides: Sides, family: Family, needs: str | None
+    places: Sequence[Sequence[Point]], sides: Sides, family: Family, claim: Mapping[str, Any]
 ) -> Measured | None:
-    """Return what decides: the newest place with enough launches, or where it failed, else the newest."""
-    newest: Measured | None = None
+    """Return what decides: the newest place with enough launches and all premises met, or where it failed.
+
+    Where there is no such place, it is the newest at which premises are met, else the newest.
+    """
+    premises = [Premise.model_validate(p) for p in claim.get("premises", ())]
+    measured_: list[Measured] = []
     for points in places:
-        if needs not in (None, points[0].run.runner.get("device")):
+        if claim.get("needs") not in (None, points[0].run.runner.get("device")):
             continue
-        measured = measured_in(points, sides, family)
+        checker = Checker(
+            premises=premises, expect=claim["expect"], sides=sides, family=family, points=points
+        )
+        measured = measured_in(points, sides, family, checker.at)
         if not measured.found and measured.failed is None:
             continue
-        newest = newest or measured
-        if all(f.launches >= LEADERBOARD_LAUNCHES for f in measured.found):
+        if measured.speaks and all(f.launches >= LEADERBOARD_LAUNCHES for f in measured.found):
             return measured
-    return newest
+        measured_.append(measured)
+    return next((m for m in measured_ if m.speaks), measured_[0] if measured_ else None)
 
 
 def _few_launches(found: Found) -> str | None:
@@ -204,24 +256,6 @@ def _few_launches(found: Found) -> str | None:
     if found.launches < LEADERBOARD_LAUNCHES:
         return f"exploratory: {found.launches} launches, {LEADERBOARD_LAUNCHES} are asked for"
     return None
-
-
-def _order(expect: Mapping[str, float], estimate: Estimate) -> tuple[int, float]:
-    """Return what puts the worst first: the verdict, then the room on the right side of the expectation."""
-    return WORST_FIRST.index(_decide(expect, estimate)), _room(expect, estimate)
-
-
-def _room(expect: Mapping[str, float], estimate: Estimate) -> float:
-    """Return how far an estimate stays on the right side of an expectation; the least decides among equal verdicts."""
-    return min(_room_beside(kind, bound, estimate) for kind, bound in expect.items())
-
-
-def _room_beside(kind: str, bound: float, estimate: Estimate) -> float:
-    if estimate.low is None or estimate.high is None:
-        return -math.inf
-    if kind == "equal_within":
-        return -max(abs(estimate.low - 1), abs(estimate.high - 1))
-    return bound - estimate.high if kind.endswith("at_most") else estimate.low - bound
 
 
 def _why_not_run(claim: Mapping[str, Any], suite: str) -> str:
@@ -244,34 +278,6 @@ def _versus_text(sides: Sides) -> str | None:
 
 def _where_text(where: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in where.items())
-
-
-def _decide(expect: Mapping[str, float], estimate: Estimate) -> ClaimVerdictName:
-    """Hold an interval against an expectation, both bounds where it has two."""
-    return min(
-        (_decide_bound(kind, bound, estimate) for kind, bound in expect.items()), key=WORST_FIRST.index
-    )
-
-
-def _decide_bound(kind: str, bound: float, estimate: Estimate) -> ClaimVerdictName:
-    low, high = estimate.low, estimate.high
-    if low is None or high is None or not math.isfinite(estimate.value):
-        return "inconclusive"
-    if kind == "equal_within":
-        if 1 - bound <= low and high <= 1 + bound:
-            return "reproduced"
-        return "not reproduced" if high < 1 - bound or low > 1 + bound else "inconclusive"
-    at_most = kind.endswith("at_most")
-    holds = high <= bound if at_most else low >= bound
-    if holds:
-        return "reproduced"
-    fails = low > bound if at_most else high < bound
-    if not fails:
-        return "inconclusive"
-    if kind.startswith("ratio"):
-        right_direction = high < 1 if bound <= 1 and at_most else low > 1 and not at_most
-        return "partly" if right_direction else "not reproduced"
-    return "not reproduced"
 
 
 @dataclass(slots=True)
@@ -307,10 +313,13 @@ def _paper_verdict(paper: Paper, results: Sequence[ClaimResult]) -> tuple[str, s
         return "outside", paper.outside_reason
     measured = [r for r in results if r.verdict != "not run"]
     if measured:
-        names = {r.verdict for r in measured}
-        worst = min(names, key=WORST_FIRST.index)
+        worst = min((r.verdict for r in measured), key=PAPER_ORDER.index)
         open_claims = len(results) - len(measured)
-        return worst, f"{open_claims} further claims not run" if open_claims else None
+        remarks = [f"{open_claims} further claims not run" if open_claims else None]
+        if worst == UNTESTABLE:
+            own = [r for r in measured if r.verdict == UNTESTABLE]
+            remarks.insert(0, f"{len(own)} of {len(results)} claims: {own[0].reason}")
+        return worst, "; ".join(filter(None, remarks)) or None
     if results:
         return "not run", results[0].reason
     if paper.testable_claim.startswith("none"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from paceline.analysis.points import Cell, Point, compared, grade_of
@@ -72,13 +72,9 @@ def compare_points(
     q_values = adjusted([d[4] for d in drafts])
     comparisons = []
     for (point, cell, base, limit, effect, kind), q_value in zip(drafts, q_values, strict=True):
-        verdict = judge(
-            effect,
-            margin=limit,
-            better=cell.better,
-            kind=kind,
-            q_value=q_value,
-        )
+        verdict = judge(effect, margin=limit, better=cell.better, kind=kind, q_value=q_value)
+        flags = cell.flags | base.flags
+        confirmed = (cell.label, cell.metric) in point.confirmed
         comparisons.append(
             Comparison(
                 point=point,
@@ -93,9 +89,9 @@ def compare_points(
                 margin=limit,
                 q_value=q_value,
                 verdict=verdict,
-                grade=grade_of(point.run, effect.num_launches, (cell.label, cell.metric) in point.confirmed),
+                grade=grade_of(point.run, effect.num_launches, confirmed, flags),
                 warnings=(
-                    *sorted(cell.flags | base.flags),
+                    *sorted(flags),
                     *effect.warnings,
                     *suspicions(effect, load_family(point.family).metric(cell.metric)),
                 ),
@@ -153,29 +149,77 @@ def adjusted(estimates: Sequence[Estimate]) -> list[float | None]:
     return result
 
 
-def ranks(point: Point, metric: str) -> dict[str, tuple[int, int]]:
+def ranks(point: Point, metric: str, behind: Collection[str] = ()) -> dict[str, tuple[int, int]]:
     """Return every technique's rank interval at a point: those that cannot be told apart share ranks.
 
     All pairs are compared within their shared launches; the p-values of the point are adjusted together.
+
+    Args:
+        point: Where.
+        metric: By which.
+        behind: Techniques that rank behind all others, among themselves by the metric.
     """
-    if metric in point.ranked:
+    if not behind and metric in point.ranked:
         return point.ranked[metric]
+    if metric not in point.ordered:
+        point.ordered[metric] = _better_than(point, metric)
+    better_than = point.ordered[metric]
+    names = [label for label in point.labels if (label, metric) in point.cells]
+    first = [name for name in names if name not in behind]
+    last = rank_intervals([name for name in names if name in behind], better_than)
+    found = rank_intervals(first, better_than) | {
+        name: (low + len(first), high + len(first)) for name, (low, high) in last.items()
+    }
+    if not behind:
+        point.ranked[metric] = found
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duel:
+    """Two techniques at one point, for one metric."""
+
+    first: str
+    second: str
+    effect: Estimate
+    """first / second, or first − second."""
+    kind: Kind
+    """``ratio`` or ``difference``."""
+    margin: float
+    unit: str
+    verdict: Verdict
+    """Of the first: ``faster`` where it is the better one."""
+
+
+def duels(point: Point, metric: str) -> list[Duel]:
+    """Compare all pairs of a point's techniques within their shared launches, in the order of their names.
+
+    The p-values of the point are adjusted together: these are the verdicts on which ranks rest.
+    """
     cells = {label: point.cells[(label, metric)] for label in point.labels if (label, metric) in point.cells}
     better = next(iter(cells.values())).better if cells else "lower"
     margin = compared(point.run, point.suite).get(metric, 0.0)
     kind = load_family(point.family).metric(metric).compared_by
     pairs = [(a, b) for a in cells for b in cells if a < b]
     estimates = [point.effect(a, b, metric) for a, b in pairs]
-    better_than: dict[tuple[str, str], bool] = {}
-    for (a, b), estimate, q_value in zip(pairs, estimates, adjusted(estimates), strict=True):
-        verdict = judge(
-            estimate,
-            margin=margin,
-            better=better,
+    return [
+        Duel(
+            first=a,
+            second=b,
+            effect=estimate,
             kind=kind,
-            q_value=q_value,
+            margin=margin,
+            unit=cells[a].unit,
+            verdict=judge(estimate, margin=margin, better=better, kind=kind, q_value=q_value),
         )
-        better_than[(a, b)] = verdict.name == "faster"
-        better_than[(b, a)] = verdict.name == "slower"
-    point.ranked[metric] = rank_intervals(list(cells), better_than)
-    return point.ranked[metric]
+        for (a, b), estimate, q_value in zip(pairs, estimates, adjusted(estimates), strict=True)
+    ]
+
+
+def _better_than(point: Point, metric: str) -> dict[tuple[str, str], bool]:
+    """Return for each ordered pair of a point's techniques whether the first is decided to be better."""
+    found: dict[tuple[str, str], bool] = {}
+    for duel in duels(point, metric):
+        found[(duel.first, duel.second)] = duel.verdict.name == "faster"
+        found[(duel.second, duel.first)] = duel.verdict.name == "slower"
+    return found

@@ -6,7 +6,7 @@ launches. Points of different host class, contract, image class or scale never m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from paceline.stats.estimates import (
     compare_ratio,
     estimate_value,
 )
+from paceline.stats.sequential import level_after
 
 LEADERBOARD_LAUNCHES = 5
 
@@ -28,12 +29,15 @@ LEADERBOARD_LAUNCHES = 5
 GRADES: Mapping[str, str] = {
     "A": "five or more interleaved launches of committed code, and a second run that agrees on the effect",
     "B": "five or more interleaved launches of committed code",
-    "C": "exploratory: fewer launches, code with uncommitted changes, or code without a commit",
+    "C": "exploratory: fewer launches, code with uncommitted changes or no commit, or results that nothing checked",
     "D": "imported: the raw samples or the provenance are not ours",
 }
 """Evidence grades, best first."""
 
 
+UNVERIFIED = frozenset({"unchecked", "self-reported", "unisolated"})
+"""Flags of numbers of programs whose result nothing has checked, or which the program gave itself, and of candidates
+that nothing kept from their judge."""
 WRONG = frozenset({"incorrect", "refused", "invalid"})
 """Statuses that cast doubt on a technique's other launches."""
 
@@ -74,7 +78,9 @@ class Cell:
     flags: set[str] = field(default_factory=set)
     measurements: list[Measurement] = field(default_factory=list)
     confidence: float = CONFIDENCE
-    """Nominal, of its intervals: higher where the run was measured until decided."""
+    """Nominal, of its intervals: higher where a run until decided was looked at more than once."""
+    until_decided: bool = False
+    """Whether looks at its run ended the launches."""
     missed: set[int] = field(default_factory=set)
     """Launches that are infinite here (``paceline.base.family.MISSED``)."""
     estimated: Estimate | None = field(default=None, repr=False, compare=False)
@@ -90,6 +96,7 @@ class Cell:
             statistic=statistic,
             missed=frozenset(self.missed),
             confidence=self.confidence,
+            until_decided=self.until_decided,
         )
 
 
@@ -113,7 +120,9 @@ class Point:
     effects: dict[tuple[str, str, str], Estimate] = field(default_factory=dict, repr=False, compare=False)
     """(label, other label, metric) → effects that somebody asked for."""
     ranked: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict, repr=False, compare=False)
-    """Metric → rank intervals that somebody asked for."""
+    """Metric → rank intervals by it alone that somebody asked for."""
+    ordered: dict[str, dict[tuple[str, str], bool]] = field(default_factory=dict, repr=False, compare=False)
+    """Metric → (label, other label) → whether the first is better, for metrics that somebody asked for."""
     named: tuple[int, list[str]] = field(default=(0, []), repr=False, compare=False)
     """The labels, and of how many cells."""
 
@@ -149,7 +158,9 @@ class Point:
     def grade(self, label: str, metric: str) -> str:
         """Return the evidence grade of one number (see ``GRADES``)."""
         cell = self.cells.get((label, metric))
-        return grade_of(self.run, len(cell.values) if cell else 0, (label, metric) in self.confirmed)
+        if cell is None:
+            return grade_of(self.run, 0)
+        return grade_of(self.run, len(cell.values), (label, metric) in self.confirmed, cell.flags)
 
     @property
     def board(self) -> tuple[str, str, str]:
@@ -192,7 +203,6 @@ def points_of(record: RunRecord) -> list[Point]:
                 unit=m.metric.unit,
                 better=m.metric.better,
                 contract_id=m.metric.contract_id,
-                confidence=confidence_of(record.run, m.suite),
             )
         cell.values[m.launch] = m.value
         cell.samples.sources[m.launch] = m
@@ -203,7 +213,14 @@ def points_of(record: RunRecord) -> list[Point]:
             cell = points[(m.suite, m.block)].cells.get((m.label, name))
             if cell is not None and reason.startswith(MISSED):
                 cell.missed.add(m.launch)
-    for point in points.values():
+    launches: dict[tuple[str, str], int] = {}
+    for m in record.measurements:
+        key = (m.suite, m.block)
+        launches[key] = max(launches.get(key, 0), m.launch + 1)
+    for key, point in points.items():
+        looks = looks_of(record.run, point.suite)
+        for cell in point.cells.values() if looks else ():
+            cell.until_decided, cell.confidence = True, 1 - level_after(looks, launches[key])
         wrong = {label for label, failed in point.failures.items() if any(m.status in WRONG for m in failed)}
         point.cells = {key: cell for key, cell in point.cells.items() if key[0] not in wrong}
     return sorted(points.values(), key=lambda p: (p.suite, sort_key(p.params)))
@@ -217,20 +234,27 @@ def sort_key(params: Mapping[str, Any]) -> list[tuple[str, float, str]]:
     ]
 
 
-def grade_of(run: Run, num_launches: int, confirmed: bool = False) -> str:
-    """Return the evidence grade of a number (see ``GRADES``)."""
+def grade_of(run: Run, num_launches: int, confirmed: bool = False, flags: Collection[str] = ()) -> str:
+    """Return the evidence grade of a number (see ``GRADES``).
+
+    Args:
+        run: That measured it.
+        num_launches: On which it rests.
+        confirmed: Whether another run agrees on its effect.
+        flags: Of its series.
+    """
     if run.imported_from is not None:
         return "D"
     clean = run.code.get("commit") is not None and not run.code.get("dirty")
-    if num_launches < LEADERBOARD_LAUNCHES or not clean:
+    if num_launches < LEADERBOARD_LAUNCHES or not clean or UNVERIFIED & set(flags):
         return "C"
     return "A" if confirmed else "B"
 
 
-def confidence_of(run: Run, suite: str) -> float:
-    """Return the nominal confidence of a suite's intervals in a run: higher where it was measured until decided."""
-    level = (run.plan or {}).get("protocols", {}).get(suite, {}).get("level")
-    return 1 - level if isinstance(level, float) and 0 < level < 1 - CONFIDENCE else CONFIDENCE
+def looks_of(run: Run, suite: str) -> list[int]:
+    """Return after how many launches a suite's comparisons were looked at in a run; none unless until decided."""
+    looks = (run.plan or {}).get("protocols", {}).get(suite, {}).get("looks")
+    return [look for look in looks if isinstance(look, int)] if isinstance(looks, list) else []
 
 
 def compared(run: Run, suite: str) -> dict[str, float]:

@@ -18,6 +18,14 @@ def home_folder() -> Path | None:
         return None
 
 
+def with_home(path: str | Path) -> Path:
+    """Return a path with the user's home folder in the place of a leading ``~``; as it is for users who have none."""
+    try:
+        return Path(path).expanduser()
+    except (RuntimeError, KeyError):
+        return Path(path)
+
+
 def user_name() -> str:
     """Return the user's name, or ``uid-N`` for a user without one."""
     try:

@@ -5,13 +5,15 @@ Shared by the controller, which follows a run, and the launcher, which finds out
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import stat
 from pathlib import Path
 from typing import Any
 
+from paceline.base.plaindata import MAX_DEPTH, loads
+
+ROOM = 4
+"""Levels that a line of a record puts around parts of an event."""
 MOST_BYTES = 256 << 20
 """Events that are read at once; no rank writes as many between two looks."""
 
@@ -41,7 +43,7 @@ def read_events(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]
     events: list[dict[str, Any]] = []
     for line in data[:end].splitlines():
         try:
-            event = json.loads(line, parse_constant=_number, parse_float=_number)
+            event = loads(line, depth=MAX_DEPTH - ROOM)
         except ValueError:
             event = {"event": "unreadable", "text": line[:200].decode("utf-8", "replace")}
         if isinstance(event, dict):
@@ -51,11 +53,3 @@ def read_events(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]
 
 def _refused(path: Path, why: str) -> dict[str, Any]:
     return {"event": "unreadable", "text": f"{path.name}: {why}"}
-
-
-def _number(text: str) -> float:
-    """Read a number that a record can hold; NaN, infinities and what overflows make the line unreadable."""
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is not a finite number")
-    return value

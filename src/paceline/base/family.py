@@ -19,8 +19,9 @@ from typing import Any, Literal
 
 from paceline.base.aliases import METRICS
 from paceline.base.errors import UserError, expected_one_of
+from paceline.base.quantities import Quantity
 from paceline.base.technique import Technique
-from paceline.base.units import finite, parse_duration, parse_rate, parse_size
+from paceline.base.units import bounded, finite, parse_duration, parse_rate, parse_size
 
 FORMULA_TOLERANCE = 0.01
 """Relative difference between a closed form and what was counted that is let pass."""
@@ -82,7 +83,7 @@ class Parameter:
                     return parse_size(value)
             case "count":
                 if isinstance(value, int) and not isinstance(value, bool):
-                    return value
+                    return bounded(value)
             case "number":
                 if isinstance(value, int | float) and not isinstance(value, bool):
                     return finite(value)
@@ -264,6 +265,8 @@ class Family:
     derived: tuple[DerivedMetric, ...] = ()
     computed: tuple[ComputedMetric, ...] = ()
     """Of its metrics those that are computed from others when a result is recorded."""
+    quantities: tuple[Quantity, ...] = ()
+    """What premises of claims may ask of its launches."""
     tuned_metrics: tuple[str, ...] = ()
     """Metrics that other settings of a technique would change: a suite that claims one says how they were chosen."""
     borrows: Mapping[str, str] = field(default_factory=dict)
@@ -277,6 +280,8 @@ class Family:
     compute nothing, start no thread and open no device."""
     internal: bool = False
     """True for families that exist for the harness itself and stay off the leaderboard."""
+    named: Callable[[str], Metric | None] = lambda name: None
+    """Makes the metric of a name that a suite chose, such as that of a figure which a program reports; else None."""
 
     def metric(self, name: str) -> Metric:
         """Return a metric by name.
@@ -287,10 +292,16 @@ class Family:
         for metric in self.metrics:
             if metric.name == name:
                 return metric
+        if (named := self.named(name)) is not None:
+            return named
         raise UserError(
             f"the {self.name} family has no metric '{name}'",
             expected=expected_one_of(name, (m.name for m in self.metrics)),
         )
+
+    def has(self, name: str) -> bool:
+        """Tell whether a name is that of a metric."""
+        return any(metric.name == name for metric in self.metrics) or self.named(name) is not None
 
     def runner_module(self, operation: str) -> str:
         """Return the dotted name of the module that measures an operation's blocks."""
@@ -310,6 +321,10 @@ class Family:
     def parameter(self, name: str) -> Parameter | None:
         """Return a parameter by name, or None."""
         return next((p for p in self.parameters if p.name == name), None)
+
+    def quantity(self, name: str) -> Quantity | None:
+        """Return a quantity by name, or None."""
+        return next((q for q in self.quantities if q.name == name), None)
 
     def parameters_for(self, operation: str) -> tuple[Parameter, ...]:
         """Return the parameters that exist for one operation."""
@@ -347,7 +362,12 @@ def load_family(name: str) -> Family:
     names = family_names()
     if name not in names:
         raise UserError(f"unknown family '{name}'", expected=expected_one_of(name, names))
-    module = importlib.import_module(f"paceline.families.{name}.spec")
-    family = module.FAMILY
+    return _family(name)
+
+
+@cache
+def _family(name: str) -> Family:
+    """Import a family once: pages ask for it some fifty times a row."""
+    family = importlib.import_module(f"paceline.families.{name}.spec").FAMILY
     assert isinstance(family, Family)
     return family

@@ -15,6 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, Protocol, TypeVar
 
 from paceline.base.family import ComputedMetric, DerivedMetric, Family, Metric, Parameter, Params, Scalar
+from paceline.base.footprint import Foretell
 from paceline.base.requirements import Requirements
 from paceline.base.technique import Technique
 
@@ -61,6 +62,8 @@ class Operation:
     """True when its techniques run in processes of their own, which it starts; the ranks never import them."""
     renews: bool = False
     """True when a launch can run its blocks several times, with everything made anew (``instances`` of a protocol)."""
+    footprint: Foretell | None = None
+    """What a case needs of a rank's memory, before anything runs; may import torch when it is called."""
     borrows: str | None = None
     """Another family whose files that are no code, such as weights, it reads."""
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from paceline.base.declarations import Place, filled, mistakes
 from paceline.base.errors import UserError, UserErrors, expected_one_of
+from paceline.base.fidelity import Fidelity, card_of
 from paceline.base.options import Option, arguments_in_source, options_in_source, options_of
 from paceline.base.requirements import PACKAGE, PACKAGE_RULE, Requirements
 
@@ -45,6 +46,8 @@ class Technique:
     """What a suite may set, with defaults: see ``paceline.base.options``."""
     properties: Mapping[str, Any] = field(default_factory=dict)
     """What it promises, as it was written; ``promised`` reads it."""
+    fidelity: Fidelity | None = None
+    """Of a technique of a paper: how near it is to it."""
 
     def promised(self, kind: type[Kind]) -> Kind:
         """Return what it promises of one kind; what it is silent about is as the kind has it by default.
@@ -70,6 +73,8 @@ class TechniqueSource:
     options: Mapping[str, Option] = field(default_factory=dict)
     arguments: tuple[str, ...] | None = None
     """Arguments of the constructor that have a default, options among them; None where they cannot be read."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Constants of the file that are literals."""
 
     def where(self, key: str) -> str:
         """Return ``file:line:key`` of an argument of the decorator or of a key in it."""
@@ -100,6 +105,7 @@ def technique(
     requires: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     properties: Mapping[str, Any] | None = None,
+    fidelity: Mapping[str, Any] | None = None,
 ) -> Callable[[Factory], Factory]:
     """Register the class or factory below as a technique. All arguments must be literals.
 
@@ -112,6 +118,7 @@ def technique(
         requires: Keys of the ``requirements`` of its operations.
         options: Of files of earlier versions: what the constructor's keyword-only parameters say.
         properties: What it promises, and so has to prove: keys of the ``properties`` of its operations.
+        fidelity: Of a technique of a paper: its card (see ``paceline.base.fidelity``).
     """
     fields = {
         "name": name,
@@ -121,6 +128,7 @@ def technique(
         "paper": paper,
         "requires": requires,
         "properties": properties,
+        "fidelity": fidelity,
     }
 
     def register(factory: Factory) -> Factory:
@@ -181,6 +189,7 @@ def build(fields: Mapping[str, Any], *, at: Place) -> Technique:
         requires=filled(Requirements, requires),
         options=dict(fields.get("options") or {}),
         properties=dict(fields.get("properties") or {}),
+        fidelity=None if fields.get("fidelity") is None else card_of(fields["fidelity"], at=at),
     )
 
 
@@ -223,6 +232,7 @@ def _declared(text: bytes, path: Path, module: str) -> tuple[TechniqueSource, ..
         raise UserError(f"not valid Python: {error.msg}", where=f"{path}:{error.lineno}") from error
     digest = hashlib.sha256(text).hexdigest()
     card = ast.get_docstring(tree) or ""
+    settings = _settings(tree)
     found: list[TechniqueSource] = []
     for node in tree.body:
         if not isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -247,9 +257,28 @@ def _declared(text: bytes, path: Path, module: str) -> tuple[TechniqueSource, ..
                         lines=lines,
                         options=options,
                         arguments=arguments_in_source(node),
+                        settings=settings,
                     )
                 )
     return tuple(found)
+
+
+def _settings(tree: ast.Module) -> dict[str, Any]:
+    """Return the constants that a module gives a literal value, by name."""
+    found: dict[str, Any] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            target, value = node.target, node.value
+        else:
+            continue
+        if isinstance(target, ast.Name):
+            try:
+                found[target.id] = ast.literal_eval(value)
+            except ValueError:
+                continue
+    return found
 
 
 def _is_technique_call(node: ast.expr) -> bool:

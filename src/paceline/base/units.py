@@ -33,6 +33,8 @@ SIZE_UNITS: Final[dict[str, int]] = {
     "TiB": 1024**4,
 }
 MAX_SIZE_BYTES: Final = 2**63 - 1
+MAX_INTEGER: Final = 2**64
+"""The largest integer that a suite may give and a record hold; seeds of 64 bits are the largest there are."""
 RATE_UNITS: Final[dict[str, float]] = {
     "bit": 0.125,
     "kbit": 125.0,
@@ -94,6 +96,17 @@ def parse_duration(value: str | float) -> float:
         return _positive(value, value, zero=True)
     number, unit = _split(value, "duration", DURATION_UNITS)
     return _positive(float(number) * DURATION_UNITS[unit], value, zero=True)
+
+
+def bounded(value: int) -> int:
+    """Return an integer that a record can hold.
+
+    Raises:
+        ValueError: It is beyond ``MAX_INTEGER``.
+    """
+    if not -MAX_INTEGER <= value <= MAX_INTEGER:
+        raise ValueError("an integer beyond 2^64 is too large a number")
+    return value
 
 
 def finite(value: float) -> float:

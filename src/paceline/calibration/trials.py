@@ -20,8 +20,8 @@ from paceline.analysis.points import Point, points_of
 from paceline.base.errors import InfrastructureError
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
+from paceline.records.identity import utc
 from paceline.records.provenance import code_state
-from paceline.records.record import utc
 from paceline.records.store import RunRecord, read_record
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan

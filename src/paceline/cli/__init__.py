@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import importlib
 import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -21,6 +24,10 @@ from paceline.base.errors import (
     EXIT_USAGE,
     PacelineError,
 )
+from paceline.base.terminal import guard_streams
+
+RARELY = (100_000, 50, 1000)
+"""Thresholds of the garbage collector: commands read much that stays, and end. Looking took half of their time."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("inspect:list_things", "List suites, techniques, runners, families, metrics or papers."),
@@ -36,6 +43,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("inspect:schema", "Print the JSON Schema of suites, runners, nightly files or records."),
     "plan": ("run:plan_command", "Print what a run would measure and skip, and how long it would take."),
     "run": ("run:run", "Measure suites and record the result."),
+    "time": ("timing:time_command", "Time any commands against each other, without a suite file."),
+    "kernel": ("kernel:kernel", "Judge and time kernels in KernelBench's or flashinfer-bench's layout."),
+    "load": ("load:load", "Put a server of the OpenAI interface under load, or two in turn."),
+    "evaluate": (
+        "evaluate:evaluate",
+        "Evaluate a model of one's own on questions with answers, by several methods.",
+    ),
+    "samples": (
+        "samples:samples",
+        "Compare logs of samples of the same items, also of other harnesses.",
+    ),
     "doctor": ("doctor:doctor", "Report what this machine can run, and how to enable the rest."),
     "calibrate": (
         "calibrate:calibrate",
@@ -61,7 +79,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "site": ("site:site", "Build or open the static leaderboard."),
     "export": ("exchange:export", "Write results in other tools' formats."),
     "import": ("exchange:import_", "Read results of other tools into the store."),
-    "store": ("store:store", "List, verify, merge, compress, compact or correct records."),
+    "store": ("store:store", "List, verify, repair, merge, compress, compact or correct records."),
     "job": ("job:job", "Make a job folder for another machine, or collect its results."),
     "new": ("new:new", "Create a suite or a technique from a working example."),
 }
@@ -120,6 +138,8 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""What a full disk, a used-up quota and a read-only file system say."""
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code}  {text}" for code, text in EXIT_CODES.items())
 
 
@@ -135,6 +155,8 @@ def main() -> None:
     Our own errors are printed without a traceback. What nobody expected keeps its traceback and has a code of its own:
     Python's usual 1 would tell a script that something became slower.
     """
+    guard_streams()
+    gc.set_threshold(*RARELY)
     try:
         code = application(standalone_mode=False)
         sys.stdout.flush()
@@ -148,16 +170,28 @@ def main() -> None:
         click.echo("interrupted", err=True)
         code = EXIT_INTERRUPTED
     except (UnreadError, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _write_no_more()
         code = EXIT_UNREAD
     except MemoryError:
         click.echo("error: out of memory", err=True)
         code = EXIT_INFRASTRUCTURE
     except Exception as error:
-        traceback.print_exc()
-        click.echo(_fault(error), err=True)
-        code = EXIT_FAULT
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            click.echo(f"error: {error.filename or 'the output'}: {error.strerror}", err=True)
+            _write_no_more()
+            code = EXIT_INFRASTRUCTURE
+        else:
+            traceback.print_exc()
+            click.echo(_fault(error), err=True)
+            code = EXIT_FAULT
     sys.exit(code if isinstance(code, int) else EXIT_OK)
+
+
+def _write_no_more() -> None:
+    """Let what is left of the output go nowhere, so that the end of the process does not try it again."""
+    with suppress(OSError):
+        sys.stdout.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _fault(error: Exception) -> str:

@@ -61,10 +61,11 @@ def check(
     conforms; 1: it does not, or ran at no point; 2: its source is refused.
     """
     techniques = tuple(dict.fromkeys(techniques))
+    profile = load_runner(content.find_runner(runner)).resolved()
+    isolation = profile.get("isolation", "auto") if profile["device"] == "cpu" else "unisolated"
     for name in techniques:
         if name.endswith(".py"):
-            check_technique(Path(name))
-    profile = load_runner(content.find_runner(runner)).resolved()
+            check_technique(Path(name), isolation)
     if profile["device"] == "fake":
         raise UserError(
             f"the runner '{runner}' computes nothing: its clock is invented",
@@ -121,6 +122,8 @@ def _operation(operation: str, results: Sequence[ConformanceResult]) -> Iterator
         counts += [f"{timed:g} timed calls verified" if timed else ""]
         more = ", ".join(c for c in counts if c)
         yield f"  oracle: {oracle}{f' ({more})' if more else ''}"
+    for isolation in dict.fromkeys(r.isolation for r in right if r.isolation):
+        yield f"  isolation: {isolation}"
     counted = dict.fromkeys(m for r in right for m in r.predicted if m in r.measured)
     if counted:
         yield f"  counted and compared with cost(): {', '.join(sorted(counted))}"
@@ -198,5 +201,6 @@ def _plain(result: ConformanceResult) -> dict[str, Any]:
         "measured",
         "predicted",
         "correctness",
+        "isolation",
     )
     return {name: getattr(result, name) for name in names}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from paceline.analysis.claims import ClaimResult, LedgerRow
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION
 from paceline.cli.options import json_option, print_json, results_option, warn, wide_option
 from paceline.report.claimstext import OWN_BOUND, claims_page, found_text, sides
+from paceline.report.premisetext import SETTLES
 from paceline.report.terminal import laid_out, terminal_width
 from paceline.spec.papers import load_papers
-from paceline.workflows.claiming import claim_facts, current_ledger
+from paceline.spec.premises import SettledBy
+from paceline.workflows.claiming import claim_counts, claim_facts, current_ledger
 
 
 def list_options(command: Any) -> Any:
@@ -43,19 +45,25 @@ def list_claims(
     family: str | None, verdict: str | None, wide: bool, results: Path | None, as_json: bool
 ) -> None:
     """List all papers, each with a verdict or the reason why it has none."""
-    rows, counts, measured = current_ledger(results, family=family, verdict=verdict)
+    rows, counts, measured = current_ledger(results, family=family, verdict=verdict, say=warn)
     warnings = [] if rows else [f"no paper of {family or 'any family'} is '{verdict}'"]
     for text in warnings:
         warn(text)
     bounds = [c for c in measured if c.paper is None]
     if as_json:
-        data = {"counts": counts, "papers": [_plain_row(r) for r in rows]}
+        data = {
+            "counts": counts,
+            "claims": claim_counts(measured),
+            "papers": [_plain_row(r) for r in rows],
+        }
         print_json({**data, "bounds": [claim_facts(c) for c in bounds], "warnings": warnings})
         return
     table = [(r.paper.slug, r.paper.family, str(r.paper.tier), r.verdict, _why(r)) for r in rows]
     headers = ("paper", "family", "tier", "verdict", "why, or what it needs")
     click.echo(_laid_out(headers, table, wide=wide, leaving=("tier", "family")))
     click.echo(", ".join(f"{n} {name}" for name, n in counts.items()))
+    told = ", ".join(f"{n} {SETTLES[kind]}" for kind, n in _settling(measured).items())
+    click.echo(f"what would settle claims: {told}" if told else "every claim is settled")
     if bounds:
         told = ", ".join(f"{n} {name}" for name, n in sorted(Counter(c.verdict for c in bounds).items()))
         click.echo(f"bounds of the suites' own: {told} (paceline claims check)")
@@ -73,7 +81,7 @@ def check(wide: bool, results: Path | None, style: str, as_json: bool) -> None:
     """Evaluate every claim on the stored runs; exit 1 when one was refuted."""
     if as_json and style == "md":
         raise click.UsageError("--json and --format md ask for two texts; give one of them")
-    _, counts, found = current_ledger(results)
+    _, counts, found = current_ledger(results, say=warn)
     if as_json:
         print_json([claim_facts(c) for c in found])
     elif style == "md":
@@ -89,6 +97,11 @@ def check(wide: bool, results: Path | None, style: str, as_json: bool) -> None:
         click.echo(_laid_out(headers, rows, wide=wide, leaving=("claim", "paper")))
     refuted = any(c.verdict == "not reproduced" for c in found)
     sys.exit(EXIT_REGRESSION if refuted else EXIT_OK)
+
+
+def _settling(claims: Iterable[ClaimResult]) -> dict[SettledBy, int]:
+    counts = Counter(kind for claim in claims for kind in claim.settled_by)
+    return {kind: counts[kind] for kind in SETTLES if counts[kind]}
 
 
 def _found(claim: ClaimResult) -> str:
@@ -112,5 +125,6 @@ def _plain_row(row: LedgerRow) -> dict[str, Any]:
         **row.paper.model_dump(mode="json", exclude_none=True),
         "verdict": row.verdict,
         "reason": row.reason,
+        "settled_by": list(row.settled_by),
         "claims": [claim_facts(r) for r in row.results],
     }

@@ -19,8 +19,8 @@ from paceline.cli.options import (
     warn,
     wide_option,
 )
+from paceline.records.identity import utc
 from paceline.records.lookup import find_run
-from paceline.records.record import utc
 from paceline.report.comparepages import difference_table
 from paceline.report.stops import stop_lines
 from paceline.report.tables import Table, comparison_table, marked, run_comparison_table, suite_tables
@@ -170,7 +170,7 @@ def gate(
     """
     from paceline.analysis.gate import judge_run, set_baseline, waivers  # noqa: PLC0415 - the gate's own module
 
-    loaded = load_stores(results)
+    loaded = load_stores(results, say=warn)
     record = loaded.find(run)
     base = loaded.find(against) if against else set_baseline(loaded, record)
     decision = judge_run(record, base, margin=margin, waivers=waivers(loaded, utc()[:10]))

@@ -17,6 +17,8 @@ from paceline.cli.options import (
     results_option,
     warn,
 )
+from paceline.cli.publishing import FORMATS as READER_FORMATS
+from paceline.cli.publishing import publish, reader_options, refuse_idle
 from paceline.records.imports import FORMATS as IMPORT_FORMATS
 from paceline.records.imports import import_file
 from paceline.records.lookup import find_run
@@ -25,23 +27,31 @@ from paceline.records.store import RunRecord, load
 from paceline.report.export_choice import Choice
 from paceline.report.exports import BINARY, render, write
 from paceline.report.exports import FORMATS as EXPORT_FORMATS
-from paceline.workflows.choosing import metrics_today, split_names
+from paceline.workflows.choosing import metrics_today, parse_filters, split_names
+from paceline.workflows.showing import Asked
 from paceline.workflows.stores import default_results, stores
+
+ALL_FORMATS = {**READER_FORMATS, **EXPORT_FORMATS}
 
 
 def _formats(formats: dict[str, str]) -> str:
     return "\b\n" + "\n".join(f"  {name:<17} {text}" for name, text in formats.items())
 
 
-@click.command("export", epilog="Formats:\n\n" + _formats(dict(EXPORT_FORMATS)))
-@click.argument("style", metavar="FORMAT", type=click.Choice(tuple(EXPORT_FORMATS)))
+@click.command("export", epilog="Formats:\n\n" + _formats(ALL_FORMATS))
+@click.argument("style", metavar="FORMAT", type=click.Choice(tuple(ALL_FORMATS)))
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), default=None, help="File [default: standard output]."
 )
 @click.option("--metrics", multiple=True, help="Only these metrics.")
 @click.option("--techniques", multiple=True, help="Only these techniques.")
-@click.option("--force", is_flag=True, help="Replace the file when it exists.")
+@reader_options
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace the file when it exists; with --against, compare what is not comparable.",
+)
 @results_option
 def export(
     style: str,
@@ -51,8 +61,41 @@ def export(
     techniques: tuple[str, ...],
     force: bool,
     results: Path | None,
+    suites: tuple[str, ...],
+    filters: tuple[str, ...],
+    baseline: str | None,
+    margin: float | None,
+    against: str | None,
+    chart: str | None,
+    standalone: bool,
 ) -> None:
-    """Write RUNs (default: the latest) in another tool's FORMAT; records are never changed."""
+    """Write RUNs (default: the latest) for readers or in another tool's FORMAT; records are never changed.
+
+    latex, figure, markdown and prometheus hold what `paceline compare` and the site show: the same intervals and
+    verdicts. The other formats hold measurements.
+    """
+    refuse_idle(style, click.get_current_context().params)
+    if style in READER_FORMATS:
+        asked = Asked(
+            runs=runs,
+            suites=suites,
+            metrics=metrics_today(split_names(metrics), say=warn),
+            techniques=split_names(techniques),
+            filters=parse_filters(filters),
+            baseline=baseline,
+            margin=margin,
+        )
+        publish(
+            style,
+            stores(results),
+            asked,
+            against=against,
+            chart=chart,
+            standalone=standalone,
+            output=output,
+            force=force,
+        )
+        return
     if output is None and style in BINARY:
         raise UserError(f"{style} is not text", where="--output", fix=f"--output results.{style}")
     roots = stores(results)

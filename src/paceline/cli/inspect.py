@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,7 @@ def _technique_card(source: TechniqueSource) -> dict[str, Any]:
         "paper": info.paper,
         "options": dict(info.options),
         "properties": dict(info.properties),
+        "fidelity": None if info.fidelity is None else asdict(info.fidelity),
         "source": f"{source.path}:{source.line}",
         "sha256": source.sha256,
         "card": source.card,
@@ -329,14 +331,14 @@ def _check_suite(path: Path, *, extra: Sequence[Path] = ()) -> None:
                 )
 
 
-def check_technique(path: Path) -> None:
-    """Check what a technique's source says, without importing it.
+def check_technique(path: Path, isolation: str = "unisolated") -> None:
+    """Check what a technique's source says, without importing it; in a sandbox it may use what it likes.
 
     Raises:
         UserError: It declares, imports or cites what it may not.
     """
     papers, sources = load_papers(), declared(path)
-    errors = fence_errors(path, sources[0].info.family)
+    errors = fence_errors(path, sources[0].info.family, isolation)
     if errors:
         raise UserErrors(errors)
     for source in sources:

@@ -16,6 +16,7 @@ USUAL = "collectives"
 SUITES = {
     "collectives": "collectives/all-reduce",
     "kernels": "kernels/add-rmsnorm",
+    "programs": "programs/python-start",
     "reasoning": "reasoning/early-stopping",
     "serving": "serving/schedulers",
     "training": "training/data-parallel",

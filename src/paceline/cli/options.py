@@ -18,6 +18,17 @@ from paceline.workflows.stores import RESULTS_VARIABLE
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+def together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Return what adds several options to a command; the last is shown first."""
+
+    def add(command: Command) -> Command:
+        for option in options:
+            command = option(command)
+        return command
+
+    return add
+
+
 def results_option(command: Command) -> Command:
     """Add ``--results DIR``."""
     return click.option(

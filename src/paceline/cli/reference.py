@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from paceline.base.errors import EXIT_CODES
+from paceline.base.family import family_names, load_family
 from paceline.cli import COMMANDS
 from paceline.cli.metric_tables import filled
 from paceline.spec.grammar import suite_schema
@@ -87,6 +88,8 @@ def grammar() -> str:
         lines += _model(title, schema)
         for name, part in sorted(schema.get("$defs", {}).items()):
             lines += _model(f"{title} · {name}", part)
+        if title == "Suite":
+            lines += _quantities()
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -102,6 +105,16 @@ def _model(title: str, schema: Mapping[str, Any]) -> Iterator[str]:
         default = "required" if key in required else shown if "default" in value else ""
         text = " ".join(str(value.get("description", "")).split()).replace("|", "\\|")
         yield f"| `{key}` | {text} | {default} |"
+    yield ""
+
+
+def _quantities() -> Iterator[str]:
+    yield "## Suite · quantities of premises"
+    yield "What a premise may ask of a launch beside metrics and parameters; computed from its record, never stored.\n"
+    yield "| family | quantity | unit | |\n|---|---|---|---|"
+    for family in map(load_family, family_names()):
+        for quantity in family.quantities:
+            yield f"| {family.name} | `{quantity.name}` | {quantity.unit} | {quantity.doc} |"
     yield ""
 
 

@@ -32,10 +32,11 @@ from paceline.drivers.machine.occupation import Occupation, occupied
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.records.earlier_runs import RunTimes
+from paceline.records.identity import utc
 from paceline.records.integrity import append_event
 from paceline.records.lookup import find_measurement, find_run
 from paceline.records.provenance import code_state, technique_facts
-from paceline.records.record import Event, Measurement, utc
+from paceline.records.record import Event, Measurement
 from paceline.records.storage import resume_command
 from paceline.records.store import RunRecord, read_record
 from paceline.report.tables import board_table, marked, run_comparison_table

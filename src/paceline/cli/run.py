@@ -18,12 +18,14 @@ from paceline.analysis.points import points_of
 from paceline.base.errors import UserError
 from paceline.base.units import format_duration
 from paceline.cli.estimates import estimate_text
+from paceline.cli.memory_table import memory_facts, memory_text
 from paceline.cli.options import (
     json_option,
     launch_options,
     machine_options,
     print_json,
     results_option,
+    together,
     warn,
     wide_option,
 )
@@ -33,57 +35,62 @@ from paceline.records.storage import resume_command
 from paceline.records.store import RunRecord, read_record
 from paceline.report.stops import stop_lines
 from paceline.report.tables import suite_tables
+from paceline.report.terminal import terminal_width
 from paceline.spec.grammar import TIERS
 from paceline.spec.plan import Plan, canonical
+from paceline.worker.host import memory_bytes
 from paceline.workflows.choosing import parse_filters
 from paceline.workflows.expecting import expectation, expectation_text
+from paceline.workflows.footprints import needs_of
 from paceline.workflows.running import Prepared, earlier_runs, exit_code, perform, prepare, prepare_again
 from paceline.workflows.stores import default_results
 
 MAX_SKIPS_SHOWN = 12
 
 
-def _selection_options(command: Any) -> Any:
-    for option in (
-        click.option("--seed", type=int, default=None, help="Seed of all inputs and orders."),
-        launch_options,
-        click.option(
-            "--filter",
-            "filters",
-            multiple=True,
-            metavar="KEY=VALUE,…",
-            callback=lambda context, parameter, items: parse_filters(items),
-            help="Measure only the points whose KEY has one of the VALUEs.",
-        ),
-        click.option("--techniques", multiple=True, help="Measure only these techniques, and the baseline."),
-        click.option(
-            "--technique",
-            "user_files",
-            multiple=True,
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="A Python file with a technique of your own.",
-        ),
-        click.option("--runner", default="local-cpu", show_default=True, help="Runner profile."),
-        click.option(
-            "--tier",
-            type=click.Choice(TIERS),
-            default="standard",
-            show_default=True,
-            help="How much of each suite to measure.",
-        ),
-    ):
-        command = option(command)
-    return command
+_selection_options = together(
+    click.option("--seed", type=int, default=None, help="Seed of all inputs and orders."),
+    launch_options,
+    click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="KEY=VALUE,…",
+        callback=lambda context, parameter, items: parse_filters(items),
+        help="Measure only the points whose KEY has one of the VALUEs.",
+    ),
+    click.option("--techniques", multiple=True, help="Measure only these techniques, and the baseline."),
+    click.option(
+        "--technique",
+        "user_files",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="A Python file with a technique of your own.",
+    ),
+    click.option("--runner", default="local-cpu", show_default=True, help="Runner profile."),
+    click.option(
+        "--tier",
+        type=click.Choice(TIERS),
+        default="standard",
+        show_default=True,
+        help="How much of each suite to measure.",
+    ),
+)
 
 
 @click.command("plan")
 @click.argument("suites", nargs=-1, required=True)
 @_selection_options
+@click.option(
+    "--memory",
+    is_flag=True,
+    help="Print what each case needs of a rank's memory, and whether there is room to train.",
+)
 @wide_option
 @results_option
 @json_option
 def plan_command(
-    suites: tuple[str, ...], wide: bool, results: Path | None, as_json: bool, **options: Any
+    suites: tuple[str, ...], memory: bool, wide: bool, results: Path | None, as_json: bool, **options: Any
 ) -> None:
     """Print what a run would measure and skip, and how long it would take, without measuring.
 
@@ -92,6 +99,13 @@ def plan_command(
     SUITES are files, names (collectives/all-reduce) or families (collectives).
     """
     prepared = prepare(suites, say=warn, **options)
+    if memory:
+        needs, machine = needs_of(prepared.plan), memory_bytes()
+        if as_json:
+            print_json(memory_facts(needs, machine))
+        else:
+            click.echo(memory_text(needs, machine, None if wide else terminal_width()))
+        return
     click.echo(_shown(prepared, earlier_runs(results), results, as_json, wide=wide))
 
 
@@ -203,7 +217,7 @@ def run(
         wait_s=wait_s,
         allow_concurrent=allow_concurrent,
     )
-    _report(outcome, store, as_json, prepared.warnings, wide=wide)
+    report_outcome(outcome, store, as_json, prepared.warnings, wide=wide)
     sys.exit(exit_code(outcome))
 
 
@@ -233,9 +247,10 @@ def say_failures(record: RunRecord) -> None:
             click.echo(f"  traceback: paceline show {traced.record_id}", err=True)
 
 
-def _report(
+def report_outcome(
     outcome: Outcome, store: Path, as_json: bool, warnings: Sequence[str] = (), *, wide: bool = False
 ) -> None:
+    """Print what a run came to: tables, why blocks ended, failures, and where the record is."""
     if as_json:
         failures = grouped(read_record(outcome.path).measurements) if outcome.path else []
         print_json(

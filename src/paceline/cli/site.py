@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from paceline.analysis.claims import evaluate, ledger, with_own_suites
+from paceline.base.collection import without_collection
 from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
@@ -21,6 +24,10 @@ from paceline.spec import content
 from paceline.spec.papers import load_papers
 from paceline.spec.suite_file import load_suite
 from paceline.workflows.stores import load_stores, stores
+
+if TYPE_CHECKING:  # jinja2 is imported by who renders
+    from paceline.report.findings import Finding
+    from paceline.report.sitedata import SiteInput
 
 
 def default_output() -> Path:
@@ -105,10 +112,9 @@ def build_site(
         The number of files, and the records.
     """
     from paceline.report.docpages import read_docs  # noqa: PLC0415 - markdown-it only here
-    from paceline.report.forks import without_collection  # noqa: PLC0415 - jinja only here
     from paceline.report.pagecache import PageCache  # noqa: PLC0415 - jinja only here
     from paceline.report.recordindex import RecordIndex  # noqa: PLC0415 - jinja only here
-    from paceline.report.site import SiteInput, render_site  # noqa: PLC0415 - jinja only here
+    from paceline.report.site import render_site  # noqa: PLC0415 - jinja only here
     from paceline.report.sitefolder import write_site  # noqa: PLC0415 - as above
 
     folder = cache or target.with_name(f".{target.name}-cache")
@@ -118,14 +124,8 @@ def build_site(
         index.prune()
     with without_collection():
         loaded = load_stores(results, index.read)
-        suites = suite_facts(load_suite(path) for _, path in sorted(content.suite_files().items()))
-        found = evaluate(loaded.records, with_own_suites(suites, loaded.records))
-        papers = load_papers()
-        given = SiteInput(
-            loaded=loaded,
-            ledger=ledger(papers, found).rows,
-            bounds=[c for c in found if c.paper not in papers],
-            suites=[s for s in suites if not s["suite"].startswith("calibration/")],
+        given = replace(
+            site_input(loaded),
             techniques=known_techniques(),
             calibration=calibration_files(calibration),
             docs=read_docs(content.docs_folder()),
@@ -137,6 +137,79 @@ def build_site(
     kept.prune()
     index.prune()
     return count, loaded
+
+
+def site_input(loaded: Loaded) -> SiteInput:
+    """Return records with the claims that they decide, and the suites that are known here."""
+    from paceline.report.site import SiteInput  # noqa: PLC0415 - jinja only here
+
+    suites = suite_facts(load_suite(path) for _, path in sorted(content.suite_files().items()))
+    found = evaluate(loaded.records, with_own_suites(suites, loaded.records))
+    papers = load_papers()
+    return SiteInput(
+        loaded=loaded,
+        ledger=ledger(papers, found).rows,
+        bounds=[c for c in found if c.paper not in papers],
+        suites=[s for s in suites if not s["suite"].startswith("calibration/")],
+    )
+
+
+@site.command("findings")
+@click.option(
+    "--most", type=click.IntRange(1, 50), default=10, show_default=True, help="How many findings at most."
+)
+@click.option(
+    "--charts",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Folder for a chart of each finding, as SVG; charts of earlier findings there are replaced.",
+)
+@results_option
+@json_option
+def print_findings(most: int, charts: Path | None, results: Path | None, as_json: bool) -> None:
+    """Print what the first page says was found, as Markdown: sentences made from records by stated rules."""
+    from paceline.report.kinds.home import found  # noqa: PLC0415 - jinja only here
+    from paceline.report.sitedata import Site  # noqa: PLC0415 - as above
+
+    made = found(Site(site_input(load_stores(results))), most)
+    names = write_charts(made, charts) if charts else [None] * len(made)
+    if as_json:
+        print_json(
+            [
+                {"rule": f.rule, "family": f.family, "finding": f.sentence, "page": f.href, "chart": name}
+                for f, name in zip(made, names, strict=True)
+            ]
+        )
+        return
+    click.echo(findings_text(made, names))
+
+
+def findings_text(made: Sequence[Finding], names: Sequence[str | None]) -> str:
+    """Return findings as Markdown, each with the path of its chart where there is one."""
+    from paceline.report.findings import RULES  # noqa: PLC0415 - jinja only here
+
+    if not made:
+        return "No comparison is decided yet with five launches of committed code: paceline run --budget 5min"
+    parts = []
+    for finding, name in zip(made, names, strict=True):
+        rule = RULES[finding.rule]
+        parts.append(f"**{rule[:1].upper()}{rule[1:]}, {finding.family}.** {finding.sentence}")
+        if name:
+            parts.append(f"![{rule}, {finding.family}]({name})")
+    return "\n\n".join(parts)
+
+
+def write_charts(made: Sequence[Finding], folder: Path) -> list[str]:
+    """Write a chart of each finding into a folder, and return their paths; those of earlier findings go."""
+    from paceline.report.smallcharts import standalone  # noqa: PLC0415 - jinja only here
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("finding-*.svg"):
+        old.unlink()
+    paths = [folder / f"finding-{number}.svg" for number in range(1, len(made) + 1)]
+    for path, finding in zip(paths, made, strict=True):
+        path.write_text(standalone(finding.chart), encoding="utf-8")
+    return [path.as_posix() for path in paths]
 
 
 @site.command("open")

@@ -1,4 +1,4 @@
-"""``paceline store``: list, verify, merge, compress, compact, and corrections: retract, annotate, baseline, waive."""
+"""``paceline store``: list, verify, repair, merge, compress, compact, and corrections of records."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ import click
 
 from paceline.base.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE, UserError, expected_one_of
 from paceline.cli.options import json_option, print_json, results_option, warn
-from paceline.records import integrity
+from paceline.records import integrity, merging
 from paceline.records import store as records
+from paceline.records.identity import utc
 from paceline.records.lookup import find_run
-from paceline.records.record import Event, utc
+from paceline.records.record import Event
 from paceline.records.record_file import run_id_of
+from paceline.records.repair import repair as repair_manifest
 from paceline.records.storage import check_writable, resume_command
 from paceline.workflows.choosing import metrics_today
 from paceline.workflows.stores import default_results
@@ -25,7 +27,7 @@ from paceline.workflows.stores import default_results
 
 @click.group("store")
 def store() -> None:
-    """List, verify, merge, compress, compact or correct records."""
+    """List, verify, repair, merge, compress, compact or correct records."""
 
 
 def _opened(results: Path | None) -> Path:
@@ -88,6 +90,32 @@ def verify(results: Path | None, as_json: bool) -> None:
     sys.exit(EXIT_INCORRECT if problems else EXIT_OK)
 
 
+@store.command("repair")
+@results_option
+@json_option
+def repair(results: Path | None, as_json: bool) -> None:
+    """Rebuild the manifest from the sealed records, and say what was wrong and what still is; no record is changed.
+
+    Lines that cannot be read or are repeated go, sound records without a line get one. What is listed and missing stays
+    listed. The exit code is that of `store verify` afterwards.
+    """
+    done = repair_manifest(_opened(results))
+    if as_json:
+        print_json(asdict(done))
+    else:
+        for name in done.added:
+            click.echo(f"listed: {name}")
+        for problem in done.dropped:
+            click.echo(f"dropped: {problem.path}: {problem.what}")
+        for problem in done.left:
+            click.echo(f"not mended: {problem.path}: {problem.what}", err=True)
+        click.echo(
+            f"{len(done.added)} records listed, {len(done.dropped)} lines dropped, {done.repeated} repeated ones, "
+            f"{len(done.left)} problems left"
+        )
+    sys.exit(EXIT_INCORRECT if done.left else EXIT_OK)
+
+
 @store.command("merge")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
@@ -95,10 +123,13 @@ def verify(results: Path | None, as_json: bool) -> None:
 )
 @results_option
 def merge(sources: tuple[Path, ...], corrections: bool, results: Path | None) -> None:
-    """Add the sealed records of other stores (a set union); an invalid record is refused with the reason."""
+    """Add the sealed records of other stores (a set union); an invalid record is refused with the reason.
+
+    Several merges into one store may run at once. A correction is taken where the run that it is about is in the store.
+    """
     root = results or default_results()
     check_writable(root)
-    added, problems = integrity.merge(root, sources, corrections=corrections)
+    added, problems = merging.merge(root, sources, corrections=corrections)
     for problem in problems:
         click.echo(f"refused: {problem.path}: {problem.what}", err=True)
     click.echo(f"{added} records added, {len(problems)} refused")
@@ -201,13 +232,14 @@ def waive(
     metric = metric and metrics_today([metric], say=warn)[0]
     if metric is not None and claim is not None:
         raise UserError("a waiver is about a metric or a claim", expected="--metric or --claim")
-    labels = {m.label for r in records.load([root]).records for m in r.measurements if m.suite == suite}
+    found = records.load([root]).records
+    labels = {m.label for r in found for m in r.measurements if m.suite == suite}
     if technique not in labels:
         raise UserError(
             f"the store has no results of '{technique}' in {suite}",
             expected=expected_one_of(technique, sorted(labels)) if labels else "a suite that was measured",
         )
-    _check_waived(records.load([root]).records, suite, metric, claim)
+    _check_waived(found, suite, metric, claim)
     data = {
         "suite": suite,
         "technique": technique,

@@ -8,7 +8,14 @@ import click
 
 from paceline.base.errors import UserError
 from paceline.cli.options import json_option, print_json, results_option, warn
-from paceline.report.summary import board_points, newest_points, summarise, summary_facts, summary_lines
+from paceline.report.summary import (
+    board_points,
+    newest_points,
+    on_one_processor,
+    summarise,
+    summary_facts,
+    summary_lines,
+)
 from paceline.report.terminal import terminal_width, wrapped
 from paceline.workflows.choosing import expand_suites
 from paceline.workflows.stores import load_stores, stores
@@ -16,12 +23,18 @@ from paceline.workflows.stores import load_stores, stores
 
 @click.command("summary")
 @click.argument("suites", nargs=-1)
+@click.option(
+    "--all-hosts",
+    is_flag=True,
+    help="Count a comparison once for every kind of processor that measured it [default: the newest measurement].",
+)
 @results_option
 @json_option
-def summary(suites: tuple[str, ...], results: Path | None, as_json: bool) -> None:
+def summary(suites: tuple[str, ...], all_hosts: bool, results: Path | None, as_json: bool) -> None:
     """Summarise what has been decided, the largest effects, what could not be told apart, and what to try next.
 
-    SUITES are files, names or families; the newest run of each is used. Default: the points of the leaderboard.
+    SUITES are files, names or families; the newest run of each is used. Default: the points of the leaderboard, on
+    processors the newest measurement of each.
     """
     if suites:
         names = [suite.name for suite in expand_suites(suites, say=warn)]
@@ -29,7 +42,9 @@ def summary(suites: tuple[str, ...], results: Path | None, as_json: bool) -> Non
         if not points:
             raise UserError(f"no run measured {', '.join(names)}", fix=f"paceline run {' '.join(suites)}")
     else:
-        points = board_points(load_stores(results).records)
+        points = board_points(load_stores(results, say=warn).records)
+        if not all_hosts:
+            points = on_one_processor(points)
     found = summarise(points)
     if as_json:
         print_json(summary_facts(found))

@@ -40,7 +40,7 @@ def trend(
     from paceline.report.boards import select  # noqa: PLC0415
 
     metric = metric and metrics_today([metric], say=warn)[0]
-    boards = select(load_stores(results).records).boards
+    boards = select(load_stores(results, say=warn).records).boards
     if suite is not None and suite not in {b.suite for b in boards}:
         raise UserError(
             f"the store has no results of '{suite}'",

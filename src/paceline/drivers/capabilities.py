@@ -247,6 +247,7 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "serve": ("uvicorn", "servers and the load generator of serving suites"),
     "openai": ("openai", "models behind endpoints"),
     "math": ("math_verify", "comparison of formulas in answers"),
+    "figures": ("resvg_py", "charts as PNG"),
 }
 """Extra → the module that it brings, and what for."""
 

@@ -11,18 +11,9 @@ from pydantic import ValidationError
 from paceline import __version__
 from paceline.base.aliases import METRICS
 from paceline.base.family import Family, Observed, load_family
-from paceline.records.record import (
-    Event,
-    Line,
-    Measurement,
-    MetricId,
-    Run,
-    host_class,
-    record_id,
-    series_host,
-    series_key,
-    utc,
-)
+from paceline.records.identity import host_class, record_id, series_host, series_key, utc
+from paceline.records.limits import MAX_LAUNCH
+from paceline.records.record import Event, Line, Measurement, MetricId, Run
 from paceline.spec.plan import Plan
 from paceline.stats.estimates import launch_statistic
 
@@ -37,6 +28,10 @@ KEPT_EVENTS = (
     "submitted",
     "task_end",
 )
+ISOLATED_FLAGS = {"bubblewrap": "sandboxed", "user-namespaces": "sandboxed", "unisolated": "unisolated"}
+"""Flags of a candidate's numbers, by what it ran in."""
+NAMING = ("event", "block", "label", "launch", "share")
+"""What a result that is not legal keeps of itself: the case and the launch that it was of, and where."""
 
 
 class Collector:
@@ -96,20 +91,16 @@ class Collector:
             data = {"why": text[:500], "event": str(kind), "label": str(event.get("label"))}
             yield Event(kind="unreadable", at=utc(), run_id=self.run_id, data=data)
             if kind == "result" and self._known(event):
-                yield from self._case(
-                    {
-                        **event,
-                        "artifacts": None,
-                        "status": "invalid",
-                        "reason": f"an illegal result was refused: {text[:300]}",
-                    }
-                )
+                named = {key: event[key] for key in NAMING if isinstance(event.get(key), str | int)}
+                reason = f"an illegal result was refused: {text[:300]}"
+                yield from self._case({**named, "status": "invalid", "reason": reason})
 
     def _known(self, event: Mapping[str, Any]) -> bool:
         """Tell whether an event names a case and a launch of the plan."""
         block = self._blocks.get(str(event.get("block")))
         labels = [c["label"] for c in block["cases"]] if block else []
-        return event.get("label") in labels and isinstance(event.get("launch"), int)
+        launch = event.get("launch")
+        return event.get("label") in labels and type(launch) is int and 0 <= launch <= MAX_LAUNCH
 
     def _case(self, event: Mapping[str, Any]) -> Iterator[Measurement]:
         block = self._blocks[event["block"]]
@@ -157,7 +148,6 @@ class Collector:
     ) -> Measurement:
         metric = family.metric(name)
         samples = [] if data is None else [float(s) for s in data["samples"]]
-        ok = event["status"] == "ok"
         predicted = (event.get("predicted") or {}).get(name)
         correctness = event.get("correctness")
         of = block["family"]
@@ -172,7 +162,7 @@ class Collector:
             case_id=case["case_id"],
             series_key=series_key(of, case["case_id"], case["technique"], series, metric.contract_id),
             launch=event["launch"],
-            attempt=max(int(event.get("attempt", 0)), 0),
+            attempt=min(max(int(event.get("attempt", 0)), 0), MAX_LAUNCH),
             params=block["params"],
             technique=case["technique"],
             label=case["label"],
@@ -187,13 +177,13 @@ class Collector:
                 contract_id=metric.contract_id,
             ),
             samples=samples,
-            value=launch_statistic(samples, metric.statistic) if ok else None,
+            value=launch_statistic(samples, metric.statistic) if event["status"] == "ok" else None,
             n=len(samples),
             order=(data or {}).get("positions"),
             instances=(data or {}).get("instances"),
             warmup=(data or {}).get("warmup"),
             stop_reason=(data or {}).get("stop_reason"),
-            flags=list((data or {}).get("flags", ())),
+            flags=[*(data or {}).get("flags", ()), *_isolation_flags(event)],
             cross_rank=(data or {}).get("cross_rank"),
             ceilings=event.get("ceilings") if first else None,
             predicted=float(predicted) if predicted is not None else None,
@@ -202,6 +192,7 @@ class Collector:
             reason=event.get("reason"),
             detail=event.get("detail"),
             correctness=correctness if first or correctness is None else {"passed": correctness["passed"]},
+            isolation=event.get("isolation"),
             absent=(event.get("absent") or None) if first else None,
             artifacts=self._artifacts(event) if first else None,
         )
@@ -229,6 +220,11 @@ class Collector:
         if name not in self._families:
             self._families[name] = load_family(name)
         return self._families[name]
+
+
+def _isolation_flags(event: Mapping[str, Any]) -> list[str]:
+    found = event.get("isolation")
+    return [] if found is None else [ISOLATED_FLAGS[found]]
 
 
 def _named_today(event: Mapping[str, Any]) -> dict[str, Any]:

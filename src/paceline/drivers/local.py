@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+
+from paceline.base.jobfolder import CALLED_FROM
 
 STOP_S = 10.0
 LOG_NAME = "launcher.log"
@@ -48,6 +51,8 @@ class LocalDriver:
     def start(self, job: Path) -> LocalExecution:
         """Start ``run.sh`` in a session of its own, so that Ctrl-C reaches the controller only."""
         environment = {**os.environ, "PYTHON": sys.executable, "PACELINE_DIE_WITH_PARENT": "1"}
+        with suppress(FileExistsError, FileNotFoundError), (job / CALLED_FROM).open("x") as file:
+            file.write(str(Path.cwd()))  # of a run that is resumed from elsewhere the first one stays
         log = job / LOG_NAME
         with log.open("ab") as output:
             process = subprocess.Popen(

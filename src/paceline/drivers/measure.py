@@ -13,8 +13,8 @@ from paceline.drivers.driver import open_driver
 from paceline.drivers.execute import JOBS, Outcome, execute
 from paceline.drivers.job import build_job
 from paceline.drivers.machine.occupation import Occupation
+from paceline.records.identity import new_run_id, utc
 from paceline.records.provenance import code_state, suite_facts, technique_facts
-from paceline.records.record import new_run_id, utc
 from paceline.records.storage import check_writable
 from paceline.spec.plan import Plan
 from paceline.spec.suite import Suite

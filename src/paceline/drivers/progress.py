@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from paceline.base.terminal import unguarded
 from paceline.base.units import format_duration
 from paceline.records.earlier_runs import RunTimes, plan_pace
 from paceline.spec.duration import launches_of
 from paceline.spec.plan import Plan
 
 PLAIN_EVERY_S = 15.0
+MOST_CALLS = 1e12
+"""Numbers of calls from here on are nobody's."""
 PRIOR = 0.05
 """How much the estimate weighs against what was measured: as this share of the run."""
 
@@ -97,9 +100,11 @@ class RunProgress:
         self._quiet = quiet
         self._done = 0
         self._failed = 0
+        self._under_way = ""
+        self._labels = frozenset(c["label"] for b in plan.blocks for c in b["cases"])
         self._started = time.monotonic()
         self._last_line = self._started
-        self._console = Console(file=sys.stderr)
+        self._console = Console(file=unguarded(sys.stderr))
         self._bar: Progress | None = None
         if not quiet and self._console.is_terminal:
             self._bar = Progress(
@@ -136,6 +141,8 @@ class RunProgress:
             self._left.ended(str(event.get("block")), time.monotonic() - self._started, before=before)
             if event.get("status") not in ("ok", "skipped", "unsupported"):
                 self._failed += 1
+        if kind == "progress":
+            self._under_way = calls_text(event, self._labels) or self._under_way
         if kind == "block_stopped" and event.get("block") in self._blocks:
             block = self._blocks[str(event["block"])]
             cases, made = len(block["cases"]), int(event["launches"])
@@ -143,6 +150,7 @@ class RunProgress:
             self._left.spared(block["block"], cases * (launches_of(block["protocol"]).likely - made))
         if self._bar is not None:
             words = "measuring" if not self._failed else f"measuring ({self._failed} failed)"
+            words += f" {self._under_way}" if self._under_way else ""
             self._bar.update(
                 self._task,
                 completed=self._done,
@@ -153,4 +161,23 @@ class RunProgress:
         elif not self._quiet and time.monotonic() - self._last_line >= PLAIN_EVERY_S:
             self._last_line = time.monotonic()
             left = self._left.text(self._last_line - self._started)
-            print(f"measured {self._done} of {self._total}; left: {left}", file=sys.stderr)
+            under_way = f"; {self._under_way}" if self._under_way else ""
+            print(f"measured {self._done} of {self._total}{under_way}; left: {left}", file=sys.stderr)
+
+
+def calls_text(event: Mapping[str, Any], labels: Collection[str]) -> str:
+    """Say how far the calls to a server are, with the rate at which they were answered since they began.
+
+    Args:
+        event: Whatever a rank wrote; of one that is not as it should be nothing is said.
+        labels: Of the plan's techniques: no other text of an event is shown.
+    """
+    label = event.get("label")
+    numbers = [event.get(name) for name in ("done", "failed", "sent", "of", "after_s")]
+    known = [float(n) for n in numbers if isinstance(n, int | float) and 0 <= n < MOST_CALLS]
+    if not isinstance(label, str) or label not in labels or len(known) < len(numbers):
+        return ""
+    done, failed, sent, asked, after_s = known
+    text = f"{label}: {done:.0f} of {asked:.0f} answered, {max(sent - done - failed, 0):.0f} under way"
+    text += f", {failed:.0f} failed" if failed else ""
+    return text + (f", {done / after_s:.1f}/s" if after_s > 0 else "")

@@ -23,18 +23,22 @@ from typing import Any
 from paceline.base.account import home_folder
 from paceline.base.aliases import SUITES
 from paceline.base.errors import UserError
-from paceline.records.record import host_class
+from paceline.records.identity import host_class
+from paceline.records.limits import decoded
+from paceline.records.record import Run, parse_line
 from paceline.records.record_file import lines_of
 from paceline.records.store import record_paths
 from paceline.spec.duration import RUN_SPREAD, Known, Span, block_times, estimate
 from paceline.spec.plan import Plan, observations
 from paceline.worker.host import host_facts
 
-CACHE_FORMAT = 2
+CACHE_FORMAT = 3
 MAX_REMEMBERED = 8
 """Stores of which this process remembers what it found."""
 NEWEST = 5
 """So many runs of a block are looked at: older ones say what other code took."""
+MAX_SECONDS = 1e9
+"""What takes longer, thirty years, was not measured."""
 EVENT, RUN = b'{"line":"event"', b'{"line":"run"'
 MEASUREMENT = re.compile(
     rb'\{"line":"measurement","record_id":"[^"]*","run_id":"[^"]*","suite":"([^"]*)","suite_version":\d+,'
@@ -109,16 +113,20 @@ def _users_cache() -> Path | None:
 
 
 def _of_store(root: Path, cache: Path | None) -> Iterator[RunTimes]:
-    entry = cache and cache / f"{sha256(str(root.resolve()).encode()).hexdigest()[:16]}.json"
+    entry = cache and cache / f"{sha256(str(root.resolve()).encode()).hexdigest()[:16]}.jsonl"
     if entry is None:
-        kept: dict[str, Looked] = {}
+        kept: Mapping[str, Looked] = {}
     elif entry in _remembered:
         kept = _remembered[entry]
     else:
         kept = _kept(entry)
     files: dict[str, Looked] = {}
+    depth = len(root.parts)
     for path in record_paths(root):
-        name, status = str(path.relative_to(root)), path.stat()
+        try:
+            name, status = "/".join(path.parts[depth:]), path.stat()
+        except OSError:  # a link that leads nowhere: ``paceline store verify`` names it
+            continue
         stamp = (status.st_size, status.st_mtime_ns)
         old = kept.get(name)
         if old is None or old.stamp != stamp:
@@ -130,7 +138,7 @@ def _of_store(root: Path, cache: Path | None) -> Iterator[RunTimes]:
             _remembered.clear()
         _remembered[entry] = files
         if files != kept or not entry.exists():
-            _keep(entry, files)
+            _keep(entry, files, kept)
     yield from (file.times for file in files.values() if file.times is not None)
 
 
@@ -139,26 +147,39 @@ def _run_times(data: Mapping[str, Any]) -> RunTimes:
 
 
 def _kept(entry: Path) -> dict[str, Looked]:
-    try:
-        data = json.loads(entry.read_bytes())
-        files = data["files"] if data["format"] == CACHE_FORMAT else {}
-        kept = {}
-        for name, file in files.items():
-            size, changed_ns = file["stamp"]
-            times = None if file["times"] is None else _run_times(file["times"])
-            kept[name] = Looked((size, changed_ns), times, file["times"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+    """Read what an earlier look kept: a head, and a line for each file."""
+    kept: dict[str, Looked] = {}
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        head, *lines = entry.read_bytes().splitlines()
+        for line in lines if json.loads(head)["format"] == CACHE_FORMAT else []:
+            with suppress(ValueError, KeyError, TypeError, AttributeError):  # torn: that file is read again
+                file = json.loads(line)
+                size, changed_ns = file["stamp"]
+                times = None if file["times"] is None else _run_times(file["times"])
+                kept[file["name"]] = Looked((size, changed_ns), times, file["times"])
     return kept
 
 
-def _keep(entry: Path, files: Mapping[str, Looked]) -> None:
-    temporary = entry.with_name(f"{entry.name}.{os.getpid()}")
-    data = {name: {"stamp": file.stamp, "times": file.plain} for name, file in files.items()}
+def _keep(entry: Path, files: Mapping[str, Looked], kept: Mapping[str, Looked]) -> None:
+    """Keep what was found: behind what is kept already where only files came."""
+    came = [name for name in files if name not in kept]
+    only_came = len(files) == len(kept) + len(came) and all(files[n] == kept[n] for n in kept)
     with suppress(OSError):
+        if kept and only_came and entry.exists():
+            with entry.open("a", encoding="utf-8") as file:
+                # The line before may be torn.
+                file.write("\n" + "".join(_kept_line(name, files[name]) for name in came))
+            return
+        temporary = entry.with_name(f"{entry.name}.{os.getpid()}")
         entry.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps({"format": CACHE_FORMAT, "files": data}, separators=(",", ":")))
+        lines = (_kept_line(name, found) for name, found in files.items())
+        temporary.write_text(json.dumps({"format": CACHE_FORMAT}) + "\n" + "".join(lines), encoding="utf-8")
         temporary.replace(entry)
+
+
+def _kept_line(name: str, file: Looked) -> str:
+    kept = {"name": name, "stamp": file.stamp, "times": file.plain}
+    return json.dumps(kept, separators=(",", ":")) + "\n"
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -179,22 +200,22 @@ def scan(lines: Iterable[bytes]) -> RunTimes | None:
     group = None
     for line in lines:
         if head := MEASUREMENT.match(line):
-            block = head[2].decode()
-            suites[block] = SUITES.today(head[1].decode())
+            block = head[2].decode("utf-8", "replace")
+            suites[block] = SUITES.today(head[1].decode("utf-8", "replace"))
             cases[block].add(head[3])
         elif times is None and line.startswith(RUN):
             times = _run(line)
         elif times is not None and line.startswith(EVENT):
             with suppress(ValueError, KeyError, TypeError):
-                event = json.loads(line)
+                event = decoded(line)
                 data = event["data"]
                 if event["kind"] == "launch_begin":
                     group = data["group"]
                 elif event["kind"] == "block_end":
-                    seconds[data["block"], data["launch"]] += float(data["elapsed_s"])
-                    inside[group, data["launch"]] += float(data["elapsed_s"])
+                    seconds[data["block"], data["launch"]] += _seconds(data)
+                    inside[group, data["launch"]] += _seconds(data)
                 elif event["kind"] == "launch_end":
-                    rest = float(data["elapsed_s"]) - inside.pop((data["group"], data["launch"]), 0.0)
+                    rest = _seconds(data) - inside.pop((data["group"], data["launch"]), 0.0)
                     times.starts.setdefault(data["group"], []).append(round(max(rest, 0.0), 3))
                 elif event["kind"] == "retract":
                     times.retracts.append(str(data["run_id"]))
@@ -211,17 +232,26 @@ def scan(lines: Iterable[bytes]) -> RunTimes | None:
     return times
 
 
+def _seconds(data: Mapping[str, Any]) -> float:
+    """Return what an event says that something took; raises ``ValueError`` where nothing can have taken that long."""
+    seconds = data["elapsed_s"]
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SECONDS:
+        raise ValueError(f"{seconds!r} is no duration")
+    return float(seconds)
+
+
 def _run(line: bytes) -> RunTimes | None:
-    with suppress(ValueError, KeyError, TypeError, AttributeError):
-        run = json.loads(line)
-        return RunTimes(
-            run_id=str(run["run_id"]),
-            started=str(run["started"]),
-            reason=str(run["reason"]),
-            runner=str(run["runner"].get("name")),
-            tier=str(run.get("tier")),
-            host_class=str(run.get("host_class")),
-        )
+    with suppress(ValueError):
+        run = parse_line(line)
+        if isinstance(run, Run):
+            return RunTimes(
+                run_id=run.run_id,
+                started=run.started,
+                reason=run.reason,
+                runner=str(run.runner.get("name")),
+                tier=str(run.tier),
+                host_class=str(run.host_class),
+            )
     return None
 
 
@@ -248,6 +278,15 @@ def known_times(times: Sequence[RunTimes], plan: Mapping[str, Any], *, host: str
         if (having := [t for t in alike if t.starts.get(g["group"])])
     }
     return Known(cases=cases, starts=starts, num_runs=len(used))
+
+
+def by_suite(times: Iterable[RunTimes]) -> dict[tuple[str, str, str], list[RunTimes]]:
+    """Return the runs of each suite, runner and tier, in their order: what ``known_times`` needs to see of them."""
+    found: dict[tuple[str, str, str], list[RunTimes]] = {}
+    for run in times:
+        for suite in run.suites:
+            found.setdefault((suite, run.runner, run.tier), []).append(run)
+    return found
 
 
 def newest_runs(times: Sequence[RunTimes], plan: Mapping[str, Any], *, host: str | None = None) -> list[str]:

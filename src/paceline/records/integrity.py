@@ -1,78 +1,57 @@
-"""Integrity of a store: checking what it holds, taking in other stores, correcting and compacting.
+"""Integrity of a store: checking what it holds, correcting, compressing and compacting.
 
-Sealed files are never edited: a correction is an event in a file of its own, and merging only adds.
+Sealed files are never edited: a correction is an event in a file of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from paceline import __version__
 from paceline.base.errors import UserError
-from paceline.base.family import load_family
+from paceline.records.contracts import impossible
+from paceline.records.identity import new_run_id, record_id, series_host, series_key, utc
 from paceline.records.lookup import retractions
-from paceline.records.record import (
-    Event,
-    Measurement,
-    Run,
-    new_run_id,
-    record_id,
-    series_host,
-    series_key,
-    utc,
-)
+from paceline.records.manifest import Entry, manifest_name, read_manifest
+from paceline.records.record import Event, Measurement, Run
 from paceline.records.record_file import (
-    PACKED,
-    PLAIN,
+    Problem,
     content_of,
     digest_of,
     is_packed,
     packed_form,
     remove_copies,
-    run_id_of,
     sync_folder,
     write_sealed,
 )
+from paceline.records.record_writer import RecordWriter
+from paceline.records.rows import MEASUREMENT_COLUMNS, measurement_rows
 from paceline.records.storage import storage_errors
-from paceline.records.store import (
-    MEASUREMENT_COLUMNS,
-    Problem,
-    RecordWriter,
-    RunRecord,
-    add_to_manifest,
-    manifest_name,
-    measurement_rows,
-    read_manifest,
-    read_record,
-    record_paths,
-    sealed_path,
-    twins,
-)
+from paceline.records.store import RunRecord, check_place, read_record, record_paths, twins
 
 
 def verify(root: Path) -> list[Problem]:
     """Check every sealed file against the manifest and its own seal; find changed, missing and unknown files."""
-    problems: list[Problem] = []
-    entries = {manifest_name(root, root / name): entry for name, entry in read_manifest(root).items()}
+    manifest = read_manifest(root)
+    problems = list(manifest.problems)
     paths = record_paths(root)
-    for name in sorted(entries.keys() - {manifest_name(root, path) for path in paths}):
+    for name in sorted(manifest.entries.keys() - {manifest_name(root, path) for path in paths}):
         problems.append(Problem(path=name, what="missing: the manifest lists it, the folder lacks it"))
     read: dict[str, RunRecord] = {}
     for path in paths:
-        found = _flaws(path, entries.get(manifest_name(root, path)), read)
+        found = _flaws(root, path, manifest.entries.get(manifest_name(root, path)), read)
         problems += [Problem(path=str(path.relative_to(root)), what=what) for what in found]
     return problems
 
 
-def _flaws(path: Path, entry: Mapping[str, Any] | None, read: dict[str, RunRecord]) -> Iterator[str]:
+def _flaws(root: Path, path: Path, entry: Entry | None, read: dict[str, RunRecord]) -> Iterator[str]:
     """Name what is wrong with a sealed file.
 
     Args:
+        root: Its store.
         path: The file.
         entry: What the manifest says of it.
         read: Run id → what was read of it first, without its lines; gets this file too.
@@ -87,16 +66,18 @@ def _flaws(path: Path, entry: Mapping[str, Any] | None, read: dict[str, RunRecor
         yield error.what
         return
     yield from _changed(record.sha256, entry)
-    if not record.sealed:
-        yield "has no seal"
+    try:
+        check_place(root, record)
+    except UserError as error:
+        yield error.what
     known = replace(record, measurements=(), events=())  # memory holds no more than one record
     if (problem := twins(read.setdefault(record.run_id, known), record)) is not None:
         yield problem.what
     yield from recompute(record)
 
 
-def _changed(sha256: str | None, entry: Mapping[str, Any] | None) -> Iterator[str]:
-    if entry is not None and sha256 != entry["sha256"]:
+def _changed(sha256: str | None, entry: Entry | None) -> Iterator[str]:
+    if entry is not None and sha256 != entry.sha256:
         yield "changed since it was sealed (digest differs)"
 
 
@@ -104,7 +85,7 @@ def recompute(record: RunRecord) -> list[str]:
     """Recompute what a record says of itself, and name what differs: statistics of raw samples, and identities."""
     wrong = []
     for m in record.measurements:
-        host = series_host(record.run.host_class, record.run.runner, m.scale["ranks"])
+        host = series_host(record.run.host_class, record.run.runner, m.scale.get("ranks", 1))
         problem = _differs(m, host)
         if problem is not None:
             wrong.append(f"{m.label} {m.metric.name} launch {m.launch}: {problem}")
@@ -118,111 +99,15 @@ def _differs(m: Measurement, host: str | None) -> str | None:
         return f"{m.record_id} is not the identity of this measurement"
     if m.series_key != series_key(m.family, m.case_id, m.technique, host, m.metric.contract_id):
         return f"{m.series_key} is not the series of this case, technique, host class and contract"
-    if (problem := _misnamed(m)) is not None or m.status != "ok":
-        return problem
+    if m.status != "ok":
+        return None
     try:
         value = launch_statistic(m.samples, m.metric.statistic)
     except ValueError as error:
         return str(error)
-    return None if value == m.value else f"{m.value} is not the {value} of its samples"
-
-
-def _misnamed(m: Measurement) -> str | None:
-    """Say where a metric of today's contract is told otherwise than the family tells it."""
-    contract_id, told = _of_today(m.family, m.metric.name)
-    tells = (m.metric.unit, m.metric.better, m.metric.statistic)
-    if m.metric.contract_id != contract_id or tells == told:
-        return None
-    return f"by its contract it is {', '.join(told)}, and not {', '.join(tells)}"
-
-
-@cache
-def _of_today(family: str, name: str) -> tuple[str | None, tuple[str, ...]]:
-    """Return a metric's contract, unit, direction and statistic; no contract for one that is not known here."""
-    try:
-        metric = load_family(family).metric(name)
-    except UserError:
-        return None, ()
-    return metric.contract_id, (metric.unit, metric.better, metric.statistic)
-
-
-def merge(root: Path, sources: Iterable[Path], *, corrections: bool = False) -> tuple[int, list[Problem]]:
-    """Copy other stores' sealed records into this one: a set union, refusing what does not hold.
-
-    Args:
-        root: The store that grows.
-        sources: Other stores, or single record files.
-        corrections: Take corrections that change what this store shows of its own runs or how its gate decides, too.
-
-    Returns:
-        The number of files added, and why others were refused.
-    """
-    added, problems = 0, []
-    present = {run_id_of(p): p for p in record_paths(root)}
-    guarded = None if corrections else frozenset(present)
-    for source in sources:
-        if not source.exists():
-            raise UserError("no such store or record", where=str(source))
-        for path in record_paths(source) if source.is_dir() else [source]:
-            reason = _merge_one(root, path, present, guarded)
-            if reason == "":
-                added += 1
-            elif reason is not None:
-                problems.append(Problem(path=str(path), what=reason))
-    return added, problems
-
-
-def _merge_one(
-    root: Path, path: Path, present: dict[str, Path], guarded: frozenset[str] | None
-) -> str | None:
-    """Return "" when the file was added, None when it is already there, else why it was refused.
-
-    Args:
-        root: The store that grows.
-        path: The foreign record.
-        present: The store's files by run id.
-        guarded: Runs that foreign corrections must not touch; None lets every correction in.
-    """
-    if path.is_symlink():
-        return "a symbolic link"
-    try:
-        record = read_record(path)
-    except UserError as error:
-        return error.what
-    if not record.sealed:
-        return "not sealed: the run is unfinished"
-    if path.name not in (record.run_id + PLAIN, record.run_id + PACKED):
-        return f"the file name does not fit its run id {record.run_id}"
-    wrong = recompute(record)
-    if wrong:
-        return wrong[0]
-    if record.run_id in present:
-        try:
-            same = digest_of(present[record.run_id])[0] == record.sha256
-        except UserError as error:
-            return f"the store has this run already, and there {error.what}"
-        return None if same else "another file with the same run id is already in the store"
-    if guarded is not None and (change := _change(record, guarded)) is not None:
-        return f"a correction that {change}; --corrections takes it"
-    target = sealed_path(root, record.run)
-    with storage_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_sealed(target, content_of(path))
-        add_to_manifest(root, target)
-    present[record.run_id] = target
-    return ""
-
-
-def _change(record: RunRecord, own: frozenset[str]) -> str | None:
-    """Say what a foreign record's events would change for this store's own runs or gate; None when nothing."""
-    for event in record.events:
-        if event.kind == "retract" and event.data.get("run_id") in own:
-            return f"retracts {event.data['run_id']} ({event.data.get('reason')})"
-        if event.kind == "baseline_set":
-            return f"sets the baseline run of {', '.join(map(str, event.data.get('suites', ())))}"
-        if event.kind == "waiver":
-            return f"waives regressions of {event.data.get('suite')}"
-    return None
+    if value != m.value:
+        return f"{m.value} is not the {value} of its samples"
+    return impossible(m.family, m.metric, m.samples)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -311,7 +196,7 @@ def compact(root: Path, target: Path) -> int:
     types = {"launch": pa.int64(), "n": pa.int64(), "value": pa.float64(), "samples": pa.list_(pa.float64())}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in MEASUREMENT_COLUMNS])
     count = 0
-    left_out = set(retractions(record_paths(root)))
+    left_out = set(retractions([root]))
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(target.name + ".tmp")
@@ -319,6 +204,7 @@ def compact(root: Path, target: Path) -> int:
             for path in record_paths(root):
                 try:
                     record = read_record(path)
+                    check_place(root, record)
                 except UserError:
                     continue
                 rows = list(measurement_rows(record)) if record.run_id not in left_out else []

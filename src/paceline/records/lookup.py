@@ -7,15 +7,24 @@ be a retraction or the wanted measurement. The answer is the one that ``store.lo
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from paceline.base.errors import UserError, expected_one_of
+from paceline.records.manifest import Manifest, read_manifest
 from paceline.records.record import Event, Measurement, Run, parse_line
 from paceline.records.record_file import lines_of, run_id_of
-from paceline.records.store import RunRecord, read_record, record_paths
+from paceline.records.store import (
+    RunRecord,
+    check_place,
+    counts,
+    read_record,
+    record_paths,
+    retractions_of,
+)
 
 Read = Callable[[Path], RunRecord]
 RUN_HEAD = re.compile(
@@ -36,8 +45,21 @@ def find_run(roots: Sequence[Path], name: str, *, read: Read = read_record) -> R
     Raises:
         UserError: No such run, several, a retracted one, or its file cannot be read.
     """
-    paths = _files(roots)
-    withdrawn = retractions(paths.values())
+    (found,) = find_runs(roots, [name], read=read)
+    return found
+
+
+def find_runs(roots: Sequence[Path], names: Iterable[str], *, read: Read = read_record) -> list[RunRecord]:
+    """Return several runs as ``find_run`` does; what is withdrawn is looked for once, in all files of the stores."""
+    if not (wanted := list(names)):
+        return []
+    paths, withdrawn = _files(roots), retractions(roots)
+    return [_found(paths, withdrawn, roots, name, read) for name in wanted]
+
+
+def _found(
+    paths: dict[str, Path], withdrawn: dict[str, str], roots: Sequence[Path], name: str, read: Read
+) -> RunRecord:
     found = list(_newest(reversed(paths.values()), withdrawn)) if name == "latest" else _named(paths, name)
     if len(found) > 1:
         found = [p for p in found if _first(p) not in withdrawn] or found
@@ -50,7 +72,7 @@ def find_run(roots: Sequence[Path], name: str, *, read: Read = read_record) -> R
             expected=expected_one_of(name, ids[:NUM_SUGGESTED]),
             fix="paceline store ls",
         )
-    return _unless_retracted(read(found[0]), withdrawn)
+    return _unless_retracted(_in_place(read(found[0]), roots), withdrawn)
 
 
 def find_measurement(
@@ -69,23 +91,48 @@ def find_measurement(
     for path in paths.values():
         if not any(map(wanted.search, lines_with(path, quoted))):
             continue
-        record = read(path)
+        record = _in_place(read(path), roots)
         for m in record.measurements:
             if m.record_id == name:
-                return _unless_retracted(record, retractions(paths.values())), m
+                return _unless_retracted(record, retractions(roots)), m
     return None
 
 
-def retractions(paths: Iterable[Path]) -> dict[str, str]:
-    """Return the withdrawn runs with the reasons; only lines that can be a retraction are read as one."""
+def retractions(roots: Iterable[Path]) -> dict[str, str]:
+    """Return the runs that corrections of some stores withdraw, with the reasons.
+
+    Only files with a line that can be a retraction are read; one that does not hold withdraws nothing.
+    """
     found: dict[str, str] = {}
-    for path in paths:
-        for raw in lines_with(path, b'"retract"'):
-            with suppress(ValueError):
-                line = parse_line(raw)
-                if isinstance(line, Event) and line.kind == "retract" and "run_id" in line.data:
-                    found[str(line.data["run_id"])] = str(line.data.get("reason") or "no reason given")
+    for root in roots:
+        manifest: Manifest | None = None
+        for path in record_paths(root) if root.is_dir() else [root]:
+            if not any(map(_can_retract, lines_with(path, b'"retract"'))):
+                continue
+            with suppress(UserError):
+                record = read_record(path)
+                if root.is_dir():
+                    check_place(root, record)
+                manifest = manifest or read_manifest(root)
+                for victim, reason in retractions_of(record.events):
+                    if counts(manifest, victim, record):
+                        found[victim] = reason
     return found
+
+
+def _can_retract(raw: bytes) -> bool:
+    with suppress(ValueError):
+        line = parse_line(raw)
+        return isinstance(line, Event) and line.kind == "retract"
+    return False
+
+
+def _in_place(record: RunRecord, roots: Iterable[Path]) -> RunRecord:
+    """Return a record whose file is the one that its run has in its store; raises ``UserError``."""
+    for root in roots:
+        if root.is_dir() and record.path.is_relative_to(root):
+            check_place(root, record)
+    return record
 
 
 def lines_with(path: Path, text: bytes) -> Iterator[bytes]:
@@ -104,8 +151,12 @@ def _files(roots: Sequence[Path]) -> dict[str, Path]:
 
 
 def _named(paths: dict[str, Path], name: str) -> list[Path]:
-    here = Path(name).resolve()
-    found = [p for stem, p in paths.items() if stem.startswith(name) or str(p) == name or p.resolve() == here]
+    here = os.path.realpath(name)  # a link that leads to itself is one that cannot be read, and no end
+    found = [
+        p
+        for stem, p in paths.items()
+        if stem.startswith(name) or str(p) == name or os.path.realpath(p) == here
+    ]
     return found or [p for p in paths.values() if (_first(p) or "").startswith(name)]
 
 
@@ -113,7 +164,7 @@ def _newest(paths: Iterable[Path], retracted: dict[str, str]) -> Iterator[Path]:
     """Yield the first run that measured something and stands."""
     for path in paths:
         run_id = _measured_run(path)
-        if run_id is not None and run_id not in retracted:
+        if run_id == run_id_of(path) and run_id not in retracted:
             yield path
             return
 

@@ -135,6 +135,17 @@ def _claim(family: str, claim: Mapping[str, Any]) -> dict[str, Any]:
     changed = SUITE_KEYS.keys_today(claim)
     if isinstance(claim.get("measure"), dict):
         changed["measure"] = _side(family, claim["measure"])
+    if isinstance(claim.get("premises"), list):
+        changed["premises"] = [_premise(family, p) if isinstance(p, dict) else p for p in claim["premises"]]
+    return changed
+
+
+def _premise(family: str, premise: Mapping[str, Any]) -> dict[str, Any]:
+    changed = dict(premise)
+    for key in ("of", "over"):
+        if isinstance(premise.get(key), dict):
+            changed[key] = _side(family, premise[key])
+    _apply(changed, "reached_by", lambda name: technique_today(family, name))
     return changed
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Required
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, with_config
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, TypeAdapter, with_config
 from typing_extensions import TypedDict
+
+from paceline.records.limits import Name, RunId
 
 _open = with_config(ConfigDict(extra="allow", allow_inf_nan=False))
 
@@ -126,10 +128,10 @@ class TuningInWords(TypedDict):
 class SuiteFacts(TypedDict, total=False):
     """A suite as it was when it ran."""
 
-    suite: Required[str]
-    sha256: str
-    baseline: str
-    metrics: dict[str, Annotated[float, Field(ge=0, le=10)]]
+    suite: Required[Name]
+    sha256: Name
+    baseline: Name
+    metrics: dict[Name, Annotated[float, Field(ge=0, le=10)]]
     """Those that it compares, with their margins."""
     diagnostic: list[str]
     """Of these, those that tables show apart; absent where there are none."""
@@ -177,7 +179,41 @@ class Link(TypedDict, total=False):
 class RunnerFacts(TypedDict, total=False):
     """A resolved runner profile."""
 
-    name: str
-    device: str
-    scheduling: str
-    links: dict[str, Link]
+    name: Name
+    device: Name
+    scheduling: Name
+    links: dict[Name, Link]
+
+
+@_open
+class RetractFacts(TypedDict, total=False):
+    """That a run is withdrawn."""
+
+    run_id: RunId
+    reason: str
+
+
+@_open
+class NoteFacts(TypedDict, total=False):
+    """What somebody added to a run."""
+
+    run_id: RunId
+    text: str
+
+
+@_open
+class BaselineFacts(TypedDict, total=False):
+    """The run with which others are compared."""
+
+    run_id: RunId
+    suites: list[Name]
+    host_class: Name | None
+    runner: Name | None
+
+
+FACTS_OF_EVENTS: dict[str, TypeAdapter[Any]] = {
+    "retract": TypeAdapter(RetractFacts),
+    "annotate": TypeAdapter(NoteFacts),
+    "baseline_set": TypeAdapter(BaselineFacts),
+}
+"""What corrections say where readers act on it, by their kind."""

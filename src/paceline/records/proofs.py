@@ -11,9 +11,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from paceline.base.errors import UserError
+from paceline.records.record_file import open_plain
 from paceline.records.storage import storage_errors
 
 FOLDER = "doctor"
+MAX_BYTES = 16 << 20
+"""A longer report is cut short, and so is none."""
 
 
 class Proof(BaseModel):
@@ -77,8 +81,9 @@ def read_reports(stores: Iterable[Path]) -> list[ProofReport]:
     for store in stores:
         for path in sorted((store / FOLDER).glob("*.json")):
             try:
-                report = ProofReport.model_validate_json(path.read_bytes())
-            except (OSError, ValidationError):
+                with open_plain(path) as file:
+                    report = ProofReport.model_validate_json(file.read(MAX_BYTES))
+            except (OSError, UserError, ValidationError):
                 continue
             known = newest.get(report.host_class)
             if known is None or known.made < report.made:

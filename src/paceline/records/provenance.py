@@ -13,6 +13,8 @@ from typing import Any
 from paceline.base.redaction import redact, redact_source
 from paceline.spec import content
 from paceline.spec.compared import compared_metrics, margin_of
+from paceline.spec.grammar import Claim
+from paceline.spec.premises import Premise
 from paceline.spec.suite import Suite
 
 MAX_DIFF_BYTES = 256 << 10
@@ -74,11 +76,20 @@ def suite_facts(suites: Iterable[Suite]) -> list[dict[str, Any]]:
             "baseline": s.model.baseline,
             "metrics": {name: margin_of(s, name) for name in compared_metrics(s)},
             **({"diagnostic": diagnostic} if (diagnostic := _diagnostic(s)) else {}),
-            "claims": [c.model_dump(mode="json", exclude_none=True) for c in s.model.claims],
+            "claims": [_claim(c, s.model.premises) for c in s.model.claims],
             **({"tuning": s.model.tuning.model_dump(mode="json")} if s.model.tuning else {}),
         }
         for s in suites
     ]
+
+
+def _claim(claim: Claim, shared: Mapping[str, Premise]) -> dict[str, Any]:
+    """Return a claim as plain data that needs nothing else: its premises written out."""
+    facts = claim.model_dump(mode="json", exclude_none=True, exclude={"premises"})
+    given = [shared[p] if isinstance(p, str) else p for p in claim.premises]
+    if given:
+        facts["premises"] = [p.model_dump(mode="json", exclude_none=True) for p in given]
+    return facts
 
 
 def _diagnostic(suite: Suite) -> list[str]:

@@ -11,11 +11,14 @@ it. gzip and not xz: a third more bytes of real records, read twice as fast and 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import stat
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from errno import EEXIST
 from operator import itemgetter
 from pathlib import Path
@@ -33,6 +36,16 @@ MEMBER_BYTES = 256 << 10
 
 _LEVEL, _GZIP = 9, 31
 _READ_BYTES, _CHUNK_BYTES = 64 << 10, 256 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that is wrong with a file of a store; what is right beside it is used."""
+
+    path: str
+    """The file, and where it is known the line."""
+    what: str
+
 
 Member = tuple[int, int]
 """Where a gzip member begins: in the content, and in the file."""
@@ -76,6 +89,22 @@ def present_form(path: Path) -> Path:
     return path
 
 
+def open_plain(path: Path) -> io.FileIO:
+    """Open a file to read its bytes.
+
+    Raises:
+        UserError: It cannot be opened, or is a pipe, a device or a folder, which could keep its reader waiting.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=str(path)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UserError("not a plain file", where=str(path))
+    return io.FileIO(descriptor, "rb")
+
+
 def lines_of(path: Path) -> Iterator[bytes]:
     """Read the lines of a record file, with their ends, whether it is compressed or not.
 
@@ -117,7 +146,7 @@ def members_of(path: Path) -> list[Member]:
     """Return where the members of a compressed record begin; none of a plain one. Raises as ``lines_of``."""
     found: list[Member] = []
     if is_packed(path):
-        with path.open("rb", buffering=0) as file:
+        with open_plain(path) as file:
             for _ in _inflated(file, path, found):
                 pass
     return found
@@ -204,6 +233,18 @@ def remove_copies(target: Path) -> None:
             left.unlink()
 
 
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write a whole line or nothing: a short write (full disk) is taken back, so that the file stays well-formed."""
+    begin = os.fstat(descriptor).st_size
+    written = 0
+    try:
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+    except OSError:
+        os.ftruncate(descriptor, begin)
+        raise
+
+
 def sync_folder(folder: Path) -> None:
     """Bring a folder's names to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -215,7 +256,7 @@ def sync_folder(folder: Path) -> None:
 
 def _chunks(path: Path) -> Iterator[bytes]:
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_plain(path) as file:
             if is_packed(path):
                 yield from _inflated(file, path)
                 return

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from paceline.base.errors import InfrastructureError, UserError
-from paceline.records.record import new_run_id
+from paceline.records.identity import new_run_id
 
 ROOM_BYTES = 1 << 20
 """Room that a store must have to go on: lines of results, and traces of ranks."""
@@ -29,13 +29,22 @@ def resume_command(run_id: str, root: Path) -> str:
 
 
 @contextmanager
-def storage_errors(path: Path, *, run_id: str | None = None, root: Path | None = None) -> Iterator[None]:
+def storage_errors(
+    path: Path,
+    *,
+    run_id: str | None = None,
+    root: Path | None = None,
+    folder: str = "the results folder",
+    option: str = "--results=DIR",
+) -> Iterator[None]:
     """Turn failures of a folder that is written into errors that say what to do.
 
     Args:
         path: What is written.
         run_id: The run that can go on when there is room, if there is one.
         root: Its store.
+        folder: What a person calls the folder.
+        option: How another one is given.
     """
     try:
         yield
@@ -43,21 +52,22 @@ def storage_errors(path: Path, *, run_id: str | None = None, root: Path | None =
         raise UserError("another process is writing this run", where=str(path)) from error
     except PermissionError as error:
         raise UserError(
-            "the results folder cannot be written",
+            f"{folder} cannot be written",
             where=str(path),
             expected="a writable folder",
-            fix=f"chmod u+w {path.parent}, or --results=DIR",
+            fix=f"chmod u+w {path.parent}, or {option}",
         ) from error
     except FileExistsError as error:
-        raise UserError(
-            "this run was already recorded; records are never overwritten", where=str(path)
-        ) from error
+        what = "this run was already recorded; records are never overwritten"
+        if run_id is None:
+            what = f"{error.filename or path} is in the way: a file where a folder belongs, or the reverse"
+        raise UserError(what, where=str(path)) from error
     except OSError as error:
         if error.errno == errno.EROFS:
             raise UserError(
-                "the results folder lies on a read-only file system",
+                f"{folder} lies on a read-only file system",
                 where=str(path),
-                fix="--results=DIR",
+                fix=option,
             ) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             said, again = "the disk is full", "the same command again, or give another folder"

@@ -12,36 +12,29 @@ Runs may write into one store at the same time: each has its own file, and only 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import json
-import os
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from errno import EEXIST
 from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
-
+from paceline.base.collection import without_collection
 from paceline.base.errors import UserError, expected_one_of
-from paceline.records.record import Event, Line, Measurement, Run, dump_line, parse_line, utc
+from paceline.records.contracts import mistold
+from paceline.records.limits import said
+from paceline.records.manifest import Manifest, manifest_name, read_manifest
+from paceline.records.record import Event, Line, Measurement, Run, parse_line
 from paceline.records.record_file import (
     PACKED,
     PARTIAL,
     PLAIN,
-    digest_of,
+    Problem,
     lines_of,
     packed_form,
     plain_form,
     present_form,
     run_id_of,
-    sync_folder,
-    write_sealed,
 )
-from paceline.records.storage import storage_errors
-
-MANIFEST = "MANIFEST.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +64,6 @@ class Note:
 
 
 @dataclass(slots=True, kw_only=True)
-class Problem:
-    """Something that ``verify`` found."""
-
-    path: str
-    what: str
-
-
-@dataclass(slots=True, kw_only=True)
 class Loaded:
     """Everything that a store holds, with retracted runs taken out."""
 
@@ -86,15 +71,19 @@ class Loaded:
     retracted: dict[str, str] = field(default_factory=dict)
     """run_id → reason."""
     problems: list[Problem] = field(default_factory=list)
+    _notes: dict[str, list[Note]] | None = field(default=None, init=False, repr=False, compare=False)
+    """run_id → what was added to it, once somebody has asked; records are not changed any more by then."""
 
     def notes(self, run_id: str) -> list[Note]:
         """Return what was added to a run later, oldest first."""
-        events = (e for r in sorted(self.records, key=lambda r: r.run_id) for e in r.events)
-        return [
-            Note(at=e.at, text=str(e.data["text"]))
-            for e in events
-            if e.kind == "annotate" and e.data.get("run_id") == run_id and "text" in e.data
-        ]
+        if self._notes is None:
+            self._notes = {}
+            for record in sorted(self.records, key=lambda r: r.run_id):
+                for event in record.events:
+                    if event.kind == "annotate" and "text" in event.data:
+                        about = self._notes.setdefault(str(event.data.get("run_id")), [])
+                        about.append(Note(at=event.at, text=str(event.data["text"])))
+        return self._notes.get(run_id, [])
 
     def find(self, name: str) -> RunRecord:
         """Return a run by id, unique prefix of an id, ``latest``, or file path.
@@ -122,138 +111,6 @@ def _names(path: Path) -> tuple[str, str]:
     return str(packed_form(path)), str(plain_form(path))
 
 
-class RecordWriter:
-    """Writes one run: a plain partial file while it goes on, a sealed and compressed one at the end."""
-
-    def __init__(self, root: Path, run: Run, *, resume: bool = False) -> None:
-        self.root = root
-        self.final = sealed_path(root, run)
-        self.partial = partial_path(root, run)
-        self.run_id = run.run_id
-        self._resumes = resume
-        self.seen: set[str] = set()
-        """Record ids already in the file; a second write of one is ignored."""
-        with storage_errors(self.partial, run_id=self.run_id, root=self.root):
-            self.final.parent.mkdir(parents=True, exist_ok=True)
-            end = self._read_back() if resume else 0
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | (0 if resume else os.O_EXCL)
-            self._file = os.open(self.partial, flags | os.O_CLOEXEC, 0o644)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not end:
-            self.write(run)
-
-    def _read_back(self) -> int:
-        """Drop a torn last line, and a seal whose sealing did not end; remember what the file already holds.
-
-        Returns:
-            How many bytes it keeps; none when a full disk let the run line not be written.
-        """
-        data = self.partial.read_bytes()
-        end = 0
-        for raw in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
-            line = parse_line(raw)
-            if isinstance(line, Event) and line.kind == "seal":
-                break
-            end += len(raw)
-            if isinstance(line, Measurement):
-                self.seen.add(line.record_id)
-        if end < len(data):
-            os.truncate(self.partial, end)
-        return end
-
-    def write(self, *lines: Line) -> None:
-        """Append lines; what was written survives the death of this process."""
-        fresh = []
-        for line in lines:
-            if isinstance(line, Measurement):
-                if line.record_id in self.seen:
-                    continue
-                self.seen.add(line.record_id)
-            fresh.append(dump_line(line))
-        if fresh:
-            with storage_errors(self.partial, run_id=self.run_id, root=self.root):
-                _write_all(self._file, ("\n".join(fresh) + "\n").encode())
-
-    def seal(self) -> Path:
-        """Close the run: add the seal, flush to the disk, give the file its final name, enter it in the manifest."""
-        with storage_errors(self.partial, run_id=self.run_id, root=self.root):
-            digest = hashlib.sha256(self.partial.read_bytes()).hexdigest()
-            self.write(Event(kind="seal", at=utc(), run_id=self.run_id, data={"sha256": digest}))
-            os.fsync(self._file)
-            data = self.partial.read_bytes()
-            plain = plain_form(self.final)
-            earlier = [path for path in (self.final, plain) if path.exists()]
-            if not all(self._resumes and self._sealed_before(path, data) for path in earlier):
-                raise FileExistsError(EEXIST, os.strerror(EEXIST), str(self.final))
-            write_sealed(self.final, data, replace=self.final in earlier)
-            plain.unlink(missing_ok=True)
-            add_to_manifest(self.root, self.final)
-            self.partial.unlink()
-            sync_folder(self.final.parent)
-            os.close(self._file)
-        return self.final
-
-    def _sealed_before(self, path: Path, data: bytes) -> bool:
-        """Say whether a sealed file is of a sealing of this very run that was killed before its end."""
-        if path.samefile(self.partial):  # an earlier version gave the partial file a second name
-            return True
-        try:
-            *lines, _ = lines_of(path)
-        except (UserError, ValueError):
-            return False
-        return data.startswith(b"".join(lines))
-
-    def abandon(self) -> None:
-        """Close the file and leave it partial, for ``--resume``."""
-        os.close(self._file)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    """Write a whole line or nothing: a short write (full disk) is taken back, so that the file stays well-formed."""
-    begin = os.fstat(descriptor).st_size
-    written = 0
-    try:
-        while written < len(data):
-            written += os.write(descriptor, data[written:])
-    except OSError:
-        os.ftruncate(descriptor, begin)
-        raise
-
-
-def add_to_manifest(root: Path, path: Path) -> None:
-    """Append a sealed record's path, and the digest and size of its lines, under a lock that other runs respect."""
-    sha256, size = digest_of(path)
-    entry = {"path": manifest_name(root, path), "sha256": sha256, "size_bytes": size}
-    manifest = root / MANIFEST
-    descriptor = os.open(manifest, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        _write_all(descriptor, (json.dumps(entry, separators=(",", ":")) + "\n").encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def manifest_name(root: Path, path: Path) -> str:
-    """Return the name of a record in the manifest, whichever form its file has."""
-    return str(plain_form(path).relative_to(root))
-
-
-def read_manifest(root: Path) -> dict[str, dict[str, Any]]:
-    """Return the manifest's entries by path; an unreadable line raises ``UserError``."""
-    entries: dict[str, dict[str, Any]] = {}
-    path = root / MANIFEST
-    if not path.is_file():
-        return entries
-    for number, text in enumerate(path.read_text().splitlines(), start=1):
-        try:
-            entry = json.loads(text)
-            entries[str(entry["path"])] = entry
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError("the manifest has an unreadable line", where=f"{path}:{number}") from error
-    return entries
-
-
 RECORD_FOLDERS = "[0-9][0-9][0-9][0-9]/[0-9][0-9]"
 """Year and month: other folders of a store, such as those of jobs, hold no records."""
 
@@ -269,10 +126,13 @@ def partial_path(root: Path, run: Run) -> Path:
 
 
 def record_paths(root: Path, *, partial: bool = False) -> list[Path]:
-    """List record files in the order of their run ids; a record in both forms has two."""
+    """List record files in the order of their run ids; a record in both forms has two.
+
+    What is no plain file, such as a pipe, is listed too: whoever reads it is told so.
+    """
     endings = [PLAIN, PACKED, *([PLAIN + PARTIAL] if partial else [])]
     paths = (p for ending in endings for p in root.glob(f"{RECORD_FOLDERS}/*{ending}"))
-    return sorted((p for p in paths if p.is_file()), key=lambda p: p.name)
+    return sorted(paths, key=lambda p: (p.name, p))
 
 
 def sealed_paths(root: Path) -> list[Path]:
@@ -316,11 +176,10 @@ def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
     for number, raw in enumerate(lines_of(path), start=1):
         try:
             line = parse_line(raw)
-        except (ValueError, ValidationError) as error:
+        except ValueError as error:
             if path.name.endswith(PARTIAL) and not raw.endswith(b"\n"):
                 break
-            first = str(error).splitlines()[0]
-            raise UserError(f"not a legal record line: {first}", where=f"{path}:{number}") from error
+            raise UserError(f"not a legal record line: {said(error)}", where=f"{path}:{number}") from error
         misplaced = _misplaced(line, run, seen, sealed)
         if misplaced is not None:
             raise UserError(misplaced, where=f"{path}:{number}")
@@ -364,6 +223,7 @@ def _misplaced(line: Line, run: Run | None, seen: set[str], sealed: bool) -> str
             return f"a measurement of another run, {line.run_id}"
         if line.record_id in seen:
             return f"the measurement {line.record_id} occurs twice"
+        return mistold(line.family, line.metric)
     return None
 
 
@@ -377,87 +237,103 @@ def load(
         partial: Also runs that go on, or were interrupted.
         read: Gives the record of a file, or raises ``UserError``.
     """
+    with without_collection():
+        return _load(roots, partial=partial, read=read)
+
+
+def _load(roots: Sequence[Path], *, partial: bool, read: Callable[[Path], RunRecord]) -> Loaded:
     loaded = Loaded()
-    seen: dict[str, RunRecord] = {}
+    chosen: dict[str, tuple[Path, RunRecord]] = {}
     for root in roots:
         for path in record_paths(root, partial=partial) if root.is_dir() else [root]:
             try:
                 record = read(path)
+                if root.is_dir():
+                    check_place(root, record)
             except UserError as error:
                 loaded.problems.append(Problem(path=str(path), what=error.what))
                 continue
-            first = seen.setdefault(record.run_id, record)
-            if first is record:
-                loaded.records.append(record)
-            elif (problem := twins(first, record)) is not None:
-                loaded.problems.append(problem)
-    for record in loaded.records:
-        for event in record.events:
-            if event.kind == "retract" and "run_id" in event.data:
-                reason = str(event.data.get("reason") or "no reason given")
-                loaded.retracted[str(event.data["run_id"])] = reason
-    loaded.records = [r for r in loaded.records if r.run_id not in loaded.retracted]
+            first_root, first = chosen.setdefault(record.run_id, (root, record))
+            if first is record or (problem := twins(first, record)) is None:
+                continue
+            if _listed_at(root, record) < _listed_at(first_root, first, other=root):
+                chosen[record.run_id] = root, record
+                problem = Problem(
+                    path=str(first.path), what=f"holds other lines than {record.path}, {SAME_ID}"
+                )
+            loaded.problems.append(problem)
+    loaded.retracted = _retracted(chosen)
+    loaded.records = [record for run_id, (_, record) in chosen.items() if run_id not in loaded.retracted]
     return loaded
+
+
+SAME_ID = "of the same run id"
+
+
+def _listed_at(root: Path, record: RunRecord, *, other: Path | None = None) -> float:
+    """Return where the manifest lists the very lines of a record; infinity where it does not.
+
+    Args:
+        root: The record's store.
+        record: The record.
+        other: The store of another one: in another store no line is before or behind.
+    """
+    name = manifest_name(root, record.path) if root.is_dir() else ""
+    for number, entry in enumerate(read_manifest(root).lines):
+        if entry.path == name and entry.sha256 == record.sha256:
+            return number if other in (None, root) else 0
+    return math.inf
+
+
+def _retracted(records: Mapping[str, tuple[Path, RunRecord]]) -> dict[str, str]:
+    """Return which of some records others withdraw, with the reasons."""
+    found: dict[str, str] = {}
+    manifests: dict[Path, Manifest] = {}
+    for root, record in records.values():
+        for victim, reason in retractions_of(record.events):
+            if victim in records:
+                if root not in manifests:
+                    manifests[root] = read_manifest(root)
+                if counts(manifests[root], victim, record):
+                    found[victim] = reason
+    return found
+
+
+def retractions_of(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
+    """Yield the runs that events withdraw, with the reasons."""
+    for event in events:
+        if event.kind == "retract" and "run_id" in event.data:
+            yield str(event.data["run_id"]), str(event.data.get("reason") or "no reason given")
+
+
+def counts(manifest: Manifest, victim: str, correction: RunRecord) -> bool:
+    """Say whether a correction in a store is about a run: not where that came into the store after it."""
+    return correction.sealed and not manifest.came_after(victim, correction.run_id)
 
 
 def twins(first: RunRecord, second: RunRecord) -> Problem | None:
     """Say whether two sealed files of one run, such as its plain and its compressed form, hold different lines."""
     if not (first.sealed and second.sealed) or first.sha256 == second.sha256:
         return None
-    return Problem(path=str(second.path), what=f"holds other lines than {first.path}, of the same run id")
+    return Problem(path=str(second.path), what=f"holds other lines than {first.path}, {SAME_ID}")
 
 
-MEASUREMENT_COLUMNS = (
-    "record_id",
-    "run_id",
-    "started",
-    "host_class",
-    "runner",
-    "suite",
-    "family",
-    "case_id",
-    "series_key",
-    "block",
-    "label",
-    "technique",
-    "role",
-    "launch",
-    "metric",
-    "unit",
-    "value",
-    "n",
-    "status",
-    "reason",
-    "params",
-    "samples",
-)
-"""Columns of the long table of measurements."""
+def check_place(root: Path, record: RunRecord) -> None:
+    """Refuse a record in a store whose file is not the one that its run has: run ids are unique over files.
 
-
-def measurement_rows(record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Flatten a record's measurements into rows for tables and exports."""
-    for m in record.measurements:
-        yield {
-            "record_id": m.record_id,
-            "run_id": m.run_id,
-            "started": record.run.started,
-            "host_class": record.run.host_class,
-            "runner": record.run.runner.get("name"),
-            "suite": m.suite,
-            "family": m.family,
-            "case_id": m.case_id,
-            "series_key": m.series_key,
-            "block": m.block,
-            "label": m.label,
-            "technique": m.technique,
-            "role": m.role,
-            "launch": m.launch,
-            "metric": m.metric.name,
-            "unit": m.metric.unit,
-            "value": m.value,
-            "n": m.n,
-            "status": m.status,
-            "reason": m.reason,
-            "params": json.dumps(m.params, sort_keys=True),
-            "samples": list(m.samples),
-        }
+    Raises:
+        UserError: Its name or folder is another one, or it bears the name of a sealed record and has no seal.
+    """
+    path = record.path
+    if path.name.endswith(PARTIAL):
+        return
+    if run_id_of(path) != record.run_id:
+        raise UserError(f"the file name does not fit its run id {record.run_id}", where=str(path))
+    expected = sealed_path(root, record.run).parent
+    if path.parent != expected:
+        raise UserError(
+            f"run {record.run_id} began at {record.run.started}, and belongs into {expected.relative_to(root)}",
+            where=str(path),
+        )
+    if not record.sealed:
+        raise UserError("has no seal", where=str(path))

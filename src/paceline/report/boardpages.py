@@ -14,10 +14,13 @@ from markupsafe import Markup
 from paceline.analysis.compare import Comparison
 from paceline.analysis.failures import grouped
 from paceline.analysis.points import Point
+from paceline.base.family import load_family
 from paceline.base.root_cause import ranks_text
+from paceline.base.units import format_quantity
 from paceline.records.record import Run
 from paceline.report import charts
-from paceline.report.html import Cell, Grid, body_cell, column_kinds, rows_grid, verdict_class
+from paceline.report.html import NO_DIFFERENCE, Cell, Grid, body_cell, column_kinds, rows_grid, verdict_class
+from paceline.report.names import metric_label, param_label
 from paceline.report.shown import ABSENT, ends_of_effect
 from paceline.report.tables import board_table, diagnostic_table, format_param, primary_metric
 from paceline.stats.estimates import Estimate
@@ -98,12 +101,32 @@ def board_grid(
             effect = effects.get((id(point), label))
             cells = _row(table.headers, row, kinds, num_keys, hrefs.get(id(point)), effect, span)
             cells[0] = cells[0]._replace(graphic=_lost_launches(point, label))
-            group.append((*keys, *cells, _measured(point, row[-1], origin)))
+            group.append((*keys, *cells, _measured(point, label, row[-1], origin)))
         groups.append(tuple(group))
     assert begin == len(table.rows)
-    heads = zip((*table.headers, "measured"), (*kinds, "text"), strict=True)
-    headers = tuple(Cell(text=h, kind=kind) for h, kind in heads)
+    names = _labelled(table.headers, num_keys)
+    heads = [Cell(text=h, kind=kind) for h, kind in zip(names, kinds, strict=True)]
+    keys = [head._replace(kind="text key") for head in heads[:num_keys]]
+    headers = (*keys, *_verdict_first(heads[num_keys:]), Cell(text="measured", kind="text"))
     return Grid(title=title, headers=headers, groups=tuple(groups), notes=table.notes)
+
+
+def _labelled(headers: Sequence[str], num_keys: int) -> list[str]:
+    """Return headings as people write them: of parameters, and of metrics."""
+    fixed = ("technique", "rank", "× baseline", "− baseline", "verdict", "n", "grade")
+    return [
+        param_label(h) if i < num_keys else h if h in fixed else metric_label(h)
+        for i, h in enumerate(headers)
+    ]
+
+
+def _verdict_first(cells: Sequence[Cell]) -> list[Cell]:
+    """Put verdict and effect behind the technique, where a telephone shows them; rank follows the value.
+
+    The tables of terminals have technique, rank, value, effect, verdict, and then the rest.
+    """
+    technique, rank, value, effect, verdict, *rest = cells
+    return [technique, verdict, effect, value, rank, *rest]
 
 
 def diagnostic_grid(points: Sequence[Point]) -> Grid | None:
@@ -112,9 +135,11 @@ def diagnostic_grid(points: Sequence[Point]) -> Grid | None:
     return None if table is None else rows_grid(table.title, table.headers, table.rows, table.notes)
 
 
-def _measured(point: Point, grade: str, origin: Origin) -> Cell:
+def _measured(point: Point, label: str, grade: str, origin: Origin) -> Cell:
     """Return the day of a number, which leads to its run, and marks of what it is not."""
-    marks = [*(["exploratory"] if grade == "C" else []), *origin.marks(point.run)]
+    own = set().union(*(cell.flags for (name, _), cell in point.cells.items() if name == label))
+    isolation = [mark for mark in ("sandboxed", "unisolated") if mark in own]
+    marks = [*(["exploratory"] if grade == "C" else []), *isolation, *origin.marks(point.run)]
     flags = Markup("").join(Markup('<span class="flag">{}</span>').format(mark) for mark in marks)
     return Cell(
         text=point.run.started[:10],
@@ -162,14 +187,11 @@ def _row(
     cells = [Cell(text=row[first], href=href, kind="text technique")]
     columns = list(zip(headers, row, kinds, strict=True))[first + 1 :]
     if row[-1] == "" and row[first + 1] == ABSENT:
-        rest = len(columns) - 1
-        return [
-            *cells,
-            Cell(text=ABSENT, kind=columns[0][2]),
-            Cell(text=row[first + 2], kind="text failure", columns=rest),
-        ]
-    for header, text, kind in columns:
-        graphic = None
+        status = Cell(text=row[first + 2].partition(":")[0], kind="text verdict quiet")
+        reason = Cell(text=row[first + 2], kind="text failure", columns=len(columns) - 2)
+        return [*cells, status, Cell(text=ABSENT, kind=columns[2][2]), reason]
+    for header, text, column in columns:
+        graphic, kind = None, column
         if header.endswith(" baseline") and effect is not None and effect.kind == "ratio":
             e = effect.effect
             ends = ends_of_effect(e, effect.kind)
@@ -177,10 +199,26 @@ def _row(
                 kind_of = verdict_class(effect.verdict.name)
                 colour = kind_of if kind_of in ("good", "bad") else "open"
                 graphic = charts.interval_glyph(ends.low, e.value, ends.high, span, colour)
+        if header.endswith(" baseline"):
+            kind += " effect"
         aside = " aside" if header == "× baseline" and graphic is None and text else ""
         cell = body_cell(header, text, kind + aside)
-        cells.append(Cell(text=cell.text, kind=cell.kind, graphic=graphic))
-    return cells
+        shown = shown_verdict(cell.text, effect) if header == "verdict" and effect is not None else cell.text
+        cells.append(Cell(text=shown, kind=cell.kind, graphic=graphic))
+    return _verdict_first(cells)
+
+
+def shown_verdict(text: str, comparison: Comparison) -> str:
+    """Return a verdict as pages write it: of two that are equal, above which difference nothing is known."""
+    return f"{NO_DIFFERENCE}{margin_text(comparison)}" if text == "equivalent" else text
+
+
+def margin_text(comparison: Comparison) -> str:
+    """Write the margin within which two techniques are equal: per cent of a ratio, else in the metric's unit."""
+    margin = comparison.margin
+    if comparison.kind == "ratio":
+        return f"{margin * 100:.3g} %"
+    return format_quantity(margin, comparison.unit)
 
 
 def _span(comparisons: Any) -> float:
@@ -197,9 +235,42 @@ def _span(comparisons: Any) -> float:
 def point_name(point: Point, keys: Sequence[str]) -> str:
     """Name a point by the parameters that tell it apart; where it is the only one, by its operation."""
     shown = keys or [k for k in ("size_bytes", "dtype", "ranks") if k in point.params]
-    return ", ".join(f"{k} {format_param(k, point.params.get(k))}" for k in shown) or str(
+    return ", ".join(param_text(point, k) for k in shown) or str(
         point.params.get("op", "the only point")
     ).replace("_", " ")
+
+
+def param_text(point: Point, key: str) -> str:
+    """Write a parameter as people do, such as ``size 8 B``."""
+    return f"{param_label(key)} {format_param(key, point.params.get(key))}"
+
+
+NETWORKS: Mapping[str, str] = {
+    "host": "ranks are processes of this machine, joined by its loopback",
+    "namespaces": "every rank is in a network namespace of its own, behind a link of a stated rate or delay",
+}
+"""How ranks of one machine are joined."""
+
+
+def runner_text(runner: Mapping[str, Any]) -> str:
+    """Say how a runner joins ranks, by what its record tells; empty for what no machine joins by itself."""
+    text = NETWORKS.get(str(runner.get("network")), "")
+    if text and runner.get("network") == "namespaces" and runner.get("default_link"):
+        text += f": {runner['default_link']} where a point names none"
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def shared_params(points: Sequence[Point]) -> list[str]:
+    """Write the parameters that all points share, but for those with the value that they have by default."""
+    first = points[0]
+    family = load_family(first.family)
+    found = []
+    for parameter in family.parameters_for(str(first.params.get("op", ""))):
+        values = {repr(p.params.get(parameter.name)) for p in points}
+        value = first.params.get(parameter.name)
+        if len(values) == 1 and value is not None and value != parameter.default and parameter.name != "op":
+            found.append(param_text(first, parameter.name))
+    return found
 
 
 def estimate(point: Point, label: str, metric: str) -> Estimate:

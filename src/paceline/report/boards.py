@@ -114,11 +114,11 @@ def usable_points(record: RunRecord) -> tuple[list[Point], list[str]]:
 def leave_unknown_out(point: Point) -> list[str]:
     """Take metrics that the family does not have out of a point: another version's, or nobody's; say which."""
     try:
-        known = {metric.name for metric in load_family(point.family).metrics}
+        family = load_family(point.family)
     except UserError:
         return []
-    unknown = sorted(set(point.metrics()) - known)
-    point.cells = {key: cell for key, cell in point.cells.items() if key[1] in known}
+    unknown = [name for name in point.metrics() if not family.has(name)]
+    point.cells = {key: cell for key, cell in point.cells.items() if key[1] not in unknown}
     return [f"{point.suite}: the {point.family} family has no metric '{name}'" for name in unknown]
 
 

@@ -12,6 +12,15 @@ from dataclasses import replace
 
 from paceline.analysis.claims import ClaimResult
 from paceline.base.family import load_family
+from paceline.report.boundedtext import with_ends
+from paceline.report.premisetext import (
+    WHOSE,
+    premises_text,
+    remarks_text,
+    said_text,
+    scale_text,
+    settled_text,
+)
 from paceline.report.shown import ABSENT, ends_of_effect, format_effect, format_estimate
 from paceline.report.tables import format_param
 from paceline.spec.papers import Paper
@@ -19,9 +28,11 @@ from paceline.stats.estimates import Estimate
 
 OWN_BOUND = "(own bound)"
 """Stands where a paper's slug would, for claims that no paper makes."""
-STATEMENT = "what it says, in our words"
-HEADERS = ("paper", STATEMENT, "measured", "asked", "found", "verdict", "evidence")
-LEAST_DIGITS, MOST_DIGITS = 3, 15
+STATEMENT, PAPERS_NUMBER = "what it says, in our words", "the paper's number"
+HEADERS = (
+    *("paper", STATEMENT, "whose number", PAPERS_NUMBER, "measured", "asked", "found, and our scale"),
+    *("verdict", "premises", "what would settle it", "evidence"),
+)
 RUN_CHARS = 13
 """Of a run's id: the instant at which it began, to the millisecond."""
 
@@ -49,8 +60,8 @@ def found_text(claim: ClaimResult) -> str:
         return f"{found.value:.3g}{' ×' if ratio else ''}, undecided ({found.num_launches} launches)"
     if "equal_within" in claim.expect:
         name = "ratio" if claim.versus else "value"
-        return f"{name} − 1 = {_with_ends(_off_one(found), (-bounds[0], bounds[0]))}"
-    return _with_ends(found, bounds, " ×" if ratio else "")
+        return f"{name} − 1 = {with_ends(_off_one(found), (-bounds[0], bounds[0]))}"
+    return with_ends(found, bounds, " ×" if ratio else "")
 
 
 def _inside(found: Estimate, claim: ClaimResult, *, ratio: bool) -> Estimate:
@@ -70,40 +81,6 @@ def _says_nothing(found: Estimate, *, ratio: bool) -> bool:
 def _off_one(found: Estimate) -> Estimate:
     low, high = (None if end is None else end - 1 for end in (found.low, found.high))
     return replace(found, value=found.value - 1, low=low, high=high)
-
-
-def _with_ends(found: Estimate, bounds: Sequence[float], mark: str = "") -> str:
-    """Write a value with its ends so that none of them seems to lie at a bound, or beyond, that does not."""
-    ends = () if found.low is None or found.high is None else (found.low, found.high)
-    numbers = (found.value, *ends)
-    digits = next((n for n in range(LEAST_DIGITS, MOST_DIGITS) if _tells(numbers, bounds, n)), MOST_DIGITS)
-    text = f"{_written(found.value, digits)}{mark}"
-    if not ends or ends[0] == ends[1]:
-        return text
-    return f"{text} [{', '.join(_written(end, digits) for end in ends)}]"
-
-
-def _tells(numbers: Iterable[float], bounds: Sequence[float], digits: int) -> bool:
-    """Return whether numbers of so many digits lie on the same sides of the bounds as they do with all digits."""
-    return all(
-        _side(float(_written(number, digits)), bound) == _side(number, bound)
-        for number in numbers
-        for bound in bounds
-    )
-
-
-def _side(number: float, bound: float) -> int:
-    """Return -1, 0 or 1; what differs in the last places of floats alone is equal."""
-    if math.isclose(number, bound, rel_tol=1e-12):
-        return 0
-    return 1 if number > bound else -1
-
-
-def _written(value: float, digits: int) -> str:
-    """Write a number with so many significant digits, more where it has more before the point."""
-    if 100 <= abs(value) < 1e6:
-        return f"{value:.{max(0, digits - len(str(int(abs(value)))))}f}"
-    return f"{value:.{digits}g}"
 
 
 def decided_by(claim: ClaimResult) -> str:
@@ -140,6 +117,11 @@ def claims_page(
         "points, the worst is shown; the suite's board on the site has all. Numbers have as many digits as it takes "
         "to see on which side of what was asked they lie.",
         "",
+        "A claim expects the paper's own number, a testable form of its statement that is ours, or, as a bound of the "
+        "suite, something that no paper says; the first two alone make a paper's verdict. Its premises are what must "
+        "hold in the run for its number to speak: where one of them does not, the claim is *not testable here*, "
+        "whatever was found, and the premise says by how much it fails and what would meet it.",
+        "",
         "Evidence is graded: A is confirmed by another run, B has five launches or more, C has fewer, or code that "
         "was not committed, D was imported. Beside it stands the run, by the beginning of its record's name, and of "
         "several points the one that decided. On the site (`paceline site build`) a verdict leads to that point's "
@@ -156,9 +138,14 @@ def _rows(claims: Iterable[ClaimResult], papers: Mapping[str, Paper]) -> Iterato
         paper = papers[claim.paper].title.split(":")[0] if claim.paper else OWN_BOUND
         what = f"{claim.metric} of {sides(claim)} ({claim.suite})"
         verdict = claim.verdict if claim.verdict == "reproduced" else f"**{claim.verdict}**"
-        shown = (claim.grade, claim.host_class, decided_by(claim), claim.reason)
+        if claim.verdict == "not reproduced" and claim.premise == "met":
+            verdict += " (premises met)"
+        shown = (claim.grade, claim.host_class, decided_by(claim), remarks_text(claim))
         evidence = "; ".join(text for text in shown if text)
-        yield _row((paper, claim.quote, what, claim.expectation, found_text(claim), verdict, evidence))
+        scale = scale_text(claim)
+        found = f"{found_text(claim)} ({scale})" if scale else found_text(claim)
+        cells = (paper, claim.quote, WHOSE[claim.whose], said_text(claim), what, claim.expectation, found)
+        yield _row((*cells, verdict, premises_text(claim), settled_text(claim), evidence))
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from paceline.analysis.evidence import OFF_BOARD_REASONS, image_class
 from paceline.analysis.runs import compare_shared, incomparable
 from paceline.records.record import Run
 from paceline.records.store import RunRecord
-from paceline.report.boards import usable_points
+from paceline.report.boards import Usable, usable_points
 from paceline.report.html import Grid, plain_grid
 from paceline.report.runpages import flat, packages, run_slug
 from paceline.report.shown import ABSENT
@@ -156,11 +156,11 @@ def difference_table(left: Run, right: Run) -> Table:
     return Table(title="what else differs", headers=headers, rows=tuple(differences(left, right)), notes=())
 
 
-def side_by_side(pair: Pair) -> SideBySide:
-    """Compare a pair of runs, where they can be compared."""
+def side_by_side(pair: Pair, usable: Usable = usable_points) -> SideBySide:
+    """Compare a pair of runs, where they can be compared; ``usable`` gives a record's points."""
     later, earlier = pair.later.run, pair.earlier.run
     reason = incomparable(later, earlier)
-    points = [usable_points(record)[0] for record in (pair.later, pair.earlier)]
+    points = [usable(record)[0] for record in (pair.later, pair.earlier)]
     found = [] if reason else compare_shared(*points)
     return SideBySide(
         why=pair.why,

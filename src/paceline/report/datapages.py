@@ -81,6 +81,8 @@ def claim_rows(claims: Sequence[ClaimResult]) -> list[Row]:
             "claim": c.claim_id,
             "quote": c.quote,
             "scope": c.scope,
+            "whose": c.whose,
+            "paper_number": c.said.get("number"),
             "metric": c.metric,
             "technique": c.technique,
             "versus": c.versus,
@@ -90,6 +92,8 @@ def claim_rows(claims: Sequence[ClaimResult]) -> list[Row]:
             "high": finite(c.worst.high) if c.worst else None,
             "verdict": c.verdict,
             "reason": c.reason,
+            "premise": c.premise,
+            "settled_by": ", ".join(c.settled_by),
             "grade": c.grade,
             "run_id": c.run_id,
         }

@@ -38,6 +38,15 @@ class DocPage:
     """Anchor and text of each heading of the second level."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """What stands below one heading of a document, as text without marks."""
+
+    anchor: str
+    heading: str
+    text: str
+
+
 def read_docs(folder: Path) -> dict[str, str]:
     """Return the text of each document by its path in the folder, such as ``howto/nightly.md``."""
     return {
@@ -71,6 +80,29 @@ def doc_page(name: str, text: str, docs: Mapping[str, str]) -> DocPage:
         body=body,
         sections=tuple((anchor, heading) for tag, anchor, heading in headings if tag == "h2"),
     )
+
+
+def doc_sections(text: str) -> list[Section]:
+    """Return the sections of a document in their order, each up to the next heading of whatever level."""
+    tokens = _markdown().parse(text)
+    headings = _anchors(tokens)
+    parts: list[list[str]] = []
+    for before, token in pairwise([Token("", "", 0), *tokens]):
+        if token.type == "heading_open":
+            parts.append([])
+        elif parts and before.type != "heading_open" and token.content:
+            parts[-1].append(_plain(token))
+    return [
+        Section(anchor=anchor, heading=heading, text=" ".join(" ".join(part).split()))
+        for (_, anchor, heading), part in zip(headings, parts, strict=True)
+    ]
+
+
+def _plain(token: Token) -> str:
+    """Return the text of a paragraph, a cell or a block of code."""
+    if not token.children:
+        return token.content
+    return "".join(" " if c.type in ("softbreak", "hardbreak") else c.content for c in token.children)
 
 
 @cache

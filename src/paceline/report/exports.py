@@ -17,8 +17,9 @@ from typing import Any
 from paceline.analysis.points import grade_of
 from paceline.base.errors import UserError
 from paceline.records.record import Measurement
+from paceline.records.rows import measurement_rows
 from paceline.records.storage import storage_errors
-from paceline.records.store import RunRecord, measurement_rows
+from paceline.records.store import RunRecord
 from paceline.report.export_choice import Choice
 
 FORMATS: Mapping[str, str] = {
@@ -117,10 +118,13 @@ def write(target: Path, data: bytes, *, replace: bool) -> None:
 def grades(record: RunRecord) -> dict[tuple[str, str, str], str]:
     """Return the evidence grade of every block, label and metric of a run."""
     launches: dict[tuple[str, str, str], set[int]] = {}
+    flags: dict[tuple[str, str, str], set[str]] = {}
     for m in record.measurements:
         if m.status == "ok":
-            launches.setdefault((m.block, m.label, m.metric.name), set()).add(m.launch)
-    return {key: grade_of(record.run, len(found)) for key, found in launches.items()}
+            key = (m.block, m.label, m.metric.name)
+            launches.setdefault(key, set()).add(m.launch)
+            flags.setdefault(key, set()).update(m.flags)
+    return {key: grade_of(record.run, len(found), flags=flags[key]) for key, found in launches.items()}
 
 
 def csv_table(records: Sequence[RunRecord], choice: Choice) -> str:

@@ -54,18 +54,6 @@ def at_work(jobs: Sequence[Job], processes: int) -> Iterator[Iterator[tuple[str,
             worker.join()
 
 
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Let nobody look for cycles among millions of records that all stay: a third of the time of reading them."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
 def _gathered(results: Queue[Result], processes: int) -> Iterator[tuple[str, str | bytes]]:
     while processes:
         found = results.get()

@@ -1,24 +1,101 @@
-"""What the first page shows before the boards: which suites were measured where, and what came last; and its feed."""
+"""What the first page and the list of boards show: families, hardware, boards, gaps, what came last; and the feed."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
 from paceline.analysis.compare import Comparison
+from paceline.base.family import load_family
 from paceline.records.record import Run
 from paceline.records.store import RunRecord
 from paceline.report.boards import Board
+from paceline.report.choosing import offers
 from paceline.report.html import Cell, Grid, rows_grid
+from paceline.report.layout import layout_of
+from paceline.report.names import metric_label
+from paceline.report.quality import losses, qualified
 from paceline.report.runpages import counts_text, run_counts, run_slug
-from paceline.report.shown import ABSENT, verdict_text
+from paceline.report.shown import ABSENT
 from paceline.report.tables import format_counts, primary_metric
 
 NEWS, FEED = 5, 50
 """Runs on the first page, and in the feed."""
 ATOM = "http://www.w3.org/2005/Atom"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyCard:
+    """One family, by what one would come to it for."""
+
+    name: str
+    question: str
+    summary: str
+    num_boards: int
+    suites: tuple[tuple[str, str], ...]
+    """Name and largest board of each suite."""
+    choice: str | None
+    """The page that says what is best where."""
+
+
+def family_cards(boards: Sequence[Board]) -> list[FamilyCard]:
+    """Return the families that have a board, each with its suites; a suite leads to its board of most points."""
+    found = []
+    for name in dict.fromkeys(b.family for b in sorted(boards, key=lambda b: b.family)):
+        own = sorted(
+            (b for b in boards if b.family == name), key=lambda b: (b.suite, len(b.points), _newest_of(b))
+        )
+        largest = {b.suite: b for b in own}  # of those with as many points the newest
+        suites = ((suite.partition("/")[2] or suite, f"boards/{b.slug}.html") for suite, b in largest.items())
+        card = FamilyCard(
+            name=name,
+            question=layout_of(name).question or f"What was found about {name}?",
+            summary=load_family(name).summary,
+            num_boards=len(own),
+            suites=tuple(suites),
+            choice=f"choose/{name}.html" if offers(name, own) else None,
+        )
+        found.append(card)
+    return found
+
+
+def hardware_sentence(boards: Sequence[Board]) -> str:
+    """Say on what everything was measured, and which kind of hardware was not."""
+    classes = sorted({b.host_class for b in boards})
+    kinds = {str((p.run.device or {}).get("kind", "cpu")) for b in boards for p in b.points}
+    on = f"Every result here is from {'one class' if len(classes) == 1 else f'{len(classes)} classes'} of machine: "
+    on += "; ".join(classes) + "."
+    return (
+        on
+        if kinds != {"cpu"}
+        else on + " No accelerator was measured: what holds on one is not known from here."
+    )
+
+
+def hardware_grid(boards: Sequence[Board]) -> Grid:
+    """Return machines against families: how many boards and points each has, and the day of the newest."""
+    places = sorted({(b.host_class, b.runner, b.image_class or "") for b in boards})
+    rows: list[list[Cell | str]] = []
+    for place in places:
+        own = [b for b in boards if (b.host_class, b.runner, b.image_class or "") == place]
+        families = Counter(b.family for b in own)
+        rows.append(
+            [
+                Cell(text=place[0], kind="text"),
+                Cell(text=", ".join(part for part in place[1:] if part), kind="text"),
+                Cell(text=format_counts(sorted(families.items())), kind="text broken"),
+                str(sum(len(b.points) for b in own)),
+                Cell(text=max(_newest_of(b) for b in own)[:10], kind="text"),
+            ]
+        )
+    return rows_grid("hardware", ("machine", "runner", "boards", "points", "newest"), rows)
+
+
+def _newest_of(board: Board) -> str:
+    return max(p.run.started for p in board.points)
 
 
 def coverage_grid(boards: Sequence[Board], suites: Sequence[Mapping[str, Any]]) -> Grid:
@@ -57,13 +134,15 @@ def board_list(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
     families: dict[str, list[tuple[Cell, ...]]] = {}
     for board, comparisons in sorted(found, key=lambda f: (f[0].family, f[0].suite, f[0].runner)):
         metric = primary_metric(board.points)
-        names = Counter(verdict_text(c) for c in comparisons if c.metric == metric)
+        lost = losses(comparisons)
+        texts = (qualified(c, lost.get((id(c.point), c.label))) for c in comparisons if c.metric == metric)
+        names = Counter(text.partition(" (")[0] for text in texts)
         place = ", ".join(part for part in (board.runner, board.host_class, board.image_class) if part)
         labels = {name for p in board.points for name in (*p.labels, *p.failures)}
         row = (
             Cell(text=board.suite, href=f"boards/{board.slug}.html", kind="text technique"),
             Cell(text=place, kind="text broken"),
-            Cell(text=metric, kind="text"),
+            Cell(text=metric_label(metric), kind="text"),
             Cell(text=board.points[0].baseline, kind="text"),
             Cell(text=str(len(board.points)), kind="num"),
             Cell(text=str(len(labels)), kind="num"),

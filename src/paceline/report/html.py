@@ -11,17 +11,21 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from paceline import __version__
+from paceline.report.claimstext import PAPERS_NUMBER, STATEMENT
+from paceline.report.quality import BUT_WORSE
 from paceline.report.tables import Table
 from paceline.spec import content
 
 STYLE = "style.css"
 SCRIPT = "site.js"
 ON_DEMAND = {
+    "search.js": "search.js",
+    "export.js": "export.js",
     "charts.js": "charts.js",
     "uplot.js": "vendor/uplot/uPlot.iife.min.js",
     "uplot.css": "vendor/uplot/uPlot.min.css",
 }
-"""What the script reads when a chart is zoomed: name in the site → file among the templates."""
+"""What the script reads when a reader asks for it: name in the site → file among the templates."""
 VERDICT_CLASSES = {
     "faster": "good",
     "better": "good",
@@ -34,11 +38,14 @@ VERDICT_CLASSES = {
     "NO": "bad",
     "equivalent": "even",
     "partly": "even",
+    "not testable here": "quiet",
 }
 """Class of the style sheet for each verdict; the rest stays quiet."""
+NO_DIFFERENCE = "no difference above "
+"""Begins what pages write for the verdict ``equivalent``: the margin says what is known."""
 TEXT_COLUMNS = frozenset(
     ("technique", "verdict", "suite", "metric", "what", "why", "reason", "status", "paper", "run", "file")
-) | frozenset(("claim", "found", "id", "results", "sha256"))
+) | frozenset(("claim", "found", "found, and our scale", "id", "results", "sha256", STATEMENT, PAPERS_NUMBER))
 """Columns that stay on the left even when a text begins with a digit."""
 
 
@@ -110,12 +117,19 @@ def table_rows(grid: Grid) -> Markup:
     mixed = grid.headers[0].text != "technique"
     parts: list[str] = []
     for rows in grid.groups:
-        parts.append("<tbody>\n")
+        parts.append(f"<tbody{_place(grid, rows)}>\n")
         for row in rows:
             more = ' class="more"' if mixed and row[0].kind.endswith("technique") else ""
             parts.append(f"<tr{more}>{''.join(map(_cell_markup, row))}</tr>\n")
         parts.append("</tbody>\n")
     return Markup("".join(parts))
+
+
+def _place(grid: Grid, rows: Sequence[Sequence[Cell]]) -> str:
+    """Return what tells a group of rows apart, for screens that have no room for its columns."""
+    heads = zip(grid.headers, rows[0] if rows else (), strict=False)
+    said = [f"{head.text} {cell.text}" for head, cell in heads if cell.header and head.kind.endswith(" key")]
+    return f' data-place="{_escaped(", ".join(said))}"' if said else ""
 
 
 def _cell_markup(cell: Cell) -> str:
@@ -193,5 +207,9 @@ def body_cell(header: str, text: str, kind: str) -> Cell:
 
 
 def verdict_class(text: str) -> str:
-    """Return the class of a verdict such as ``inconclusive (≈ 40 launches)``."""
+    """Return the class of a verdict such as ``inconclusive (≈ 40 launches)``; a gain at a price has one of its own."""
+    if BUT_WORSE in text:
+        return "price"
+    if text.startswith(NO_DIFFERENCE):
+        return "even"
     return VERDICT_CLASSES.get(text.partition(" (")[0], "quiet")

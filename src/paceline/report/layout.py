@@ -6,7 +6,8 @@ A family with anything to draw has a module of its name in ``report.layouts``, w
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 
@@ -55,6 +56,16 @@ class SplitSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceSpec:
+    """Parameters by which a visitor chooses among a family's techniques: a table for each suite that varies them."""
+
+    columns: str
+    """Its values stand side by side."""
+    rows: tuple[str, ...]
+    """A row for each combination that was measured; what does not vary is left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """What the pages of a family draw beside what all families have."""
 
@@ -69,6 +80,15 @@ class Layout:
     counts_calls: bool = False
     """Whether a record's accounting says what became of calls, and of the file that they are from."""
     splits: tuple[SplitSpec, ...] = ()
+    quality: Mapping[str, float] = field(default_factory=dict)
+    """Metrics that say what a result is worth, the most telling first, and the least loss of each that counts: a gain
+    in another metric is called worse where one of them is lost by more than this and than the suite's margin."""
+    exact: tuple[str, ...] = ()
+    """Those of ``quality`` that only techniques have whose results are not exact: others' are zero."""
+    choice: ChoiceSpec | None = None
+    """By what one chooses; None where boards say it well enough."""
+    question: str = ""
+    """What one would come to the family for, as a visitor asks it."""
     answers: tuple[str, ...] = ()
     """Metrics with a sample for each question, the same questions in the same order in all techniques of a launch: a
     point's page compares them question by question. 0 or 1 in the first."""

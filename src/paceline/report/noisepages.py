@@ -16,6 +16,9 @@ from paceline.report.shown import ABSENT, verdict_text
 from paceline.report.tables import format_counts, primary_metric, varying_params
 from paceline.stats.verdicts import least_margin, minimum_detectable
 
+VIRTUAL = "virtual_"
+"""How the names of times begin that no clock of a machine has told."""
+
 
 def primary(board: Board, comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the comparisons of the metric that a board is ranked by."""
@@ -100,3 +103,32 @@ def summary_grid(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
         "verdicts",
     )
     return rows_grid("noise by board", headers, rows)
+
+
+def machine_grid(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
+    """Return a line for each machine and runner: what its comparisons of times could find, of all suites together.
+
+    Virtual times scatter by what is drawn, and say nothing of a machine.
+    """
+    least: dict[tuple[str, str], list[float]] = {}
+    for board, comparisons in found:
+        for c in primary(board, comparisons):
+            timed = c.kind == "ratio" and c.unit == "s" and not c.metric.startswith(VIRTUAL)
+            size = minimum_detectable(c.effect, c.kind) if timed else None
+            if size is not None:
+                least.setdefault((board.host_class, board.runner), []).append(size)
+    rows: list[Sequence[Cell | str]] = []
+    for (host, runner), sizes in sorted(least.items()):
+        ordered = sorted(sizes)
+        most = ordered[min(len(ordered) - 1, round(0.9 * (len(ordered) - 1)))]
+        rows.append(
+            [
+                Cell(text=host, kind="text"),
+                Cell(text=runner, kind="text"),
+                str(len(ordered)),
+                f"{statistics.median(ordered):.1%}",
+                f"{most:.1%}",
+            ]
+        )
+    headers = ("machine", "runner", "comparisons of times", "least effect, median", "nine in ten below")
+    return rows_grid("noise by machine", headers, rows)

@@ -188,7 +188,8 @@ def history_grid(points: Sequence[Point], run_hrefs: Mapping[str, str]) -> Grid:
     metric = primary_metric([p for p in shown if p.cells] or shown)
     rows: list[list[Cell | str]] = []
     for point in shown:
-        counts = [len(c.values) for (_, name), c in point.cells.items() if name == metric]
+        cells = [c for (_, name), c in point.cells.items() if name == metric]
+        counts = [len(c.values) for c in cells]
         row: list[Cell | str] = [
             Cell(
                 text=point.run.started[:16].replace("T", " "),
@@ -200,7 +201,8 @@ def history_grid(points: Sequence[Point], run_hrefs: Mapping[str, str]) -> Grid:
             cell = point.cells.get((label, metric))
             row.append(value_text(point, label, metric) if cell else ABSENT)
         count = min(counts, default=0)
-        rows.append([*row, str(count), grade_of(point.run, count)])
+        flags = set().union(*(c.flags for c in cells))
+        rows.append([*row, str(count), grade_of(point.run, count, flags=flags)])
     left_out = len(points) - len(shown)
     notes = (f"{left_out} earlier runs are not listed",) if left_out else ()
     return rows_grid(f"{metric} in every run", ("run", *names, "n", "grade"), rows, notes)

@@ -96,7 +96,7 @@ def benchmark(point: Point, cell: Cell) -> dict[str, Any]:
                 "technique": cell.label,
                 "metric": cell.metric,
                 "contract_id": cell.contract_id,
-                "grade": grade_of(point.run, len(launches)),
+                "grade": grade_of(point.run, len(launches), flags=cell.flags),
                 "launch_samples": {str(n): len(cell.samples[n]) for n in launches},
                 "launch_values": {str(n): cell.values[n] for n in launches},
                 "flags": sorted(cell.flags),

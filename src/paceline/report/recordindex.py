@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from paceline.base.errors import UserError
+from paceline.records.limits import said
 from paceline.records.record import Event, Measurement, MetricId, Run, parse_line
-from paceline.records.record_file import PARTIAL, Member, members_of, present_form, read_piece
+from paceline.records.record_file import PARTIAL, Member, members_of, open_plain, present_form, read_piece
 from paceline.records.store import Place, RunRecord, read_placed
 from paceline.report.forks import Files, Job
 from paceline.report.pagecache import code_digest
@@ -71,7 +72,7 @@ class Lines:
         Raises:
             UserError: The file is another one by now, or its line is not legal.
         """
-        with self.path.open("rb", buffering=0) as file:  # not kept open: a store may have very many files
+        with open_plain(self.path) as file:  # not kept open: a store may have very many files
             if stamp_of(file.fileno()) != self._stamp:
                 raise UserError("the record file was changed while it was read", where=str(self.path))
             text = read_piece(file, self.path, self._members, place)
@@ -79,7 +80,7 @@ class Lines:
             return parse_line(text)
         except ValueError as error:
             where = f"{self.path}, byte {place[0]} of its lines"
-            raise UserError(f"not a legal record line: {error}", where=where) from error
+            raise UserError(f"not a legal record line: {said(error)}", where=where) from error
 
 
 class Indexed:
@@ -126,7 +127,9 @@ class RecordIndex:
             UserError: The file cannot be read, or a line of it is not legal.
         """
         path = present_form(path)
-        name = sha256(f"{path.resolve()}\n{code_digest()}".encode()).hexdigest()
+        name = sha256(
+            f"{os.path.realpath(path)}\n{code_digest()}".encode("utf-8", "surrogateescape")
+        ).hexdigest()
         self.wanted.add(name)
         entry = self.folder / f"{name}{SUFFIX}"
         try:
@@ -145,7 +148,8 @@ class RecordIndex:
         """Remove what this build did not ask for."""
         for path in self.folder.glob(f"*{SUFFIX}*"):
             if path.name.removesuffix(SUFFIX) not in self.wanted:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):  # it costs room, and nothing else
+                    path.unlink()
 
     def _kept(self, entry: Path, path: Path, stamp: Stamp) -> RunRecord | None:
         try:

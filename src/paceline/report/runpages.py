@@ -9,13 +9,24 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from paceline.analysis.claim_verdicts import UNTESTABLE
 from paceline.analysis.claims import ClaimResult, LedgerRow
 from paceline.analysis.evidence import PointKey
 from paceline.records.record import STATUSES, Run
 from paceline.records.store import RunRecord
 from paceline.report.boards import slug
-from paceline.report.claimstext import STATEMENT, found_text, sides
+from paceline.report.claimstext import PAPERS_NUMBER, STATEMENT, found_text, sides
 from paceline.report.html import Cell, Grid, rows_grid, verdict_class
+from paceline.report.partly import verdict_with_part
+from paceline.report.premisetext import (
+    SETTLES,
+    WHOSE,
+    premises_text,
+    remarks_text,
+    said_text,
+    scale_text,
+    settled_text,
+)
 from paceline.report.shown import ABSENT
 from paceline.report.stops import WORDS, stops_of
 from paceline.report.tables import format_counts, format_param
@@ -187,23 +198,32 @@ def claim_grid(
     rows: list[list[Cell | str]] = []
     for c in results:
         link = run_hrefs.get(c.run_id or "")
-        found = found_text(c)
+        found, scale = found_text(c), scale_text(c)
         rows.append(
             [
                 Cell(text=f"{c.suite} · {c.claim_id}", kind="text broken"),
-                Cell(text=f"{c.quote} ({c.scope})", kind="text prose"),
-                Cell(text=f"{c.metric} of {sides(c)}", kind="text broken"),
-                c.expectation,
-                Cell(text=found, href=link if c.worst is not None else None, kind="text"),
+                Cell(text=f"{c.quote} ({WHOSE[c.whose]}; {c.scope})", kind="text prose"),
+                Cell(text=said_text(c), kind="text prose"),
+                Cell(text=f"{c.metric} of {sides(c)}: {c.expectation}", kind="text broken"),
                 Cell(
-                    text=c.verdict,
+                    text=f"{found} ({scale})" if scale else found,
+                    href=link if c.worst is not None else None,
+                    kind="text broken",
+                ),
+                Cell(
+                    text=verdict_with_part(c),
                     href=point_hrefs.get(c.point) if c.point else None,
                     kind=f"text verdict {verdict_class(c.verdict)}",
                 ),
-                Cell(text=c.reason or "", kind="text prose"),
+                Cell(text=premises_text(c), kind="text prose"),
+                Cell(text=settled_text(c), kind="text prose"),
+                Cell(text=remarks_text(c), kind="text prose"),
             ]
         )
-    headers = ("claim", STATEMENT, "measure", "expected", "found", "verdict", "why")
+    headers = (
+        *("claim", STATEMENT, PAPERS_NUMBER, "measure, and what is expected", "found, and our scale"),
+        *("verdict", "premises", "what would settle it", "why"),
+    )
     return rows_grid("claims", headers, rows)
 
 
@@ -218,9 +238,17 @@ def ledger_families(rows: Sequence[LedgerRow]) -> list[tuple[str, list[LedgerRow
 def verdict_counts(rows: Sequence[LedgerRow]) -> list[tuple[str, int, str]]:
     """Return (verdict, number, class) of some papers."""
     counts = Counter(row.verdict for row in rows)
-    order = ["reproduced", "partly", "not reproduced", "inconclusive", "not run", "outside"]
+    order = ["reproduced", "partly", "not reproduced", UNTESTABLE, "inconclusive", "not run", "outside"]
     names = sorted(counts, key=lambda v: order.index(v) if v in order else len(order))
     return [(name, counts[name], verdict_class(name)) for name in names]
+
+
+def facets(row: LedgerRow) -> dict[str, str]:
+    """Return by what else than its verdict a paper can be chosen: several values are joined by ``|``."""
+    return {
+        "premise": "|".join(row.premise),
+        "settled": "|".join(SETTLES[kind] for kind in row.settled_by),
+    }
 
 
 def calibration_grids(name: str, document: Any) -> tuple[list[tuple[str, str]], list[Grid]]:

@@ -10,10 +10,19 @@ from typing import Any
 from paceline.analysis.claims import ClaimResult, LedgerRow
 from paceline.analysis.compare import Comparison, compare_points
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey, point_key
+from paceline.analysis.points import Point
 from paceline.base.technique import TechniqueSource
 from paceline.records.proofs import ProofReport
 from paceline.records.store import Loaded, RunRecord
-from paceline.report import boardpages, comparepages, datapages, runpages, techniquepages, trendpages
+from paceline.report import (
+    boardpages,
+    comparepages,
+    datapages,
+    pairpages,
+    runpages,
+    techniquepages,
+    trendpages,
+)
 from paceline.report.boards import Board, Selection, select, usable_points
 from paceline.report.forks import Files, Job
 from paceline.report.html import Grid, environment
@@ -54,7 +63,7 @@ class Site:
         self.points = {
             r.run_id: usable_points(r) for r in self.records if r.run.reason not in OFF_BOARD_REASONS
         }
-        self.selection: Selection = select(self.records, lambda r: self.points[r.run_id])
+        self.selection: Selection = select(self.records, self.usable)
         everything = [p for board in self.selection.boards for p in board.points]
         self.comparisons: dict[int, list[Comparison]] = {}
         for comparison in compare_points(everything):
@@ -71,12 +80,17 @@ class Site:
         self.claims = [*(c for row in given.ledger for c in row.results), *given.bounds]
         self.pairs = list(comparepages.pairs(self.runs))
         self.choices = comparepages.choices(self.runs)
+        self.machines = pairpages.on_machines(self.selection.boards)
         self.trends = [t for board in self.selection.boards for t in trendpages.trends_of(board)]
         self.alerts = trendpages.recent(self.trends)
         self.portraits = techniquepages.portraits(self.selection.boards, given.techniques)
         self.tables = datapages.data_tables(
             [(board, self.of(board)) for board in self.selection.boards], self.claims
         )
+
+    def usable(self, record: RunRecord) -> tuple[list[Point], list[str]]:
+        """Return a record's points that can be shown, and what is wrong with the others."""
+        return self.points.get(record.run_id) or usable_points(record)
 
     def render(self, template: str, **values: Any) -> str:
         """Return a page: a template with values, and the day of the newest run."""
@@ -85,6 +99,10 @@ class Site:
     def of(self, board: Board) -> list[Comparison]:
         """Return the comparisons of a board's points."""
         return [c for p in board.points for c in self.comparisons.get(id(p), ())]
+
+    def elsewhere(self, board: Board) -> str | None:
+        """Return the page on which a board stands beside those of other machines, from the top of the site."""
+        return next((suite.href for suite in self.machines if board in suite.boards), None)
 
     def places(self, board: Board) -> dict[tuple[str, str, str], str]:
         """Return (run, suite, block) → page of each point that stands on a board."""

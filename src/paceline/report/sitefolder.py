@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paceline.base.errors import UserError
+from paceline.records.storage import storage_errors
 
 MARKER = ".paceline-site"
 """The file by which a folder is known as a site, which the next one may replace."""
@@ -17,8 +18,14 @@ def write_site(files: Iterator[tuple[str, str | bytes]], target: Path) -> int:
     """Write a site beside its place, then put it there; an earlier site goes. Return the number of files.
 
     Raises:
-        UserError: The folder holds something that is not a site.
+        UserError: The folder holds something that is not a site, or cannot be written.
+        InfrastructureError: It has no room; an earlier site stays.
     """
+    with storage_errors(target, folder="the site's folder", option="--output=DIR"):
+        return _write(files, target)
+
+
+def _write(files: Iterator[tuple[str, str | bytes]], target: Path) -> int:
     if target.exists() and not (target / MARKER).is_file() and (not target.is_dir() or any(target.iterdir())):
         raise UserError(
             "the output folder holds something that is not a site",

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from paceline.analysis.compare import Comparison, compare_points
+from paceline.analysis.evidence import image_class, params_key
 from paceline.analysis.points import Point, headline, points_of
 from paceline.records.earlier_runs import read_times
-from paceline.records.lookup import find_run
+from paceline.records.lookup import find_runs
 from paceline.records.store import RunRecord
 from paceline.report.boards import select
 from paceline.report.shown import ends_of_effect, format_effect, format_verdict
@@ -53,7 +54,7 @@ def newest_points(roots: Sequence[Path], suites: Sequence[str]) -> list[Point]:
     """
     times = read_times(roots)
     newest = {suite: t.run_id for t in times for suite in t.suites}
-    records = {run_id: find_run(roots, run_id) for run_id in {newest[s] for s in suites if s in newest}}
+    records = {r.run_id: r for r in find_runs(roots, {newest[s] for s in suites if s in newest})}
     return [
         point for s in suites if s in newest for point in points_of(records[newest[s]]) if point.suite == s
     ]
@@ -64,16 +65,45 @@ def board_points(records: Iterable[RunRecord]) -> list[Point]:
     return [point for board in select(records).boards for point in board.points]
 
 
+def on_one_processor(points: Sequence[Point]) -> list[Point]:
+    """Return the points with those of processors alone once each: where several kinds measured one, the newest counts.
+
+    Accelerators are what a reader chooses between, and all stay; which processor a night was given is chance. A suite's
+    newest version that processors measured counts: as on a board, points of an earlier one never stand beside it.
+    """
+
+    def on_processors(point: Point) -> bool:
+        return bool((point.run.device or {}).get("kind", "cpu") == "cpu")
+
+    def key(point: Point) -> tuple[object, ...]:
+        host = None if on_processors(point) else point.run.host_class
+        return (host, point.suite, point.board[2], image_class(point.run), params_key(point))
+
+    versions: dict[str, int] = {}
+    for point in filter(on_processors, points):
+        versions[point.suite] = max(point.suite_version, versions.get(point.suite, 0))
+    current = [p for p in points if not on_processors(p) or p.suite_version == versions[p.suite]]
+    newest: dict[tuple[object, ...], str] = {}
+    for point in current:
+        newest[key(point)] = max(point.run.run_id, newest.get(key(point), ""))
+    return [point for point in current if newest[key(point)] == point.run.run_id]
+
+
 def summarise(points: Sequence[Point]) -> Summary:
     """Say what the headline comparisons of some points have decided.
 
     What more launches could not decide is no comparison: a difference in a metric of which no direction is better, and
     a ratio to zero.
     """
+    return summarise_comparisons(points, compare_points(points))
+
+
+def summarise_comparisons(points: Sequence[Point], comparisons: Iterable[Comparison]) -> Summary:
+    """Say the same of comparisons that were made already; ``points`` are theirs."""
     names = {(p.run.run_id, p.suite): set(headline(p.run, p.suite)) for p in points}
     found = [
         c
-        for c in compare_points(points)
+        for c in comparisons
         if c.metric in names[(c.point.run.run_id, c.point.suite)]
         and c.verdict.reason != NO_DIRECTION
         and math.isfinite(c.effect.value)

@@ -17,6 +17,7 @@ from paceline.report.boardpages import Chart, estimate
 from paceline.report.boards import Board
 from paceline.report.html import Grid, rows_grid
 from paceline.report.layout import layout_of
+from paceline.report.names import metric_label, param_label
 from paceline.report.shown import ABSENT, band
 from paceline.report.tables import format_param, primary_metric, value_text, varying_params
 
@@ -58,15 +59,20 @@ def sweeps_of(board: Board) -> list[Sweep]:
     return found
 
 
-def sweep_charts(board: Board) -> list[Chart]:
-    """Return charts of the primary metric, and of those that the family wants drawn, one for each sweep."""
+def sweep_charts(board: Board, metrics: Sequence[str] = ()) -> list[Chart]:
+    """Return charts of metrics, one for each sweep.
+
+    Args:
+        board: The points.
+        metrics: What is drawn; empty means the primary metric, and those that the family wants drawn.
+    """
     swept = sweeps_of(board)
     if not swept:
         return []
     names = sorted({label for p in board.points for label in p.labels})
     colour = charts.colours(names, board.points[0].baseline)
     found = []
-    for metric in _metrics(board):
+    for metric in metrics or _metrics(board):
         for sweep in swept:
             series = [s for name in names if (s := _series(sweep, name, metric, colour[name]))]
             if series and len({x for s in series for x, *_ in s.points}) >= 2:
@@ -101,7 +107,7 @@ def load_grid(board: Board) -> Grid:
         for across, up in layout_of(board.family).loads:
             for label in sorted({label for p in sweep.points for label in p.labels}):
                 for point, *_ in _joined(sweep, label, across, up):
-                    at = _place_text(sweep.swept, place(point, sweep.swept) or 0.0)
+                    at = place_name(sweep.swept, place(point, sweep.swept) or 0.0)
                     told = [value_text(point, label, m) for m in (across, up)]
                     rows.append(
                         [label, f"{sweep.swept} {at}", sweep.rest or ABSENT, across, told[0], up, told[1]]
@@ -125,12 +131,13 @@ def _load_chart(sweep: Sweep, across: str, up: str, series: Sequence[charts.Swep
         next(p.cells[(s.name, m)].unit for s in series for p in sweep.points if (s.name, m) in p.cells)
         for m in (across, up)
     ]
-    title = f"{up} against {across} over {sweep.swept}" + (f" · {sweep.rest}" if sweep.rest else "")
+    shown_across, shown_up = metric_label(across), metric_label(up)
+    title = f"{shown_up} against {shown_across} over {param_label(sweep.swept)}" + _rest(sweep)
     graphic = charts.sweep_chart(
         series,
         title=f"{title}, of each technique",
-        x_name=across,
-        y_name=up,
+        x_name=shown_across,
+        y_name=shown_up,
         x_format=partial(_text, units[0]),
         y_format=partial(_text, units[1]),
         round_marks=True,
@@ -138,15 +145,48 @@ def _load_chart(sweep: Sweep, across: str, up: str, series: Sequence[charts.Swep
     return Chart(title=title, graphic=graphic)
 
 
-def crossing_grid(board: Board, comparisons: Sequence[Comparison]) -> Grid:
-    """Return where along the sweeps a technique overtakes the baseline, or is overtaken.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """Where along a sweep a technique is as good as the baseline, between two neighbouring points."""
 
-    The place is interpolated between two neighbouring points of a sweep, in logarithms of place and ratio. It is
-    ``decided`` when the ratio's interval is on one side of 1 at one point and on the other at the next; where points
-    beside it are undecided, the nearest decided ones on either side say within what it lies.
+    sweep: Sweep
+    label: str
+    metric: str
+    better_beyond: bool
+    """Whether the technique is the better one behind it."""
+    at: float
+    """Place on the sweep, interpolated in logarithms of place and ratio."""
+    sides: tuple[Comparison, Comparison]
+    """At the points before and behind it."""
+    decided: str
+    """``yes``, ``no``, or within what it lies."""
+
+    @property
+    def place(self) -> str:
+        """The place as people write it."""
+        return place_name(self.sweep.swept, self.at)
+
+
+def crossing_grid(board: Board, comparisons: Sequence[Comparison]) -> Grid:
+    """Return where along the sweeps a technique overtakes the baseline, or is overtaken."""
+    rows = []
+    for c in crossings_of(board, comparisons):
+        ends = [place_name(c.sweep.swept, place(s.point, c.sweep.swept) or 0.0) for s in c.sides]
+        beyond = "better" if c.better_beyond else "worse"
+        rest = c.sweep.rest or ABSENT
+        rows.append([c.label, c.metric, rest, beyond, c.place, " … ".join(ends), c.decided])
+    rows.sort(key=lambda row: row[-1] == "no")
+    headers = ("technique", "metric", "at", "beyond it", "crossing", "between", "decided")
+    return rows_grid("where techniques cross the baseline", headers, rows)
+
+
+def crossings_of(board: Board, comparisons: Sequence[Comparison]) -> Iterator[Crossing]:
+    """Yield where along the sweeps a technique overtakes the baseline, or is overtaken.
+
+    A crossing is ``decided`` when the ratio's interval is on one side of 1 at one point and on the other at the next;
+    where points beside it are undecided, the nearest decided ones on either side say within what it lies.
     """
     effects = {(id(c.point), c.label, c.metric): c for c in comparisons if c.kind == "ratio"}
-    rows = []
     for metric in _metrics(board):
         lower = load_family(board.family).metric(metric).better == "lower"
         for sweep in sweeps_of(board):
@@ -156,25 +196,24 @@ def crossing_grid(board: Board, comparisons: Sequence[Comparison]) -> Grid:
                     for p in sweep.points
                     if (id(p), label, metric) in effects and (x := place(p, sweep.swept)) is not None
                 ]
-                rows += [
-                    [label, metric, sweep.rest or ABSENT, *row]
-                    for row in _crossings(sweep.swept, places, lower=lower)
-                ]
-    rows.sort(key=lambda row: row[-1] == "no")
-    headers = ("technique", "metric", "at", "beyond it", "crossing", "between", "decided")
-    return rows_grid("where techniques cross the baseline", headers, rows)
+                yield from _crossings(sweep, label, metric, places, lower=lower)
 
 
-def _crossings(swept: str, places: Sequence[tuple[float, Comparison]], *, lower: bool) -> Iterator[list[str]]:
+def _crossings(
+    sweep: Sweep, label: str, metric: str, places: Sequence[tuple[float, Comparison]], *, lower: bool
+) -> Iterator[Crossing]:
     for number, ((x0, c0), (x1, c1)) in enumerate(pairwise(places)):
         r0, r1 = c0.effect.value, c1.effect.value
         if math.isfinite(r0) and math.isfinite(r1) and min(r0, r1) > 0 and (r0 < 1) != (r1 < 1):
-            yield [
-                "better" if (r1 < 1) == lower else "worse",
-                _place_text(swept, crossing(x0, r0, x1, r1)),
-                f"{_place_text(swept, x0)} … {_place_text(swept, x1)}",
-                _decided_within(swept, places, number),
-            ]
+            yield Crossing(
+                sweep=sweep,
+                label=label,
+                metric=metric,
+                better_beyond=(r1 < 1) == lower,
+                at=crossing(x0, r0, x1, r1),
+                sides=(c0, c1),
+                decided=_decided_within(sweep.swept, places, number),
+            )
 
 
 def _decided_within(swept: str, places: Sequence[tuple[float, Comparison]], number: int) -> str:
@@ -185,7 +224,7 @@ def _decided_within(swept: str, places: Sequence[tuple[float, Comparison]], numb
     behind = next(((x, c) for x, c in places[number + 1 :] if _decided(c)), None)
     if before is None or behind is None or (before[1].effect.value < 1) == (behind[1].effect.value < 1):
         return "no"
-    return f"within {_place_text(swept, before[0])} … {_place_text(swept, behind[0])}"
+    return f"within {place_name(swept, before[0])} … {place_name(swept, behind[0])}"
 
 
 def crossing(x0: float, r0: float, x1: float, r1: float) -> float:
@@ -251,13 +290,13 @@ def _chart(sweep: Sweep, metric: str, series: Sequence[charts.Swept]) -> Chart:
     unit = next(
         p.cells[(s.name, metric)].unit for s in series for p in sweep.points if (s.name, metric) in p.cells
     )
-    title = f"{metric} over {sweep.swept}" + (f" · {sweep.rest}" if sweep.rest else "")
+    title = f"{metric_label(metric)} over {param_label(sweep.swept)}" + _rest(sweep)
     graphic = charts.sweep_chart(
         series,
         title=f"{title}: value of each technique, and its 95 % interval or the range of up to three launches",
-        x_name="rate of each rank's link" if sweep.swept == LINK else sweep.swept,
-        y_name=metric,
-        x_format=partial(_place_text, sweep.swept),
+        x_name="rate of each rank's link" if sweep.swept == LINK else param_label(sweep.swept),
+        y_name=metric_label(metric),
+        x_format=partial(place_name, sweep.swept),
         y_format=partial(_text, unit),
         binary=unit == "B",
     )
@@ -267,6 +306,10 @@ def _chart(sweep: Sweep, metric: str, series: Sequence[charts.Swept]) -> Chart:
     return Chart(title=title, graphic=graphic, plot=plot)
 
 
+def _rest(sweep: Sweep) -> str:
+    return f" · {sweep.rest}" if sweep.rest else ""
+
+
 def _place_unit(swept: str) -> tuple[str, str, float]:
     """Return name and unit of a sweep's places, and how many of the unit a place of 1 is."""
     if swept == LINK:
@@ -274,7 +317,8 @@ def _place_unit(swept: str) -> tuple[str, str, float]:
     return swept, "B" if swept.endswith("_bytes") else "", 1.0
 
 
-def _place_text(swept: str, value: float) -> str:
+def place_name(swept: str, value: float) -> str:
+    """Write a place on a sweep for people."""
     if swept == LINK:
         return format_quantity(value * 8, "bit/s")
     whole = swept.endswith("_bytes") or value >= 100 or value == round(value)

@@ -11,13 +11,14 @@ from typing import Any
 
 from tabulate import tabulate
 
-from paceline.analysis.compare import Comparison, ranks
+from paceline.analysis.compare import Comparison
 from paceline.analysis.failures import Failure, grouped
 from paceline.analysis.points import GRADES, Cell, Point, compared, grade_of, headline
 from paceline.analysis.runs import RunComparison
 from paceline.base.family import family_names, load_family
 from paceline.base.units import format_rate, format_size
 from paceline.records.record import Measurement
+from paceline.report.quality import Loss, losses, qualified, quality_ranks
 from paceline.report.shown import ABSENT, FEW_NOTE, RANGE_MARK, format_effect, format_estimate, verdict_text
 from paceline.report.terminal import laid_out, terminal_width, wrapped
 
@@ -28,6 +29,10 @@ FLAGS = {
     "bimodal": "bimodal: their median stands for one of two modes",
     "carry-over": "not independent of what ran before them (carry-over): caches, or work left behind",
     "throttled": "from blocks in which the device lowered its clock",
+    "sandboxed": "of candidates in a sandbox, timed and judged from outside",
+    "unisolated": "unisolated, so of grade C at best: of candidates that nothing kept from their judge",
+    "self-reported": "self-reported: figures of the programs themselves, neither measured nor verified here",
+    "unchecked": "unchecked: the exit status alone says that the program did its work",
 }
 """What a note says of series with a flag."""
 
@@ -54,8 +59,10 @@ class Table:
         """
         under = (*self.notes, *self.failures)
         if style == "markdown":
-            body = tabulate(self.rows, headers=self.headers, tablefmt="github", disable_numparse=True)
-            notes = "".join(f"\n- {note}" for note in under)
+            # a bar in a reason would end its cell
+            rows = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in self.rows]
+            body = tabulate(rows, headers=self.headers, tablefmt="github", disable_numparse=True)
+            notes = "".join(f"\n- {' '.join(note.split())}" for note in under)
             return f"### {self.title}\n\n{body}{chr(10) if notes else ''}{notes}\n"
         width = None if wide else terminal_width()
         body, left_out = laid_out(self.headers, self.rows, width=width, leaving=self.leaving)
@@ -121,6 +128,7 @@ def board_table(points: Sequence[Point], comparisons: Iterable[Comparison], *, w
     primary = primary_metric(points)
     keys = varying_params(points)
     by_cell = {(id(c.point), c.label, c.metric): c for c in comparisons}
+    lost = losses(by_cell.values())
     secondary = [m for m in _headline_shown(points) if m != primary]
     headers = (
         *keys,
@@ -138,11 +146,11 @@ def board_table(points: Sequence[Point], comparisons: Iterable[Comparison], *, w
         m for p in points for name in p.failures if name not in p.labels for m in p.failures[name]
     )
     for point in points:
-        placed = ranks(point, primary)
+        placed = quality_ranks(point, primary, lost)
         shown = [format_param(k, point.params.get(k)) for k in keys]
         order = sorted(point.labels, key=lambda name: (placed.get(name, (99, 99)), name))
         for label in order:
-            rows.append(_row(point, label, primary, secondary, shown, placed, by_cell, wide=wide))
+            rows.append(_row(point, label, primary, secondary, shown, placed, by_cell, lost, wide=wide))
             shown = [""] * len(keys)
         for label, failed in point.failures.items():
             if label not in point.labels:
@@ -250,6 +258,7 @@ def _row(
     shown: Sequence[str],
     placed: Mapping[str, tuple[int, int]],
     by_cell: Mapping[tuple[int, str, str], Comparison],
+    lost: Mapping[tuple[int, str], Loss],
     *,
     wide: bool,
 ) -> tuple[str, ...]:
@@ -262,7 +271,7 @@ def _row(
     verdict = ""
     if comparison is not None:
         effect = effect_text(comparison)
-        verdict = verdict_text(comparison, wide=wide)
+        verdict = qualified(comparison, lost.get((id(point), label)), wide=wide)
     return (
         *shown,
         label,
@@ -297,7 +306,7 @@ def effect_text(comparison: Comparison) -> str:
 def _notes(points: Sequence[Point]) -> list[str]:
     counts = [len(c.values) for p in points for c in p.cells.values()]
     notes = []
-    grades = {grade_of(p.run, len(c.values)) for p in points for c in p.cells.values()}
+    grades = {grade_of(p.run, len(c.values), flags=c.flags) for p in points for c in p.cells.values()}
     notes += [f"grade {grade}: {GRADES[grade]}" for grade in ("C", "D") if grade in grades]
     without = {p.run.code["reason"] for p in points if p.run.code.get("reason") and not p.run.imported_from}
     notes += [f"no commit, so grade C at best: {reason}" for reason in sorted(map(str, without))]

@@ -13,14 +13,22 @@ from paceline.analysis.claims import ClaimResult
 from paceline.analysis.compare import Comparison
 from paceline.analysis.points import Point
 from paceline.base.technique import TechniqueSource
-from paceline.report.boardpages import point_name
+from paceline.report.boardpages import point_name, shown_verdict
 from paceline.report.boards import Board, slug
 from paceline.report.html import Cell, Grid, body_cell, rows_grid
-from paceline.report.shown import ABSENT, verdict_text
+from paceline.report.quality import losses, qualified
+from paceline.report.shown import ABSENT
 from paceline.report.tables import effect_header, effect_text, primary_metric, value_text, varying_params
 
 MAX_ROWS = 1000
 """Results that a page lists; the boards have all."""
+READ = {
+    "code": "the authors' code",
+    "reimplementation": "somebody else's code, for want of the authors'",
+    "paper": "the paper, in the parts named below",
+    "catalogue": "the ledger's summary alone: neither paper nor code",
+}
+"""What the nearest source of a fidelity card is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +148,10 @@ def _row(
     own = next((c for c in found if c.label == label and c.metric == metric), None)
     effect, verdict = "baseline" if label == point.baseline else ABSENT, ""
     if own is not None:
-        effect, verdict = effect_text(own), verdict_text(own)
+        effect, verdict = (
+            effect_text(own),
+            shown_verdict(qualified(own, losses(found).get((id(point), label))), own),
+        )
     if cell is None:
         value = next((m.status for m in point.failures.get(label, ())), ABSENT)
     else:
@@ -180,6 +191,36 @@ def facts(one: Portrait) -> list[tuple[str, str]]:
 def card(one: Portrait) -> str:
     """Return the module's docstring: method, algorithm, cost, limits."""
     return inspect.cleandoc(one.source.card) if one.source else ""
+
+
+def fidelity_facts(one: Portrait) -> list[tuple[str, str]]:
+    """Return what a technique of a paper was held against, where it departs from that, and what checks it."""
+    card = one.source.info.fidelity if one.source else None
+    if card is None:
+        return []
+    return [
+        ("read for this card", READ[card.source.read]),
+        ("paper", card.source.paper),
+        ("code", card.source.code),
+        *(("deviation", sentence) for sentence in card.deviations),
+        *(("checked by", test) for test in card.checked_by),
+    ]
+
+
+def constants_grid(one: Portrait) -> Grid | None:
+    """Return the constants of a technique's card beside the authors'; None where it has none."""
+    card = one.source.info.fidelity if one.source else None
+    if card is None or not card.constants:
+        return None
+    rows: list[list[Cell | str]] = [
+        [
+            Cell(text=name, kind="text"),
+            Cell(text=repr(c.here), kind="text"),
+            Cell(text=c.authors, kind="text prose"),
+        ]
+        for name, c in card.constants.items()
+    ]
+    return rows_grid("constants", ("constant", "here", "the authors'"), rows)
 
 
 def source_text(one: Portrait) -> str:

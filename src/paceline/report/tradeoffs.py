@@ -14,6 +14,7 @@ from paceline.report.boardpages import Chart, estimate
 from paceline.report.equalcost import Place, equal_cost
 from paceline.report.html import Grid, rows_grid
 from paceline.report.layout import FrontierSpec, SplitSpec, layout_of
+from paceline.report.names import metric_label
 from paceline.report.shown import band
 from paceline.report.tables import value_text
 from paceline.stats.estimates import median
@@ -55,12 +56,13 @@ def frontier_charts(point: Point, names: Sequence[str]) -> list[Chart]:
         rising = _rising(point, spec)
         best = [pair for pair in frontier(placed.values(), rising=rising) if min(pair) > 0]
         units = [_unit(point, spec.across), _unit(point, spec.up)]
+        across, up = metric_label(spec.across), metric_label(spec.up)
         graphic = charts.frontier_chart(
             dots,
             best,
-            title=f"{spec.up} against {spec.across}, by technique, with the frontier",
-            x_name=spec.across,
-            y_name=spec.up,
+            title=f"{up} against {across}, by technique, with the frontier",
+            x_name=across,
+            y_name=up,
             x_format=partial(_text, units[0]),
             y_format=partial(_text, units[1]),
             binary=units[0] == "B",
@@ -68,7 +70,7 @@ def frontier_charts(point: Point, names: Sequence[str]) -> list[Chart]:
             beneath=(spec.beneath or "", _curve(point, spec)),
         )
         better = "higher" if rising else "lower"
-        title = f"{spec.up} against {spec.across}: {better} and further left is better"
+        title = f"{up} against {across}: {better} and further left is better"
         found.append(Chart(title=title, graphic=graphic))
     return found
 

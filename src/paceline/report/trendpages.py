@@ -177,13 +177,23 @@ def list_grid(trends: Sequence[Trend]) -> Grid:
                 Cell(text=last, kind="text"),
                 str(len(trend.series)),
                 str(sum(len(h.changes) for h in trend.series)),
+                Cell(text=_seen_from(trend), kind="text"),
             ]
         )
     return rows_grid(
         "series by point",
-        ("suite", "measured on", "point", "nights", "first", "last", "series", "changes"),
+        ("suite", "measured on", "point", "nights", "first", "last", "series", "changes", "a change is seen"),
         rows,
     )
+
+
+def _seen_from(trend: Trend) -> str:
+    """Say from which night on a change in some series of a point can be found."""
+    missing = min(h.blind_nights for h in trend.series)
+    if missing:
+        return f"after {missing} more {'night' if missing == 1 else 'nights'}"
+    longest = max(trend.series, key=lambda h: len(h.nights))
+    return f"since {longest.nights[min(LEAST_LEVEL, len(longest.nights)) - 1].started[:10]}"
 
 
 def trend_charts(trend: Trend, loaded: Loaded) -> list[Chart]:

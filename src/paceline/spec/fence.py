@@ -13,16 +13,23 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from paceline.base.errors import UserError, nearest
+from paceline.worker.sandbox.bubblewrap import UNISOLATED, available
 from paceline.worker.source import source_problems
 
+SANDBOXED = ("kernels",)
+"""Families whose candidates run in a sandbox of the kernel, where one can be had: there any source may run."""
 
-def fence_errors(path: Path, family: str) -> list[UserError]:
+
+def fence_errors(path: Path, family: str, isolation: str = UNISOLATED) -> list[UserError]:
     """Return a mistake for each line of a technique that ranks would refuse.
 
     Args:
         path: Of its source.
         family: Of the technique.
+        isolation: What the runner profile asks for; a shipped technique has none.
     """
+    if family in SANDBOXED and available(isolation)[0] != UNISOLATED:
+        return []
     package = f"paceline.families.{family}.api"
     modules = list(_modules(package))
     errors = []

@@ -34,7 +34,7 @@ KINDS = (
         use="paceline run FILE",
         keys=_keys(
             "suite version family description workload baseline techniques matrix zip exclude tiers protocol metrics "
-            "claims tuning"
+            "claims premises tuning"
         ),
     ),
     FileKind(
@@ -43,7 +43,7 @@ KINDS = (
         use="paceline run SUITE --runner FILE",
         keys=_keys(
             "runner description driver device backend max_ranks network links default_link env limits idle start "
-            "scheduling rules share_devices docker slurm hosts kubernetes fake"
+            "scheduling isolation rules share_devices docker slurm hosts kubernetes fake"
         ),
     ),
     FileKind(

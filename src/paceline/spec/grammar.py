@@ -20,6 +20,7 @@ from pydantic import (
 from paceline.base.units import parse_duration
 from paceline.spec.launches import LIMIT, Launches, parse_launches
 from paceline.spec.models import FileModel
+from paceline.spec.premises import Premise
 
 RawScalar = str | int | float | bool | None
 TierName = Literal["quick", "standard", "full"]
@@ -214,6 +215,14 @@ class Expect(FileModel):
         return next(name for name in type(self).model_fields if getattr(self, name) is not None)
 
 
+class Said(FileModel):
+    """A number as it stands in the paper, where, and at what scale it was measured."""
+
+    number: str = Field(min_length=1, description="The number in the paper's own unit.")
+    place: str = Field(min_length=1, description="Section, table or abstract.")
+    scale: str = Field("", description="Models, devices and data of the paper's measurement.")
+
+
 class Claim(FileModel):
     """A paper's statement, or a bound of the suite's own, as something that this suite measures."""
 
@@ -225,12 +234,31 @@ class Claim(FileModel):
     scope: Literal["best", "mean", "range", "qualitative", "bound"] = Field(
         "qualitative", description="What the paper's number is: its best case, a mean, a range, a bound."
     )
+    said: Said | None = Field(
+        None, description="The paper's number with its place; it is shown beside what was found."
+    )
+    whose: Literal["paper", "ours"] = Field(
+        "ours",
+        description="Whose number is expected: the paper's own, in its unit, or our testable form of the statement.",
+    )
     measure: Measure = Field(description="The numbers that stand for the statement.")
     expect: Expect = Field(description="What they must fulfil.")
+    premises: list[str | Premise] = Field(
+        default_factory=list,
+        description="What must hold in the run for a verdict: premises, or names of the suite's.",
+    )
     needs: Literal["cuda", "rocm", "npu"] | None = Field(
         None, description="The device that the claim is about; runs on others say nothing about it."
     )
     description: str = Field("", description="How the measured thing stands for the paper's statement.")
+
+    @model_validator(mode="after")
+    def _numbers_have_their_place(self) -> Claim:
+        if self.paper is None and (self.said is not None or self.whose == "paper"):
+            raise ValueError("a bound of the suite's own is no paper's number: leave out 'said' and 'whose'")
+        if self.whose == "paper" and self.said is None:
+            raise ValueError("the paper's own number needs 'said': the number, and where it stands")
+        return self
 
 
 class Tuning(FileModel):
@@ -298,7 +326,7 @@ class SuiteModel(FileModel):
 
     suite: str = Field(description="family/name; the file lies at suites/<family>/<name>.yaml.")
     version: int = Field(ge=1, description="A changed suite gets a new version.")
-    family: str = Field(description="collectives, kernels, training, serving or reasoning.")
+    family: str = Field(description="collectives, kernels, training, serving, reasoning or programs.")
     description: str = Field(description="One sentence: why anyone should care about this comparison.")
     workload: dict[str, RawScalar] = Field(description="Parameters that all points share.")
     baseline: str = Field(description="The technique (or label) that all others are compared with.")
@@ -320,6 +348,9 @@ class SuiteModel(FileModel):
         default_factory=dict, description="Metrics that are compared; the first ranks the board."
     )
     claims: list[Claim] = Field(default_factory=list, description="What papers say, to be tested.")
+    premises: dict[str, Premise] = Field(
+        default_factory=dict, description="Premises that several claims have, by the name that claims give."
+    )
     tuning: AnyTuning | None = Field(
         None,
         description="How settings were chosen: suite, trials, metric and untuned, or in_words; a suite that claims a "

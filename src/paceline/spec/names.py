@@ -54,6 +54,10 @@ def suite_named_today(located: Located) -> Located:
     for claim in reading.items(("claims",)):
         reading.keys(claim, SUITE_KEYS)
         names.side((*claim, "measure"))
+        for premise in reading.items((*claim, "premises")):
+            names.premise(premise)
+    for premise in reading.items(("premises",)):
+        names.premise(premise)
     reading.value(("tuning", "suite"), SUITES)
     reading.value(("tuning", "metric"), METRICS)
     reading.keys(("tuning", "untuned"), names.labels)
@@ -204,3 +208,9 @@ class _Names:
         self.params((*path, "where"))
         if isinstance(self._reading.at((*path, "versus")), dict):
             self.side((*path, "versus"))
+
+    def premise(self, path: KeyPath) -> None:
+        """Rename the numbers of a premise, and the arm that reaches a bound."""
+        for key in ("of", "over"):
+            self.side((*path, key))
+        self._reading.value((*path, "reached_by"), self.labels)

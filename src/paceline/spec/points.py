@@ -91,11 +91,11 @@ def matches(params: Mapping[str, Scalar], suite: Suite, filters: Sequence[tuple[
 def _fits(params: Mapping[str, Scalar], suite: Suite, key: str, text: str) -> bool:
     if key == "suite":
         return text == suite.name
-    return key in params and _same(suite.family.parameter(key), params[key], text)
+    return key in params and same_value(suite.family.parameter(key), params[key], text)
 
 
-def _same(parameter: Parameter | None, value: Scalar, text: str) -> bool:
-    """Say whether a text means a value, as a suite's author may write it or as it is shown."""
+def same_value(parameter: Parameter | None, value: Scalar, text: str) -> bool:
+    """Say whether a text means a parameter's value, as a suite's author may write it or as it is shown."""
     if str(value) == text:
         return True
     for read in (str, int, float, {"true": True, "false": False}.__getitem__):

@@ -86,6 +86,12 @@ class RunnerModel(FileModel):
         description="How Linux schedules groups of two ranks or more: batch: a thread that wakes up never preempts "
         "another, which may hold a lock that it needs; normal: it may; default: batch on the device cpu.",
     )
+    isolation: Literal["auto", "bubblewrap", "user-namespaces", "unisolated"] = Field(
+        "auto",
+        description="What candidates of kernels (files of a user's) run in: bubblewrap: a sandbox with a user of its "
+        "own, which root alone can start; user-namespaces: a sandbox in a namespace of the caller's; unisolated: none; "
+        "auto: the strongest that works.",
+    )
     rules: Literal["nccl"] | None = Field(
         None,
         description="nccl: ranks over gloo are held to the rules of NCCL, and a technique that would hang there is "
@@ -165,6 +171,7 @@ class RunnerProfile:
             "fake": dict(sorted(model.fake.items())),
             "start": model.start or ("spawned" if model.device == "npu" else "forked"),
             "scheduling": model.scheduling or self._usual_scheduling(),
+            **({"isolation": model.isolation} if model.isolation != "auto" else {}),
             **({"rules": model.rules} if model.rules else {}),
             **({"share_devices": True} if model.share_devices else {}),
             **({"idle": model.idle} if model.idle != "warn" else {}),

@@ -31,6 +31,7 @@ from paceline.spec.instances import instance_errors
 from paceline.spec.models import validate
 from paceline.spec.names import suite_named_today
 from paceline.spec.papers import load_papers
+from paceline.spec.premise_checks import premise_errors
 from paceline.spec.suite import Suite
 from paceline.spec.tuning import Choice, trial_errors, unstated_errors, workload_errors
 from paceline.spec.yamlfile import KeyPath, load
@@ -97,7 +98,7 @@ def _errors(suite: Suite) -> Iterator[UserError]:
             expected=expected_one_of(model.baseline, labels),
         )
     for name in model.metrics:
-        if name not in {m.name for m in suite.family.metrics}:
+        if not suite.family.has(name):
             yield UserError(
                 f"the {model.family} family has no metric '{name}'",
                 where=where(("metrics", name)),
@@ -273,13 +274,14 @@ def _claim_errors(suite: Suite, labels: list[str]) -> Iterator[UserError]:
                 expected=expected_one_of(claim.paper, suite.papers),
             )
         yield from _measure_errors(suite, (*at, "measure"), claim, labels)
+    yield from premise_errors(suite.model, suite.family, labels, suite.located)
 
 
 def _measure_errors(
     suite: Suite, at: tuple[str | int, ...], claim: Claim, labels: list[str]
 ) -> Iterator[UserError]:
     measure = claim.measure
-    if measure.metric not in {m.name for m in suite.family.metrics}:
+    if not suite.family.has(measure.metric):
         yield UserError(
             f"the {suite.family.name} family has no metric '{measure.metric}'",
             where=suite.located.where((*at, "metric")),

@@ -9,6 +9,7 @@ from pathlib import Path
 from paceline.base.declarations import ARGUMENT, OPTION, Names, mistakes
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.family import Family, family_names, load_family
+from paceline.base.fidelity import mistakes_in
 from paceline.base.operation import Operation, Promises
 from paceline.base.requirements import Requirements
 from paceline.base.technique import Technique, TechniqueSource
@@ -21,7 +22,7 @@ def strange_operations(info: Technique) -> list[str]:
 
 
 def technique_errors(source: TechniqueSource, path: Path | None = None) -> Iterator[UserError]:
-    """Yield every mistake in a technique's family, operations, properties and requirements.
+    """Yield every mistake in a technique's family, operations, properties, requirements and fidelity card.
 
     Args:
         source: The technique, as its source says it.
@@ -64,6 +65,8 @@ def technique_errors(source: TechniqueSource, path: Path | None = None) -> Itera
         whose=whose,
         at=lambda key: at(f"requires.{key}"),
     )
+    if info.fidelity is not None:
+        yield from mistakes_in(info.fidelity, info.options, source.settings, at=at)
 
 
 def _own_names(source: TechniqueSource) -> Names:

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from paceline.base.errors import UserError
+from paceline.base.units import bounded
 from paceline.spec.yamlversions import core_float, doubt
 
 MAX_BYTES = 1 << 20
@@ -158,6 +159,11 @@ def _scalar(node: yaml.ScalarNode, path: Path, key: str) -> Any:
             )
         if isinstance(value, str) and (number := core_float(node.value)) is not None:
             return number
-    if isinstance(value, str | int | float | bool) or value is None:
+    if isinstance(value, int):
+        try:
+            return value if isinstance(value, bool) else bounded(value)
+        except ValueError as error:
+            raise UserError(str(error), where=f"{where}:{key}" if key else where) from None
+    if isinstance(value, str | float) or value is None:
         return value
     return str(node.value)

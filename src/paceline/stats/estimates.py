@@ -2,11 +2,15 @@
 
 The unit of replication is the launch: every function takes one value for each launch, and differences within a launch
 are noise that the launch's own statistic has already absorbed. docs/protocol.md derives each formula.
+
+One module, because estimates fall back to one another: a ratio with zeros, with misses, of constants or of few launches
+is another of them, and which one was taken must be read in one place.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -43,10 +47,14 @@ class Estimate:
     extremes: tuple[float, float] | None = None
     """Least and largest value of a launch (of a pair of launches in a comparison); None with fewer than two."""
     confidence: float = CONFIDENCE
-    """Nominal confidence of the interval; above 95 % where a run may look several times before it stops, so that all
-    looks together have 95 % (``paceline.stats.sequential``)."""
+    """Nominal confidence of the interval; above 95 % where a run was looked at several times before it stopped, so that
+    all these looks together have 95 % (``paceline.stats.sequential``)."""
     missed: int = 0
     """Launches, among ``num_launches``, of which a side never came to have a value."""
+
+
+FEW = 64
+"""Numbers that Python puts in order sooner than numpy takes them: most medians are over five launches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +70,15 @@ class Launches:
     """Launches that looked for a value and came to none, such as a time until a target that was never reached."""
     confidence: float = CONFIDENCE
     """Nominal confidence of intervals (``Estimate.confidence``)."""
+    until_decided: bool = False
+    """Whether a look at these launches ended them, by Student's t, which then is the interval as well."""
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the median of at least one number, in their unit."""
-    return float(np.median(np.asarray(values, dtype=np.float64)))
+    """Return the median of at least one number, in their unit; not a number where one of them is none."""
+    if len(values) > FEW:
+        return float(np.median(np.asarray(values, dtype=np.float64)))
+    return math.nan if any(map(math.isnan, values)) else float(statistics.median(values))
 
 
 def launch_statistic(samples: Sequence[float], statistic: str) -> float:
@@ -227,11 +239,12 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
     # Both sides were looked at as often; the stricter level covers a side that was read from another run.
     confidence = max(technique.confidence, baseline.confidence)
     low, high, spread, p_value = _t_interval_and_test(logs, confidence)
-    method = "t on paired log-ratios" + _over_looks(confidence)
-    resampled = count >= BOOTSTRAP_FROM and technique.statistic in RESAMPLED and confidence == CONFIDENCE
+    stopped = technique.until_decided or baseline.until_decided
+    method = "t on paired log-ratios" + _over_looks(stopped)
+    resampled = count >= BOOTSTRAP_FROM and technique.statistic in RESAMPLED and not stopped
     if resampled and all(len(technique.samples.get(k, ())) > 1 for k in shared):
         draws = _bootstrap_log_ratios(technique, baseline, shared, seed)
-        # The percentile interval, at 95 %: runs until decided, whose level is another, do not come here.
+        # The percentile interval, at 95 %: runs until decided, whose level may be another, do not come here.
         low, high = (float(q) for q in np.quantile(draws, [0.025, 0.975]))
         method = "hierarchical bootstrap of paired log-ratios (launches, samples)"
     return Estimate(
@@ -305,7 +318,7 @@ def compare_difference(technique: Launches, baseline: Launches) -> Estimate:
         value=centre,
         low=low,
         high=high,
-        method="t on paired differences" + _over_looks(confidence),
+        method="t on paired differences" + _over_looks(technique.until_decided or baseline.until_decided),
         num_launches=len(deltas),
         p_value=p_value,
         spread=spread,
@@ -331,9 +344,9 @@ def exponential(value: float) -> float:
         return math.inf
 
 
-def _over_looks(confidence: float) -> str:
-    """Return what a method's name says of an interval that is one of several looks."""
-    return "" if confidence == CONFIDENCE else ", for all looks of a run until decided"
+def _over_looks(until_decided: bool) -> str:
+    """Return what a method's name says of an interval that may be one of several looks."""
+    return ", for all looks of a run until decided" if until_decided else ""
 
 
 def _t_interval_and_test(values: Sequence[float], confidence: float) -> tuple[float, float, float, float]:

@@ -2,13 +2,14 @@
 
 A comparison is judged at a few looks, at each after half as many launches again as at the one before. Every look uses
 the same nominal level (Pocock 1977), chosen so that all of them together claim a difference that is not there in at
-most 5 % of comparisons. An interval at that level holds the truth at all looks at once in 95 % of comparisons (repeated
-confidence intervals, Jennison and Turnbull 1984), so it holds whatever ended the launches.
+most 5 % of comparisons. Only a difference at that level ends the launches. Once they have ended, the interval pays for
+the looks that were made, not for those that were planned, at the level at which so many looks all hold the truth in
+95 % of comparisons (repeated confidence intervals, Jennison and Turnbull 1984).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -87,3 +88,18 @@ def design(first: int, most: int, *, budget: bool) -> Design:
     num_looks = len(looks) + budget
     # Where no level was simulated the error is divided among the looks (Bonferroni), which is stricter than needed.
     return Design(looks=tuple(looks), level=NOMINAL.get(num_looks, OVERALL / num_looks))
+
+
+def level_after(looks: Sequence[int], launches: int) -> float:
+    """Return the level of a stopped comparison's interval: that of the looks which were made.
+
+    Where time or the most launches end a comparison after k looks, a false claim needs one of them to exclude the truth
+    at the level of k, which happens in at most 5 %. Where the comparison ended itself, it passed the stricter level of
+    all planned looks. That intervals hold does not follow, since when they end depends on them: it is simulated.
+
+    Args:
+        looks: Launches at each planned look, ascending.
+        launches: After which it ended. Where that is no look, a budget ended it, which counts as one.
+    """
+    made = sum(look <= launches for look in looks) + (launches not in looks)
+    return NOMINAL.get(made, OVERALL / made)

@@ -18,6 +18,8 @@ from paceline.stats.estimates import CONFIDENCE, Estimate
 POWER = 0.8
 MANY_LAUNCHES = 1000
 """Where the search for the launches that would settle a comparison stops."""
+MOST_EFFECT = 700.0
+"""Logarithm of a ratio above which it is no float."""
 Kind = Literal["ratio", "difference"]
 """What an effect is."""
 VerdictName = Literal["faster", "slower", "equivalent", "inconclusive", "incomparable", "invalid"]
@@ -105,7 +107,10 @@ def minimum_detectable(estimate: Estimate, kind: Kind) -> float | None:
     # The first excludes no change, the second makes that happen in 80 % of runs.
     quantiles = _t_quantile(count - 1, 0.5 + estimate.confidence / 2) + _t_quantile(count - 1, POWER)
     effect = quantiles * spread / math.sqrt(count)
-    return math.exp(effect) - 1 if kind == "ratio" else effect
+    if kind == "difference":
+        return effect
+    # a spread of hundreds, of numbers that are no times, finds nothing that a float could name
+    return math.expm1(effect) if effect < MOST_EFFECT else None
 
 
 def least_margin(estimate: Estimate, kind: Kind) -> float | None:

@@ -306,6 +306,7 @@ def _network(
     if group["ranks"] > 1:
         # of jobs of before: normal
         environment["PACELINE_SCHEDULING"] = runner.get("scheduling", "normal")
+    environment["PACELINE_ISOLATION"] = runner.get("isolation", "auto")
     if runner["network"] == "namespaces":
         from paceline.worker.namespaces import shaped_network  # noqa: PLC0415
 

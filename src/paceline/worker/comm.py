@@ -3,6 +3,8 @@
 Counting happens here, outside the technique, so that bytes on the wire are a measurement and not a statement. The same
 place records each operation for hang reports, splits a call's time into communication and labelled spans, and holds the
 fault hooks. Techniques see the public methods of ``Comm``; the harness reads ``counters`` and ``take_split``.
+
+One module: a byte that a backend moved and nobody counted would be the fault that it exists to exclude.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Starts ranks in a tenth of the time: forks them from a process that has imported PyTorch once for the whole job.
 
 The server is Python's own (``multiprocessing.forkserver``). A forked rank is as fresh as a spawned one: it has its own
-process group, seeds, memory limit, network namespace and fences, and imports its family and techniques itself.
+process group, seeds, memory limit, network namespace and fences, and imports its techniques itself.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,12 +17,20 @@ from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 from paceline.base.errors import InfrastructureError
+from paceline.base.family import load_family
 from paceline.worker import group_store
 
 FOLDER_VARIABLE = "PACELINE_FORK_SERVER_FOLDER"
 """Names the folder of the server's socket, for the server alone."""
+MEASURING_VARIABLE = "PACELINE_MEASURING"
+"""Names modules that the server imports, for the server alone."""
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+SHORT = "/tmp"
+"""Where the server's socket is if a path in the machine's own folder for temporary files would be too long."""
+LONGEST = 107 - len("/pymp-12345678/listener-12345678")
+"""Bytes of such a folder: Linux gives a socket's path 107 in all, and Python appends this."""
 FORKED, SPAWNED = "forked", "spawned"
+PROCESSORS = frozenset({"cpu", "fake"})
 TOGETHER_S = 0.05
 """Ranks that die within this time count as having died together; the others are asked to end."""
 ASKED_S = 5.0
@@ -50,13 +59,43 @@ def begin(plan: Mapping[str, Any]) -> None:
         return
     # libraries read these when they are imported
     os.environ.update(environment_of(plan))
-    os.environ[FOLDER_VARIABLE] = util.get_temp_dir()
+    os.environ[FOLDER_VARIABLE] = _socket_folder()
+    os.environ[MEASURING_VARIABLE] = ",".join(measuring(plan))
     try:
         # last what freezes all that is there by then
         multiprocessing.set_forkserver_preload([*plan.get("preload", ()), "paceline.worker.preloaded"])
         forkserver.ensure_running()
     finally:
-        del os.environ[FOLDER_VARIABLE]
+        del os.environ[FOLDER_VARIABLE], os.environ[MEASURING_VARIABLE]
+
+
+def _socket_folder() -> str:
+    """Return Python's folder for sockets of this process, which it makes once and removes itself."""
+    before = tempfile.tempdir
+    if len(os.fsencode(tempfile.gettempdir())) > LONGEST:
+        tempfile.tempdir = SHORT
+    try:
+        return util.get_temp_dir()
+    finally:
+        tempfile.tempdir = before
+
+
+def measuring(plan: Mapping[str, Any]) -> list[str]:
+    """Return the modules that measure a job's blocks, which every rank of every launch would import anew.
+
+    None on accelerators, whose runtimes an import might ask for a device, and none where techniques run in processes
+    of their own: these are forked from ranks, and know nothing of what judges them.
+    """
+    if plan["runner"].get("device") not in PROCESSORS:
+        return []
+    places = set()
+    for block in plan.get("blocks", ()):
+        family = load_family(block["family"])
+        operation = str(block["params"].get(family.operation_key))
+        if family.is_isolated(operation):
+            return []
+        places.add(family.runner_module(operation))
+    return sorted(places)
 
 
 def end() -> None:

@@ -126,7 +126,7 @@ def host_facts() -> dict[str, Any]:
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "usable_cores": len(os.sched_getaffinity(0)),
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": memory_bytes(),
         "memory_class_gib": _memory_class(),
         "kernel": platform.release(),
         "system": _operating_system(),
@@ -148,7 +148,8 @@ def _flags() -> dict[str, Any]:
     }
 
 
-def _memory_bytes() -> int | None:
+def memory_bytes() -> int | None:
+    """Return this machine's memory; None where it does not say."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemTotal:"):
@@ -160,7 +161,7 @@ def _memory_bytes() -> int | None:
 
 def _memory_class() -> int | None:
     """Round memory to the next power of two of GiB, so that small differences between hosts do not split a class."""
-    size = _memory_bytes()
+    size = memory_bytes()
     if size is None:
         return None
     gibibytes = 1

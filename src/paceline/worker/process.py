@@ -48,7 +48,7 @@ SYSTEM_VARIABLES = (
 )
 """Variables that programs need to start; they do not enter a record unless they are allow-listed there."""
 
-SOURCE_SECRETS = ("HF_TOKEN", "OPENAI_API_KEY")
+SOURCE_SECRETS = ("HF_TOKEN", "OPENAI_API_KEY", "OPENAI_API_KEY_2")
 """Keys to sources of models and data, which ranks take out of their environment before any technique is imported."""
 
 ACCELERATOR_FILES = ("/dev/nvidia-uvm", "/dev/kfd", "/dev/davinci")

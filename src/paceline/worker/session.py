@@ -15,6 +15,7 @@ import torch
 
 from paceline.base.root_cause import traceback_of
 from paceline.base.technique import Technique, UnsupportedError
+from paceline.worker.case_error import CaseError
 from paceline.worker.comm import Comm
 from paceline.worker.device import Device
 from paceline.worker.events import EventLog
@@ -30,22 +31,6 @@ Made = TypeVar("Made")
 
 MIN_START_MARGIN_NS = 60_000
 MAX_START_MARGIN_NS = 200_000
-
-
-class CaseError(Exception):
-    """A case ended without a number.
-
-    Args:
-        status: ``incorrect``, ``refused``, ``unsupported``, ``crashed`` or ``out_of_memory``.
-        reason: One sentence for the record.
-        detail: Traceback or figures, for the record.
-    """
-
-    def __init__(self, status: str, reason: str, detail: str | None = None) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
-        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

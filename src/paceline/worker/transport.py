@@ -91,6 +91,7 @@ class TorchTransport:
         self.posts_ahead = dist.get_backend(group) == "gloo"
         self._device = "cpu"
         """Torch's name of the device whose tensors alone the group moves; cpu where it moves those of any."""
+        self._deferred: list[_Deferred] = []
 
     def _peer(self, rank: int) -> int:
         return self._global[rank] if self._global else rank
@@ -99,16 +100,36 @@ class TorchTransport:
         """Start point-to-point messages.
 
         Where operations run in the order of their start, messages of one call go in one batch, and receives without a
-        send wait until somebody waits for them, so that they do not block the sends that their peers wait for.
+        send wait until somebody waits for them, so that they do not block the sends that their peers wait for. A batch
+        that receives from the same rank takes them along: messages of a pair arrive in the order of their start.
         """
         if not self.posts_ahead:
             if not sends:
+                if not receives:
+                    return []
                 # All in one, as they are waited for: one after the other each would wait for the one before.
-                return [_Deferred(self, receives)] if receives else []
-            return self._start(sends, receives)
+                self._deferred.append(_Deferred(self, receives))
+                return [self._deferred[-1]]
+            return [self._start_in_order(sends, receives, self._deferred)]
         waits: list[Any] = [_irecv(t, src=self._peer(p), group=self._group) for t, p in receives]
         waits += [_isend(t, dst=self._peer(p), group=self._group) for t, p in sends]
         return waits
+
+    def _start_in_order(
+        self, sends: Sequence[Message], receives: Sequence[Message], before: Sequence[_Deferred]
+    ) -> Waitable:
+        """Start messages behind those earlier receives from the same ranks that have not been started yet."""
+        peers = {p for _, p in receives}
+        first: list[_Deferred] = []
+        for waiting in reversed(before):
+            if not peers.isdisjoint(waiting.peers):
+                peers |= waiting.peers
+                first.insert(0, waiting)
+        work = _Once(self._start(sends, [*(m for w in first for m in w.receives), *receives]))
+        for waiting in first:
+            waiting.work = work
+            self._deferred.remove(waiting)
+        return work
 
     def _start(self, sends: Sequence[Message], receives: Sequence[Message]) -> list[Waitable]:
         """Start messages as one operation, whose parts run together."""
@@ -194,13 +215,31 @@ class _Staged:
 
 
 class _Deferred:
-    """Receives that start, as one operation, when they are waited for."""
+    """Receives that start, as one operation, when they or later ones from the same rank are waited for or started."""
 
     def __init__(self, transport: TorchTransport, receives: Sequence[Message]) -> None:
-        self._transport, self._receives = transport, receives
+        self._transport, self.receives = transport, receives
+        self.peers = {peer for _, peer in receives}
+        self.work: Waitable | None = None
 
     def wait(self) -> None:
-        for work in self._transport._start((), self._receives):
+        if self.work is None:
+            waiting = self._transport._deferred
+            before = waiting[: waiting.index(self)]
+            waiting.remove(self)
+            self.work = self._transport._start_in_order((), self.receives, before)
+        self.work.wait()
+
+
+class _Once:
+    """Messages that are one operation; whoever waits first waits for all."""
+
+    def __init__(self, works: Sequence[Waitable]) -> None:
+        self._works = list(works)
+
+    def wait(self) -> None:
+        works, self._works = self._works, []
+        for work in works:
             work.wait()
 
 

@@ -273,7 +273,7 @@ def show_claims(
     Raises:
         UserError: No such store, family or verdict.
     """
-    _, _, kept = current_ledger(_folder(results), family=family, verdict=verdict)
+    _, _, kept = current_ledger(_folder(results), family=family, verdict=verdict, say=_say)
     return fact_table([claim_facts(c) for c in kept], CLAIM_COLUMNS)
 
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from paceline.analysis.claims import WORST_FIRST, ClaimResult, LedgerRow, evaluate, ledger, with_own_suites
+from paceline.analysis.claim_points import Premised
+from paceline.analysis.claims import (
+    PAPER_ORDER,
+    ClaimResult,
+    LedgerRow,
+    evaluate,
+    ledger,
+    with_own_suites,
+)
 from paceline.base.errors import UserError, expected_one_of
 from paceline.records.provenance import suite_facts
 from paceline.spec import content
@@ -15,7 +25,11 @@ from paceline.workflows.stores import load_stores
 
 
 def current_ledger(
-    results: Path | None, *, family: str | None = None, verdict: str | None = None
+    results: Path | None,
+    *,
+    family: str | None = None,
+    verdict: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> tuple[list[LedgerRow], dict[str, int], list[ClaimResult]]:
     """Evaluate the claims of all shipped and measured suites on the stored runs, and give every paper its row.
 
@@ -23,6 +37,7 @@ def current_ledger(
         results: The store; None means the one in use and the published runs beside it.
         family: Only papers and claims of this family; None means all.
         verdict: Only those with this verdict; None means all.
+        say: Told of each record that is left out, and why.
 
     Returns:
         The papers, the number of all papers by verdict, and the claims.
@@ -33,8 +48,8 @@ def current_ledger(
     papers = load_papers()
     # before the runs are read, which takes a while
     _check_choice("--family", family, {p.family for p in papers.values()})
-    _check_choice("--verdict", verdict, {*WORST_FIRST, "not run", "outside"})
-    records = load_stores(results).records
+    _check_choice("--verdict", verdict, {*PAPER_ORDER, "not run", "outside"})
+    records = load_stores(results, say=say).records
     facts = suite_facts(load_suite(path) for path in content.suite_files().values())
     found = evaluate(records, with_own_suites(facts, records))
     built = ledger(papers, found)
@@ -43,6 +58,20 @@ def current_ledger(
         c for c in found if family in (None, c.suite.partition("/")[0]) and verdict in (None, c.verdict)
     ]
     return rows, built.counts(), claims
+
+
+def claim_counts(claims: Iterable[ClaimResult]) -> dict[str, dict[str, int]]:
+    """Count claims by verdict, by how their premises stand, and by what would settle them.
+
+    A claim that several things would settle counts with each of them.
+    """
+    given = list(claims)
+    counted = {
+        "verdict": Counter[str](c.verdict for c in given),
+        "premises": Counter[str](c.premise for c in given),
+        "settled_by": Counter[str](kind for c in given for kind in c.settled_by),
+    }
+    return {name: dict(sorted(counts.items())) for name, counts in counted.items()}
 
 
 def _check_choice(option: str, name: str | None, known: set[str]) -> None:
@@ -59,6 +88,8 @@ def claim_facts(claim: ClaimResult) -> dict[str, Any]:
         "claim": claim.claim_id,
         "quote": claim.quote,
         "scope": claim.scope,
+        "whose": claim.whose,
+        "said": dict(claim.said) or None,
         "metric": claim.metric,
         "technique": claim.technique,
         "versus": claim.versus,
@@ -66,6 +97,9 @@ def claim_facts(claim: ClaimResult) -> dict[str, Any]:
         "expectation": claim.expectation,
         "verdict": claim.verdict,
         "reason": claim.reason,
+        "premise": claim.premise,
+        "premises": [_premise_facts(p) for p in claim.premises],
+        "settled_by": list(claim.settled_by),
         "value": estimate.value if estimate else None,
         "low": estimate.low if estimate else None,
         "high": estimate.high if estimate else None,
@@ -75,4 +109,20 @@ def claim_facts(claim: ClaimResult) -> dict[str, Any]:
         ],
         "run_id": claim.run_id,
         "host_class": claim.host_class,
+    }
+
+
+def _premise_facts(premise: Premised) -> dict[str, Any]:
+    found = premise.found
+    return {
+        "says": premise.says,
+        "asked": premise.asked,
+        "bound": premise.bound,
+        "met": premise.met,
+        "value": found.value if found else None,
+        "low": found.low if found else None,
+        "high": found.high if found else None,
+        "settled_by": premise.settled_by,
+        "command": premise.command or None,
+        "machine": premise.machine or None,
     }

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from paceline.records.store import MEASUREMENT_COLUMNS, RunRecord, measurement_rows
+from paceline.records.rows import MEASUREMENT_COLUMNS, measurement_rows
+from paceline.records.store import RunRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,7 @@ RUN_COMPARISON_COLUMNS = (
 )
 CLAIM_COLUMNS = (
     *("paper", "suite", "claim", "metric", "technique", "versus", "where", "expectation", "value", "low"),
-    *("high", "verdict", "reason", "launches", "quote", "scope", "run_id", "host_class"),
+    *("high", "verdict", "premise", "reason", "launches", "quote", "scope", "whose", "run_id", "host_class"),
 )
 
 

@@ -10,7 +10,7 @@ from paceline.analysis.expectation import Expectation, expected
 from paceline.analysis.points import points_of
 from paceline.base.units import format_duration
 from paceline.records.earlier_runs import RunTimes, known_times, newest_runs
-from paceline.records.lookup import find_run
+from paceline.records.lookup import find_runs
 from paceline.spec.duration import block_times, budget_of, start_times
 from paceline.spec.plan import Plan, observations
 from paceline.workflows.stores import stores
@@ -34,8 +34,7 @@ def expectation(plan: Plan, earlier: Sequence[RunTimes], results: Path | None) -
         for group in plan.data["groups"]
         for name in group["blocks"]
     }
-    roots = stores(results, new=True)
-    records = [find_run(roots, run_id) for run_id in newest_runs(earlier, plan.data)]
+    records = find_runs(stores(results, new=True), newest_runs(earlier, plan.data))
     points = [point for record in records for point in points_of(record)]
     return expected(plan.data, points, launch_s, budget_of(plan.data))
 

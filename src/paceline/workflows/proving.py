@@ -23,8 +23,10 @@ from paceline.analysis.failures import grouped
 from paceline.base.units import format_quantity
 from paceline.drivers.machine import lease, portrait
 from paceline.drivers.machine.portrait import Portrait
+from paceline.families.serving.core.load.certificate import blames_client
+from paceline.records.identity import host_class, utc
 from paceline.records.proofs import Proof, ProofReport
-from paceline.records.record import Measurement, host_class, utc
+from paceline.records.record import Measurement
 from paceline.records.store import load
 from paceline.spec import content
 from paceline.spec.profile import load_runner
@@ -33,6 +35,8 @@ LIMIT_S = 300.0
 PROOF_S = 100.0
 """A proof that takes longer has failed: that of a machine that works takes five to thirty seconds."""
 LEAST_S = 10.0
+TRIES = 3
+"""Of a proof whose load client a busy machine made late."""
 END_S = 15.0
 RUNNERS = {
     "cpu": "local-cpu",
@@ -254,9 +258,15 @@ def _prove(trial: Trial, machine: Portrait, left_s: float, run: Run) -> Proof:
         return Proof(name=trial.name, status="not run", detail=missing, fix=enable)
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="paceline-prove-"))
-    path, store = folder / "doctor.yaml", folder / "results"
+    path = folder / "doctor.yaml"
     path.write_text(json.dumps(trial.suite))
-    code, said = run(path, trial.runner, store, min(PROOF_S, left_s))
+    for number in range(TRIES):
+        store = folder / f"results-{number}"
+        code, said = run(path, trial.runner, store, min(PROOF_S, left_s - (time.monotonic() - began)))
+        # that a server answers hangs on no time
+        late = any(blames_client(m.reason) for m in _recorded(store))
+        if not late or left_s - (time.monotonic() - began) < LEAST_S:
+            break
     proof = _judged(trial, code, said, store, round(time.monotonic() - began, 1))
     if proof.status == "failed":
         return proof.model_copy(update={"fix": f"{proof.fix}; what it left behind: {folder}"})
@@ -266,8 +276,7 @@ def _prove(trial: Trial, machine: Portrait, left_s: float, run: Run) -> Proof:
 
 def _judged(trial: Trial, code: int, said: str, store: Path, seconds: float) -> Proof:
     """Read what a run recorded."""
-    records = load([store]).records if store.is_dir() else []
-    lines = [m for r in records for m in r.measurements]
+    lines = _recorded(store)
     right = {m.metric.name: m for m in lines if m.status == "ok"}
     if code == 0 and right:
         return Proof(name=trial.name, status="ok", detail=trial.shown(right), seconds=seconds)
@@ -277,6 +286,10 @@ def _judged(trial: Trial, code: int, said: str, store: Path, seconds: float) -> 
         return Proof(name=trial.name, status="not run", detail=reason, seconds=seconds, fix="paceline doctor")
     detail = "; ".join(f"{f.status}: {f.reason}" for f in failures) or said or f"exit code {code}"
     return Proof(name=trial.name, status="failed", detail=detail, seconds=seconds, fix=trial.fix)
+
+
+def _recorded(store: Path) -> list[Measurement]:
+    return [m for r in load([store]).records for m in r.measurements] if store.is_dir() else []
 
 
 def run_suite(path: Path, runner: str, store: Path, limit_s: float) -> tuple[int, str]:

@@ -47,7 +47,21 @@ def stores(results: Path | None, *, new: bool = False) -> list[Path]:
 
 
 def load_stores(
-    results: Path | None, read: Callable[[Path], RunRecord] = read_record, *, new: bool = False
+    results: Path | None,
+    read: Callable[[Path], RunRecord] = read_record,
+    *,
+    new: bool = False,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Loaded:
-    """Read all records of ``stores``; whoever needs one of them asks ``lookup.find_run``."""
-    return load(stores(results, new=new), read=read)
+    """Read all records of ``stores``; whoever needs one of them asks ``lookup.find_run``.
+
+    Args:
+        results: The store; None means the one in use and the published runs beside it.
+        read: Gives the record of a file.
+        new: The store need not exist yet.
+        say: Told of each file that is left out, and why; what a reader shows itself is in ``Loaded.problems``.
+    """
+    loaded = load(stores(results, new=new), read=read)
+    for problem in loaded.problems:
+        say(f"left out: {problem.path}: {problem.what}")
+    return loaded

@@ -21,7 +21,7 @@ class ForgetsItsErrors(OneBitAdam):
 
     def __init__(self, task: Task, comm: Comm, *, warmup_share: float = 0.14) -> None:
         super().__init__(task, comm, warmup_share=warmup_share)
-        self.compressed = OneBit(task.problem("all_reduce", self.flat.values.numel()), comm)
+        self.compressed = [OneBit(task.problem("all_reduce", self.flat.values.numel()), comm)]
 
 
 def cost(task: Task) -> Cost | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paceline.base.errors import PrerequisiteError
-from paceline.records.record import host_class
+from paceline.records.identity import host_class
 from paceline.worker.device import open_device
 from paceline.worker.host import identify
 

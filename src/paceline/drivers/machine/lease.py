@@ -19,7 +19,7 @@ from paceline.base.account import user_name
 from paceline.base.errors import InfrastructureError
 from paceline.base.units import format_duration
 from paceline.drivers.machine.state import open_shared, state_folder
-from paceline.records.record import utc
+from paceline.records.identity import utc
 
 LEASE = "lease.json"
 POLL_S = 0.2

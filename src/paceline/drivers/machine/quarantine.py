@@ -13,7 +13,7 @@ from typing import Any
 
 from paceline.base.errors import UserError, expected_one_of
 from paceline.drivers.machine.state import open_shared, state_folder, write_whole
-from paceline.records.record import utc
+from paceline.records.identity import utc
 
 QUARANTINE = "quarantine.json"
 LOCK = "quarantine.lock"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.operation import computed_metrics_in, family_of, operations_in
+from paceline.families.collectives.core.quantities import QUANTITIES
 
 FAMILY = family_of(
     operations_in("paceline.families.collectives"),
@@ -15,5 +16,6 @@ FAMILY = family_of(
         ("held_bytes", "norm_rows"),
     ),
     computed=computed_metrics_in("paceline.families.collectives"),
+    quantities=QUANTITIES,
     default_metrics=("latency", "wire_bytes"),
 )

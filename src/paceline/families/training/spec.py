@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.operation import computed_metrics_in, family_of, operations_in
+from paceline.families.training.core.quantities import QUANTITIES
 
 FAMILY = family_of(
     operations_in("paceline.families.training"),
@@ -16,12 +17,14 @@ FAMILY = family_of(
         ("join_s", "time_to_target"),
     ),
     computed=computed_metrics_in("paceline.families.training"),
+    quantities=QUANTITIES,
     # every optimizer imports it, which takes as long as importing PyTorch itself
     preload=("torch._dynamo",),
     default_metrics=("time_per_token", "eval_loss", "wire_bytes"),
     tuned_metrics=(
         "eval_loss",
         "excess_loss",
+        "gap_closed",
         "train_loss",
         "loss_fall",
         "time_to_target",

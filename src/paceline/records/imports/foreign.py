@@ -12,21 +12,13 @@ from typing import Any
 from paceline import __version__
 from paceline.base.errors import UserError
 from paceline.base.family import Scalar, load_family
+from paceline.records.identity import new_run_id, record_id, series_key, utc
 from paceline.records.imports.formats import parse
 from paceline.records.imports.reading import Foreign, Reading
-from paceline.records.record import (
-    IMPORTED,
-    Measurement,
-    MetricId,
-    Run,
-    dump_line,
-    new_run_id,
-    record_id,
-    series_key,
-    utc,
-)
+from paceline.records.record import IMPORTED, Measurement, MetricId, Run, dump_line
 from paceline.records.record_file import MAX_LINE_BYTES
-from paceline.records.store import RecordWriter, RunRecord, read_record
+from paceline.records.record_writer import RecordWriter
+from paceline.records.store import RunRecord, read_record
 from paceline.stats.estimates import launch_statistic
 
 MAX_FILE_BYTES = 256 << 20

@@ -8,11 +8,13 @@ from functools import partial
 
 from paceline.report import (
     answers,
+    boardanswer,
     callnotes,
     callpages,
     curves,
     equalbudgets,
     noisepages,
+    pairpages,
     pointpages,
     scaling,
     sweeps,
@@ -25,6 +27,7 @@ from paceline.report.boards import Board
 from paceline.report.forks import Files, Job
 from paceline.report.html import Grid
 from paceline.report.kinds.runs import all_places, boards_of_runs, run_job
+from paceline.report.names import metric_label
 from paceline.report.sitedata import PageKind, Site, together
 from paceline.report.tables import format_param, primary_metric, varying_params
 
@@ -40,6 +43,10 @@ class BoardView:
     num_techniques: int
     primary: str
     baseline: str
+    runner_is: str
+    """How its ranks are started and joined; empty where that needs no word."""
+    everywhere: str
+    """Parameters that all points share and that are not what they are by default: a link, a size of models."""
 
 
 def jobs(site: Site) -> Iterator[Job]:
@@ -65,7 +72,7 @@ def board_job(site: Site, board: Board) -> Job:
     links = techniquepages.links(site.portraits, board, "../")
     paths = [f"boards/{board.slug}.html", *(f"cases/{board.point_slug(p)}.html" for p in board.points)]
     claimed = [(site.run_hrefs.get(c.run_id or ""), site.point_hrefs.get(c.point or ())) for c in claims]
-    inputs = ("board", facts, found, claims, claimed, links)
+    inputs = ("board", facts, found, claims, claimed, links, site.elsewhere(board))
     records = [r for r in site.records if r.run_id in used]
     return site.kept(records, inputs, paths, partial(board_files, site, board))
 
@@ -91,20 +98,27 @@ def view(site: Site, board: Board, root: str) -> BoardView:
         failures=pages.failure_grid(board.points, varying_params(board.points)),
         num_runs=len({p.run.run_id for p in board.points}),
         num_techniques=len({name for p in board.points for name in pages.table_labels(p)}),
-        primary=primary_metric(board.points),
+        primary=metric_label(primary_metric(board.points)),
         baseline=board.points[0].baseline,
+        runner_is=pages.runner_text(board.points[0].run.runner),
+        everywhere=", ".join(pages.shared_params(board.points)),
     )
 
 
 def board_page(site: Site, board: Board) -> str:
     """Return the page of a board."""
     claims = [c for c in site.claims if c.suite == board.suite]
+    swept = sweeps.sweep_charts(board)
+    answer = boardanswer.answer(board, site.of(board), swept)
     return site.render(
         "board.html",
         root="../",
+        answer=answer,
         view=view(site, board, "../"),
+        has_pairs=len(pairpages.techniques_of(board)) > 1,
+        elsewhere=site.elsewhere(board),
         diagnostic=pages.diagnostic_grid(board.points),
-        charts=sweeps.sweep_charts(board),
+        charts=[c for c in swept if answer is None or c is not answer.chart],
         loads=sweeps.load_charts(board),
         load=sweeps.load_grid(board),
         crossings=sweeps.crossing_grid(board, site.of(board)),

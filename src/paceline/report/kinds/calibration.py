@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from paceline.report import noisepages
 from paceline.report import runpages as runs
 from paceline.report.sitedata import File, PageKind, Site
+
+TITLES: Mapping[str, str] = {
+    "fake": "The statistics alone, on a simulated device",
+    "fake-until-decided": "The rule that stops once comparisons are decided, on a simulated device",
+    "local-cpu": "Real ranks against themselves, and with a known delay",
+    "local-cpu-bare-loop": "The harness against a bare loop of torch.distributed",
+    "local-cpu-bare-script": "The harness against a bare training script",
+    "local-cpu-torch-benchmark": "The timer of kernels against PyTorch's own",
+    "reasoning": "Reading and grading of answers",
+    "serving": "The load client, against servers with known timings",
+    "trends": "Detection of changes over simulated nights",
+}
+"""What each file of figures is about; others are called as the file."""
 
 
 def pages(site: Site) -> Iterator[File]:
@@ -17,11 +30,17 @@ def pages(site: Site) -> Iterator[File]:
 def calibration_page(site: Site) -> str:
     """Return the page."""
     figures = [
-        (name, *runs.calibration_grids(name, document))
+        (TITLES.get(name, name), *runs.calibration_grids(name, document))
         for name, document in sorted(site.given.calibration.items())
     ]
-    noise = noisepages.summary_grid([(board, site.of(board)) for board in site.selection.boards])
-    return site.render("calibration.html", root="", figures=figures, noise=noise)
+    found = [(board, site.of(board)) for board in site.selection.boards]
+    return site.render(
+        "calibration.html",
+        root="",
+        figures=figures,
+        machines=noisepages.machine_grid(found),
+        noise=noisepages.summary_grid(found),
+    )
 
 
 KIND = PageKind(pages=pages)

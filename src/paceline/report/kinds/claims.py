@@ -35,6 +35,7 @@ def claims_page(site: Site) -> str:
         grids=grids,
         bounds=runs.claim_grid(site.given.bounds, hrefs, places) if site.given.bounds else None,
         verdict_class=verdict_class,
+        facets=runs.facets,
     )
 
 

@@ -1,20 +1,38 @@
-"""Pairs of runs side by side, and the page that chooses two."""
+"""Pairs of runs side by side, and the page on which any two techniques, machines or runs are chosen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 
-from paceline.report import comparepages
+from paceline.report import comparepages, pairpages
 from paceline.report.forks import Job
 from paceline.report.sitedata import File, PageKind, Site, one
 
 
 def pages(site: Site) -> Iterator[File]:
     """Yield the page that chooses."""
+    boards = [(board, pairpages.techniques_of(board)) for board in site.selection.boards]
     yield (
         "comparisons.html",
-        site.render("comparisons.html", root="", choices=site.choices, newest_runs=comparepages.NEWEST),
+        site.render(
+            "comparisons.html",
+            root="",
+            pairs=[
+                {
+                    "family": board.family,
+                    "suite": board.suite,
+                    "place": pairpages.place_name(board),
+                    "href": pairpages.pair_href(board),
+                    "names": names,
+                }
+                for board, names in boards
+                if len(names) > 1
+            ],
+            machines=site.machines,
+            choices=site.choices,
+            newest_runs=comparepages.NEWEST,
+        ),
     )
 
 
@@ -34,7 +52,9 @@ def pair_job(site: Site, pair: comparepages.Pair) -> Job:
 def compare_page(site: Site, pair: comparepages.Pair) -> str:
     """Return the page of a pair."""
     sides = [(record.run, site.run_hrefs[record.run_id]) for record in (pair.later, pair.earlier)]
-    return site.render("compare.html", root="../", sides=sides, shown=comparepages.side_by_side(pair))
+    return site.render(
+        "compare.html", root="../", sides=sides, shown=comparepages.side_by_side(pair, site.usable)
+    )
 
 
 KIND = PageKind(pages=pages, jobs=jobs, place=5)

@@ -8,6 +8,7 @@ from functools import partial
 from paceline.base.family import load_family
 from paceline.report import techniquepages as techniques
 from paceline.report.forks import Job
+from paceline.report.paying import paying
 from paceline.report.sitedata import File, PageKind, Site, one
 
 
@@ -46,6 +47,9 @@ def technique_page(site: Site, portrait: techniques.Portrait) -> str:
         paper=next((row.paper for row in site.given.ledger if row.paper.slug == paper), None),
         card=techniques.card(portrait),
         facts=techniques.facts(portrait),
+        fidelity=techniques.fidelity_facts(portrait),
+        constants=techniques.constants_grid(portrait),
+        paying=paying(portrait.name, [(u.board, u.label, u.points) for u in portrait.uses], site.comparisons),
         claims=site.claim_grid(techniques.claims_of(portrait, site.claims)),
         results=techniques.result_grids(portrait, site.comparisons, "../"),
         source=techniques.source_text(portrait),

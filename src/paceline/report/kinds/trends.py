@@ -33,6 +33,7 @@ def trend_job(site: Site, trend: trendpages.Trend) -> Job:
 
 def trends_page(site: Site) -> str:
     """Return the list."""
+    series = [h for t in site.trends for h in t.series]
     return site.render(
         "trends.html",
         root="",
@@ -40,7 +41,8 @@ def trends_page(site: Site) -> str:
         changes=trendpages.change_grid(site.trends),
         series=trendpages.list_grid(site.trends),
         blindness=trendpages.blindness(site.trends),
-        num_series=sum(len(t.series) for t in site.trends),
+        num_series=len(series),
+        num_seeing=sum(h.blind_nights == 0 for h in series),
     )
 
 

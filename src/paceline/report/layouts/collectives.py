@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from paceline.report.layout import FrontierSpec, Layout, SplitSpec
+from paceline.report.layout import ChoiceSpec, FrontierSpec, Layout, SplitSpec
 
 LAYOUT = Layout(
     frontiers=(
         FrontierSpec(across="wire_bytes", up="relative_l2_error"),
         FrontierSpec(across="latency", up="relative_l2_error"),
     ),
+    quality={"relative_l2_error": 1e-3, "survived": 0.01, "state_parity": 0.01, "named": 0.01},
+    exact=("relative_l2_error",),
+    choice=ChoiceSpec(columns="size_bytes", rows=("link", "ranks")),
+    question="Which all-reduce on a slow link, at which size?",
     splits=(
         SplitSpec(
             title="one call",

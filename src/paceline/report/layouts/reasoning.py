@@ -18,5 +18,7 @@ LAYOUT = Layout(
         ),
         FrontierSpec(across="critical_path_tokens", up="accuracy_reordered"),
     ),
+    quality={"accuracy_reordered": 0.01, "accuracy": 0.01},
+    question="Which way of thinking longer is worth its tokens?",
     answers=("accuracy", "accuracy_reordered"),
 )

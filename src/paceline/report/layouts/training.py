@@ -16,9 +16,12 @@ LAYOUT = Layout(
     swept=("time_to_target",),
     scaled=("time_per_token",),
     frontiers=(
+        FrontierSpec(across="wire_bytes", up="gap_closed"),
         *(FrontierSpec(across=cost, up="excess_loss") for cost in COSTS),
         *(FrontierSpec(across=cost, up="eval_loss", unless="excess_loss") for cost in COSTS),
     ),
+    quality={"excess_loss": 0.01, "eval_loss": 0.01, "survived": 0.01, "state_parity": 0.01},
+    question="Which way to train over slow links without losing accuracy?",
     splits=(
         SplitSpec(title="one step", parts=("compute_s", "gradients_s", "update_s", "parameters_s")),
         SplitSpec(

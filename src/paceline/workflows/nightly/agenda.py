@@ -8,8 +8,8 @@ from pathlib import Path
 
 from paceline.drivers.machine import quarantine
 from paceline.drivers.machine.devices import on_this_machine
-from paceline.records.earlier_runs import RunTimes, here, known_times
-from paceline.spec.duration import block_times, start_times
+from paceline.records.earlier_runs import RunTimes, by_suite, here, known_times
+from paceline.spec.duration import block_times, budget_of, launches_of, start_times
 from paceline.spec.plan import Plan, Selection, make_plan, observations
 from paceline.spec.unmatched import reasons
 from paceline.workflows.nightly.attempts import Attempts
@@ -111,10 +111,12 @@ def due_parts(
         now: ISO 8601.
         without: Blocks that tonight tried.
     """
-    last, host = last_nights(times), here()
+    last, host, measured = last_nights(times), here(), by_suite(times)
     found: list[Due] = []
     for place, one in planned.items():
-        blocks = [b for b in due_blocks(one.plan, times, host) if (place, b.block) not in without]
+        blocks = [
+            b for b in due_blocks(one.plan, measured.get(place, ()), host) if (place, b.block) not in without
+        ]
         ages = {b.block: _age_s((place, b.block), last, attempts, now) for b in blocks}
         found += parts(place, one.unit.priority, blocks, ages)
     return found
@@ -127,19 +129,26 @@ def _age_s(key: Key, last: Attempts, attempts: Attempts, now: str) -> float:
 
 
 def due_blocks(plan: Plan, times: Sequence[RunTimes], host: str) -> list[DueBlock]:
-    """Return a plan's blocks with what all their launches take."""
+    """Return a plan's blocks with what their launches are likely to take.
+
+    Of blocks that are measured until decided these are the launches that points often need, as far as the plan's own
+    budget reaches; those before the first look are made in any case.
+    """
     known = known_times(times, plan.data, host=host)
     seconds = block_times(plan.data, observations(plan.data), known)
     starts = start_times(plan.data, known)
     group_of = {name: g["group"] for g in plan.data["groups"] for name in g["blocks"]}
+    launches = {b["block"]: launches_of(b["protocol"]) for b in plan.blocks}
+    whole_s = sum(launches[name].likely * time.planned_s for name, time in seconds.items())
+    share = min(1.0, budget_of(plan.data) / whole_s) if whole_s else 1.0
     return [
         DueBlock(
-            block=b["block"],
-            likely_s=b["protocol"]["launches"] * seconds[b["block"]].planned_s,
-            group=group_of[b["block"]],
-            start_s=b["protocol"]["launches"] * starts[group_of[b["block"]]].likely_s,
+            block=name,
+            likely_s=max(count.low, share * count.likely) * seconds[name].planned_s,
+            group=group_of[name],
+            start_s=max(count.low, share * count.likely) * starts[group_of[name]].likely_s,
         )
-        for b in plan.blocks
+        for name, count in launches.items()
     ]
 
 

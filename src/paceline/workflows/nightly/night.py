@@ -21,8 +21,9 @@ from paceline.drivers.machine.devices import on_this_machine
 from paceline.drivers.machine.occupation import Occupation, look_around, measures_here, occupied
 from paceline.drivers.measure import measure
 from paceline.records.earlier_runs import RunTimes, read_times
+from paceline.records.identity import utc
 from paceline.records.integrity import append_event
-from paceline.records.record import Event, Measurement, utc
+from paceline.records.record import Event, Measurement
 from paceline.records.store import Loaded, RunRecord, read_record
 from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan, part_of
 from paceline.workflows.nightly.agenda import (

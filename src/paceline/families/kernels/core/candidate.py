@@ -3,6 +3,8 @@
 The technique's clock alone is believed of nobody: what passed here while a pass ran must be accounted for, and passes
 on inputs that share nothing with earlier ones must not be slower. Who is in doubt is measured once more before anything
 is refused: in turn with a kernel that does nothing, or on new and known inputs in random order.
+
+One class, because every doubt is settled by more passes of the same process, which count like all others.
 """
 
 from __future__ import annotations
@@ -286,7 +288,7 @@ class Candidate:
             "absent": absent,
             "correctness": {
                 "passed": True,
-                "oracle": "float64, with a bound from a plain computation's own error",
+                "oracle": self.point.operator.oracle,
                 "gate_checks": self.num_checks,
                 "timed_calls_verified": self.num_calls,
                 "inputs_seen_twice": self.num_repeats,

@@ -27,6 +27,9 @@ CALIBRATION_S = 0.15
 SECOND_LOOK_S = 1.0
 """How long a product or a copy is measured again when a sample seems too fast to be true."""
 CPU_GEMM_SIZE = 512
+PROBE_GEMM_SIZE, HOPELESS, PROBES = 64, 100.0, 3
+"""A processor without float8 computes it element by element: a large product takes seconds where float32's takes
+milliseconds. One whose small product is so many times slower than the best rate, at the best of some, is left out."""
 ACCELERATOR_GEMM_SIZE = 8192
 """The largest that is tried, as on all fast ones."""
 TELLING_S = 5e-3
@@ -109,10 +112,11 @@ def _measure(session: Session, dtype: torch.dtype, *, narrow: bool, seconds: flo
     device = session.device.torch_type
     # Float32 as well: an honest kernel may compute narrow factors in wide arithmetic, which is faster on many CPUs.
     dtypes = {dtype, torch.promote_types(dtype, torch.float32)}
-    # The device's own type: rewriting factors into it is a technique's cost and no limit of the device.
-    if narrow and (own := float8.native(torch.device(device))) is not None:
-        dtypes.add(own)
     rates = [_product_rate(session, d, seconds) for d in dtypes]
+    # The device's own type: rewriting factors into it is a technique's cost and no limit of the device.
+    own = float8.native(torch.device(device)) if narrow else None
+    if own is not None and not (device == "cpu" and _is_hopeless(session, own, max(rates))):
+        rates.append(_product_rate(session, own, seconds))
     least, most = _copied_bytes(session)
     count, copy = grown(least, most, lambda n: _copying(n, device), session.device)
     copy_s = _best(copy, session, seconds)
@@ -170,6 +174,13 @@ def _product_rate(session: Session, dtype: torch.dtype, seconds: float) -> float
     most = CPU_GEMM_SIZE if device == "cpu" else ACCELERATOR_GEMM_SIZE
     size, product = grown(CPU_GEMM_SIZE, most, lambda n: _product(n, dtype, device), session.device)
     return 2.0 * size**3 / _best(product, session, seconds)
+
+
+def _is_hopeless(session: Session, dtype: torch.dtype, best: float) -> bool:
+    """Tell whether a small product is so slow that no size of it can reach another dtype's rate."""
+    call = _product(PROBE_GEMM_SIZE, dtype, session.device.torch_type)
+    taken_s = min(_second_call_s(call, session.device) for _ in range(PROBES))
+    return 2.0 * PROBE_GEMM_SIZE**3 / taken_s < best / HOPELESS
 
 
 def _product(size: int, dtype: torch.dtype, device: str) -> Call:

@@ -32,6 +32,8 @@ def gate(point: Point, process: TimingProcess, seeds: Sequence[int], *, brief: b
     if brief:
         return _prove(point, process, [seeds[0]], [1.0])
     checks = 0
+    if not point.operator.scalable:
+        return _prove(point, process, list(seeds), [1.0] * len(seeds))
     # Absolute tolerances, and constants such as an epsilon inside a root, show at other magnitudes than 1.
     magnitudes = NARROW_MAGNITUDES if point.dtype == torch.float16 else MAGNITUDES
     for number, changes in enumerate(point.operator.odd_points(point.params)):

@@ -102,6 +102,16 @@ class Operator(Protocol):
         ...
 
     @property
+    def oracle(self) -> str:
+        """By what results are judged, in words that records keep."""
+        ...
+
+    @property
+    def scalable(self) -> bool:
+        """Whether inputs may be of other magnitudes and sizes than a case's: not where a file draws them."""
+        ...
+
+    @property
     def scalings(self) -> tuple[Scaling, ...]:
         """Ways to vary the inputs; their combinations multiply."""
         ...
@@ -143,6 +153,8 @@ class BaseOperator:
     """What most oracles share."""
 
     name = ""
+    oracle = "float64, with a bound from a plain computation's own error"
+    scalable = True
     scalings: tuple[Scaling, ...] = ()
     num_weights = 0
     rolled: int | None = None

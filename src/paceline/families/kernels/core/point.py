@@ -79,7 +79,7 @@ class Point:
 
     def shape_facts(self) -> dict[str, Any]:
         """Return the parameters that name the point in a reason."""
-        return {k: v for k, v in self.params.items() if k not in ("op", "threads")}
+        return {k: v for k, v in self.params.items() if k not in ("op", "threads") and not k.startswith("_")}
 
     def make(self, process: TimingProcess, draws: Sequence[Draw], num_sets: int) -> Places:
         """Let a timing process make an instance for this point, with the draws' inputs and some working sets."""

@@ -9,14 +9,12 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from paceline.families.kernels.api.problem import TORCH_DTYPES
 from paceline.families.kernels.core import ceilings
 from paceline.families.kernels.core.accounting import clock_allowance_ns
 from paceline.families.kernels.core.arithmetic import Arithmetic
-from paceline.families.kernels.core.caches import caches_of
 from paceline.families.kernels.core.candidate import Candidate
 from paceline.families.kernels.core.gate import gate
 from paceline.families.kernels.core.operators import Operator
@@ -24,9 +22,14 @@ from paceline.families.kernels.core.oracle import blind_spots
 from paceline.families.kernels.core.point import KEPT_BYTES, KEPT_SHARE, Point
 from paceline.families.kernels.core.reference_timer import METRICS as REFERENCE
 from paceline.families.kernels.core.reference_timer import ReferenceTimer, seconds_to_interval
+from paceline.families.kernels.core.sandboxed import cases as sandboxes
+from paceline.families.kernels.core.sandboxed.candidate import IN_A_SANDBOX, SandboxedCandidate
+from paceline.families.kernels.core.sandboxed.process import SandboxedProcess
+from paceline.families.kernels.core.starting import fork_server_of, open_idle, open_process
+from paceline.families.kernels.core.timers import METRICS as TIMERS
 from paceline.families.kernels.core.timers import time_again
 from paceline.families.kernels.core.timing_process.client import ForkServer, TimingProcess
-from paceline.worker.device import Device
+from paceline.families.kernels.core.working_sets import num_sets, set_cache_policy
 from paceline.worker.instances import Part, limits_of, merged, num_instances, salt
 from paceline.worker.session import Block, Case, CaseError, Session
 from paceline.worker.telemetry import Watch
@@ -35,14 +38,6 @@ from paceline.worker.timing import Series, measure, median, summarise
 _monotonic = time.monotonic
 
 NUM_DRAWS = 3
-PASS_S = 0.002
-"""A pass of short calls should last about this long."""
-MAX_SETS = 64
-MAX_SET_BYTES = 512 << 20
-SLOWEST_READ = 1e9
-"""Bytes a second: reading tensors into the caches is never slower."""
-HOT_SHARE = 0.5
-"""Share of the second-level cache that the working sets of a hot pass may fill."""
 
 
 def run_block(session: Session, block: Block, operator: Operator, arithmetic: Arithmetic) -> None:
@@ -69,21 +64,9 @@ def run_block(session: Session, block: Block, operator: Operator, arithmetic: Ar
             )
         finally:
             for process in processes.values():
-                process.end()
+                sandboxes.finished(process)
         instances.cases = [c for c in block.cases if len(instances.parts.get(c.label, ())) > number]
         began = _monotonic()
-
-
-def fork_server_of(session: Session, block: Block) -> ForkServer:
-    """Return the launch's fork server, started when a block first needs it."""
-    server = session.facts.get("fork server")
-    if server is None:
-        server = session.facts["fork server"] = ForkServer()
-    if "ceilings" not in session.facts:
-        session.begin(block, "-", "calibrate")
-        session.facts["ceilings"] = {}
-    assert isinstance(server, ForkServer)
-    return server
 
 
 def make_point(session: Session, block: Block, operator: Operator) -> Point:
@@ -154,34 +137,37 @@ def _run(task: _Task, server: ForkServer, processes: dict[str, TimingProcess]) -
             # A stream for each technique: what is drawn for one does not depend on which others are there.
             drawn = session.draw_seed("variations", block.block, case.label, *salt(instances.number))
             rng = random.Random(drawn)
-            candidates.append(
-                Candidate(
-                    session=session,
-                    block=block,
-                    case=case,
-                    process=process,
-                    point=point,
-                    draws=draws,
-                    rng=rng,
-                    num_checks=checks,
-                )
-            )
+            facts: dict[str, Any] = {
+                **{"session": session, "block": block, "case": case, "process": process, "point": point},
+                **{"draws": draws, "rng": rng, "num_checks": checks},
+            }
+            candidates.append(_candidate(process, facts))
         except CaseError as error:
+            sandboxes.failed(processes.get(case.label))
             session.emit_failure(block, case, error)
     gate_s = _monotonic() - task.began
     ready: list[Candidate] = []
     if not candidates:
         return
     # All techniques are tried before any is allocated: the quickest decides for all.
-    sets = instances.sets = instances.sets or _num_sets(session, block, point, candidates)
+    sets = instances.sets = instances.sets or num_sets(session, block, point, candidates)
     for candidate in candidates:
         try:
             candidate.allocate(sets)
             ready.append(candidate)
         except CaseError as error:
+            sandboxes.failed(candidate.process)
             session.emit_failure(block, candidate.case, error)
     if ready:
-        _measure(task, ready, sets, gate_s, lambda: _open_idle(session, block, server))
+        _measure(task, ready, sets, gate_s, lambda: open_idle(session, block, server))
+
+
+def _candidate(process: TimingProcess, facts: dict[str, Any]) -> Candidate:
+    """Return who is timed: by its own clock and its judge's, or in a sandbox by its judge's alone."""
+    if not isinstance(process, SandboxedProcess):
+        return Candidate(**facts)
+    session, block, case, kind = facts["session"], facts["block"], facts["case"], process.kind
+    return SandboxedCandidate(idle=lambda: sandboxes.open_empty(session, block, case, kind), **facts)
 
 
 def _proven(task: _Task, case: Case, process: TimingProcess, seeds: Sequence[int]) -> int:
@@ -207,82 +193,6 @@ def _proven(task: _Task, case: Case, process: TimingProcess, seeds: Sequence[int
     return checks[case.label]
 
 
-def _open_idle(session: Session, block: Block, server: ForkServer) -> TimingProcess:
-    """Start a process of a kernel that does nothing.
-
-    Raises:
-        CaseError: It could not be started.
-    """
-    log = Path("logs") / f"cell-{session.launch}-{block.block}-idle.log"
-    return _started(session, block, server, (block.cases[0], log), {"idle": True})
-
-
-def open_process(
-    session: Session, block: Block, case: Case, server: ForkServer, *, requests: str = ""
-) -> TimingProcess:
-    """Start a process for a technique and let it import the technique.
-
-    Args:
-        session: The rank's.
-        block: The case's.
-        case: The technique.
-        server: Forks it.
-        requests: Module of an operation that answers requests of its own there.
-
-    Raises:
-        CaseError: The technique's source is refused, or it cannot be imported.
-    """
-    loaded = session.loaded(case)
-    assert loaded.refusal is None
-    log = Path("logs") / f"cell-{session.launch}-{block.block}-{case.label.replace('/', '.')}.log"
-    return _started(session, block, server, (case, log), {"requests": requests} if requests else {})
-
-
-def _started(
-    session: Session, block: Block, server: ForkServer, what: tuple[Case, Path], load: dict[str, Any]
-) -> TimingProcess:
-    case, log = what
-    threads = int(block.params["threads"])
-    process = server.start(
-        case,
-        device=session.device.torch_type,
-        threads=threads,
-        log=log.absolute(),
-        reference_timer=str(block.params["reference_timer"]),
-    )
-    try:
-        process.ask({"do": "load", **load}, timeout_s=0.8 * float(block.protocol["timeout_s"]))
-    except CaseError:
-        process.end()
-        raise
-    return process
-
-
-def point_bytes(point: Point) -> int:
-    """Return the bytes of one working set."""
-    return max(sum(s.num_bytes for s in (*point.specs[0], *point.specs[1])), 1)
-
-
-def _num_sets(session: Session, block: Block, point: Point, candidates: Sequence[Candidate]) -> int:
-    """Return R, the calls of one pass: enough for the clock, within the caches that the protocol asks for.
-
-    The fastest technique's trial call sets R, the same for all.
-    """
-    cache = str(block.protocol["cache"])
-    if cache == "cold-flush":
-        return 1
-    set_bytes, caches = point_bytes(point), caches_of(session.device)
-    # Sets exist once in each technique's process, so their number is bounded by memory first.
-    fits = max(MAX_SET_BYTES // set_bytes, 1)
-    if cache == "cold-rotate":
-        return max(2, min(-(-2 * caches.last_level_bytes // set_bytes), MAX_SETS, fits))
-    # A pass has to be long against the clock's resolution and the message around it.
-    quickest = min(candidate.trial_s for candidate in candidates)
-    wanted = int(PASS_S / max(quickest, 1e-9)) + 1
-    hot = max(int(HOT_SHARE * caches.private_bytes // set_bytes), 1)
-    return max(1, min(wanted, MAX_SETS, hot, fits))
-
-
 def _measure(
     task: _Task,
     candidates: list[Candidate],
@@ -295,7 +205,7 @@ def _measure(
     instances, prepared = task.instances, _monotonic()
     limits = limits_of(protocol, instances.rounds if instances.number else None)
     for candidate in candidates:
-        _set_cache_policy(candidate, str(protocol["cache"]), sets)
+        set_cache_policy(candidate, str(protocol["cache"]), sets)
     rng = random.Random(session.draw_seed("order", block.block, *salt(instances.number)))
     watch = Watch(session.device.telemetry)
     other = str(block.params["reference_timer"])
@@ -311,9 +221,7 @@ def _measure(
     )
     ended = _monotonic()
     # After all series: what messages cost on this machine is seen from all techniques together.
-    allowance = clock_allowance_ns(
-        [(candidate.pass_ns, candidate.unaccounted_ns) for candidate in candidates]
-    )
+    allowance = clock_allowance_ns([(c.pass_ns, c.unaccounted_ns) for c in candidates])
     ceiling = ceilings.of_block(session, block, arithmetic)
     floor = ceilings.floor_of(session, block, arithmetic)
     for number, (candidate, item) in enumerate(zip(candidates, series, strict=False)):
@@ -322,6 +230,7 @@ def _measure(
             result = candidate.result(item, allowance, floor, open_idle)
             _time_again(session, candidate, floor, result)
         except CaseError as error:
+            sandboxes.failed(candidate.process)
             session.emit_failure(block, candidate.case, error)
             continue
         timed = {"latency": item}
@@ -355,6 +264,7 @@ def _take(task: _Task, candidate: Candidate, part: Part, flags: Sequence[str]) -
         ceiling = ceilings.of_block(task.session, block, task.arithmetic)
         latency = median(result["metrics"]["latency"]["samples"])
         _hold_against(result, ceilings.describe(task.arithmetic, block.params, ceiling, latency))
+    result["isolation"] = sandboxes.isolation_of(task.session, candidate.case)
     task.session.emit_result(block, candidate.case, result)
 
 
@@ -367,6 +277,9 @@ def _time_again(
         CaseError: A call was wrong under one of them.
     """
     wanted = str(candidate.block.protocol.get("extra_timers", "none"))
+    if isinstance(candidate, SandboxedCandidate):
+        result["absent"] |= {m: IN_A_SANDBOX for t, m in TIMERS.items() if wanted in (t, "all")}
+        return
     session.begin(candidate.block, candidate.label, "extra timers")
     metrics, absent = time_again(
         candidate,
@@ -388,28 +301,6 @@ def _hold_against(result: dict[str, Any], held: dict[str, Any]) -> None:
         result["metrics"]["datasheet_fraction"] = {"samples": [held["fraction_of_datasheet"]]}
     else:
         result["absent"]["datasheet_fraction"] = held["datasheet_reason"]
-
-
-def _set_cache_policy(candidate: Candidate, policy: str, sets: int) -> None:
-    candidate.flush_bytes = flush_bytes(candidate.session.device, policy, sets * point_bytes(candidate.point))
-    candidate.hot = policy == "hot"
-    candidate.touch_ns = int(1e9 * sets * point_bytes(candidate.point) / SLOWEST_READ)
-
-
-def flush_bytes(device: Device, policy: str, rotated_bytes: int) -> int:
-    """Return the bytes that are written before a pass, so that its calls find nothing of theirs in a cache.
-
-    A rotation that is smaller than twice the last-level cache is written, and then found there: on accelerators, whose
-    caches take hundreds of MiB, it is flushed before a pass, of which each call has a set of its own.
-
-    Args:
-        device: That computes.
-        policy: The protocol's.
-        rotated_bytes: Of all working sets.
-    """
-    twice = 2 * caches_of(device).last_level_bytes
-    small = policy == "cold-rotate" and device.torch_type != "cpu" and rotated_bytes < twice
-    return twice if policy == "cold-flush" or small else 0
 
 
 def _add_reference(

@@ -27,6 +27,10 @@ KINDS: dict[str, Literal["number", "math", "choice"]] = {
     "math-500": "math",
     "aime": "number",
     "gpqa": "choice",
+    "amc": "number",
+    "minerva": "math",
+    "olympiadbench": "math",
+    "svamp": "number",
 }
 """Formats of published problems, and the kind of their answers."""
 PARTIAL = " --allow-partial"

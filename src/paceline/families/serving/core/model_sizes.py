@@ -20,6 +20,12 @@ REAL_SIZES = ("1b", "8b")
 """Those that nobody computes on a few cores."""
 
 
+def context_of(params: Mapping[str, Any]) -> int | None:
+    """Return the most tokens that a point's model knows; None where the point is about somebody else's model."""
+    model = params.get("model")
+    return None if model is None else SIZES[str(model)]["max_context"]
+
+
 def model_of(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Return a point's model as the engine takes it: sizes, dtype, and the seed of its weights."""
     return {**SIZES[str(params["model"])], "dtype": params["dtype"], "seed": seed % 2**31}

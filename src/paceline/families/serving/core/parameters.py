@@ -69,7 +69,7 @@ RANK_LINKS: tuple[Parameter, ...] = (
     ),
 )
 """Between ranks, each of which has a link of its own."""
-_ENGINE: tuple[Parameter, ...] = (
+_MODEL: tuple[Parameter, ...] = (
     Parameter(
         name="model",
         kind="choice",
@@ -84,6 +84,8 @@ _ENGINE: tuple[Parameter, ...] = (
         default="float32",
         choices=("float32", "bfloat16"),
     ),
+)
+_TRAFFIC: tuple[Parameter, ...] = (
     Parameter(
         name="workload",
         kind="choice",
@@ -214,6 +216,8 @@ _ENGINE: tuple[Parameter, ...] = (
         default=1.0,
         minimum=0.001,
     ),
+)
+_MEMORY: tuple[Parameter, ...] = (
     Parameter(name="block_size", kind="count", doc="Tokens of a block of the cache.", default=16, minimum=1),
     Parameter(name="num_blocks", kind="count", doc="Blocks of the cache.", default=512, minimum=2),
     Parameter(name="max_batch", kind="count", doc="Most calls that a step computes.", default=32, minimum=1),
@@ -233,4 +237,13 @@ def on_engine(*own: Parameter) -> tuple[Parameter, ...]:
     Args:
         own: What it has besides, between the engine's and the objectives of its calls.
     """
-    return (REQUESTS, OUTPUT_TOKENS, *_ENGINE, *own, *_OBJECTIVES)
+    return (REQUESTS, OUTPUT_TOKENS, *_MODEL, *_TRAFFIC, *_MEMORY, *own, *_OBJECTIVES)
+
+
+def on_endpoint(*own: Parameter) -> tuple[Parameter, ...]:
+    """Return the parameters of an operation about a server of which only the address is known.
+
+    Args:
+        own: What it has besides, between the calls' and their objectives.
+    """
+    return (REQUESTS, OUTPUT_TOKENS, *_TRAFFIC, *own, *_OBJECTIVES)

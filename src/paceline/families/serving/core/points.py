@@ -45,7 +45,7 @@ def check_trace(params: Params) -> list[str]:
     if wrong:
         return wrong
     try:
-        draw_workload(params, SIZES[str(params["model"])]["vocab"], 0)
+        draw_workload(params, SIZES[str(params.get("model") or "tiny")]["vocab"], 0)
     except (UserError, PrerequisiteError) as error:
         return [str(error)]
     return []

@@ -15,7 +15,7 @@ from paceline.families.serving.core.conversation_calls import folded, session_ca
 from paceline.families.serving.core.conversation_choice import Choice, LengthLimits, choose
 from paceline.families.serving.core.conversations import read_conversations
 from paceline.families.serving.core.load.calls import Call
-from paceline.families.serving.core.model_sizes import SIZES
+from paceline.families.serving.core.model_sizes import SIZES, context_of
 from paceline.families.serving.core.text_tokens import load_tokenizer
 from paceline.families.serving.core.traces import SHAREGPT, Trace, Traced, calls_of, read_trace, scaled
 
@@ -41,8 +41,8 @@ def check_spoken(params: Params) -> list[str]:
         wrong.append(
             "conversations are not scaled: lower trace_max_prompt and trace_max_total in place of trace_scale"
         )
-    context = SIZES[str(params["model"])]["max_context"]
-    if _count(params, "trace_max_total") > context:
+    context = context_of(params)
+    if context is not None and _count(params, "trace_max_total") > context:
         wrong.append(f"trace_max_total is above {context}, which the {params['model']} model knows")
     return wrong
 
@@ -122,7 +122,7 @@ def traced_calls(params: Params, vocabulary: int, seed: int, instants: Sequence[
         vocabulary,
         seed=seed,
         scale=float(str(params["trace_scale"])),
-        context=SIZES[str(params["model"])]["max_context"],
+        context=context_of(params),
         block=trace.block,
     )
     if params["arrivals"] != TRACED:
@@ -159,9 +159,11 @@ def trace_facts(params: Params) -> dict[str, Any]:
         return {}
     if speaks(params):
         choice = spoken_sessions(params)
-        vocabulary = SIZES[str(params["model"])]["vocab"]
-        known = choice.facts["tokenizer"]["vocabulary"]
-        told = f"folded from {known} into {vocabulary}: equal words stay equal"
+        told = "sent as words"
+        if params.get("model") is not None:
+            vocabulary = SIZES[str(params["model"])]["vocab"]
+            known = choice.facts["tokenizer"]["vocabulary"]
+            told = f"folded from {known} into {vocabulary}: equal words stay equal"
         return {"trace": {"format": SHAREGPT, **choice.facts, "tokens": told}}
     trace = _trace_of(params)
     used = trace.requests[: _count(params, "requests")]

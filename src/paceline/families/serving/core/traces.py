@@ -309,7 +309,7 @@ def calls_of(
     *,
     seed: int,
     scale: float = 1.0,
-    context: int,
+    context: int | None,
     block: int = MOONCAKE_BLOCK,
 ) -> list[Call]:
     """Return calls with drawn prompts, at the trace's own instants.
@@ -319,7 +319,7 @@ def calls_of(
         vocabulary: Tokens that the model knows.
         seed: Same seed, same tokens.
         scale: Factor on all lengths, for models that know less than the trace's did.
-        context: Most tokens of a call that the model knows.
+        context: Most tokens of a call that the model knows; None where nobody knows.
         block: Tokens of a block, before they are scaled.
 
     Raises:
@@ -329,7 +329,7 @@ def calls_of(
     for number, request in enumerate(requests):
         prompt_tokens = scaled(request.prompt_tokens, scale)
         output_tokens = scaled(request.output_tokens, scale)
-        if prompt_tokens + output_tokens > context:
+        if context is not None and prompt_tokens + output_tokens > context:
             raise UserError(
                 f"request {number} of the trace has {prompt_tokens + output_tokens} tokens",
                 expected=f"at most {context}, which the model knows",

@@ -55,7 +55,7 @@ def draw_workload(params: Params, vocabulary: int, seed: int) -> Workload:
     rng = random.Random(seed)
     spoken = params["workload"] == TRACED and speaks(params)
     choice = spoken_sessions(params) if spoken else None
-    instants = _instants(params, seed, num_roots(params) if choice is None else len(choice.sessions))
+    instants = instants_of(params, seed, num_roots(params) if choice is None else len(choice.sessions))
     match params["workload"]:
         case "sessions":
             calls = _sessions(params, vocabulary, rng, instants)
@@ -94,7 +94,8 @@ def calls_together(params: Params) -> int:
     return 1
 
 
-def _instants(params: Params, seed: int, count: int) -> list[float | None]:
+def instants_of(params: Params, seed: int, count: int) -> list[float | None]:
+    """Draw when that many calls (or sessions) are due: seconds behind the start, None in a closed loop."""
     kind = str(params["arrivals"])
     if kind == CLOSED:
         return [None] * count

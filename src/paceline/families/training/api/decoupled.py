@@ -1,7 +1,7 @@
 """Decoupled momentum: only the few fast components of a momentum leave a group of ranks, the rest stays and decays.
 
 What groups send for a coefficient is added up before transform and sign. The published optimiser takes its mean over
-those that sent it.
+those that sent it, which ``mean_over`` can ask for.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ VALUE_BYTES = 2
 """bfloat16: a momentum may have any size, and what rounding loses stays in it."""
 
 Scheme = Literal["dct", "random", "striding"]
+MeanOver = Literal["ranks", "senders"]
+"""Whose mean a coefficient takes: of all, so that signs are a sum's, or of those that sent it."""
 
 
 def cosines(size: int, device: torch.device) -> Tensor:
@@ -79,13 +81,16 @@ class Extractor:
         message[:head].view(torch.bfloat16).copy_(values_CE.gather(1, inside_Ck).view(-1))
         message[head:].copy_(pack_indices(inside_Ck.view(-1)))
 
-    def add_decoded(self, message: Tensor, total_CE: Tensor, places: Tensor) -> None:
+    def add_decoded(
+        self, message: Tensor, total_CE: Tensor, places: Tensor, senders_CE: Tensor | None = None
+    ) -> None:
         """Add a message's components to coefficients, (chunks, 4096) in float32, in place.
 
         Args:
             message: What ``encode`` has filled, uint8.
             total_CE: Takes them.
             places: As for ``encode``.
+            senders_CE: Takes 1 for each component.
         """
         if not self.count:
             return
@@ -95,7 +100,10 @@ class Extractor:
             first = torch.arange(self.chunks, device=self.device).repeat_interleave(self.k) * CHUNK
             places, message = inside + first, message[:head]
         # Added: groups may choose one place. Within a message places differ, so sums have one order.
-        total_CE.view(-1).index_add_(0, places, message.view(torch.bfloat16).float())
+        values = message.view(torch.bfloat16).float()
+        total_CE.view(-1).index_add_(0, places, values)
+        if senders_CE is not None:
+            senders_CE.view(-1).index_add_(0, places, torch.ones_like(values))
 
     def restore(self, coefficients_CE: Tensor) -> Tensor:
         """Return the vector, (count,) in float32, that coefficients, (chunks, 4096), stand for."""
@@ -162,6 +170,7 @@ class DecoupledMomentum(FlatReplica):
         scheme: How they are chosen.
         decay: β of the momentum.
         rate_factor: Times the task's learning rate: a sign is a step of its own length, whatever Adam's would be.
+        mean_over: Whose mean a coefficient takes before transform and sign.
     """
 
     def __init__(
@@ -174,8 +183,10 @@ class DecoupledMomentum(FlatReplica):
         scheme: Scheme,
         decay: float,
         rate_factor: float,
+        mean_over: MeanOver = "ranks",
     ) -> None:
         super().__init__(task, comm)
+        self.mean_over = mean_over
         size = group_size(group, comm.world_size)
         self.decay, self.rate_factor = decay, rate_factor
         first = comm.rank - comm.rank % size
@@ -223,9 +234,12 @@ class DecoupledMomentum(FlatReplica):
         ).wait()
         with self.comm.span("decompress"):
             total = self.extractor.zeros()
+            senders = self.extractor.zeros() if self.mean_over == "senders" else None
             # In the groups' order on every rank, the own message among them: sums and signs have equal bits everywhere.
             for message in self.messages:
-                self.extractor.add_decoded(message, total, places)
+                self.extractor.add_decoded(message, total, places, senders)
+            if senders is not None:
+                total.div_(senders.clamp_(min=1))
             own.copy_(self.extractor.restore(total).sign())
 
     def update(self, step: int) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from paceline.families.collectives.api import rings
 from paceline.families.collectives.api.problem import Comm, Transfer, chunk_bounds
 from paceline.families.training.api.codecs import decode_floats, encode_floats, float4_bytes, float_bytes
+from paceline.families.training.api.rounds import num_rounds
 
 
 class RingAverage:
@@ -108,6 +109,28 @@ def ring_cost(count: int, world_size: int, item_bytes: int = 4) -> tuple[int, in
     sizes = [stop - start for start, stop in chunk_bounds(count, world_size)]
     sent = [rings.sent(sizes, place) for place in range(world_size)]
     return max(s[0] for s in sent) * item_bytes, max(s[1] for s in sent)
+
+
+def late_ring_cost(count: int, world_size: int, steps: int, sync_every: int) -> tuple[int, int, int]:
+    """Return what the busiest rank sends in a run whose ring averages each travel during the next round.
+
+    Args:
+        count: Elements of the vector.
+        world_size: n.
+        steps: Of the run.
+        sync_every: H, steps of a round.
+
+    Returns:
+        Bytes of all rounds; bytes of the last step, the most of any: a whole average, and what the one before it has
+        left; and messages of all rounds.
+    """
+    sent, messages = ring_cost(count, world_size)
+    rounds = num_rounds(sync_every, steps)
+    last = steps - (rounds - 1) * sync_every
+    # The first message of an average sets out at once, so after k steps of H there are 1 + k·messages/H under way.
+    begun = 1 + (last - 1) * messages // sync_every
+    left = max(messages - begun, 0) / max(messages, 1) if rounds > 1 else 0.0
+    return rounds * sent, round((1 + left) * sent), rounds * messages
 
 
 class CodedAverage:

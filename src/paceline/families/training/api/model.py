@@ -1,4 +1,4 @@
-"""The workload: a decoder-only transformer with RMS norms and a tied head.
+"""The workload: a decoder-only transformer with RMS norms; published shapes may have a head of their own.
 
 Attention is softmax over rotary positions, whose heads of keys may each serve several heads of queries (Ainslie et al.,
 "GQA", 2023), or gated linear attention (Yang et al., "Gated Linear Attention Transformers with Hardware-Efficient
@@ -20,7 +20,6 @@ from torch.nn import functional
 from paceline.families.collectives.api.linear_attention import MIN_DECAY, recurrence
 from paceline.families.training.api.sizes import GATED_LINEAR, Size
 
-ROTARY_BASE = 10_000.0
 INIT_STD = 0.02
 
 Attention = Callable[..., Tensor]
@@ -92,7 +91,10 @@ def heads_first(x_TMK: Tensor, num_sequences: int) -> Tensor:
 
 
 class Layer(nn.Module):
-    """Attention and a two-layer perceptron, each normalised first and added to the stream."""
+    """Attention and a perceptron, each normalised first and added to the stream.
+
+    A gated perceptron has gate and value in one matrix, ``up``, one below the other: equal products, in one call.
+    """
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -103,13 +105,13 @@ class Layer(nn.Module):
         """What mixes positions; ranks that share a sequence put their own in its place."""
         self.attention_norm = RMSNorm(width)
         keys = size.num_kv_heads * size.head_width
-        self.qkv = nn.Linear(width, width + 2 * keys, bias=False)
+        self.qkv = nn.Linear(width, width + 2 * keys, bias=size.qkv_bias)
         self.forget = nn.Linear(width, keys, bias=False) if linear else None
         """Of gated linear attention: gives the decays."""
         self.mix = nn.Linear(width, width, bias=False)
         self.mlp_norm = RMSNorm(width)
-        self.up = nn.Linear(width, 4 * width, bias=False)
-        self.down = nn.Linear(4 * width, width, bias=False)
+        self.up = nn.Linear(width, (2 if size.gated else 1) * size.inner_width, bias=False)
+        self.down = nn.Linear(size.inner_width, width, bias=False)
 
         self.compiled: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
         """``added``, compiled; hooks on the layer stay outside."""
@@ -139,7 +141,12 @@ class Layer(nn.Module):
 
     def perceptron(self, h_BTD: Tensor) -> Tensor:
         """Return what the perceptron adds to the stream."""
-        wide_BTE = functional.gelu(self.up(h_BTD))
+        wide_BTE = self.up(h_BTD)
+        if self.size.gated:
+            gate_BTE, value_BTE = wide_BTE.chunk(2, dim=-1)
+            wide_BTE = functional.silu(gate_BTE) * value_BTE
+        else:
+            wide_BTE = functional.gelu(wide_BTE)
         added_BTD: Tensor = self.down(wide_BTE)
         return added_BTD
 
@@ -178,8 +185,9 @@ class Transformer(nn.Module):
         self.embedding = nn.Embedding(vocabulary, size.width)
         self.layers = nn.ModuleList(layer(size) for _ in range(size.layers))
         self.norm = RMSNorm(size.width)
+        self.head = None if size.tied else nn.Linear(size.width, vocabulary, bias=False)
         self.head_bias = nn.Parameter(torch.zeros(vocabulary)) if head_bias else None
-        cos_TK, sin_TK = rotations(context, size.width // size.heads)
+        cos_TK, sin_TK = rotations(context, size.head_width, size.rotary_base)
         self.register_buffer("cos_TK", cos_TK, persistent=False)
         self.register_buffer("sin_TK", sin_TK, persistent=False)
 
@@ -193,7 +201,7 @@ class Transformer(nn.Module):
             for name, weight in self.named_parameters():
                 if name.endswith("gain"):
                     weight.fill_(1.0)
-                elif name == "head_bias":
+                elif name.endswith("bias"):
                     weight.zero_()
                 else:
                     std = deep if name.endswith(("mix.weight", "down.weight", ".down")) else INIT_STD
@@ -212,8 +220,9 @@ class Transformer(nn.Module):
             x_BTD = self.embedding(symbols_BT)
             for layer in self.layers:
                 x_BTD = layer(x_BTD, cos_TK, sin_TK)
-            # Tied to the embedding. Wide, since a softmax in bfloat16 would lose the loss's digits.
-            return functional.linear(self.norm(x_BTD), self.embedding.weight, self.head_bias).float()
+            head_VD = self.embedding.weight if self.head is None else self.head.weight
+            # Wide, since a softmax in bfloat16 would lose the loss's digits.
+            return functional.linear(self.norm(x_BTD), head_VD, self.head_bias).float()
 
     def compile_layers(self) -> None:
         """Compile every layer, for the shapes that it meets; equal layers share what was compiled."""
@@ -238,9 +247,9 @@ def loss_and_gradients(model: nn.Module, sequences_BS: Tensor) -> Tensor:
     return loss.detach()
 
 
-def rotations(length: int, width: int) -> tuple[Tensor, Tensor]:
+def rotations(length: int, width: int, base: float = 10_000.0) -> tuple[Tensor, Tensor]:
     """Return cosines and sines, (T, K), of rotary positions (RoFormer, section 3.2.2), in halves."""
-    frequency = ROTARY_BASE ** (-torch.arange(0, width, 2, dtype=torch.float32) / width)
+    frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float32) / width)
     angle = torch.outer(torch.arange(length, dtype=torch.float32), frequency)
     # Halves, not neighbours: rotate() pairs k with k + K/2, so both halves have the same angles.
     angle = torch.cat([angle, angle], dim=-1)

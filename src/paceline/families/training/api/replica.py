@@ -23,8 +23,9 @@ of plain SGD is synchronous training's), ``diagnoses`` (``diagnosis`` returns fi
 
 ``agree`` is about the models that ranks train, whatever they would ship, where each step takes its gradients and after
 the end: ``always`` the same; the same at the beginning of every round of ``sync_every`` steps and all different in
-between (``rounds``); so in pairs of ranks (``pairs``); or ``never`` after the first step. By default ``always`` where
-``replicas`` are identical, else ``never``. Where ranks share a model's parameters there is nothing to say.
+between (``rounds``); so for rounds that ``round_ends`` lists (``own-rounds``); so in pairs of ranks (``pairs``), or so
+until all are the same after the end (``pairs-then-all``); or ``never`` after the first step. By default ``always``
+where ``replicas`` are identical, else ``never``. Where ranks share a model's parameters there is nothing to say.
 """
 
 from __future__ import annotations
@@ -246,6 +247,10 @@ class Replica:
         ``loss_dispersion``, ``gradient_norm_dispersion`` and ``gradient_cosine``, as the metrics define them.
         """
         return {}
+
+    def round_ends(self) -> Sequence[int]:
+        """Return the steps with which rounds end, where ``agree`` is ``own-rounds``; none by default."""
+        return ()
 
     def shares(self) -> list[Share] | None:
         """Return what this rank owns of the weights where no rank has them all; the harness gathers them."""

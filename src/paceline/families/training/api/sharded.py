@@ -24,22 +24,36 @@ from paceline.families.training.api.replica import Comm, Replica, Share, Task
 class Unit:
     """Some parameters, of which this rank owns one share.
 
+    Args:
+        parameters: The unit's.
+        rank: This one.
+        bounds: (start, stop) of each rank's share of their elements, which together are all.
+        kept: (start, stop) of what stays here between uses, this rank's share among it; default: that alone.
+
     Attributes:
         share: This rank's elements, an optimiser's parameter with a gradient of its own.
-        bounds: (start, stop) of each rank's share.
+        kept: What stays here, of which the share is a view.
     """
 
-    def __init__(self, parameters: list[nn.Parameter], rank: int, world_size: int) -> None:
+    def __init__(
+        self,
+        parameters: list[nn.Parameter],
+        rank: int,
+        bounds: list[tuple[int, int]],
+        kept: tuple[int, int] | None = None,
+    ) -> None:
         self.parameters = parameters
         self.rank = rank
         self.count = sum(p.numel() for p in parameters)
-        self.bounds = chunk_bounds(self.count, world_size)
+        self.bounds = bounds
         with torch.no_grad():
             self._whole = torch.cat([p.detach().reshape(-1) for p in parameters])
         self._nbytes = self._whole.untyped_storage().nbytes()
         start, stop = self.bounds[rank]
+        first, last = kept or (start, stop)
         # A copy, since the whole vector's storage is freed; the only memory of these elements between uses.
-        self.share = nn.Parameter(self._whole[start:stop].clone())
+        self.kept = self._whole[first:last].clone()
+        self.share = nn.Parameter(self.kept[start - first : stop - first])
         self.share.grad = torch.zeros_like(self.share)
         self.missing = 0
         """Gradients that backward has yet to complete."""
@@ -54,11 +68,15 @@ class Unit:
         """Whether the parameters hold their values now."""
         return self._whole.untyped_storage().nbytes() > 0
 
-    def allocate(self) -> list[Tensor]:
-        """Make room for all parameters and return it in shares, of which this rank's is filled."""
+    def room(self, bounds: Sequence[tuple[int, int]]) -> list[Tensor]:
+        """Make room for all parameters and return parts of it; what they hold is not theirs yet."""
         # The same storage object: views that autograd saved in forward are valid again.
         self._whole.untyped_storage().resize_(self._nbytes)
-        chunks = [self._whole.data[start:stop] for start, stop in self.bounds]
+        return [self._whole.data[start:stop] for start, stop in bounds]
+
+    def allocate(self) -> list[Tensor]:
+        """Make room for all parameters and return it in shares, of which this rank's is filled."""
+        chunks = self.room(self.bounds)
         # Narrow and wide states alike: the share is what the last step rounded its master to.
         chunks[self.rank].copy_(self.share.detach())
         return chunks
@@ -77,8 +95,8 @@ class Unit:
                 yield parameter, start - at, self.share.detach()[start - begin : stop - begin]
             at += parameter.numel()
 
-    def take_gradients(self) -> list[Tensor]:
-        """Return the gradients in shares, contiguous, and free those of the parameters."""
+    def take_gradients(self, bounds: Sequence[tuple[int, int]] | None = None) -> list[Tensor]:
+        """Return the gradients in shares or other parts, contiguous, and free those of the parameters."""
         found = []
         for parameter in self.parameters:
             assert parameter.grad is not None
@@ -86,7 +104,7 @@ class Unit:
             parameter.grad = None
         # Contiguous by bounds, which cross tensors: a share is a run of the unit and not of a parameter.
         whole = torch.cat(found)
-        return [whole[start:stop] for start, stop in self.bounds]
+        return [whole[start:stop] for start, stop in bounds or self.bounds]
 
 
 def unit_groups(model: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Parameter]]]:
@@ -133,11 +151,18 @@ class ShardedReplica(Replica):
     def __init__(self, task: Task, comm: Comm, state: str = SINGLE, *, reshard: bool = True) -> None:
         narrow_parameters(task, state)
         groups = list(unit_groups(task.model))
-        self.units = [Unit(parameters, task.rank, task.world_size) for _, parameters in groups]
+        self.units = [
+            Unit(parameters, task.rank, *self.bounds(sum(p.numel() for p in parameters), task.world_size))
+            for _, parameters in groups
+        ]
         super().__init__(task, comm)
         for (module, _), unit in zip(groups, self.units, strict=True):
             # The model's own unit is not freed after forward: its backward begins at once, with the tied head.
             self._watch(module, unit, frees=reshard and module is not task.model)
+
+    def bounds(self, count: int, world_size: int) -> tuple[list[tuple[int, int]], tuple[int, int] | None]:
+        """Return of a unit's elements what ``Unit`` wants to know: each rank's share, and what stays here."""
+        return chunk_bounds(count, world_size), None
 
     @abstractmethod
     def gather(self, unit: Unit) -> None:

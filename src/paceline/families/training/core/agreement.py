@@ -7,21 +7,23 @@ are left after ``finish``. Schedules:
 - ``always``: all ranks' models are the same, bit for bit.
 - ``rounds``: they are the same at the first step of every round of ``sync_every`` steps and at the end, and no two of
   them in between.
+- ``own-rounds``: so at the first step of every round of those that the replica lists (``round_ends``).
 - ``pairs``: as ``rounds``, of two ranks each: ⌊n/2⌋ pairs after the first round, which all begin alike; later on no
   three are the same, since who meets a new partner brings along what he had from another. Two ranks are always a pair.
+- ``pairs-then-all``: as ``pairs``, and after the last step all are the same.
 - ``never``: no two are the same after the first step.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args
 
 from paceline.families.training.core.promises import Schedule
 
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
-ROUNDS = ("rounds", "pairs")
+ROUNDS = ("rounds", "pairs", "pairs-then-all")
 """Those of techniques with rounds, whose option says how many steps they have."""
 PERIOD = "sync_every"
 SHARED = "-"
@@ -37,13 +39,16 @@ def breach(schedule: str, options: Mapping[str, Any]) -> str | None:
     return None
 
 
-def mismatch(schedule: str, seen: Sequence[Sequence[str]], period: int) -> str | None:
+def mismatch(
+    schedule: str, seen: Sequence[Sequence[str]], period: int, ends: Collection[int] = ()
+) -> str | None:
     """Say where ranks' models were not as alike as a schedule has it, or None.
 
     Args:
         schedule: One of ``SCHEDULES``.
         seen: For every step, and after the end, the digest of each rank's model.
         period: Steps of a round.
+        ends: Steps with which rounds end that are not all alike.
     """
     # Ranks that share a model's parameters hold different ones by design: there are no replicas to compare.
     if any(SHARED in row for row in seen):
@@ -53,10 +58,12 @@ def mismatch(schedule: str, seen: Sequence[Sequence[str]], period: int) -> str |
         # How many ranks share each digest: the pattern of a schedule, whichever ranks they are.
         sizes = sorted(Counter(row).values(), reverse=True)
         # Digests are taken where gradients are taken, so step at sees the exchange that ended the round before it.
-        ends_round = at % period == 0 or at == last
-        if at == 0 or schedule == "always" or (schedule == "rounds" and ends_round):
+        own = schedule == "own-rounds"
+        ends_round = at == last or (at - 1 in ends if own else at % period == 0)
+        merged = schedule == "pairs-then-all" and at == last
+        if at == 0 or merged or schedule == "always" or (schedule in ("rounds", "own-rounds") and ends_round):
             fits = sizes == [ranks]
-        elif schedule == "pairs" and ends_round:
+        elif schedule in ("pairs", "pairs-then-all") and ends_round:
             met += 1
             # All begin alike, so pairs of the first meeting must be equal; later partners bring different pasts.
             all_meet = met == 1 or ranks == 2

@@ -15,7 +15,7 @@ POINT: Mapping[str, Scalar] = {
     "size": "nano",
     "batch": 8,
     "context": 16,
-    "steps": 86,
+    "steps": 66,
     "window": 20,
     "evaluations": 2,
     "eval_batch": 64,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import stat
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,8 +18,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.families.training.api.sizes import BYTE_VALUES, VOCABULARY
+from paceline.families.training.api.sizes import BYTE_VALUES, DIALECTS, MARKOV, VOCABULARY
 from paceline.families.training.core import hub
+from paceline.families.training.core.parameters import shift_of
 from paceline.worker.session import CaseError
 
 LANGUAGE_SEED = 20260
@@ -31,6 +32,7 @@ HELD_OUT_SHARE = 10
 MAX_BYTES = 64 << 20
 LEAST_BYTES = 1 << 16
 STATIONARY_ROUNDS = 500
+NUM_DIALECTS = 4
 
 Sequences = NDArray[np.int64]
 
@@ -80,16 +82,17 @@ class Markov:
 
     def train(self, seed: int, step: int, rows: range, batch: int, length: int) -> Sequences:
         """Return some rows of a step's global batch."""
-        return self._draw(np.random.Philox(key=[seed, 2 * step]), batch, length, rows)
+        return self.draw(np.random.Philox(key=[seed, 2 * step]), batch, length, rows)
 
     def held_out(self, seed: int, count: int, length: int) -> Sequences:
         """Return sequences under a key that no step has (those of steps are even)."""
-        return self._draw(np.random.Philox(key=[seed, 1]), count, length, range(count))
+        return self.draw(np.random.Philox(key=[seed, 1]), count, length, range(count))
 
-    def _draw(self, bits: np.random.Philox, count: int, length: int, rows: range) -> Sequences:
+    def draw(self, bits: np.random.Philox, count: int, length: int, rows: Sequence[int]) -> Sequences:
+        """Return some rows of as many sequences as are drawn, (rows, length)."""
         # The whole global batch is drawn and then cut: a row does not depend on
         # who reads it, nor on how many ranks there are.
-        uniform = np.random.Generator(bits).random((count, length))[rows.start : rows.stop : rows.step]
+        uniform = np.random.Generator(bits).random((count, length))[np.asarray(rows, dtype=np.int64)]
         symbols = np.empty(uniform.shape, dtype=np.int64)
         # The last cumulative sum may lie a rounding error below 1, and a draw above it.
         pair = np.minimum(np.searchsorted(self.start, uniform[:, 0]), len(self.start) - 1)
@@ -104,14 +107,69 @@ class Markov:
         return symbols
 
 
+@dataclass(frozen=True, slots=True)
+class Dialects:
+    """Four shifted languages: row r of a batch, and of what is held out, is of dialect r mod 4.
+
+    Of four ranks each reads a dialect of its own, of two ranks each reads two: who sends nothing never hears the
+    others'. No model undercuts the mean of the entropy rates, which it comes near once it has told the dialect.
+    """
+
+    each: tuple[Markov, ...]
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of symbols."""
+        return self.each[0].vocabulary
+
+    @property
+    def entropy_rate(self) -> float:
+        """The mean of the dialects'."""
+        return sum(one.entropy_rate for one in self.each) / len(self.each)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the dialects'."""
+        return hashlib.sha256("".join(one.fingerprint for one in self.each).encode()).hexdigest()
+
+    def train(self, seed: int, step: int, rows: range, batch: int, length: int) -> Sequences:
+        """Return some rows of a step's global batch."""
+        return self._draw((seed, 2 * step), batch, length, rows)
+
+    def held_out(self, seed: int, count: int, length: int) -> Sequences:
+        """Return sequences of all dialects, under a key that no step has."""
+        return self._draw((seed, 1), count, length, range(count))
+
+    def _draw(self, key: tuple[int, int], count: int, length: int, rows: range) -> Sequences:
+        found = np.empty((len(rows), length), dtype=np.int64)
+        dialects = np.asarray(rows, dtype=np.int64) % len(self.each)
+        for number, one in enumerate(self.each):
+            mine = np.flatnonzero(dialects == number)
+            if len(mine):
+                chosen = [rows[place] for place in mine]
+                found[mine] = one.draw(np.random.Philox(key=list(key)), count, length, chosen)
+        return found
+
+
 @lru_cache(maxsize=2)
-def markov(vocabulary: int = VOCABULARY, shift: float = 0.0) -> Markov:
+def dialects(shift: float) -> Dialects:
+    """Return four dialects of the synthetic language.
+
+    Args:
+        shift: How far they are apart: see ``markov``.
+    """
+    return Dialects(tuple(markov(shift=shift, dialect=number) for number in range(NUM_DIALECTS)))
+
+
+@lru_cache(maxsize=2 + NUM_DIALECTS)
+def markov(vocabulary: int = VOCABULARY, shift: float = 0.0, dialect: int = 0) -> Markov:
     """Return the synthetic language; its entropy rate is Σ π(a, b)·H(P(· | a, b)), π by power iteration.
 
     Args:
         vocabulary: V.
         shift: Standard deviation of the logits that a symbol gains or loses wherever it may follow; 0 is the language
             itself.
+        dialect: Which shift of that size, from 0 on.
     """
     random = np.random.Generator(np.random.Philox(key=[LANGUAGE_SEED, vocabulary]))
     pairs = random.standard_normal((1, vocabulary, vocabulary))
@@ -119,13 +177,17 @@ def markov(vocabulary: int = VOCABULARY, shift: float = 0.0) -> Markov:
     logits = PAIR_STRENGTH * pairs + TRIPLE_STRENGTH * triples
     # Drawn after the language's own numbers, so that the language without a shift is the same as ever.
     if shift:
-        logits += shift * random.standard_normal((1, 1, vocabulary))
+        logits += shift * random.standard_normal((1 + dialect, 1, 1, vocabulary))[dialect]
     chance = np.exp(logits)
     chance /= chance.sum(axis=2, keepdims=True)
     stationary = np.full((vocabulary, vocabulary), 1.0 / vocabulary**2)
     # All chances are positive, so the chain mixes and power iteration converges to its one stationary distribution.
     for _ in range(STATIONARY_ROUNDS):
-        stationary = np.einsum("ab,abc->bc", stationary, chance)
+        following = np.einsum("ab,abc->bc", stationary, chance)
+        # The same to the last bit, as after some ninety rounds: all further ones would be.
+        if np.array_equal(following, stationary):
+            break
+        stationary = following
     conditional = -(chance * np.log(chance)).sum(axis=2)
     return Markov(
         vocabulary=vocabulary,
@@ -254,12 +316,16 @@ def _bytes(train: bytes, kept: bytes, name: str) -> Bytes:
 
 
 def load(data: str) -> Corpus:
-    """Return the corpus that a point names: markov, bytes, bytes:PATH, hf:NAME@REVISION or hf:FOLDER.
+    """Return the corpus that a point names: markov, dialects:SHIFT, bytes, bytes:PATH, hf:NAME@REVISION or hf:FOLDER.
 
     Raises:
         CaseError: ``invalid``: its text cannot be read, or is too short.
     """
     kind, _, name = data.partition(":")
-    if kind == "markov":
+    if kind == MARKOV:
         return markov()
+    if kind == DIALECTS:
+        shift = shift_of(name)
+        assert shift is not None, "points with other data are no points"
+        return dialects(shift)
     return hub_bytes(name) if kind == "hf" else file_bytes(name or None)

@@ -144,7 +144,7 @@ class Figures:
             what = f"operations in {setting.dtype}" if sheet else "this device"
             self.absent["mfu"] = f"no datasheet gives a rate of {what}"
             return {}
-        flops = setting.size.flops_per_token(setting.corpus.vocabulary, setting.context)
+        flops = setting.size.flops_per_token(setting.vocabulary, setting.context)
         shares = [rate * flops / peak for rate in tokens_per_s]
         # A processor's sheet is a nominal clock, which a boost may exceed; a device's datasheet is an upper bound.
         if max(shares) > 1 and device.torch_type != "cpu":

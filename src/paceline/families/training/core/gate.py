@@ -10,8 +10,7 @@ may have more proved.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,6 +22,7 @@ from paceline.families.training.api.model import Transformer
 from paceline.families.training.api.replica import Replica
 from paceline.families.training.core import agreement, bias, oracle
 from paceline.families.training.core.dispersions import prove_diagnosis
+from paceline.families.training.core.observed_run import ObservedRun, difference, observe
 from paceline.families.training.core.promises import Training
 from paceline.families.training.core.repeatability import (
     Repeated,
@@ -62,18 +62,6 @@ class Proved:
     """Most that one step had made and not yet freed, on the worst rank; None where it cannot be counted."""
     uncounted: str | None = None
     """Why it cannot be."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedRun:
-    """What was seen of a run."""
-
-    shipped: list[list[Tensor]]
-    """Weights after some of its last steps, one after the other, and after its end."""
-    places: list[str]
-    """Where each of them was taken."""
-    digests: list[str]
-    """Of this rank's model where it took each step's gradients, and after the end."""
 
 
 Proof = Callable[[Session, Block, Case, Setting], int]
@@ -169,13 +157,19 @@ def _prove_more(session: Session, block: Block, case: Case, setting: Setting) ->
     short = replace(setting, steps=steps)
     # Short rounds and warm-ups, so that a proof's few steps contain their ends.
     quick = _with_options(case, PROOF_OPTIONS, known=info.options)
-    run = partial(_run, session, block, quick, short, kept_from=min(saved_after))
+    run = partial(observe, session, block, quick, short, kept_from=min(saved_after))
     whole = run()
-    again = run()
-    _same(session, whole, again, "two runs from one seed have")
     # Held against the uninterrupted run at every step from the first save on, not only at the end: errors may cancel.
     resumed = run(saved_after=saved_after)
-    _same(session, whole, resumed, "a run that was saved and taken up again has", bitwise=promised.bitwise)
+    what = "a run that was saved and taken up again has"
+    lost = difference(session, whole, resumed, what, bitwise=promised.bitwise)
+    # What is the same bit by bit after it was taken up again is the same from one seed, too. Otherwise a run that
+    # nothing interrupts tells chance from what was not saved.
+    drawn = None
+    if lost is not None or not promised.bitwise:
+        drawn = difference(session, whole, run(), "two runs from one seed have")
+    if drawn or lost:
+        raise CaseError("incorrect", str(drawn or lost))
     _agrees(session, promised, quick, whole)
     equal = promised.equals_ddp
     if equal is not None and (equal.max_ranks is None or session.world_size <= equal.max_ranks):
@@ -199,7 +193,7 @@ def _agrees(session: Session, promised: Training, case: Case, observed: Observed
         raise CaseError("refused", wrong)
     everyone = [text.split() for text in session.control.gather_text(" ".join(observed.digests))]
     period = int(case.options.get(agreement.PERIOD, 1))
-    found = agreement.mismatch(schedule, list(zip(*everyone, strict=True)), period)
+    found = agreement.mismatch(schedule, list(zip(*everyone, strict=True)), period, observed.round_ends)
     if found is not None:
         raise CaseError("incorrect", found)
 
@@ -339,73 +333,3 @@ def _warm_up(
         sandbox.step(setting.batch(step, rows), step, counted=counted if step + 1 == STEPS else None)
     sandbox.finish()
     sandbox.weights()
-
-
-def _run(
-    session: Session,
-    block: Block,
-    case: Case,
-    setting: Setting,
-    *,
-    kept_from: int,
-    saved_after: Collection[int] = (),
-) -> ObservedRun:
-    """Train all steps of a setting; after some of them a new replica goes on from what the last one saved.
-
-    Weights are kept after each step from one on.
-    """
-    sandbox = make_sandbox(session, block, case, setting)
-    rows = setting.rows(session.rank, session.world_size)
-    shipped: list[list[Tensor]] = []
-    places: list[str] = []
-    digests: list[str] = []
-    for step in range(setting.steps):
-        sandbox.step(setting.batch(step, rows), step, digests=digests)
-        if step in saved_after:
-            # Immediately after the step, between two steps of the same run: what
-            # a real restart does, without its processes.
-            sandbox = _taken_up(session, block, case, setting, sandbox)
-        if step >= kept_from:
-            shipped.append([w.clone() for w in sandbox.weights()])
-            places.append(f"after step {step + 1}")
-    sandbox.finish()
-    digests.append(sandbox.digest())
-    shipped.append([w.clone() for w in sandbox.weights()])
-    return ObservedRun(shipped=shipped, places=[*places, "at the end"], digests=digests)
-
-
-def _taken_up(session: Session, block: Block, case: Case, setting: Setting, sandbox: Sandbox) -> Sandbox:
-    """Return a new replica that goes on from a checkpoint of another."""
-    with sandbox.watch():
-        sandbox.replica.pause()
-        state = sandbox.replica.state_dict()
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    # Through a file's bytes: objects that the state shares with the old replica would hide what was not saved.
-    given = torch.load(file, weights_only=True)
-    fresh = make_sandbox(session, block, case, setting)
-    with fresh.watch():
-        fresh.replica.load_state_dict(given)
-    return fresh
-
-
-def _same(
-    session: Session, left: ObservedRun, right: ObservedRun, what: str, *, bitwise: bool = True
-) -> None:
-    """Hold two runs against each other wherever both have shipped weights."""
-    problem = None
-    for place, ours, theirs in zip(left.places, left.shipped, right.shipped, strict=True):
-        if bitwise:
-            alike = all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-        else:
-            alike = oracle.relative_distance(ours, theirs) <= oracle.CLOSE
-        if not all(bool(torch.isfinite(w).all()) for w in (*ours, *theirs)):
-            problem = "diverged: weights are not finite after a proof"
-        elif not alike:
-            problem = f"{what} different weights {place}"
-        if problem is not None:
-            break
-    found = session.control.first_problem(problem)
-    if found is not None:
-        raise CaseError("incorrect", found)

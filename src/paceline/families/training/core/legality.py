@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.base.family import Params
-from paceline.families.training.api.sizes import size_of, vocabulary
+from paceline.families.training.api.sizes import SYNTHETIC, num_symbols, size_of
 from paceline.families.training.core.metrics import experts_of
 from paceline.families.training.core.parameters import wrong_data
 
@@ -18,7 +18,12 @@ START_S = 2.0
 
 
 def problems(
-    params: Params, *, whole_batch: bool = False, least_windows: int = 2, own: Sequence[str] = ()
+    params: Params,
+    *,
+    whole_batch: bool = False,
+    least_windows: int = 2,
+    own: Sequence[str] = (),
+    published_shapes: bool = False,
 ) -> list[str]:
     """Return what makes a resolved point illegal.
 
@@ -27,6 +32,7 @@ def problems(
         whole_batch: Whether every rank reads all sequences of a step.
         least_windows: Samples of throughput that a run must hold: the first is warm-up.
         own: What the operation itself has found.
+        published_shapes: Whether its techniques leave layers whole, so that those of published models do.
     """
     found: list[str] = []
     ranks, batch, steps = (number(params, key) for key in ("ranks", "batch", "steps"))
@@ -37,6 +43,10 @@ def problems(
     if size.heads % size.num_kv_heads:
         found.append(
             f"kv_heads {size.kv_heads} does not divide the {size.heads} heads of size {params['size']}"
+        )
+    if size.published and not published_shapes:
+        found.append(
+            f"size {params['size']} has the layers of a published model, which only data_parallel trains"
         )
     found += own
     if steps < 2 * number(params, "window"):
@@ -68,8 +78,8 @@ def _data_problems(params: Params, rows: int) -> list[str]:
     data = str(params["data"])
     if (wrong := wrong_data(data)) is not None:
         found.append(wrong)
-    if params["target_excess"] is not None and data != "markov":
-        found.append("target_excess needs data with a known entropy rate: markov")
+    if params["target_excess"] is not None and data.partition(":")[0] not in SYNTHETIC:
+        found.append(f"target_excess needs data with a known entropy rate: {', '.join(SYNTHETIC)}")
     return found
 
 
@@ -85,7 +95,7 @@ def estimate_s(params: Params, *, start_s: float = START_S) -> float:
     """
     size, context = size_of(params), number(params, "context")
     steps, ranks = number(params, "steps"), number(params, "ranks")
-    operations = size.flops_per_token(vocabulary(str(params["data"])), context, **experts_of(params))
+    operations = size.flops_per_token(num_symbols(size, str(params["data"])), context, **experts_of(params))
     # A proof's step is the technique's, and the whole batch once more on each rank, by the process beside it.
     rows = float((steps + PROVED_STEPS * (1 + ranks)) * number(params, "batch"))
     # One more evaluation, of the untrained weights; forward alone is a third of forward and backward.

@@ -85,6 +85,7 @@ def run_block(session: Session, block: Block, strategy: Strategy) -> None:
             # In finally: a technique that failed must not leave its memory to the next one's counts.
             gc.collect()
     strategy.clear(session, setting)
+    strategy.together(block, results)
     # told at the end: after a crash the whole block is drawn anew, so that all techniques share weights and data
     for case, ending in results:
         if isinstance(ending, CaseError):
@@ -283,7 +284,7 @@ def _reference_script(
 
 
 def _ceilings(block: Block, setting: Setting) -> dict[str, Any]:
-    size, vocabulary, experts = setting.size, setting.corpus.vocabulary, experts_of(block.params)
+    size, vocabulary, experts = setting.size, setting.vocabulary, experts_of(block.params)
     return {
         "parameters": size.parameters(vocabulary, experts.get("experts", 0)),
         "flops_per_token": size.flops_per_token(vocabulary, setting.context, **experts),

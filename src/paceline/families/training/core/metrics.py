@@ -7,7 +7,7 @@ metrics between these groups.
 from __future__ import annotations
 
 from paceline.base.family import ANY, NOT_NEGATIVE, SHARE, TIME_MARGIN, DerivedMetric, Metric, Params
-from paceline.families.training.api.sizes import size_of, vocabulary
+from paceline.families.training.api.sizes import num_symbols, size_of
 from paceline.families.training.core.contracts import LOSS
 
 _STEP = {
@@ -186,8 +186,9 @@ def _model_flops(params: Params, seconds: float) -> float | None:
     assert isinstance(ranks, int)
     if seconds <= 0:
         return None
-    symbols = vocabulary(str(params["data"]))
-    operations = size_of(params).flops_per_token(symbols, context, **experts_of(params))
+    size = size_of(params)
+    symbols = num_symbols(size, str(params["data"]))
+    operations = size.flops_per_token(symbols, context, **experts_of(params))
     return operations / seconds / ranks
 
 

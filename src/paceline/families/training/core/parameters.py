@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from paceline.base.family import Parameter, Scalar
-from paceline.families.training.api.sizes import SIZES
+from paceline.families.training.api.sizes import DIALECTS, MARKOV, SIZES
 
 FLOAT32, EAGER = "float32", "eager"
 NONE = "none"
@@ -18,9 +18,22 @@ OPTIMIZERS = ("adamw", "sgd")
 def wrong_data(data: str) -> str | None:
     """Say what is wrong with the name of data; None where nothing is."""
     kind, colon, where = data.partition(":")
-    if data in ("markov", "bytes") or (colon and kind in ("bytes", "hf") and where):
+    if data in (MARKOV, "bytes") or (colon and kind in ("bytes", "hf") and where):
         return None
-    return f"data '{data}' is not one of: markov, bytes, bytes:PATH, hf:NAME@REVISION, hf:FOLDER"
+    if colon and kind == DIALECTS and shift_of(where) is not None:
+        return None
+    return (
+        f"data '{data}' is not one of: markov, dialects:SHIFT, bytes, bytes:PATH, hf:NAME@REVISION, hf:FOLDER"
+    )
+
+
+def shift_of(text: str) -> float | None:
+    """Return how far dialects are apart; None where the text is no number above 0 and up to 4."""
+    try:
+        shift = float(text)
+    except ValueError:
+        return None
+    return shift if 0.0 < shift <= 4.0 else None
 
 
 MODEL: tuple[Parameter, ...] = (
@@ -39,9 +52,11 @@ RUN: tuple[Parameter, ...] = (
     Parameter(
         name="data",
         kind="text",
-        doc="markov: a seeded synthetic language of known entropy rate; bytes: the running Python's standard "
-        "library, byte by byte; bytes:PATH: a file, or those below a folder; hf:NAME@REVISION: the training split of a "
-        "dataset of the hub; hf:FOLDER: of a local folder in one of its formats.",
+        doc="markov: a seeded synthetic language of known entropy rate; dialects:SHIFT: four of its dialects, of which "
+        "four ranks read one each, and each of which adds normal numbers of that deviation to symbols' logits; bytes: "
+        "the running Python's standard library, byte by byte; bytes:PATH: a file, or those below a folder; "
+        "hf:NAME@REVISION: the training split of a dataset of the hub; hf:FOLDER: of a local folder in one of its "
+        "formats.",
         default="markov",
         form=wrong_data,
     ),

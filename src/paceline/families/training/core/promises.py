@@ -8,7 +8,7 @@ from typing import Literal
 
 from paceline.base.declarations import ArgumentName, OptionName
 
-Schedule = Literal["always", "rounds", "pairs", "never"]
+Schedule = Literal["always", "rounds", "own-rounds", "pairs", "pairs-then-all", "never"]
 OptionValue = bool | int | float | str | None
 
 

@@ -77,6 +77,11 @@ class Setting:
         on_accelerator = self.device.type != "cpu" and self.splits_by_rows and not self.whole_batch
         return self.narrow or on_accelerator
 
+    @property
+    def vocabulary(self) -> int:
+        """Symbols of the model; data of fewer use the first of them."""
+        return max(self.size.symbols, self.corpus.vocabulary)
+
     def model(self) -> Transformer:
         """Return the model with its initial weights, as the point trains it."""
         model = self.judge()
@@ -92,7 +97,7 @@ class Setting:
         with torch.device(self.device):
             model = Transformer(
                 self.size,
-                vocabulary=self.corpus.vocabulary,
+                vocabulary=self.vocabulary,
                 context=self.context,
                 head_bias=self.head_bias,
                 layer=self.layer,

@@ -16,8 +16,10 @@ from paceline.families.training.core.corpus import Corpus
 from paceline.families.training.core.gate import Proved
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.trained import Trained
-from paceline.worker.session import Block, Case, Session
+from paceline.worker.session import Block, Case, CaseError, Session
 
+Results = Sequence[tuple[Case, dict[str, Any] | CaseError]]
+"""What was found of each technique of a block, or why nothing was."""
 Losses = tuple[list[float], bool]
 """Held-out losses of all copies of the weights, and whether ranks always held the same ones."""
 
@@ -34,6 +36,10 @@ def as_drawn(session: Session, block: Block, setting: Setting) -> Setting:
 
 def clear_nothing(session: Session, setting: Setting) -> None:
     """Leave everything: nothing was made."""
+
+
+def nothing_together(block: Block, results: Results) -> None:
+    """Add nothing."""
 
 
 def no_callbacks(trial: Trial) -> Sequence[Callback]:
@@ -59,6 +65,8 @@ class Strategy:
     """Makes what is done beside a technique's steps, and what is measured of it."""
     losses: Callable[[Session, Case, Setting, Trained, torch.Tensor], Losses] = judging.losses
     """Judges copies of the weights; no losses where nothing is trained."""
+    together: Callable[[Block, Results], None] = nothing_together
+    """Adds what takes the results of all techniques of a block."""
     some_see_no_loss: bool = False
     """Whether a rank may have no loss, since it lies on another."""
     passes_by: tuple[type[Replica], ...] = ()

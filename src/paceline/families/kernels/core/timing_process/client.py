@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -154,16 +154,27 @@ def scheduled_ns(pid: int | None) -> tuple[int, int]:
 def _end_of(log: Path) -> str | None:
     """Return the end of what a process printed, or None where it printed nothing."""
     try:
-        text = log.read_text(errors="replace").strip()
+        with log.open("rb") as file:
+            # Of a log of any size the end alone.
+            file.seek(max(log.stat().st_size - 4 * MAX_PRINTED, 0))
+            text = file.read().decode(errors="replace").strip()
     except OSError:
         return None
     return text[-MAX_PRINTED:] or None
 
 
+class Ends(Protocol):
+    """Who started a timing process, and can end it."""
+
+    def end(self, pid: int) -> int | None:
+        """End it with all that it started; return its exit code, or minus the signal."""
+        ...
+
+
 class TimingProcess:
     """One technique in its own process."""
 
-    def __init__(self, server: ForkServer, channel: Channel, pid: int, log: Path) -> None:
+    def __init__(self, server: Ends, channel: Channel, pid: int, log: Path) -> None:
         self._server = server
         self._channel = channel
         self._log = log

@@ -90,6 +90,8 @@ class EventPass:
     """How long the device waited for the calls to be queued up; no part of the pass."""
     queued_ns: int
     """How long the host queued them up, by its own clock."""
+    cycles_seen: float
+    """Of the device's clock in a nanosecond, as its wait has shown."""
 
 
 def cycles_per_ns(device: torch.device) -> float:
@@ -111,6 +113,7 @@ def event_pass(
     *,
     launch_ns: int,
     cycles: float,
+    cycles_seen: float,
 ) -> EventPass:
     """Time a pass with device events, the device kept waiting while the calls are queued.
 
@@ -119,7 +122,10 @@ def event_pass(
         arguments: Of each call.
         device: What it runs on.
         launch_ns: What the host is expected to need for a call.
-        cycles: Of the device's clock in a nanosecond.
+        cycles: Of the device's clock in a nanosecond, as it says or as was guessed where it does not.
+        cycles_seen: What an earlier wait has shown of them: clocks run slower than told, and no device waits for
+            longer than its judge allows. A wait that is too long is otherwise nobody's fault; one that is too short
+            would time launches, so that it is not shortened for anything else.
     """
     clock, wait = _perf_ns, torch.accelerator.synchronize
     module = getattr(torch, device.type)
@@ -127,11 +133,12 @@ def event_pass(
     sleep = getattr(module, "_sleep", None)
     least, most = BLOCKING_NS
     blocking_ns = min(max(int(BLOCKING_SHARE * launch_ns * len(arguments)), least), most)
+    waited_cycles = int(min(blocking_ns * cycles, most * cycles_seen))
     before.record()
     if sleep is not None:
         # The device waits until launches have queued up; else short kernels would be
         # timed at the rate of their launches.
-        sleep(int(blocking_ns * cycles))
+        sleep(waited_cycles)
     begin.record()
     start = clock()
     for tensors in arguments:
@@ -139,8 +146,12 @@ def event_pass(
     queued = clock()
     end.record()
     wait()
+    blocked_ns = round(float(before.elapsed_time(begin)) * 1e6)
+    if sleep is not None and blocked_ns > 0:
+        cycles_seen = waited_cycles / blocked_ns
     return EventPass(
         elapsed_ns=round(float(begin.elapsed_time(end)) * 1e6),
-        blocked_ns=round(float(before.elapsed_time(begin)) * 1e6),
+        blocked_ns=blocked_ns,
         queued_ns=queued - start,
+        cycles_seen=cycles_seen,
     )

@@ -2,6 +2,7 @@
 
 Everything that decides is captured before the technique is imported: the clock, the functions that copy, fill and
 compare. The technique's calls run inside the fences of ``worker.guard``; the judging process keeps a clock of its own.
+One class with a method for each thing that a judge asks for: all of them work on the same sets of inputs and outputs.
 """
 
 from __future__ import annotations
@@ -56,12 +57,17 @@ ALL_DTYPES = {
 
 def serve(channel: Channel, config: dict[str, Any]) -> int:
     """Answer requests until the judge is gone; return the process's exit code."""
-    served = TimedTechnique(config)
+    return serve_with(TimedTechnique(config), channel)
+
+
+def serve_with(served: TimedTechnique, channel: Channel) -> int:
+    """Answer requests by a technique until the judge is gone; each answer has the number of its question."""
     while True:
         try:
             message, descriptors = channel.receive()
         except ChannelClosedError:
             return 0
+        number = {"id": message.pop("id")} if "id" in message else {}
         try:
             reply = served.answer(message, descriptors)
         except ContractBreachError as error:
@@ -72,7 +78,7 @@ def serve(channel: Channel, config: dict[str, Any]) -> int:
             reply = {"status": error.status, "reason": error.reason, "detail": error.detail}
         except BaseException as error:  # a technique may raise anything, SystemExit too
             reply = _crash(error)
-        channel.send(reply)
+        channel.send({**reply, **number})
 
 
 def _crash(error: BaseException) -> dict[str, Any]:
@@ -90,8 +96,11 @@ def _crash(error: BaseException) -> dict[str, Any]:
 class TimedTechnique:
     """One technique with its tensors."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
-        self.guard = Guard(all_loaded())
+    any_source = False
+    """Whether a technique may import and use what it likes."""
+
+    def __init__(self, config: dict[str, Any], guard: Guard | None = None) -> None:
+        self.guard = guard or Guard(all_loaded())
         self.config = config
         self.device = torch.device(config["device"])
         self.compiles = False
@@ -106,6 +115,8 @@ class TimedTechnique:
         self.rolled: int | None = None
         self.sets: list[WorkingSet] = []
         self.outputs: list[dict[str, Any]] = []
+        self.captured = False
+        """Whether a graph computes on the first working set."""
         self.probes: list[tuple[WorkingSet, tuple[int, int, bytes]]] = []
         self.generator = torch.Generator(self.device)
         # From the system: new inputs must not be drawn from a seed that a technique could know.
@@ -117,7 +128,7 @@ class TimedTechnique:
         self._flush: Tensor | None = None
         self._launch_ns = 0
         """What the host needed for a call when it was slowest; 0 before the first timed one."""
-        self._cycles_per_ns = passes.cycles_per_ns(self.device)
+        self._cycles_told = self._cycles_seen = passes.cycles_per_ns(self.device)
         self._malloc_trim = find_malloc_trim()
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -151,7 +162,14 @@ class TimedTechnique:
             self.requests = importlib.import_module(message["requests"])
             # Before the technique is imported, which must not change who answers for it.
             self.guard.seal((self.requests,))
-        loaded = load(config["module"], config["technique"], "kernels", Path(config["job"]), self.guard)
+        loaded = load(
+            config["module"],
+            config["technique"],
+            "kernels",
+            Path(config["job"]),
+            self.guard,
+            any_source=self.any_source,
+        )
         if loaded.refusal is not None:
             raise loaded.refusal
         assert loaded.info is not None
@@ -220,6 +238,7 @@ class TimedTechnique:
     def _allocate(self, count: int) -> None:
         varied = self.variants[0][: len(self.variants[0]) - self.num_weights]
         self.sets, self.called, self.probes = [], [], []
+        self.captured = False
         # One more, for the calls that wake the core up: they must not see a pass's inputs.
         for _ in range(count + 1):
             inputs = [_empty(t.shape, dtype=t.dtype, device=self.device) for t in varied]
@@ -232,16 +251,17 @@ class TimedTechnique:
     def do_prepare(self, message: dict[str, Any]) -> dict[str, Any]:
         """Fill working sets with varied inputs, poison their outputs, and set the caches as the protocol says.
 
-        A pass of several calls gets new memory: a call that kept the tensors of an earlier pass could otherwise compute
-        all others' results at once.
+        Every pass gets new memory: a call that kept the tensors of an earlier pass could otherwise compute all others'
+        results at once, and the calls before a pass, on which no clock is, the result of its only call. A captured
+        graph computes where it was captured.
         """
         count = len(self.sets) - 1
         with self.guard.watch(building=self.compiles):
-            if count > 1:
+            if not self.captured:
                 self.sets, self.called, self.probes = [], [], []
             kept_memory.collect()
         self.guard.check_operators()
-        if count > 1:
+        if not self.captured:
             self._allocate(count)
         changes = message["changes"]
         for working, change in zip([self.sets[-1], *self.sets], [changes[-1], *changes[:-1]], strict=False):
@@ -301,9 +321,11 @@ class TimedTechnique:
                     arguments,
                     self.device,
                     launch_ns=self._launch_ns,
-                    cycles=self._cycles_per_ns,
+                    cycles=self._cycles_told,
+                    cycles_seen=self._cycles_seen,
                 )
                 elapsed_ns = busy_ns = found.elapsed_ns
+                self._cycles_seen = found.cycles_seen
                 told = {"blocked_ns": found.blocked_ns, "queued_ns": found.queued_ns}
                 # The slowest so far, so that no later pass is timed at the rate of its launches.
                 self._launch_ns = max(self._launch_ns, found.queued_ns // len(arguments))
@@ -336,6 +358,7 @@ class TimedTechnique:
     def do_capture(self, message: dict[str, Any]) -> dict[str, Any]:
         """Capture a call on the first working set as a graph; its tensors must stay where they are from now on."""
         assert self.graphs is not None
+        self.captured = True
         arguments = self.sets[0].arguments()
 
         def call() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from paceline.families.kernels.core.run import fork_server_of, open_process
+from paceline.families.kernels.core.starting import fork_server_of, open_process
 from paceline.families.kernels.core.timing_process.client import TimingProcess
 from paceline.families.kernels.ops.tile_choice.tiles import (
     FINAL_REPEATS,

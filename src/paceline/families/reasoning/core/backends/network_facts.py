@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline.base.errors import UserError
@@ -12,6 +12,18 @@ def text_of(tokenizer: Any, tokens: Sequence[int]) -> str:
     """Return the text of tokens, without special ones."""
     text: str = tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
     return text
+
+
+def chat_prompt(tokenizer: Any, question: str, system: str, options: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the tokens of a prompt: by the tokenizer's template, or as it begins texts without one."""
+    if tokenizer.chat_template is None:
+        begin = f"{system}\n\n" if system else ""
+        return tuple(tokenizer.encode(begin + question))
+    said = [{"role": "system", "content": system}] if system else []
+    text = tokenizer.apply_chat_template(
+        [*said, {"role": "user", "content": question}], tokenize=False, add_generation_prompt=True, **options
+    )
+    return tuple(tokenizer.encode(text, add_special_tokens=False))
 
 
 def context_of(config: Any, identity: str, asked: int | None) -> int:

@@ -65,6 +65,23 @@ def load(
     return TransformersModel(network, tokenizer, identity=identity, context=context)
 
 
+def load_as(name: str, dtype: str, device: str) -> TransformersModel:
+    """Return a model as ``load`` does, its type by name.
+
+    Raises:
+        PrerequisiteError: ``transformers`` is not installed.
+        UserError: The type is none of weights, or what ``load`` refuses.
+    """
+    found = getattr(torch, dtype, None)
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise UserError(
+            f"'{dtype}' is no type of weights",
+            where=f"--dtype={dtype}",
+            expected="float32, bfloat16, float16 or float64",
+        )
+    return load(name, dtype=found, device=device)
+
+
 def load_decoder(name: str) -> Callable[[Sequence[int]], str]:
     """Return what makes text of the tokens of a model, without its network.
 

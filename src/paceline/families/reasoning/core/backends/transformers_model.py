@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,12 @@ import torch
 from torch import Tensor
 
 from paceline.base.errors import UserError
-from paceline.families.reasoning.core.backends.network_facts import context_of, end_tokens, text_of
+from paceline.families.reasoning.core.backends.network_facts import (
+    chat_prompt,
+    context_of,
+    end_tokens,
+    text_of,
+)
 from paceline.families.reasoning.core.backends.slot_cache import SlotCache
 from paceline.families.reasoning.core.language import Continuation, Draw, Piece
 from paceline.families.reasoning.core.reasoner.sampling import Floats, choose, uniform_numbers
@@ -118,14 +123,17 @@ class TransformersModel:
         """Return the text of tokens, without special ones."""
         return text_of(self._tokenizer, tokens)
 
-    def chat(self, question: str) -> tuple[int, ...]:
-        """Return a prompt that asks a question: by the tokenizer's template, or as it begins texts without one."""
-        if self._tokenizer.chat_template is None:
-            return tuple(self._tokenizer.encode(question))
-        text = self._tokenizer.apply_chat_template(
-            [{"role": "user", "content": question}], tokenize=False, add_generation_prompt=True
-        )
-        return self.encode(text)
+    def chat(
+        self, question: str, *, system: str = "", options: Mapping[str, Any] | None = None
+    ) -> tuple[int, ...]:
+        """Return a prompt that asks a question: by the tokenizer's template, or as it begins texts without one.
+
+        Args:
+            question: What the user says.
+            system: What the system says before; empty says nothing.
+            options: Further variables of the template, such as ``enable_thinking``.
+        """
+        return chat_prompt(self._tokenizer, question, system, options or {})
 
     def begin(self, prompt: Sequence[int], draw: Draw) -> int:
         """Open a trace after a prompt and return its handle; nothing is decoded yet.

@@ -4,6 +4,8 @@ Whoever drives it calls ``submit``, ``cancel`` and ``step``. A simulator calls `
 is over, ``end``: it is the bookkeeping of both, and no line of it is repeated there. Between the two a step's requests
 are seen by nobody else, so that several workers can share one memory, each with a scheduler and a phase of its own; a
 request may also leave for another engine, and keeps its memory here until it has arrived there.
+
+One class, because every change of a request changes memory, places and counts at once.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+HOLD = "/paceline/hold/"
+"""Behind it stands a number of requests."""
 MAX_BODY_BYTES = 16 * 2**20
 
 
@@ -105,6 +107,9 @@ class Front:
             await self._complete(path.endswith("chat/completions"), receive, send)
         elif path == "/paceline/counters":
             await _whole(send, 200, self._engine.counters())
+        elif path.startswith(HOLD) and path.removeprefix(HOLD).isdecimal():
+            self._engine.hold(int(path.removeprefix(HOLD)))
+            await _whole(send, 200, {})
         elif path == "/health":
             failure = self._engine.failure
             await _whole(send, 503 if failure else 200, {"status": failure or "ok"})

@@ -15,6 +15,8 @@ from paceline.worker.guard import ContractBreachError, Guard
 
 CHECK_EVERY = 64
 """Steps between two looks at what a technique must leave as it is."""
+LONGEST_HOLD_S = 10.0
+"""Time after which the engine begins with a part of a batch: some of its requests never came."""
 
 
 class FencedScheduler:
@@ -92,6 +94,11 @@ class EngineThread:
         """Why the engine has stopped, or None."""
         self.failure_kind: str | None = None
         self._counters = facts(engine.counters)
+        self._num_asked = 0
+        self._held: int | None = None
+        """Requests that must have been asked for before the next step; None when nothing is held."""
+        self._held_until_s = 0.0
+        self._queued_at_start = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -99,6 +106,19 @@ class EngineThread:
         """Hand a request over."""
         with self._wake:
             self._asked.append(asked)
+            self._num_asked += 1
+            self._wake.notify()
+
+    def hold(self, number: int, longest_s: float = LONGEST_HOLD_S) -> None:
+        """Take no step until so many further requests were asked for: a batch is scheduled as a whole, or not at all.
+
+        Args:
+            number: Requests of the batch.
+            longest_s: Time after which it begins all the same.
+        """
+        with self._wake:
+            self._held = self._num_asked + number
+            self._held_until_s = time.monotonic() + longest_s
             self._wake.notify()
 
     def cancel(self, number: int) -> None:
@@ -108,8 +128,8 @@ class EngineThread:
             self._wake.notify()
 
     def counters(self) -> dict[str, float]:
-        """Return what has been counted up to the last step."""
-        return dict(self._counters)
+        """Return what has been counted up to the last step, and how many requests waited when a held batch began."""
+        return {**self._counters, "queued_at_start": float(self._queued_at_start)}
 
     def _run(self) -> None:
         try:
@@ -125,8 +145,13 @@ class EngineThread:
     def _take_in(self) -> None:
         """Wait for work, then let new requests in and forget cancelled ones."""
         with self._wake:
-            while not self._asked and not self._cancelled and not self._engine.busy:
-                self._wake.wait()
+            while (left_s := self._left_to_hold_s()) or not (
+                self._asked or self._cancelled or self._engine.busy
+            ):
+                self._wake.wait(left_s or None)
+            begins = self._held is not None and bool(self._asked)
+            if begins:
+                self._held = None
             # Swapped under the lock and worked off outside of it: the event loop must never wait for a step.
             asked, self._asked = self._asked, deque()
             cancelled, self._cancelled = self._cancelled, deque()
@@ -142,6 +167,8 @@ class EngineThread:
             # Before the next step, which may bring its first token.
             self._hearing[number] = request.hear
             request.admitted(number)
+        if begins:
+            self._queued_at_start = self._engine.totals()[0]
         # After admissions: a client may go in the moment in which its request is taken in.
         for number in cancelled:
             self._engine.cancel(number)
@@ -149,6 +176,12 @@ class EngineThread:
         # A cancelled request may have been the last one, and no step would follow to tell of it.
         if cancelled:
             self._counters = facts(self._engine.counters)
+
+    def _left_to_hold_s(self) -> float:
+        """Return how long a batch that is not complete may hold the engine yet; 0 when nothing does."""
+        if self._held is None or self._num_asked >= self._held:
+            return 0.0
+        return max(0.0, self._held_until_s - time.monotonic())
 
     def _give_out(self, outputs: list[Output]) -> None:
         for output in outputs:

@@ -31,6 +31,10 @@ MIN_TESTED = 200
 """Arrivals below which a test of their distribution says nothing."""
 LEAST_LATENESS_S = 0.001
 """Lateness that is let pass whatever the server needs: what a machine's scheduler does."""
+SAYS_NOTHING = "the run says nothing of the server: "
+"""How the reason of a launch begins that its certificate refuses."""
+NO_CALLS, NO_ANSWERS = "there are no calls", "no call of"
+"""How problems begin that are not the client's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,12 @@ class Certificate:
     def facts(self) -> dict[str, Any]:
         """Return it as a record keeps it."""
         return {**asdict(self), "valid": self.valid, "problems": list(self.problems)}
+
+
+def blames_client(reason: str | None) -> bool:
+    """Tell whether a launch was refused for its client alone, as a busy machine's is; its calls were answered."""
+    _, found, problems = (reason or "").partition(SAYS_NOTHING)
+    return bool(found) and not problems.startswith((NO_CALLS, NO_ANSWERS))
 
 
 def certify(log: Log, outcomes: Sequence[Outcome]) -> Certificate:
@@ -138,10 +148,10 @@ def _unanswered(outcomes: Sequence[Outcome]) -> list[str]:
     if any(o.ok for o in outcomes):
         return []
     if not outcomes:
-        return ["there are no calls"]
+        return [NO_CALLS]
     became = ", ".join(f"{kind} {number}" for kind, number in counts(outcomes).items())
     example = next((f"; the first: {o.detail}" for o in outcomes if o.detail), "")
-    return [f"no call of {len(outcomes)} has a whole answer: {became}{example}"]
+    return [f"{NO_ANSWERS} {len(outcomes)} has a whole answer: {became}{example}"]
 
 
 def _rates(due: Sequence[Outcome]) -> tuple[float | None, float | None]:
@@ -180,11 +190,15 @@ def _lateness(what: str, worst_s: float, first_s: float) -> list[str]:
 
 
 def _mean_concurrency(due: Sequence[Outcome]) -> float | None:
-    """Return the mean number under way between the first and the last sending."""
+    """Return the mean number under way between the first and the last sending, and not behind the last whole answer.
+
+    A server that is gone ends calls at once, so that no client could keep places taken.
+    """
     sent = sorted(o.sent_s for o in due if o.sent_s is not None)
-    if len(sent) < 2 or sent[-1] <= sent[0]:
+    last_s = max((o.ended_s for o in due if o.ok and o.ended_s is not None), default=0.0)
+    if len(sent) < 2 or min(sent[-1], last_s) <= sent[0]:
         return None
-    begin, end = sent[0], sent[-1]
+    begin, end = sent[0], min(sent[-1], last_s)
     held = sum(
         max(0.0, min(o.ended_s if o.ended_s is not None else end, end) - o.sent_s)
         for o in due

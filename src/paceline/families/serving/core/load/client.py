@@ -29,6 +29,10 @@ _clock_ns = time.monotonic_ns
 
 BELL_NS = 10_000_000
 SWEEP_NS = 50_000_000
+TOLD_NS = 1_000_000_000
+
+Tell = Callable[[dict[str, int]], None]
+"""Takes the numbers of calls that were sent, are done and have failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,8 @@ class Client:
         parts: How many there are.
         warm: Connections that stand before the start.
         handicap_s: Seconds that every receiving wastes, to see that a client too slow is found out.
+        hurry: Whether it asks to be scheduled before ordinary processes.
+        tell: Told every second how many calls were sent, are under way, are done and have failed.
     """
 
     def __init__(
@@ -66,6 +72,8 @@ class Client:
         parts: int = 1,
         warm: int = 0,
         handicap_s: float = 0.0,
+        hurry: bool = True,
+        tell: Tell | None = None,
     ) -> None:
         self._target, self._limits, self._part = target, limits, part
         self._calls = {c.number: c for c in workload.share(part, parts)}
@@ -93,7 +101,8 @@ class Client:
         self._tls = target.tls
         self._places: dict[int, Place] = {}
         """Where calls go that were sent on."""
-        self._in_flight = 0
+        self._in_flight = self._num_done = self._num_failed = 0
+        self._hurry, self._tell = hurry, tell
         self._tasks: set[asyncio.Task[None]] = set()
         self._lags_s: list[float] = []
         self._over = False
@@ -104,7 +113,7 @@ class Client:
         Args:
             origin_ns: The start, of ``time.monotonic_ns``; a little ahead, so that connections can be made.
         """
-        urgent = _hurry()
+        urgent = self._hurry and _hurry()
         loop = asyncio.get_running_loop()
         self._loop, self._origin_ns, self._alarms = loop, origin_ns, Alarms(loop)
         self._bell_ns = origin_ns
@@ -150,6 +159,8 @@ class Client:
             self._alarms.at(self._origin_ns, self._fill)
         self._alarms.at(self._origin_ns, self._ring)
         self._alarms.at(self._origin_ns + SWEEP_NS, self._sweep)
+        if self._tell is not None:
+            self._alarms.at(self._origin_ns + TOLD_NS, self._told)
 
     def _fill(self) -> None:
         for call in self._calls.values():
@@ -280,6 +291,8 @@ class Client:
 
     def _settle(self, number: int, *, answered: bool) -> None:
         self._left -= 1
+        self._num_done += answered
+        self._num_failed += not answered
         for waiting in self._waiting_for.get(number, ()):
             if not answered:
                 self._give_up(waiting)
@@ -314,6 +327,13 @@ class Client:
         # From now and not from the last due time: after a pause it must not ring many times at once.
         self._bell_ns = now_ns + BELL_NS
         self._alarms.at(self._bell_ns, self._ring)
+
+    def _told(self) -> None:
+        """Tell how far the run is."""
+        assert self._tell is not None
+        done, failed = self._num_done, self._num_failed
+        self._tell({"sent": done + failed + self._in_flight, "done": done, "failed": failed})
+        self._alarms.at(_clock_ns() + TOLD_NS, self._told)
 
     def _sweep(self) -> None:
         """End what has taken too long."""

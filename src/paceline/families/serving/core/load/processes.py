@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import selectors
 import subprocess
 import sys
 import tempfile
@@ -20,15 +22,17 @@ from typing import Any
 from paceline.base.errors import InfrastructureError, PrerequisiteError
 from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.calls import Call, Messages, Prompt, Workload
-from paceline.families.serving.core.load.client import Client, Limits
+from paceline.families.serving.core.load.client import Client, Limits, Tell
 from paceline.families.serving.core.load.entries import Log, merged, read_log, write_log
 from paceline.families.serving.core.load.loops import LoopName, loop_factory, usual_loop
 from paceline.families.serving.core.load.redirects import Follow
-from paceline.families.serving.core.load.target import Target
+from paceline.families.serving.core.load.target import Target, Tls
 from paceline.families.serving.core.load.wire import response_parser
 
-# So that every process has read the instant, and made its connections, before it comes.
-START_AHEAD_NS = 200_000_000
+AHEAD_S = 0.2
+"""So that every process has read the instant of the start, and made its connections, before it comes."""
+SOON_S = 0.02
+"""For calls of which no time is told."""
 READY_S = 60.0
 GRACE_S = 30.0
 
@@ -50,6 +54,10 @@ def run_load(
     loop: LoopName | None = None,
     asking: Asking | None = None,
     redirects: Follow = "same-origin",
+    tls: Tls | None = None,
+    hurry: bool = True,
+    tell: Tell | None = None,
+    ahead_s: float = AHEAD_S,
 ) -> Log:
     """Send a workload to a server and return the log.
 
@@ -68,6 +76,10 @@ def run_load(
         asking: Fields and headers of requests that are left out, renamed or added; None asks as usual.
         redirects: Which redirects are followed, once a call: ``never``, ``same-origin`` or ``anywhere``, to where
             neither ``key`` nor headers of ``asking`` go.
+        tls: How a server of HTTPS is known; None: by the system's authorities.
+        hurry: Whether the client asks to be scheduled before ordinary processes; its certificate says what it got.
+        tell: Told every second how many calls were sent, are done and have failed, over all processes.
+        ahead_s: From when all processes are ready to the start; ``SOON_S`` where nobody asks how late calls are.
 
     Raises:
         PrerequisiteError: httptools is not installed, or a loop that was asked for.
@@ -91,6 +103,9 @@ def run_load(
         "parts": processes,
         "handicap_s": handicap_s,
         "loop": loop,
+        "hurry": hurry,
+        "tell": tell is not None,
+        "tls": None if tls is None else asdict(tls),
         "concurrency": workload.concurrency,
         "cap": workload.cap,
         "calls": [asdict(call) for call in workload.calls],
@@ -100,7 +115,7 @@ def run_load(
         (place / "job.json").write_text(json.dumps(job), encoding="utf-8")
         running = [_begin(place, part) for part in range(processes)]
         try:
-            parts = _conduct(running, place, limits, secrets)
+            parts = _conduct(running, place, limits, secrets, tell, ahead_s)
         finally:
             for process in running:
                 process.kill()
@@ -130,7 +145,12 @@ def _begin(place: Path, part: int) -> subprocess.Popen[str]:
 
 
 def _conduct(
-    running: list[subprocess.Popen[str]], place: Path, limits: Limits, secrets: dict[str, Any]
+    running: list[subprocess.Popen[str]],
+    place: Path,
+    limits: Limits,
+    secrets: dict[str, Any],
+    tell: Tell | None,
+    ahead_s: float,
 ) -> list[Log]:
     for part, process in enumerate(running):
         assert process.stdin is not None
@@ -141,13 +161,15 @@ def _conduct(
         if process.stdout.readline().strip() != "ready":
             raise InfrastructureError(_last_words(place, part))
     # CLOCK_MONOTONIC is one clock for all processes of a machine, so parts need no synchronising.
-    origin_ns = time.monotonic_ns() + START_AHEAD_NS
+    origin_ns = time.monotonic_ns() + round(ahead_s * 1e9)
     for process in running:
         assert process.stdin is not None
         process.stdin.write(f"{origin_ns}\n")
         process.stdin.flush()
     logs: list[Log] = []
     end = time.monotonic() + limits.run_s + GRACE_S
+    if tell is not None:
+        _listen(running, end, tell)
     for part, process in enumerate(running):
         try:
             code = process.wait(max(end - time.monotonic(), 1.0))
@@ -157,6 +179,27 @@ def _conduct(
             raise InfrastructureError(_last_words(place, part))
         logs.append(read_log(place / f"part-{part}.gz"))
     return logs
+
+
+def _listen(running: list[subprocess.Popen[str]], end: float, tell: Tell) -> None:
+    """Pass on what the processes tell of how far they are, until all have closed their output."""
+    latest: dict[int, dict[str, int]] = {}
+    pending = [b""] * len(running)
+    with selectors.DefaultSelector() as ready:
+        for part, process in enumerate(running):
+            assert process.stdout is not None
+            ready.register(process.stdout.fileno(), selectors.EVENT_READ, part)
+        while ready.get_map() and time.monotonic() < end:
+            for key, _ in ready.select(1.0):
+                said = os.read(key.fd, 65536)
+                if not said:
+                    ready.unregister(key.fd)
+                    continue
+                *lines, pending[key.data] = (pending[key.data] + said).split(b"\n")
+                if lines:
+                    latest[key.data] = json.loads(lines[-1])
+                    names = latest[key.data]
+                    tell({name: sum(told[name] for told in latest.values()) for name in names})
 
 
 def _last_words(place: Path, part: int) -> str:
@@ -183,6 +226,7 @@ def main(arguments: list[str]) -> int:
         as_text=job["as_text"],
         asking=asking,
         redirects=job["redirects"],
+        tls=None if job["tls"] is None else Tls(**job["tls"]),
     )
     try:
         client = Client(
@@ -193,6 +237,8 @@ def main(arguments: list[str]) -> int:
             parts=job["parts"],
             warm=job["warm"],
             handicap_s=job["handicap_s"],
+            hurry=job["hurry"],
+            tell=_say if job["tell"] else None,
         )
     except PrerequisiteError as error:
         print(error, file=sys.stderr)
@@ -205,6 +251,11 @@ def main(arguments: list[str]) -> int:
     entries = tuple(client.entries.values())
     write_log(place / f"part-{part}.gz", Log(header={}, entries=entries, processes=(facts,)))
     return 0
+
+
+def _say(numbers: dict[str, int]) -> None:
+    sys.stdout.write(json.dumps(numbers) + "\n")
+    sys.stdout.flush()
 
 
 def _prompt(given: list[int] | str | dict[str, list[tuple[str, str]]]) -> Prompt:

@@ -14,6 +14,28 @@ from paceline.families.serving.core.load.redirects import Follow, Origin, Place,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """How a server of HTTPS is known."""
+
+    authorities: str | None = None
+    """File of the authorities that may vouch for it, in PEM; None: the system's."""
+    verify: bool = True
+    """Whether its certificate is checked; without that anybody could answer in its place."""
+
+    def context(self) -> ssl.SSLContext:
+        """Return what connections are secured by.
+
+        Raises:
+            OSError: The file cannot be read, or holds no certificate.
+        """
+        context = ssl.create_default_context(cafile=self.authorities)
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """Where calls go."""
 
@@ -48,11 +70,13 @@ class Target:
         as_text: bool = False,
         asking: Asking | None = None,
         redirects: Follow = "same-origin",
+        tls: Tls | None = None,
     ) -> Target:
         """Read an address such as ``http://127.0.0.1:8000/v1``.
 
         Raises:
             ValueError: It is no address of HTTP.
+            OSError: The file of authorities cannot be read.
         """
         origin = origin_of(url)
         return cls(
@@ -60,7 +84,7 @@ class Target:
             port=origin.port,
             base=urlsplit(url).path.rstrip("/"),
             model=model,
-            tls=ssl.create_default_context() if origin.secure else None,
+            tls=(tls or Tls()).context() if origin.secure else None,
             key=key,
             as_text=as_text,
             asking=asking or Asking(),

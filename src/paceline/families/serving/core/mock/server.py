@@ -10,7 +10,7 @@ import random
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -119,7 +119,7 @@ class Answer:
         self._server, self._connection, self._chat = server, connection, chat
         self._tokens = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or 16)
         self._usage = bool((asked.get("stream_options") or {}).get("include_usage"))
-        self._prompt_tokens = len(asked.get("prompt") or asked.get("messages") or ())
+        self._prompt_tokens = _tokens_of(asked)
         user = str(asked.get("user") or "")
         self._fault = user.removeprefix("fault:") if user.startswith("fault:") else None
         self._written = 0
@@ -335,3 +335,11 @@ async def serve(
     gc.freeze()
     gc.disable()
     await loop.run_in_executor(None, sys.stdin.read)
+
+
+def _tokens_of(asked: Mapping[str, Any]) -> int:
+    """Return how many tokens a prompt has: ids, or words of a text or of a chat's messages."""
+    prompt = asked.get("prompt")
+    if isinstance(prompt, str):
+        return len(prompt.split())
+    return len(prompt) if prompt else sum(len(str(m["content"]).split()) for m in asked.get("messages") or ())

@@ -10,7 +10,7 @@ from paceline.families.serving.core.conformance import PROTOCOL, RANKS, first
 __all__ = ["PROTOCOL", "RANKS", "points"]
 
 POINTS: tuple[Mapping[str, Scalar], ...] = (
-    {"requests": 12, "model": "small", "prompt_tokens": 21, "output_tokens": 9},
+    {"requests": 7, "model": "small", "prompt_tokens": 21, "output_tokens": 9},
 )
 
 

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from paceline.base.family import Params
-from paceline.families.serving.core.load.events import count_warnings
+from paceline.families.serving.core.client_figures import Figures, Values, seen, settled
 from paceline.families.serving.core.load.fairness import OUTPUT_WEIGHT, PROMPT_WEIGHT, jain, service_gap
-from paceline.families.serving.core.load.outcomes import (
-    Outcome,
-    counts,
-    gaps_s,
-    meets,
-    percentile,
-    quantiles,
-    tokens_per_s,
-    window_s,
-)
-
-NUM_SHOWN = 24
-"""Calls whose instants a record keeps."""
-
-Figures = tuple[dict[str, Any], dict[str, str]]
+from paceline.families.serving.core.load.outcomes import Outcome, window_s
 
 
 def figures(
@@ -40,7 +24,7 @@ def figures(
         params: Of the point.
         counters: What the engine counted during the launch.
     """
-    values: dict[str, float | None] = {**_times(outcomes), **_throughput(outcomes, params)}
+    values: Values = seen(outcomes, params)
     computed, hits = counters["computed_prompt_tokens"], counters["prefix_hit_tokens"]
     values["computed_tokens"] = computed
     values["prefix_cache_hit_rate"] = hits / sum(prompt_tokens.values()) if prompt_tokens else None
@@ -51,51 +35,7 @@ def figures(
         values["jain"] = _jain(outcomes, prompt_tokens, tenants)
     else:
         absent["service_gap"] = absent["jain"] = "there is one tenant"
-    if any(o.ok and o.thinks for o in outcomes):
-        values["first_answer_p50"] = percentile([o.first_answer_s for o in outcomes], 0.5)
-    else:
-        absent["first_answer_p50"] = "no answer thinks"
-    for name in [n for n, value in values.items() if value is None or math.isnan(value)]:
-        del values[name]
-        absent[name] = "too many calls failed, or no answer has two pieces"
-    return {name: {"samples": [value]} for name, value in values.items()}, absent
-
-
-def _times(outcomes: Sequence[Outcome]) -> dict[str, float | None]:
-    first = [o.ttft_s for o in outcomes]
-    per_token = [o.tpot_s for o in outcomes if o.tpot_s is not None]
-    paces = [o.pace_s for o in outcomes if o.pace_s is not None]
-    gaps = gaps_s(outcomes)
-    whole = all(o.ok for o in outcomes)
-    due = [o.due_s for o in outcomes if o.due_s is not None]
-    ends = [o.pieces[-1].at_ns * 1e-9 for o in outcomes if o.pieces]
-    return {
-        "ttft_p50": percentile(first, 0.5),
-        "ttft_p90": percentile(first, 0.9),
-        "ttft_p99": percentile(first, 0.99),
-        "tpot_p50": percentile(per_token, 0.5),
-        "tpot_p90": percentile(per_token, 0.9),
-        "itl_p50": percentile(gaps, 0.5),
-        "itl_p99": percentile(gaps, 0.99),
-        "pace": sum(paces) / len(paces) if paces else None,
-        "e2e_mean": sum(o.e2e_s for o in outcomes) / len(outcomes) if whole and outcomes else None,
-        "makespan": max(ends) - min(due) if whole and due and ends else None,
-    }
-
-
-def _throughput(outcomes: Sequence[Outcome], params: Params) -> dict[str, float | None]:
-    ttft_s, tpot_s = float(str(params["slo_ttft"])), float(str(params["slo_tpot"]))
-    met = sum(meets(o, ttft_s=ttft_s, tpot_s=tpot_s) for o in outcomes)
-    due = [o.due_s for o in outcomes if o.due_s is not None]
-    ends = [o.ended_s for o in outcomes if o.ended_s is not None]
-    span_s = max(ends) - min(due) if due and ends else 0.0
-    num = max(len(outcomes), 1)
-    return {
-        "output_tokens_per_s": tokens_per_s(outcomes) or None,
-        "goodput": met / span_s if span_s > 0 else None,
-        "slo_attainment": met / num,
-        "failed": sum(not o.ok for o in outcomes) / num,
-    }
+    return settled(values, absent, outcomes)
 
 
 def _jain(
@@ -115,37 +55,3 @@ def _jain(
         if asked:
             shares.append(got / asked)
     return jain(shares) if shares and any(shares) else None
-
-
-def accounting(outcomes: Sequence[Outcome], counters: Mapping[str, float]) -> dict[str, Any]:
-    """Return counts, what became of calls, and the distributions that a point's page draws."""
-    ok = [o for o in outcomes if o.ok]
-    curve: dict[str, Any] = {}
-    curve |= quantiles("ttft_s", "share_of_calls", [o.ttft_s for o in ok])
-    curve |= quantiles("gap_s", "share_of_gaps", gaps_s(outcomes))
-    return {
-        "requested": len(outcomes),
-        "ok": len(ok),
-        "failed": len(outcomes) - len(ok),
-        "dropped": 0,
-        "outcomes": counts(outcomes),
-        "counted_by": sorted({o.stream.counted_by for o in ok}),
-        "warnings": count_warnings([o.stream for o in ok], [o.stream for o in outcomes if not o.ok]),
-        "engine": dict(counters),
-        "curve": curve,
-        "courses": [_instants(o) for o in outcomes[:NUM_SHOWN]],
-    }
-
-
-def _instants(outcome: Outcome) -> dict[str, Any]:
-    """Return when a call was due, sent, answered and ended, in seconds behind the start."""
-    instants = [p.at_ns * 1e-9 for p in outcome.pieces]
-    return {
-        "tenant": outcome.tenant,
-        "kind": outcome.kind,
-        "due_s": outcome.due_s,
-        "sent_s": outcome.sent_s,
-        "first_s": instants[0] if instants else None,
-        "last_s": instants[-1] if instants else None,
-        "tokens": outcome.tokens,
-    }

@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import PacelineError, PrerequisiteError, UserError
+from paceline.families.serving.core.client_figures import accounting
 from paceline.families.serving.core.engine.reference import Reference
 from paceline.families.serving.core.load.calls import Call, Workload
-from paceline.families.serving.core.load.certificate import certify
+from paceline.families.serving.core.load.certificate import SAYS_NOTHING, certify
 from paceline.families.serving.core.load.client import Limits
 from paceline.families.serving.core.load.entries import Log, write_log
 from paceline.families.serving.core.load.outcomes import outcomes_of
-from paceline.families.serving.core.load.processes import run_load
+from paceline.families.serving.core.load.processes import AHEAD_S, SOON_S, run_load
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN, model_of
 from paceline.families.serving.core.traced_calls import trace_facts
-from paceline.families.serving.core.workloads import CLOSED, draw_workload
-from paceline.families.serving.ops.serve.figures import accounting, figures
+from paceline.families.serving.core.workloads import AT_ONCE, CLOSED, draw_workload
+from paceline.families.serving.ops.serve.figures import figures
 from paceline.families.serving.ops.serve.gate import check_answers
 from paceline.families.serving.ops.serve.prefixes import most_hits
 from paceline.families.serving.ops.serve.served import EngineProcess
@@ -92,8 +93,11 @@ def _serve(
     with EngineProcess(
         technique, model=model, engine=engine, device=session.device.torch_type, log=log_path
     ) as served:
-        _load(served, _warm_up(model, params), params)
+        _load(served, _warm_up(model, params), params, ahead_s=SOON_S)
         before = served.counters()
+        if params["arrivals"] == AT_ONCE:
+            # A batch that is known as a whole: a scheduler that plans over all of it must not see a queue that fills.
+            served.hold(sum(not call.after for call in workload.calls))
         watch = Watch(session.device.telemetry)
         watch.sample()
         log = _load(served, workload, params)
@@ -106,7 +110,7 @@ def _serve(
     prompts, rounding = check_answers(reference, workload, outcomes)
     certificate = certify(log, outcomes)
     if not certificate.valid:
-        raise CaseError("invalid", "the run says nothing of the server: " + "; ".join(certificate.problems))
+        raise CaseError("invalid", SAYS_NOTHING + "; ".join(certificate.problems))
     metrics, absent = figures(outcomes, {n: len(p) for n, p in prompts.items()}, params, counters)
     most = most_hits(prompts.values(), int(params["block_size"]))
     if most:
@@ -130,13 +134,13 @@ def _serve(
     }
 
 
-def _load(served: EngineProcess, workload: Workload, params: Any) -> Log:
+def _load(served: EngineProcess, workload: Workload, params: Any, *, ahead_s: float = AHEAD_S) -> Log:
     last_s = max((c.at_s or 0.0 for c in workload.calls), default=0.0)
     limits = Limits(call_s=last_s + SLACK_S, silence_s=SLACK_S, run_s=last_s + 2 * SLACK_S)
     warm = min(
         int(params["concurrency"]) if params["arrivals"] == CLOSED else WARM_CONNECTIONS, len(workload.calls)
     )
-    return run_load(served.url, MODEL_NAME, workload, limits=limits, warm=warm)
+    return run_load(served.url, MODEL_NAME, workload, limits=limits, warm=warm, ahead_s=ahead_s)
 
 
 def _warm_up(model: dict[str, Any], params: Any) -> Workload:

@@ -92,6 +92,14 @@ class EngineProcess:
         """
         return {name: float(value) for name, value in self._get("/paceline/counters").items()}
 
+    def hold(self, number: int) -> None:
+        """Let the engine wait until so many requests are there.
+
+        Raises:
+            CaseError: It does not answer any more.
+        """
+        self._get(f"/paceline/hold/{number}")
+
     def check(self) -> None:
         """See whether it served until now.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, Metric
+from paceline.base.family import ANY, NOT_NEGATIVE, Metric
 from paceline.families.training.core.byte_metrics import BYTE_METRICS
 from paceline.families.training.core.metrics import RUN_METRICS, TARGETS, TIMES
 from paceline.families.training.core.rank_metrics import DIAGNOSED, HELD, LINK_CLOCK
@@ -36,6 +36,23 @@ LOSS_DISPERSION = Metric(
     compared_by="difference",
 )
 
+GAP_CLOSED = Metric(
+    name="gap_closed",
+    unit="ratio",
+    bounds=ANY,
+    better="higher",
+    doc="Share that a technique closes of the gap in loss between ranks that send nothing and the baseline.",
+    contract={
+        "formula": "(a - l) / (a - b) of last losses: a no-communication, b the suite's baseline, l the technique",
+        "sample": "one a launch, of techniques that began with the same weights and read the same batches",
+        "least gap": "a tenth of the baseline's loss above a known entropy rate, else 0.02 of its loss; below: absent",
+    },
+    statistic="mean",
+    compared_by="difference",
+    margin=0.05,
+    identifies=False,
+)
+
 SEEN: tuple[Metric, ...] = (
     Metric(
         name="gradient_norm_cv",
@@ -67,6 +84,7 @@ METRICS: tuple[Metric, ...] = (
     *HELD,
     RECOVERY_STEPS,
     LOSS_DISPERSION,
+    GAP_CLOSED,
     *DIAGNOSED,
     LINK_CLOCK,
     *SEEN,

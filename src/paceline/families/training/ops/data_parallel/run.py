@@ -12,6 +12,7 @@ from paceline.families.training.core.parameters import NONE
 from paceline.families.training.core.sealed import sealed
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.strategy import Strategy
+from paceline.families.training.ops.data_parallel.gap import add_gap_closed
 from paceline.families.training.ops.data_parallel.gate import prove
 from paceline.families.training.ops.data_parallel.gradient_probe import Riding
 from paceline.families.training.ops.data_parallel.losses import Losses
@@ -36,7 +37,9 @@ def callbacks(trial: Trial) -> Sequence[Callback]:
     return (Losses(trial), *back, Riding(trial))
 
 
-STRATEGY = Strategy(metrics=METRICS, prepare=prepare, prove=prove, callbacks=callbacks)
+STRATEGY = Strategy(
+    metrics=METRICS, prepare=prepare, prove=prove, callbacks=callbacks, together=add_gap_closed
+)
 
 
 def run_block(session: Session, block: Block) -> None:

@@ -11,7 +11,8 @@ __all__ = ["RANKS", "points"]
 def points(*, brief: bool = False) -> list[dict[str, Scalar]]:
     """Return the points, whether ``brief`` or not."""
     change: dict[str, Scalar] = {
-        "steps": 60,
+        "steps": 32,
+        "window": 15,
         "domain_shift": 2.0,
         "pretrain_steps": 40,
         "num_perturbations": 2,

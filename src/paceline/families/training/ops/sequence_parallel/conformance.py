@@ -17,6 +17,6 @@ def points(*, brief: bool = False) -> list[dict[str, Scalar]]:
     They have each kind of attention, with as many heads of keys as of queries and with half as many, since ranks deal
     heads out; a technique of one kind is unsupported at the other's.
     """
-    own: dict[str, Scalar] = {"context": 31, "steps": 40}
+    own: dict[str, Scalar] = {"context": 31, "steps": 22, "window": 10}
     kinds = product(ATTENTIONS, KV_HEADS)
     return [{**POINT, **own, "attention": attention, "kv_heads": heads} for attention, heads in kinds]

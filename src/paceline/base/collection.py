@@ -1,0 +1,19 @@
+"""Python's garbage collector, where it looks in vain."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Let nobody look for cycles among millions of records that all stay: half of the time of reading them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,270 @@
+"""Options of ``paceline load``, and what they say of the load and of each server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paceline.base.errors import UserError
+from paceline.base.units import parse_duration
+from paceline.cli.options import together
+from paceline.workflows.load import KEYS, Asked
+from paceline.workflows.load_presets import FORMS, objectives, parse_sweep, traffic_of
+
+CONCURRENCY = 4
+REQUESTS = 100
+PROBE_REQUESTS = 200
+FIRST_RATE = 4.0
+"""Calls a second that a search begins with, where nobody says."""
+
+
+def _per_server(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    """Add an option that is given once for all servers, or once for each in their order."""
+    return click.option(*names, multiple=True, **settings)
+
+
+load_options = together(
+    click.option("--seed", type=int, default=None, help="Seed of calls, lengths and instants."),
+    click.option(
+        "--launches",
+        type=click.IntRange(1),
+        default=None,
+        help="Repetitions with other calls; of one server 1, of two they are added until decided.",
+    ),
+    click.option(
+        "--budget",
+        default="3min",
+        show_default=True,
+        help="Of two servers: no launch begins after this time.",
+    ),
+    click.option(
+        "--client-processes",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Of the load generator.",
+    ),
+    click.option("--no-real-time", is_flag=True, help="Do not ask to run before ordinary processes."),
+    click.option(
+        "--warm-up",
+        type=click.IntRange(0),
+        default=4,
+        show_default=True,
+        help="Calls before a launch's first.",
+    ),
+    click.option(
+        "--slo",
+        default=None,
+        metavar="ttft=…,tpot=…",
+        help="Objectives of a call, such as ttft=200ms,tpot=30ms.",
+    ),
+    click.option(
+        "--until-saturated",
+        is_flag=True,
+        help="Search the highest rate at which 90 % of calls meet their objectives, from --rate on (default: 4).",
+    ),
+    click.option("--sweep", default=None, metavar="1,2,4", help="Several rates, or concurrency:1,2,4."),
+    click.option(
+        "--concurrency",
+        type=click.IntRange(1),
+        default=None,
+        help=f"A closed loop: so many calls at a time. [default: {CONCURRENCY}]",
+    ),
+    click.option("--rate", type=float, default=None, help="An open loop: calls (or sessions) a second."),
+    click.option(
+        "--arrivals",
+        type=click.Choice(["poisson", "constant", "gamma", "at-once", "trace"]),
+        default=None,
+        help="Of an open loop; default: poisson, and of a trace its own pattern.",
+    ),
+    click.option(
+        "--duration", default=None, metavar="DURATION", help="Of an open loop, in place of --requests."
+    ),
+    click.option(
+        "--requests",
+        type=click.IntRange(1),
+        default=None,
+        help=f"Calls of a launch. [default: {REQUESTS}]",
+    ),
+    click.option("--preset", default="random:512/128", show_default=True, help=f"{FORMS}."),
+)
+"""Options that say what is sent."""
+
+
+server_options = together(
+    _per_server(
+        "--ready",
+        metavar="DURATION",
+        help="How long --start may take until the server answers. [default: 10min]",
+    ),
+    _per_server("--stop", metavar="COMMAND", help="Stops what --start started; default: ends it."),
+    _per_server(
+        "--start",
+        metavar="COMMAND",
+        help="Starts the server before its calls, so that two can share a device in turn.",
+    ),
+    _per_server(
+        "--tokenizer",
+        type=click.Path(exists=True, path_type=Path),
+        help="The model's folder, or a tokenizer.json; default: the server's own count.",
+    ),
+    click.option("--no-verify", is_flag=True, help="Trust whoever answers over TLS."),
+    click.option(
+        "--authorities",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        default=None,
+        help="Authorities that vouch for the server, in PEM.",
+    ),
+    click.option(
+        "--key-header",
+        default="",
+        metavar="NAME",
+        help="Header that takes the key as it is; default: Authorization: Bearer.",
+    ),
+    _per_server(
+        "--key-variable",
+        type=click.Choice(KEYS),
+        help=f"Variable that holds the key. [default: {KEYS[0]}]",
+    ),
+    click.option(
+        "--header",
+        "headers",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A further header; it is in the record.",
+    ),
+    click.option("--extra", default=None, metavar="JSON", help="Further fields of requests."),
+    click.option("--rename", multiple=True, metavar="OLD=NEW", help="A field under another name."),
+    click.option(
+        "--leave-out",
+        multiple=True,
+        metavar="FIELD",
+        help="A field that the server refuses; the usual ones are found out.",
+    ),
+    click.option(
+        "--api",
+        type=click.Choice(["chat", "completions"]),
+        default=None,
+        help="Default: what the server has.",
+    ),
+    _per_server("--name", help="Name in tables; default: host and port."),
+    _per_server("--model", "-m", help="Its name at the server; default: the only one there."),
+)
+"""Options that say how servers are asked; those of one server are given once for all, or once for each."""
+
+
+def traffic_and_sweep(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, Sequence[Any]] | None]:
+    """Return the parameters of the load, and what is swept.
+
+    Raises:
+        UserError: Two of the options contradict each other.
+    """
+    searching, sweep = options["until_saturated"], options["sweep"]
+    chosen = [f"--{n}" for n in ("rate", "concurrency", "sweep") if options[n] is not None]
+    if len(chosen) > 1 or (searching and {"--concurrency", "--sweep"} & set(chosen)):
+        both = [*chosen, *(["--until-saturated"] if searching else [])]
+        raise UserError(f"{' and '.join(both)} contradict each other", expected="one of them")
+    traffic = traffic_of(options["preset"])
+    swept = parse_sweep(sweep) if sweep else None
+    opened = options["rate"] is not None or searching or (swept is not None and swept[0] == "rate_per_s")
+    if opened or options["arrivals"] == "at-once":
+        traffic["arrivals"] = options["arrivals"] or traffic.get("arrivals", "poisson")
+        if options["rate"] is not None or searching:
+            traffic["rate_per_s"] = options["rate"] if options["rate"] is not None else FIRST_RATE
+            if traffic["rate_per_s"] <= 0:
+                raise UserError(
+                    f"{options['rate']:g} calls a second", where="--rate", expected="a number above 0"
+                )
+    elif options["arrivals"] is not None:
+        raise UserError("arrivals need a rate", where=f"--arrivals={options['arrivals']}", fix="--rate 1")
+    else:
+        traffic["arrivals"] = "closed"
+        if swept is None:
+            traffic["concurrency"] = options["concurrency"] or CONCURRENCY
+    traffic["requests"] = _requests(options, traffic, searching)
+    traffic |= objectives(options["slo"])
+    traffic |= {"until_saturated": True} if searching else {}
+    traffic |= {"warm_up_calls": options["warm_up"], "client_processes": options["client_processes"]}
+    traffic |= {"real_time": False} if options["no_real_time"] else {}
+    if str(traffic.get("trace_format")) == "sharegpt":
+        if not options["tokenizer"]:
+            raise UserError(
+                "conversations are cut by their tokens, which nobody counts here",
+                where=f"--preset={options['preset']}",
+                expected="the model's tokenizer",
+                fix="--tokenizer=FOLDER of the model, or its tokenizer.json",
+            )
+        traffic["tokenizer"] = str(options["tokenizer"][0].absolute())
+    return traffic, swept
+
+
+def _requests(options: dict[str, Any], traffic: dict[str, Any], searching: bool) -> int:
+    if options["duration"] is None:
+        return int(options["requests"] or (PROBE_REQUESTS if searching else REQUESTS))
+    if options["requests"] is not None or "rate_per_s" not in traffic or searching:
+        raise UserError(
+            "a duration is of an open loop", where="--duration", expected="--rate with it, and no --requests"
+        )
+    try:
+        return int(max(round(parse_duration(options["duration"]) * traffic["rate_per_s"]), 1))
+    except ValueError as error:
+        raise UserError(str(error), where="--duration", expected="60s or 5min") from None
+
+
+def asked_of(number: int, url: str, count: int, options: dict[str, Any]) -> Asked:
+    """Return what is said of one of the servers."""
+
+    def own(name: str, default: Any = None) -> Any:
+        given = options[name]
+        if len(given) not in (0, 1, count):
+            raise UserError(
+                f"{len(given)} values for {count} servers",
+                where=f"--{name.replace('_', '-')}",
+                expected=f"one for all, or {count}",
+            )
+        return default if not given else given[number] if len(given) == count else given[0]
+
+    return Asked(
+        url=url,
+        name=own("name"),
+        model=own("model"),
+        api=options["api"],
+        leave_out=tuple(n for item in options["leave_out"] for n in item.split(",")),
+        rename=_pairs("--rename", options["rename"]),
+        extra=_json(options["extra"]),
+        headers=_pairs("--header", options["headers"]),
+        key_variable=own("key_variable", KEYS[0]),
+        key_header=options["key_header"],
+        authorities=options["authorities"],
+        verify=not options["no_verify"],
+        tokenizer=own("tokenizer"),
+        start=own("start", ""),
+        stop=own("stop", ""),
+        ready=own("ready", "10min"),
+    )
+
+
+def _pairs(option: str, items: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for item in items:
+        name, separator, value = item.partition("=")
+        if not separator or not name:
+            raise UserError(f"'{item}' has no value", where=option, expected="NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _json(text: str | None) -> dict[str, Any]:
+    try:
+        read = json.loads(text or "{}")
+    except ValueError as error:
+        raise UserError(
+            str(error), where=f"--extra={text}", expected='a JSON object, such as {"top_p": 0.9}'
+        ) from None
+    if not isinstance(read, dict):
+        raise UserError("it is no JSON object", where=f"--extra={text}", expected='such as {"top_p": 0.9}')
+    return read

@@ -1,0 +1,213 @@
+"""A candidate in its sandbox: new inputs for each timed call, the judge's own clock, every output judged.
+
+No draw is used twice or scaled, so a memory of earlier inputs is of no use. Inputs appear while every thread of the
+candidate is stopped, and the clock runs from before it is let go until all of its threads have stopped again; only then
+are outputs copied. What such a pass costs without computing is measured by an empty candidate in another sandbox, in
+turn with the candidate's passes, and subtracted.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.families.kernels.core.candidate import Candidate
+from paceline.families.kernels.core.ceilings import Floor
+from paceline.families.kernels.core.operators import Draw, TensorSpec
+from paceline.families.kernels.core.oracle import judge
+from paceline.families.kernels.core.point import Point
+from paceline.families.kernels.core.sandboxed.handover import LEAST, Handover
+from paceline.families.kernels.core.sandboxed.process import SandboxedProcess, TimedCall
+from paceline.families.kernels.core.timing_process.client import ALIGNMENT, DTYPE_NAMES, TimingProcess
+from paceline.worker.sandbox import memory
+from paceline.worker.session import CaseError
+from paceline.worker.timing import Series
+
+Place = dict[str, Any]
+IN_A_SANDBOX = "of a candidate in a sandbox only the judge's clock is believed"
+
+
+class Shared:
+    """Memory of a point's passes that one sandbox shares with its judge: inputs it only reads, outputs it writes."""
+
+    def __init__(self, process: SandboxedProcess, point: Point, num_sets: int) -> None:
+        self._process, self._point = process, point
+        inputs, outputs = point.specs
+        given, input_bytes = _places(inputs, num_sets)
+        wanted, output_bytes = _places(outputs, num_sets)
+        read_only, self._in = memory.shared(input_bytes, read_only=True)
+        writable, self._out = memory.shared(output_bytes, read_only=False)
+        try:
+            process.ask(
+                {"do": "share", "bytes": [input_bytes, output_bytes], "inputs": given, "outputs": wanted},
+                timeout_s=point.timeout_s,
+                descriptors=[read_only, writable],
+            )
+        finally:
+            os.close(read_only)
+            os.close(writable)
+        self._inputs = [_views(self._in, places, inputs) for places in given]
+        self._outputs = [_views(self._out, places, outputs) for places in wanted]
+
+    def run(
+        self, draws: Sequence[Draw], *, hot: bool, flush: Callable[[], None]
+    ) -> tuple[TimedCall, list[list[Tensor]]]:
+        """Time one pass on new inputs; return its times and copies of its outputs.
+
+        Args:
+            draws: One for each call; inputs appear while the candidate is stopped, weights to be packed before.
+            hot: Whether tensors are read before the calls, within the time.
+            flush: Evicts caches, when everything was written.
+
+        Raises:
+            CaseError: The candidate failed.
+        """
+        num_varied = len(self._point.specs[0]) - self._point.operator.num_weights
+        for views, draw in zip(self._inputs, draws, strict=True):
+            for view, tensor in zip(views[num_varied:], draw.inputs[num_varied:], strict=True):
+                view.copy_(tensor)
+        self._process.ask({"do": "warm"}, timeout_s=self._point.timeout_s)
+        copies: list[list[Tensor]] = []
+
+        def fill() -> None:
+            for views, draw in zip(self._inputs, draws, strict=True):
+                for view, tensor in zip(views[:num_varied], draw.inputs[:num_varied], strict=True):
+                    view.copy_(tensor)
+            for outputs in self._outputs:
+                for output in outputs:
+                    output.fill_(float("nan"))
+            flush()
+
+        def take() -> None:
+            copies.extend([output.clone() for output in outputs] for outputs in self._outputs)
+
+        call = self._process.timed_call(hot=hot, timeout_s=self._point.timeout_s, fill=fill, take=take)
+        return call, copies
+
+
+def _places(specs: Sequence[TensorSpec], num_sets: int) -> tuple[list[list[Place]], int]:
+    """Return where the tensors of each set lie, and the bytes of all."""
+    found: list[list[Place]] = []
+    offset = 0
+    for _ in range(num_sets):
+        found.append([])
+        for spec in specs:
+            found[-1].append({"offset": offset, "shape": list(spec.shape), "dtype": DTYPE_NAMES[spec.dtype]})
+            offset += -(-max(spec.num_bytes, 1) // ALIGNMENT) * ALIGNMENT
+    return found, offset
+
+
+def _views(mapped: mmap.mmap, places: Sequence[Place], specs: Sequence[TensorSpec]) -> list[Tensor]:
+    return [
+        torch.frombuffer(
+            mapped, dtype=spec.dtype, count=torch.Size(spec.shape).numel(), offset=place["offset"]
+        ).view(spec.shape)
+        for place, spec in zip(places, specs, strict=True)
+    ]
+
+
+class SandboxedCandidate(Candidate):
+    """A candidate that passed its gate, timed by its judge alone."""
+
+    process: SandboxedProcess
+
+    def __init__(self, *, idle: Callable[[], SandboxedProcess], **facts: Any) -> None:
+        self._open_idle = idle
+        self.handover = Handover()
+        self.cpu_ns: list[int] = []
+        self._flush: Tensor | None = None
+        super().__init__(**facts)
+        # From the system where nothing is to be repeated: no seed follows from those that were seen before.
+        self._seeds = self.rng if self.session.fixed_seed else random.SystemRandom()
+
+    def _trial(self) -> float:
+        """Return the time of one call, roughly, by the judge's clock."""
+        places = self.point.make(self.process, self.draws[:1], num_sets=1)
+        change, _ = self.point.change(0, 0)
+        times = []
+        for _ in range(3):
+            self.process.ask({"do": "prepare", "changes": [change, change]}, timeout_s=self.point.timeout_s)
+            times.append(self.process.run(1, timed=False, timeout_s=self.point.timeout_s)["wall_ns"] * 1e-9)
+        places.region.close()
+        return float(max(min(times), 1e-6))
+
+    def allocate(self, num_sets: int) -> None:
+        """Make the instance that is timed, share memory with it and with an empty one, and time empty passes.
+
+        Raises:
+            CaseError: The candidate failed.
+        """
+        self.session.begin(self.block, self.label, "inputs")
+        self.num_sets = num_sets
+        self.places = self._make(self.process)
+        self._shared = Shared(self.process, self.point, num_sets)
+        idle = self._open_idle()
+        self._make(idle)
+        self._empty = Shared(idle, self.point, num_sets)
+        draws = [self._draw() for _ in range(num_sets)]
+        for _ in range(LEAST):
+            self._empty_pass(draws)
+
+    def _make(self, process: TimingProcess) -> Any:
+        places = self.point.make(process, self.draws, 1)
+        change, _ = self.point.change(0, 0)
+        # The calls that wake a core up have inputs of their own.
+        process.ask({"do": "prepare", "changes": [change, change]}, timeout_s=self.point.timeout_s)
+        return places
+
+    def _draw(self) -> Draw:
+        point = self.point
+        return point.operator.draw(
+            point.params, point.dtype, seed=self._seeds.getrandbits(48), magnitude=1.0, device=point.device
+        )
+
+    def _empty_pass(self, draws: Sequence[Draw]) -> None:
+        try:
+            call, _ = self._empty.run(draws, hot=self.hot, flush=self._evict)
+        except CaseError as error:
+            raise CaseError("infrastructure", f"the empty candidate: {error.reason}") from error
+        self.handover.add(call.wall_ns, call.cpu_ns)
+
+    def _evict(self) -> None:
+        if self.flush_bytes:
+            if self._flush is None or self._flush.numel() != self.flush_bytes:
+                self._flush = torch.zeros(self.flush_bytes, dtype=torch.uint8)
+            self._flush.add_(1)
+
+    def _observe(self, *, disputed: bool = False) -> tuple[float, int]:
+        draws = [self._draw() for _ in range(self.num_sets)]
+        self._empty_pass(draws)
+        call, outputs = self._shared.run(draws, hot=self.hot, flush=self._evict)
+        names = [spec.name for spec in self.point.specs[1]]
+        for draw, found in zip(draws, outputs, strict=True):
+            check = judge(draw.expected, found, [1.0] * len(found), names)
+            if not check.passed:
+                raise CaseError("incorrect", f"timed call: {check.reason}")
+            self.worst_error = max(self.worst_error, check.relative_error)
+        self.num_calls += self.num_sets
+        self.cpu_ns.append(call.cpu_ns)
+        threads = int(self.block.params["threads"])
+        elapsed_ns = self.handover.of_a_pass(call.wall_ns, call.cpu_ns, threads)
+        return elapsed_ns * 1e-9 / self.num_sets, 0
+
+    def _accounted(self, allowance_ns: float, open_idle: Callable[[], TimingProcess]) -> tuple[float, float]:
+        """Nothing is unaccounted for where the candidate keeps no clock."""
+        return 0.0, 0.0
+
+    def _slowdown(self) -> float:
+        """All inputs are new ones."""
+        return 1.0
+
+    def result(
+        self, item: Series, allowance_ns: float, floor: Floor, open_idle: Callable[[], TimingProcess]
+    ) -> dict[str, Any]:
+        """Judge the series and measure memory; say what the sandbox cost."""
+        found = super().result(item, allowance_ns, floor, open_idle)
+        found["accounting"]["handover"] = self.handover.describe()
+        return found

@@ -1,0 +1,1 @@
+"""What techniques of programs may import."""

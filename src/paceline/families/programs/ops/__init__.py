@@ -1,0 +1,1 @@
+"""The operations of the programs family, one folder each."""

@@ -1,0 +1,18 @@
+"""What the control plane knows about ``execute``, free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.operation import Operation
+from paceline.base.requirements import DeviceRequirements
+from paceline.families.programs.ops.execute.metrics import METRICS
+from paceline.families.programs.ops.execute.parameters import PARAMETERS
+
+OPERATION = Operation(
+    name="execute",
+    summary="a command is run again and again, each time as a new process, in turn with the others.",
+    parameters=PARAMETERS,
+    metrics=METRICS,
+    requirements=DeviceRequirements,
+    check=lambda params: [],
+    estimate_s=lambda params: None,
+)

@@ -1,0 +1,352 @@
+"""Finds out how a server wants to be asked, by asking it: its base, its models, its interface, the fields it refuses.
+
+Every answer is the server's own. What is tried is told in order, so that an error says what was tried and what came.
+Nothing here is a measurement.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from paceline.base.errors import InfrastructureError, UserError
+from paceline.families.serving.core.load.asking import Asking
+from paceline.families.serving.core.load.calls import Call, Messages, Workload
+from paceline.families.serving.core.load.client import Limits
+from paceline.families.serving.core.load.outcomes import Outcome, outcomes_of
+from paceline.families.serving.core.load.processes import SOON_S, run_load
+from paceline.families.serving.core.load.reasons import reason_of
+from paceline.families.serving.core.load.target import Tls
+from paceline.families.serving.core.load.words import WORDS
+
+Api = Literal["chat", "completions"]
+APIS: tuple[Api, ...] = ("completions", "chat")
+TIMEOUT_S = 10.0
+TRIAL_S = 120.0
+"""For one short answer: a server may load its model for the first one."""
+TRIAL_TOKENS = 4
+SHORT_WORDS, LONG_WORDS = 40, 200
+"""Of the two prompts by whose counts words become tokens."""
+MOST_NAMED = 12
+REFUSALS = (400, 422)
+"""Statuses of servers that do not know a field."""
+
+
+class ServerError(UserError):
+    """A server cannot be measured as it was asked for."""
+
+
+class UnreachableServerError(InfrastructureError):
+    """Nobody answers at an address; the same command may succeed later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How a server is reached."""
+
+    key: str | None = field(default=None, repr=False)
+    key_header: str = ""
+    """Header that takes the key as it is; empty for a bearer's."""
+    key_variable: str = "OPENAI_API_KEY"
+    tls: Tls = field(default_factory=Tls)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def head(self) -> dict[str, str]:
+        """Return the headers of a request."""
+        key = {self.key_header or "Authorization": self.key if self.key_header else f"Bearer {self.key}"}
+        return {**self.headers, **({k: v for k, v in key.items() if v} if self.key else {})}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What was found out."""
+
+    url: str
+    """Address below which ``/completions`` and ``/chat/completions`` lie."""
+    model: str
+    api: Api
+    leave_out: tuple[str, ...]
+    rename: Mapping[str, str]
+    tokens_per_word: float | None
+    """None where the server counts no prompts."""
+    added_tokens: float
+    says: Mapping[str, Any]
+    """Of itself: ``server``, ``version``, ``owned_by``, ``max_model_len``, ``models``."""
+
+
+def find_server(
+    url: str,
+    access: Access,
+    *,
+    model: str | None = None,
+    apis: Sequence[Api] = APIS,
+    asking: Asking | None = None,
+) -> Server:
+    """Find out how a server wants to be asked.
+
+    Args:
+        url: As a person writes it, with or without ``/v1``.
+        access: Key, headers, authorities.
+        model: Its name; None takes the only one that there is.
+        apis: Interfaces that are tried, in this order.
+        asking: Fields that a person left out, renamed or added.
+
+    Raises:
+        ServerError: The address is none, the key is wrong, there is no such model, or no request is answered.
+        UnreachableServerError: Nobody answers there.
+    """
+    _check_address(url)
+    bases, listed, head = _bases(url, access)
+    chosen = _model(bases[0], listed, model)
+    asking = asking or Asking()
+    refused: list[str] = []
+    for base, api in ((base, api) for base in bases for api in apis):
+        for tried in _ways(asking):
+            outcome = _trial(base, chosen, api, tried, access, words=8)
+            if outcome.ok:
+                return _found(base, chosen, api, tried, access, listed, head)
+            refused.append(f"{base}, {api}{_without(tried, asking)}: {outcome.kind}: {outcome.detail}")
+            if not _may_be_a_field(outcome):
+                break
+    raise _no_answer(bases[0], refused, access)
+
+
+def _check_address(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme in ("http", "https") and parts.hostname:
+        try:
+            port = parts.port
+        except ValueError as error:
+            raise ServerError(
+                f"the address has no port that can be: {error}", where=url, expected="a port from 1 to 65535"
+            ) from error
+        if parts.username or parts.password or parts.query:
+            raise ServerError(
+                "the address holds a key or a query, which records would show",
+                where=urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")),
+                expected="an address alone",
+                fix="export OPENAI_API_KEY=…; --key-header=NAME where the server wants it in another header",
+            )
+        del port
+        return
+    bare = url.removeprefix("//")
+    raise ServerError(
+        "it is no address of a server",
+        where=url,
+        expected="http://HOST:PORT or https://HOST, with /v1 or without; IPv6 as http://[::1]:8000",
+        fix=f"paceline load http://{bare}" if re.match(r"[\w.\-\[\]:]+(/.*)?$", bare) else None,
+    )
+
+
+def _bases(url: str, access: Access) -> tuple[list[str], list[dict[str, Any]] | None, Mapping[str, str]]:
+    """Return where the interface may lie, the server's models where it lists them, and the headers of that answer."""
+    plain = url.rstrip("/")
+    bases = [plain] if plain.endswith("/v1") else [f"{plain}/v1", plain]
+    for base in bases:
+        status, body, head = _get(f"{base}/models", access)
+        if status in (401, 403):
+            raise _no_entry(base, status, body, access)
+        if status == 200 and (listed := _listed(body)) is not None:
+            return [base], listed, head
+    return bases, None, {}
+
+
+def _get(address: str, access: Access) -> tuple[int, bytes, Mapping[str, str]]:
+    """Return status, body and headers of an answer.
+
+    Raises:
+        UnreachableServerError: There is none.
+        ServerError: The connection cannot be secured.
+    """
+    request = urllib.request.Request(address, headers=access.head())
+    try:
+        context = access.tls.context() if address.startswith("https") else None
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context) as answer:
+            return answer.status, answer.read(4_000_000), dict(answer.headers)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read(100_000), dict(error.headers or {})
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, ssl.SSLError):
+            raise _not_secured(address, error.reason) from error
+        raise _unreachable(address, error.reason) from error
+    except ssl.SSLError as error:
+        raise _not_secured(address, error) from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise _unreachable(address, error) from error
+
+
+def _listed(body: bytes) -> list[dict[str, Any]] | None:
+    """Return the models of an answer; None where it is no list of them."""
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return None
+    models = told.get("data", told.get("models")) if isinstance(told, dict) else told
+    if not isinstance(models, list):
+        return None
+    found = [m if isinstance(m, dict) else {"id": m} for m in models]
+    return [m | {"id": str(m.get("id", m.get("name", "")))} for m in found]
+
+
+def _model(base: str, listed: list[dict[str, Any]] | None, asked: str | None) -> str:
+    names = [m["id"] for m in listed or [] if m["id"]]
+    if asked is not None and (not names or asked in names):
+        return asked
+    if asked is None and len(names) == 1:
+        return str(names[0])
+    shown = ", ".join(names[:MOST_NAMED]) + (
+        f" and {len(names) - MOST_NAMED} more" * (len(names) > MOST_NAMED)
+    )
+    if asked is not None:
+        raise ServerError(
+            f"the server has no model '{asked}'", where=f"{base}/models", expected=f"one of: {shown}"
+        )
+    raise ServerError(
+        f"the server has {len(names)} models" if names else "the server lists no models",
+        where=f"{base}/models",
+        expected=f"the name of one: {shown}" if names else "the name of its model",
+        fix=f"paceline load {base} --model {names[0] if names else 'NAME'}",
+    )
+
+
+def _ways(asking: Asking) -> Iterator[Asking]:
+    """Yield ways to ask: as asked for, then without what servers refuse most often, alone and together."""
+    yield asking
+    optional = [n for n in ("ignore_eos", "stream_options") if n not in (*asking.leave_out, *asking.extra)]
+    sets = [(n,) for n in optional] + ([tuple(optional)] if len(optional) > 1 else [])
+    for names in sets:
+        yield replace(asking, leave_out=(*asking.leave_out, *names))
+    if "max_tokens" not in (*asking.rename, *asking.leave_out):
+        renamed = {**asking.rename, "max_tokens": "max_completion_tokens"}
+        for names in [("ignore_eos",), tuple(optional), (*optional, "temperature")]:
+            left = tuple(dict.fromkeys((*asking.leave_out, *names)))
+            yield replace(asking, leave_out=left, rename=renamed)
+
+
+def _may_be_a_field(outcome: Outcome) -> bool:
+    """Tell whether an answer may be about a field of the request: then another way to ask is worth a try."""
+    said = outcome.detail or ""
+    return outcome.kind == "status" and any(re.search(rf"\b{code}\b", said) for code in REFUSALS)
+
+
+def _without(tried: Asking, asking: Asking) -> str:
+    left = [n for n in tried.leave_out if n not in asking.leave_out]
+    return f" without {', '.join(left)}" if left else ""
+
+
+def _trial(base: str, model: str, api: Api, asking: Asking, access: Access, *, words: int) -> Outcome:
+    """Ask for a few tokens, in the very bytes that the load generator would send."""
+    text = " ".join(WORDS[(7 * n) % len(WORDS)] for n in range(words))
+    prompt = Messages((("user", text),)) if api == "chat" else text
+    call = Call(number=0, prompt=prompt, output_tokens=TRIAL_TOKENS, at_s=0.0, chat=api == "chat")
+    headers = {**asking.headers, **access.headers}
+    if access.key_header and access.key:
+        headers[access.key_header] = access.key
+    log = run_load(
+        base,
+        model,
+        Workload(calls=(call,)),
+        limits=Limits(call_s=TRIAL_S, silence_s=TRIAL_S, run_s=TRIAL_S + 5),
+        key=None if access.key_header else access.key,
+        asking=replace(asking, headers=headers),
+        tls=access.tls,
+        hurry=False,
+        ahead_s=SOON_S,
+    )
+    return outcomes_of(log, exact=False)[0]
+
+
+def _found(
+    base: str,
+    model: str,
+    api: Api,
+    asking: Asking,
+    access: Access,
+    listed: list[dict[str, Any]] | None,
+    head: Mapping[str, str],
+) -> Server:
+    short, long = (
+        _trial(base, model, api, asking, access, words=words).prompt_tokens
+        for words in (SHORT_WORDS, LONG_WORDS)
+    )
+    per_word: float | None = None
+    added = 0.0
+    if short and long and long > short:
+        per_word = (long - short) / (LONG_WORDS - SHORT_WORDS)
+        added = max(short - per_word * SHORT_WORDS, 0.0)
+    says: dict[str, Any] = {"models": len(listed)} if listed is not None else {}
+    lowered = {name.lower(): value for name, value in head.items()}
+    if "server" in lowered:
+        says["server"] = lowered["server"]
+    about = next((m for m in listed or [] if m["id"] == model), {})
+    says |= {k: about[k] for k in ("owned_by", "max_model_len", "root") if about.get(k) is not None}
+    if (version := _version(base, access)) is not None:
+        says["version"] = version
+    return Server(
+        url=base,
+        model=model,
+        api=api,
+        leave_out=asking.leave_out,
+        rename=dict(asking.rename),
+        tokens_per_word=per_word,
+        added_tokens=added,
+        says=says,
+    )
+
+
+def _version(base: str, access: Access) -> str | None:
+    """Return what the server says at ``/version`` (vLLM, SGLang's and others' servers have it)."""
+    try:
+        status, body, _ = _get(f"{base.removesuffix('/v1')}/version", access)
+        told = json.loads(body) if status == 200 else None
+    except (UserError, InfrastructureError, ValueError):
+        return None
+    return str(told.get("version")) if isinstance(told, dict) and told.get("version") else None
+
+
+def _no_entry(base: str, status: int, body: bytes, access: Access) -> ServerError:
+    given = f"the key in {access.key_variable} is refused" if access.key else "the server wants a key"
+    return ServerError(
+        f"{given}: status {status}: {reason_of(body)}",
+        where=base,
+        expected=f"a key of this server in the variable {access.key_variable}",
+        fix=f"export {access.key_variable}=…",
+    )
+
+
+def _not_secured(address: str, error: ssl.SSLError) -> ServerError:
+    return ServerError(
+        f"the connection cannot be secured: {error}",
+        where=address,
+        expected="a certificate that the system's authorities vouch for",
+        fix="--authorities=FILE.pem for a server's own authority; --no-verify to trust whoever answers",
+    )
+
+
+def _unreachable(address: str, reason: object) -> UnreachableServerError:
+    parts = urlsplit(address)
+    return UnreachableServerError(
+        f"{parts.scheme}://{parts.netloc}: nobody answers: {reason}\n"
+        "  expected: a server of the OpenAI interface at this address\n"
+        f"  fix: curl {address}"
+    )
+
+
+def _no_answer(base: str, refused: Sequence[str], access: Access) -> ServerError:
+    if any(re.search(r"\b(401|403)\b", text) for text in refused):
+        return _no_entry(base, 401, refused[-1].encode(), access)
+    tried = "".join(f"\n    {text}" for text in refused)
+    return ServerError(
+        f"the server completes no request:{tried}",
+        where=base,
+        expected="a streamed answer at /completions or /chat/completions",
+        fix="--api, --leave-out, --rename or --extra, as the server's message says",
+    )

@@ -1,0 +1,34 @@
+"""Metrics of ``endpoint`` and their contracts, free of torch."""
+
+from __future__ import annotations
+
+from paceline.base.family import TIME_MARGIN, Metric
+from paceline.families.serving.core.client_metrics import SEEN
+from paceline.families.serving.core.metrics import OBJECTIVE
+
+METRICS: tuple[Metric, ...] = (
+    *SEEN,
+    Metric(
+        name="requests_per_s",
+        unit="1/s",
+        better="higher",
+        doc="Calls a second that got a whole answer.",
+        contract={"divided": "by the time from the first call's instant to the last end"},
+        margin=TIME_MARGIN,
+        identifies=False,
+    ),
+    Metric(
+        name="max_rate",
+        unit="1/s",
+        better="higher",
+        doc="Highest rate of calls at which slo_share of them met their objectives.",
+        contract=OBJECTIVE
+        | {
+            "search": "doubling, then bisection; each rate is decided by Wilson's interval, with calls counted as many "
+            "as independent ones would say as much (batch means); ends 3 % apart",
+            "value": "geometric middle of the highest rate that was carried and the lowest that was not",
+        },
+        margin=TIME_MARGIN,
+        identifies=False,
+    ),
+)

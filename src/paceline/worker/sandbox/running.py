@@ -1,0 +1,103 @@
+"""A running sandbox: started, its processes found from outside, and ended whole."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from paceline.worker.case_error import CaseError
+from paceline.worker.sandbox import seccomp, stopping
+from paceline.worker.sandbox.bubblewrap import BUBBLEWRAP, Mounted, command
+from paceline.worker.sandbox.channel import StrictChannel
+
+START_S = 60.0
+END_S = 5.0
+POLL_S = 0.005
+
+
+class Sandbox:
+    """A running sandbox: its channel, its processes, and how it ended."""
+
+    def __init__(self, kind: str, mounted: Mounted, program: Sequence[str], log: Path) -> None:
+        """Start a program, whose last argument is the descriptor of its end of the channel.
+
+        Raises:
+            CaseError: It could not be started.
+        """
+        self.kind = kind
+        mine, theirs = StrictChannel.strict_pair()
+        info, told = os.pipe()
+        filter_ = seccomp.descriptor()
+        opened = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        given = [theirs.fileno(), told, *([filter_] if filter_ is not None else [])]
+        words = [*command(kind, mounted, info=told, filter_=filter_), *program, str(theirs.fileno())]
+        try:
+            self._process = subprocess.Popen(
+                words, pass_fds=given, stdin=subprocess.DEVNULL, stdout=opened, stderr=opened
+            )
+        finally:
+            theirs.close()
+            for descriptor in (told, opened, *([filter_] if filter_ is not None else [])):
+                os.close(descriptor)
+        self.channel: StrictChannel = mine
+        try:
+            self.init = _first_process(info)
+            self.pid = self._computing() if kind == BUBBLEWRAP else self.init
+        except CaseError:
+            self.end()
+            raise
+
+    def _computing(self) -> int:
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            found = stopping.children(self.init)
+            if found:
+                return found[0]
+            time.sleep(POLL_S)
+        raise CaseError("infrastructure", "no process came up in the sandbox")
+
+    def end(self, *, is_ending: bool = False) -> int | None:
+        """End everything in the sandbox; return the program's exit code, or minus its signal, where it ended itself.
+
+        Args:
+            is_ending: Whether it has closed its channel, and how it ended will be known soon.
+        """
+        ended_itself = True
+        try:
+            self._process.wait(END_S if is_ending or self._has_ended() else 0)
+        except subprocess.TimeoutExpired:
+            ended_itself = False
+        with contextlib.suppress(OSError, AttributeError):
+            os.kill(self.init, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        code = self._process.wait()
+        if not ended_itself:
+            return None
+        return 128 - code if code > 128 else code
+
+    def _has_ended(self) -> bool:
+        pid = getattr(self, "pid", None)
+        return pid is None or stopping.state(pid, str(pid)) in "ZX"
+
+
+def _first_process(info: int) -> int:
+    """Read the number of a sandbox's first process, as its starter tells it.
+
+    Raises:
+        CaseError: It ended before it told one.
+    """
+    text = b""
+    with open(info, "rb", buffering=0) as file:
+        while b"}" not in text:
+            part = file.read(4096)
+            if not part:
+                raise CaseError("infrastructure", "bubblewrap ended before it had made a sandbox")
+            text += part
+    return int(json.loads(text)["child-pid"])

@@ -1,0 +1,358 @@
+"""Where traces come from: an endpoint, or a network of ``transformers`` in this process; both are asked by messages."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from paceline.families.reasoning.core.backends.chat import ChatAnswer, ChatClient, ChatError, split_thinking
+from paceline.families.reasoning.core.language import Draw
+from paceline.workflows.evaluation.journal import GREEDY, Journal, Kept
+from paceline.workflows.evaluation.pace import Pace
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+LETTERS_OF_A_TOKEN = 3.0
+"""Fewer than a token of English has, to reserve room in a minute's tokens."""
+NO_PROBLEM = 0
+"""In the place of a problem's key: a request that asks no question."""
+NEXT_QUESTION = "\nQuestion:"
+
+
+class CallFailedError(Exception):
+    """A request that gave nothing for good; its text is the reason that the question's row has.
+
+    Args:
+        what: The reason.
+        status: The server's; None where none came.
+    """
+
+    def __init__(self, what: str, status: int | None = None) -> None:
+        super().__init__(what)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How every question is asked."""
+
+    system: str = ""
+    temperature: float
+    max_tokens: int
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def messages(self, question: str) -> list[dict[str, str]]:
+        """Return the chat that asks a question."""
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return [*system, {"role": "user", "content": question}]
+
+    def seed_of(self, problem: int, index: int) -> int:
+        """Return the seed of a trace: 31 bits, which servers take as a signed whole number."""
+        digest = hashlib.blake2b(repr((self.seed, problem, index)).encode(), digest_size=4).digest()
+        return int.from_bytes(digest) >> 1
+
+
+class Source(Protocol):
+    """What draws whole traces and probes, and keeps them in the journal."""
+
+    def draw(self, problem: int, question: str, indices: Sequence[int]) -> None:
+        """Draw traces; each is on the problem's shelf the moment that it has ended.
+
+        Raises:
+            CallFailedError: Some failed; the others are on the shelf.
+            SpentError: A budget is used up.
+        """
+
+    def probe(self, problem: int, question: str, text: str, tokens: int) -> None:
+        """Let the model go on behind a text of its own, by its likeliest tokens; raises as ``draw``."""
+
+    @property
+    def batches(self) -> bool:
+        """Whether one request draws several traces of a question."""
+
+
+def digest_of(text: str) -> str:
+    """Return the name of a probe by the text that it continues."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+class EndpointSource:
+    """An endpoint: requests are paced, retried where the server did not work on them, and kept the moment they end.
+
+    Args:
+        client: Sends one request.
+        model: Its name at the server.
+        interface: ``chat`` or ``completions``.
+        abilities: What the server has: of ``logprobs``, ``n``, ``seed``, ``continuation``, ``max_completion_tokens``.
+        retries: Of a request that was refused for capacity or found no connection.
+    """
+
+    def __init__(
+        self,
+        client: ChatClient,
+        model: str,
+        asking: Asking,
+        journal: Journal,
+        pace: Pace,
+        *,
+        interface: str,
+        abilities: frozenset[str],
+        retries: int,
+        concurrency: int,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._client, self._model, self._asking = client, model, asking
+        self._journal, self._pace = journal, pace
+        self.interface, self._retries = interface, retries
+        self.abilities = abilities
+        self._extra = dict(extra or {})
+        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="request")
+
+    @property
+    def batches(self) -> bool:
+        """Whether the server has ``n``."""
+        return "n" in self.abilities
+
+    def close(self) -> None:
+        """End the threads and connections; what is under way comes to its end."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._client.close()
+
+    def draw(self, problem: int, question: str, indices: Sequence[int]) -> None:
+        """Draw traces: in one request those of one temperature where the server has ``n``, else in one each."""
+        drawn = [index for index in indices if index != GREEDY]
+        groups = [[GREEDY]] if GREEDY in indices else []
+        groups += [drawn] if self.batches and drawn else [[index] for index in drawn]
+        asked: list[Future[None]] = [
+            self._pool.submit(self._one, problem, question, group) for group in groups
+        ]
+        errors = [error for one in asked if (error := one.exception()) is not None]
+        if errors:
+            raise next((e for e in errors if isinstance(e, CallFailedError)), errors[0])
+
+    def probe(self, problem: int, question: str, text: str, tokens: int) -> None:
+        """Go on behind the model's own text, at temperature 0."""
+        body = self.body(question, [GREEDY], problem)
+        body["max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"] = tokens
+        if self.interface == "chat":
+            messages = [*body["messages"], {"role": "assistant", "content": text}]
+            body |= {"messages": messages, "continue_final_message": True, "add_generation_prompt": False}
+        else:
+            body["prompt"] += text
+        self._pool.submit(self._call, problem, body, [digest_of(text)], "probe").result()
+
+    def hello(self, fields: Mapping[str, Any]) -> ChatAnswer:
+        """Send a request of one token that asks no question, with further fields, and keep what it cost.
+
+        Raises:
+            CallFailedError: The server refuses it.
+        """
+        body = self.body("Hello.", [GREEDY], NO_PROBLEM)
+        body["max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"] = 1
+        answer, name = self.call(NO_PROBLEM, body | dict(fields), "hello")
+        self._keep(name, NO_PROBLEM, answer, ())
+        return answer
+
+    def _one(self, problem: int, question: str, group: Sequence[int]) -> None:
+        what = "greedy" if group[0] == GREEDY else f"traces {', '.join(map(str, group))}"
+        self._call(problem, self.body(question, group, problem), group, what)
+
+    def body(self, question: str, group: Sequence[int], problem: int) -> dict[str, Any]:
+        """Return the fields of a request for some traces of a question."""
+        asking = self._asking
+        greedy = group[0] == GREEDY
+        body: dict[str, Any] = {
+            "model": self._model,
+            "temperature": 0.0 if greedy else asking.temperature,
+            "max_tokens": asking.max_tokens,
+        }
+        stops = list(asking.stop)
+        if self.interface == "chat":
+            body["messages"] = asking.messages(question)
+        else:
+            body["prompt"] = plain_prompt(asking.system, question)
+            stops.append(NEXT_QUESTION)
+        if stops:
+            body["stop"] = stops
+        if len(group) > 1:
+            body["n"] = len(group)
+        if "seed" in self.abilities:
+            body["seed"] = asking.seed_of(problem, group[0])
+        if "logprobs" in self.abilities:
+            body |= {"logprobs": True, "top_logprobs": 5} if self.interface == "chat" else {"logprobs": 5}
+        if asking.template_options:
+            body["chat_template_kwargs"] = dict(asking.template_options)
+        if "max_completion_tokens" in self.abilities:
+            body["max_completion_tokens"] = body.pop("max_tokens")
+        return body | self._extra
+
+    def _call(self, problem: int, body: Mapping[str, Any], names: Sequence[int | str], what: str) -> None:
+        answer, name = self.call(problem, body, what)
+        if len(answer.choices) != len(names):
+            self._keep(name, problem, answer, names[: len(answer.choices)])
+            raise CallFailedError(f"{len(answer.choices)} texts came where {len(names)} were asked for")
+        self._keep(name, problem, answer, names)
+
+    def call(self, problem: int, body: Mapping[str, Any], what: str) -> tuple[ChatAnswer, str]:
+        """Send a request until it is answered; return the answer and the attempt's name.
+
+        The caller keeps the answer in the journal at once.
+
+        Raises:
+            CallFailedError: It failed for good.
+            SpentError: A budget is used up.
+        """
+        reserved = len(str(body.get("messages") or body.get("prompt"))) / LETTERS_OF_A_TOKEN
+        most = body.get("max_tokens") or body["max_completion_tokens"]
+        reserved += float(most) * int(body.get("n", 1))
+        for attempt in range(self._retries + 1):
+            entry = self._pace.leave(reserved)
+            name = self._journal.name()
+            self._journal.sent(name, problem, what)
+            try:
+                answer = self._client.send(body, name)
+            except ChatError as error:
+                self._journal.ended(name, problem, again=error.again, what=error.what, status=error.status)
+                self._pace.settle(entry, 0.0)
+                if not error.again or attempt == self._retries:
+                    times = f" (tried {attempt + 1} times)" if attempt else ""
+                    raise CallFailedError(f"{what}: {error.what}{times}", error.status) from None
+                pause = min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S)
+                self._pace.hold(pause if error.pause_s is None else error.pause_s)
+            else:
+                self._pace.settle(entry, answer.prompt_tokens + answer.completion_tokens)
+                return answer, name
+        raise AssertionError("unreachable")
+
+    def _keep(self, name: str, problem: int, answer: ChatAnswer, names: Sequence[int | str]) -> None:
+        self._journal.answered(
+            name,
+            problem,
+            {
+                number: Kept(
+                    text=one.text,
+                    thinking=one.thinking,
+                    finish=one.finish,
+                    tokens=one.tokens,
+                    prompt_tokens=answer.prompt_tokens,
+                    seconds=answer.seconds,
+                    pieces=one.pieces,
+                    logprobs=one.logprobs,
+                    entropies=one.entropies,
+                )
+                for number, one in zip(names, answer.choices, strict=False)
+            },
+            prompt_tokens=answer.prompt_tokens,
+            completion_tokens=answer.completion_tokens,
+            cached_tokens=answer.cached_tokens,
+            seconds=answer.seconds,
+        )
+
+
+def plain_prompt(system: str, question: str) -> str:
+    """Return the text that a model completes which knows no chat."""
+    begin = f"{system}\n\n" if system else ""
+    return f"{begin}Question: {question}\n\nAnswer:"
+
+
+class LocalSource:
+    """A network in this process, one question's traces in a batch; draws are decided by seed, problem and index.
+
+    Args:
+        model: A ``TransformersModel``.
+    """
+
+    def __init__(self, model: Any, asking: Asking, journal: Journal, pace: Pace) -> None:
+        self._model, self._asking, self._journal, self._pace = model, asking, journal, pace
+        self._lock = threading.Lock()
+
+    @property
+    def batches(self) -> bool:
+        """A batch reads its prompt once."""
+        return True
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def prompt(self, question: str) -> tuple[int, ...]:
+        """Return the tokens that ask a question: by the tokenizer's chat template where it has one."""
+        asking = self._asking
+        return tuple(self._model.chat(question, system=asking.system, options=asking.template_options))
+
+    def draw(self, problem: int, question: str, indices: Sequence[int]) -> None:
+        """Draw traces together."""
+        asking = self._asking
+        keys = {
+            index: Draw(
+                key=(asking.seed, problem, index), temperature=0.0 if index == GREEDY else asking.temperature
+            )
+            for index in indices
+        }
+        self._decode(problem, self.prompt(question), keys, asking.max_tokens)
+
+    def probe(self, problem: int, question: str, text: str, tokens: int) -> None:
+        """Go on behind the model's own text."""
+        prompt = (*self.prompt(question), *self._model.encode(text))
+        key = Draw(key=(self._asking.seed, problem), temperature=0.0)
+        self._decode(problem, prompt, {digest_of(text): key}, tokens)
+
+    def _decode(self, problem: int, prompt: tuple[int, ...], draws: Mapping[Any, Draw], tokens: int) -> None:
+        if len(prompt) >= self._model.context:
+            raise CallFailedError(
+                f"the prompt has {len(prompt)} tokens, and the model's context {self._model.context}"
+            )
+        with self._lock:
+            self._pace.leave(len(prompt) + tokens * len(draws))
+            name = self._journal.name()
+            self._journal.sent(name, problem, "batch")
+            begun = self._pace.now()
+            handles = {self._model.begin(prompt, draw): number for number, draw in draws.items()}
+            try:
+                for handle in handles:
+                    self._model.advance(handle, min(tokens, self._model.context - len(prompt)))
+                found: dict[Any, Any] = {}
+                while len(found) < len(handles):
+                    for piece in self._model.poll():
+                        found[handles[piece.trace]] = piece
+            finally:
+                for handle in handles:
+                    self._model.drop(handle)
+            seconds = self._pace.now() - begun
+        kept = {number: self._kept(found[number], prompt, seconds) for number in draws}
+        self._journal.answered(
+            name,
+            problem,
+            kept,
+            prompt_tokens=len(prompt),
+            completion_tokens=sum(len(piece.tokens) for piece in found.values()),
+            cached_tokens=None,
+            seconds=seconds,
+        )
+
+    def _kept(self, piece: Any, prompt: tuple[int, ...], seconds: float) -> Kept:
+        text, count = self._model.decode(piece.tokens), len(piece.tokens)
+        ended = bool(piece.tokens) and piece.tokens[-1] in self._model.end
+        for stop in self._asking.stop:
+            if stop in text:
+                # Decoded to the end and cut here: what a server would have stopped at is what counts.
+                text = text.partition(stop)[0]
+                ended = True
+                count = min(count, len(self._model.encode(text + stop)))
+        thinking, answer = split_thinking(text)
+        entropies = tuple(one if math.isfinite(one) else 0.0 for one in piece.entropies[:count])
+        return Kept(
+            text=answer,
+            thinking=thinking,
+            finish="stop" if ended else "length",
+            tokens=count,
+            prompt_tokens=len(prompt),
+            seconds=seconds,
+            logprobs=tuple(piece.logprobs[:count]),
+            entropies=entropies,
+        )

@@ -1,0 +1,54 @@
+"""Every technique of training's operations without ranks passes its gate at odd sizes, at each point that it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from paceline.base.family import load_family
+from paceline.spec import content
+from paceline.workflows.conformance import ConformanceResult, conformance
+
+FAMILY = "training"
+OPERATIONS = ("coded_gradients", "influence", "objective")
+CASES = sorted(
+    (operation, name)
+    for name, source in content.techniques(FAMILY).items()
+    for operation in set(source.info.implements) & set(OPERATIONS)
+)
+
+pytestmark = pytest.mark.timeout(1500)
+"""The first test of an operation waits for all its techniques."""
+
+Results = Callable[[str], list[ConformanceResult]]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    done: dict[str, list[ConformanceResult]] = {}
+
+    def of(operation: str) -> list[ConformanceResult]:
+        if operation not in done:
+            names = [name for o, name in CASES if o == operation]
+            folder = tmp_path_factory.mktemp(operation)
+            done[operation] = conformance(
+                names, family=FAMILY, operations=(operation,), ranks=(1,), folder=folder
+            )
+        return done[operation]
+
+    return of
+
+
+def test_these_are_the_operations_without_ranks() -> None:
+    family = load_family(FAMILY)
+    without = [o for o in family.operations if "ranks" not in {p.name for p in family.parameters_for(o)}]
+    assert sorted(without) == list(OPERATIONS)
+
+
+@pytest.mark.parametrize(("operation", "name"), CASES)
+def test_a_technique_conforms(operation: str, name: str, results: Results) -> None:
+    found = [r for r in results(operation) if r.technique == name]
+    assert found, "no point is for it"
+    assert [r.status for r in found] == ["ok"] * len(found), [r.reason for r in found]
+    assert not [r.problem for r in found if r.problem]

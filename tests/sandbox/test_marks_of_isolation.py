@@ -1,0 +1,100 @@
+"""Which cases are isolated, how a profile asks for it, and what marks and grades their numbers get."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from paceline.analysis.points import grade_of
+from paceline.drivers.collect import ISOLATED_FLAGS, Collector
+from paceline.families.kernels.core.sandboxed import cases
+from paceline.records.record import Measurement
+from paceline.report.tables import FLAGS
+from paceline.spec import content, fence
+from paceline.spec.plan import Selection, make_plan
+from paceline.spec.profile import load_runner
+from paceline.spec.suite_file import load_suite
+from paceline.worker.case_error import CaseError
+
+SUITE = """
+suite: kernels/own
+version: 1
+family: kernels
+description: Something is measured.
+workload: {op: gemm, m: 8, n: 8, k: 8}
+baseline: torch-eager
+techniques: [torch-eager]
+protocol: {launches: 1}
+"""
+RUN: Any = SimpleNamespace(imported_from=None, code={"commit": "abc", "dirty": False})
+
+
+def asked(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, found: str, module: str = "user:mine", device: str = "cpu"
+) -> Any:
+    """Ask what isolates a case where the runner wants something and something can be had."""
+    monkeypatch.setenv(cases.VARIABLE, wanted)
+    monkeypatch.setattr(cases, "available", lambda kind: (found, "there is none"))
+    monkeypatch.setattr(cases, "_readable_by_all", lambda case: True)
+    session: Any = SimpleNamespace(device=SimpleNamespace(torch_type=device))
+    return cases.isolation_of(session, SimpleNamespace(module=module))  # type: ignore[arg-type]
+
+
+def test_a_users_file_is_isolated_and_a_shipped_technique_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(monkeypatch, "auto", "bubblewrap") == "bubblewrap"
+    assert asked(monkeypatch, "auto", "bubblewrap", module="paceline.baselines.kernels.torch_eager") is None
+    assert asked(monkeypatch, "auto", "unisolated") == "unisolated"
+    assert asked(monkeypatch, "auto", "bubblewrap", device="cuda") == "unisolated"
+
+
+@pytest.mark.parametrize("wanted", ["bubblewrap", "user-namespaces"])
+def test_a_sandbox_that_is_asked_for_and_cannot_be_had_measures_nothing(
+    monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    with pytest.raises(CaseError, match=f"isolation: {wanted} cannot be had here: there is none") as caught:
+        asked(monkeypatch, wanted, "unisolated")
+    assert caught.value.status == "unsupported"
+    with pytest.raises(CaseError, match="on an accelerator"):
+        asked(monkeypatch, wanted, "bubblewrap", device="cuda")
+
+
+def test_a_number_says_what_isolated_it_and_without_a_sandbox_is_of_grade_c(tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").write_text(SUITE)
+    plan = make_plan(
+        [load_suite(tmp_path / "suite.yaml")], load_runner(content.find_runner("local-cpu")), Selection()
+    )
+    (block,) = plan.blocks
+    event = {"event": "result", "time_s": 1.0, "launch": 0, "block": block["block"], "label": "torch-eager"}
+    event |= {"status": "ok", "metrics": {"latency": {"samples": [1e-3]}}, "correctness": {"passed": True}}
+    grades = {}
+    for isolation, flag in [*ISOLATED_FLAGS.items(), (None, None)]:
+        lines = Collector(plan, "run").lines({**event, "isolation": isolation})
+        (line,) = [x for x in lines if isinstance(x, Measurement) and x.metric.name == "latency"]
+        assert (line.isolation, line.flags) == (isolation, [flag] if flag else [])
+        grades[isolation] = grade_of(RUN, 5, flags=line.flags)
+    assert grades == {"bubblewrap": "B", "user-namespaces": "B", "unisolated": "C", None: "B"}
+    assert set(ISOLATED_FLAGS.values()) <= set(FLAGS)
+
+
+def test_a_profile_keeps_what_it_asks_for(tmp_path: Path) -> None:
+    text = Path(content.find_runner("local-cpu")).read_text()
+    (tmp_path / "own.yaml").write_text(
+        text.replace("runner: local-cpu", "runner: own") + "isolation: unisolated\n"
+    )
+    assert load_runner(tmp_path / "own.yaml").resolved()["isolation"] == "unisolated"
+    # The default is in no record, so that runs of before and of today have one profile.
+    assert "isolation" not in load_runner(content.find_runner("local-cpu")).resolved()
+
+
+def test_only_a_users_kernel_in_a_sandbox_may_import_what_it_likes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("import ctypes\n")
+    monkeypatch.setattr(fence, "available", lambda wanted: (wanted.replace("auto", "bubblewrap"), ""))
+    assert fence.fence_errors(file, "kernels", "auto") == []
+    assert len(fence.fence_errors(file, "kernels")) == 1
+    assert len(fence.fence_errors(file, "collectives", "auto")) == 1

@@ -1,0 +1,93 @@
+"""A batch that is known as a whole: the engine begins when all of it is queued, and whoever plans sees all of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+from paceline.baselines.serving.batchllm import BatchLlm
+
+from paceline.families.serving.api.scheduling import Step, View
+from paceline.families.serving.core.engine.core import Engine, Output, Work
+from paceline.families.serving.core.engine.thread import Asked, EngineThread
+
+BLOCK, PREFIXES, EACH = 4, 6, 8
+STEP_S = 0.002
+
+
+class Seeing(BatchLlm):
+    """Notes how many requests wait when it plans first."""
+
+    first: int | None = None
+
+    def plan(self, view: View) -> Step:
+        """Plan as BatchLLM does."""
+        if self.first is None:
+            self.first = len(view.waiting)
+        return super().plan(view)
+
+
+def compute(work: Sequence[Work]) -> list[int]:
+    time.sleep(STEP_S)
+    return [4 + piece.sequence.number % 50 for piece in work if piece.ends]
+
+
+def engine_of(planner: BatchLlm) -> Engine:
+    # Room for little more than two of the prefixes, so that an order that comes back to one computes it again.
+    return Engine(planner, compute, num_blocks=40, block_size=BLOCK, max_batch=4, token_budget=64)
+
+
+def ask_all(thread: EngineThread, *, pause_s: float) -> None:
+    """Ask for all requests of a batch, shuffled by prefix, and wait for their last tokens."""
+    ended = threading.Semaphore(0)
+
+    def hear(outputs: list[Output]) -> None:
+        if not outputs or outputs[-1].last:
+            ended.release()
+
+    for number in range(PREFIXES * EACH):
+        prefix = [100 * (number % PREFIXES) + k for k in range(8 * BLOCK)]
+        asked = Asked(
+            prompt=[*prefix, 9000 + number],
+            wanted=2,
+            tenant="",
+            hear=hear,
+            admitted=lambda number: None,
+            refused=partial(pytest.fail),
+        )
+        thread.ask(asked)
+        time.sleep(pause_s)
+    for _ in range(PREFIXES * EACH):
+        assert ended.acquire(timeout=20), thread.failure
+
+
+def test_who_plans_over_a_batch_sees_all_of_it_when_it_is_held() -> None:
+    planner = Seeing()
+    thread = EngineThread(engine_of(planner))
+    thread.hold(PREFIXES * EACH)
+    ask_all(thread, pause_s=0.0005)
+    counters = thread.counters()
+    assert planner.first == counters["queued_at_start"] == PREFIXES * EACH
+    # every prefix is computed once: what is not found is a prefix for the first of each, and everybody's last token
+    assert counters["computed_prompt_tokens"] == PREFIXES * 8 * BLOCK + PREFIXES * EACH
+
+
+def test_without_a_hold_the_queue_is_still_filling() -> None:
+    planner = Seeing()
+    thread = EngineThread(engine_of(planner))
+    ask_all(thread, pause_s=0.0005)
+    assert planner.first is not None and planner.first < PREFIXES * EACH
+    assert thread.counters()["queued_at_start"] == 0
+
+
+def test_a_batch_of_which_a_part_never_comes_is_begun_all_the_same() -> None:
+    planner = Seeing()
+    thread = EngineThread(engine_of(planner))
+    began = time.monotonic()
+    thread.hold(PREFIXES * EACH + 1, longest_s=0.3)
+    ask_all(thread, pause_s=0.0)
+    assert time.monotonic() - began >= 0.3
+    assert planner.first == PREFIXES * EACH

@@ -1,0 +1,109 @@
+"""What a person says of a load in a few words, and what is refused with the words that would be taken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from paceline.base.errors import UserError
+from paceline.families.serving.core.load.server_metrics import changes, parsed
+from paceline.spec.suite_file import load_suite
+from paceline.workflows.load import Side, suite_of
+from paceline.workflows.load_presets import objectives, parse_sweep, traffic_of
+
+MOCK = Side(label="mock", options={"url": "mock:"}, server=None, counted_by="nobody")
+
+
+def test_presets_are_parameters() -> None:
+    assert traffic_of("random:300/40")["prompt_tokens"] == 300
+    assert traffic_of("random:300/40")["output_tokens"] == 40
+    assert traffic_of("chat")["workload"] == "sessions"
+    assert traffic_of("prefix-shared")["workload"] == "shared-prefixes"
+    assert traffic_of("agent")["workload"] == "workflows"
+
+
+@pytest.mark.parametrize(
+    "preset",
+    ["random:", "random:3", "random:0/4", "random:a/b", "chat:3", "other", "trace:", "trace:/no/file"],
+)
+def test_a_preset_that_is_none_is_refused(preset: str) -> None:
+    with pytest.raises(UserError):
+        traffic_of(preset)
+
+
+@pytest.mark.parametrize(
+    ("first", "name"),
+    [
+        (json.dumps({"timestamp": 0, "input_length": 9, "output_length": 3, "hash_ids": [1]}), "mooncake"),
+        (
+            json.dumps(
+                {
+                    "chat_id": 1,
+                    "parent_chat_id": -1,
+                    "timestamp": 0.1,
+                    "input_length": 9,
+                    "output_length": 3,
+                    "turn": 1,
+                    "hash_ids": [1],
+                }
+            ),
+            "bailian",
+        ),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens", "azure"),
+        ("Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type", "burstgpt"),
+    ],
+)
+def test_a_trace_s_format_is_told_by_its_first_line(tmp_path: Path, first: str, name: str) -> None:
+    path = tmp_path / "trace"
+    path.write_text(f"{first}\n")
+    found = traffic_of(f"trace:{path}")
+    assert (found["trace_format"], found["arrivals"]) == (name, "trace")
+
+
+def test_a_file_that_is_no_trace_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text("hello\n")
+    with pytest.raises(UserError, match="no trace that is known"):
+        traffic_of(f"trace:{path}")
+
+
+def test_objectives_and_sweeps() -> None:
+    assert objectives("ttft=200ms,tpot=30ms") == {"slo_ttft": 0.2, "slo_tpot": 0.03}
+    assert objectives(None) == {}
+    assert parse_sweep("1,2,4.5") == ("rate_per_s", [1.0, 2.0, 4.5])
+    assert parse_sweep("concurrency:1,8") == ("concurrency", [1, 8])
+    for wrong in ("ttft", "other=3ms", "ttft=fast"):
+        with pytest.raises(UserError):
+            objectives(wrong)
+    for wrong in ("", "1,x", "0,1", "users:3", "-1"):
+        with pytest.raises(UserError):
+            parse_sweep(wrong)
+
+
+@pytest.mark.parametrize("preset", ["chat", "random", "prefix-shared", "agent"])
+def test_every_preset_is_a_legal_suite(tmp_path: Path, preset: str) -> None:
+    other = Side(
+        label="other", options={"url": "mock:gap=11ms", "api": "chat"}, server=None, counted_by="nobody"
+    )
+    workload = {**traffic_of(preset), "arrivals": "poisson", "rate_per_s": 5.0, "requests": 30}
+    path = tmp_path / "load.yaml"
+    path.write_text(suite_of([MOCK, other], workload))
+    suite = load_suite(path)
+    assert suite.model.protocol.until == "decided"
+    path.write_text(suite_of([MOCK], workload, sweep=("rate_per_s", [1.0, 2.0]), launches=2))
+    assert yaml.safe_load(path.read_text())["protocol"]["launches"] == 2
+    load_suite(path)
+
+
+def test_counters_of_a_server_are_told_as_what_grew_and_histograms_as_means() -> None:
+    before = parsed(
+        '# HELP x\na_total{m="1"} 3\na_total{m="2"} 4 1700000000\nb_seconds_sum 1.5\n'
+        "b_seconds_count 3\nc 9\nd_total NaN\n"
+    )
+    assert before == {"a_total": 7.0, "b_seconds_sum": 1.5, "b_seconds_count": 3.0}
+    after = {"a_total": 9.0, "b_seconds_sum": 2.5, "b_seconds_count": 5.0, "new_total": 1.0}
+    assert changes(before, after) == {"a_total": 2.0, "b_seconds_mean": 0.5, "new_total": 1.0}
+    assert changes(None, after) == {}

@@ -1,0 +1,345 @@
+"""Premises of claims: a verdict needs all of them met in the same run; broken, they make a claim not testable there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import pytest
+import record_factory as factory
+import suite_text
+from click.testing import CliRunner
+from pydantic import ValidationError
+from test_claims import claim, facts, paper, record
+
+from paceline.analysis.claims import ClaimResult, evaluate, ledger
+from paceline.base.errors import UserErrors
+from paceline.base.family import family_names, load_family
+from paceline.base.quantities import Witness
+from paceline.cli import application
+from paceline.records.names import named_today
+from paceline.records.provenance import suite_facts
+from paceline.records.store import RunRecord
+from paceline.report.premisetext import premises_text, said_text, scale_text, settled_text
+from paceline.spec import content
+from paceline.spec.grammar import Claim
+from paceline.spec.premises import Premise
+from paceline.spec.suite_file import load_suite
+from paceline.workflows.claiming import claim_counts, claim_facts
+
+SLOW = {"ratio_at_most": 0.8}
+
+
+def premise(**changes: Any) -> dict[str, Any]:
+    """Return a premise that asks for a message of at least 1 KiB."""
+    given = {
+        "says": "messages are long",
+        "of": {"parameter": "size_bytes"},
+        "at_least": 1024,
+        "settled_by": "setting",
+    }
+    return {**given, **changes}
+
+
+def with_premises(*premises: dict[str, Any], expect: dict[str, float] | None = None, **measure: Any) -> Any:
+    return facts({**claim(expect or SLOW, **measure), "premises": list(premises)})
+
+
+def result(found: RunRecord, *premises: dict[str, Any], **options: Any) -> ClaimResult:
+    (one,) = evaluate([found], with_premises(*premises, **options))
+    return one
+
+
+def test_a_broken_premise_turns_a_refutation_into_not_testable_here() -> None:
+    held, broken = record(1.5, size_bytes=4096), record(1.5, size_bytes=8)
+    met = result(held, premise())
+    assert (met.verdict, met.premise, met.settled_by) == ("not reproduced", "met", ())
+    assert premises_text(met) == "met: messages are long: size_bytes ≥ 1024, found 4096"
+    unmet = result(broken, premise(command="paceline run it", machine="two cores"))
+    assert (unmet.verdict, unmet.premise, unmet.settled_by) == ("not testable here", "not met", ("setting",))
+    assert unmet.worst is not None and unmet.worst.value > 1, "what was found is told all the same"
+    assert premises_text(unmet).endswith("size_bytes ≥ 1024, found 8, 1016 below")
+    assert settled_text(unmet) == "needs another setting; `paceline run it` (two cores)"
+    assert unmet.reason == "premise not met: messages are long"
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.79, 0.9, 1.5])
+def test_a_premise_that_is_not_met_makes_nothing_reproduced_either(ratio: float) -> None:
+    assert result(record(ratio, size_bytes=8), premise()).verdict == "not testable here"
+
+
+def test_all_premises_have_to_be_met() -> None:
+    short = premise(says="messages are short", at_least=None, at_most=64)
+    found = result(record(1.5), premise(), short)
+    assert (found.verdict, [p.met for p in found.premises]) == ("not testable here", [True, False])
+    assert premises_text(found).startswith("not met: messages are short"), "what fails comes first"
+
+
+def test_a_ratio_of_two_arms_is_a_premise_with_an_interval() -> None:
+    slower = premise(
+        says="the ring is slower", of={"metric": "latency"}, over={"technique": "native"}, at_least=1.2
+    )
+    assert result(record(1.5), slower).verdict == "not reproduced"
+    assert result(record(1.1), slower).verdict == "not testable here"
+    straddling = result(record(1.3, noise=30), slower)
+    assert straddling.verdict == "not testable here", "an interval that holds the bound shows nothing"
+    (told,) = result(record(1.5), slower).premises
+    assert told.asked == "latency of ring / latency of native ≥ 1.2"
+
+
+def test_a_premise_may_look_at_another_point_of_the_same_run_alone() -> None:
+    near, far = record(1.5), record(1.5, link="delay-5ms")
+    elsewhere = premise(of={"metric": "latency", "where": {"link": "delay-5ms"}}, at_least=1)
+    (apart,) = evaluate([near, far], with_premises(elsewhere, where={"link": "loopback"}))
+    assert apart.verdict == "not testable here"
+    assert premises_text(apart).endswith("at link = delay-5ms ≥ 1; the run does not tell it")
+    one_run = factory.in_memory(near.run, [*near.measurements, *far.measurements])
+    (together,) = evaluate([one_run], with_premises(elsewhere, where={"link": "loopback"}))
+    assert together.verdict == "not reproduced"
+
+
+def test_points_at_which_a_premise_is_not_met_do_not_decide_beside_others() -> None:
+    good, bad = record(0.5), record(1.5, size_bytes=8)
+    both = factory.in_memory(good.run, [*good.measurements, *bad.measurements])
+    assert result(both).verdict == "not reproduced"
+    found = result(both, premise())
+    assert (found.verdict, found.premise) == ("reproduced", "met")
+    assert found.reason == "points left out where a premise is not met: 1 (messages are long)"
+
+
+def test_where_another_place_meets_the_premises_it_decides() -> None:
+    other = {"host_class": "Another, 2 cores, 8 GiB"}
+    run = factory.make_run(**other)
+    lines = factory.launches(run, "native", [1.0] * 5, params={"size_bytes": 8})
+    lines += factory.launches(run, "ring", [1.5, 1.51, 1.5, 1.52, 1.5], params={"size_bytes": 8})
+    later, earlier = factory.in_memory(run, lines), record(1.5)
+    (found,) = evaluate([later, earlier], with_premises(premise()))
+    assert (found.verdict, found.run_id) == ("not reproduced", earlier.run.run_id)
+
+
+def with_arm(ratio: float) -> RunRecord:
+    """Return a run in which the technique takes 1.5 of the baseline's time, and a third arm a given share."""
+    given = record(1.5)
+    lines = factory.launches(given.run, "ideal", [ratio * v for v in (1.0, 1.004, 0.996, 1.002, 0.998)])
+    return factory.in_memory(given.run, [*given.measurements, *lines])
+
+
+def test_what_an_ideal_arm_does_not_reach_is_out_of_reach() -> None:
+    reachable = {"says": "the ideal reaches it", "reached_by": "ideal", "settled_by": "gpu"}
+    assert result(with_arm(0.5), reachable).verdict == "not reproduced"
+    beyond = result(with_arm(0.83), reachable)
+    assert (beyond.verdict, beyond.settled_by) == ("not testable here", ("gpu",))
+    assert premises_text(beyond).startswith(
+        "not met: the ideal reaches it: latency of ideal / native: ratio ≤ 0.8, found 0.83"
+    )
+    assert result(record(1.5), reachable).verdict == "not testable here", "an arm that was not measured"
+
+
+def test_an_arm_replaces_both_sides_where_they_are_one_technique_at_two_points() -> None:
+    near, far = with_arm(1.0), record(1.5, link="delay-5ms")
+    moved = factory.launches(near.run, "ideal", [2.0] * 5, params={"link": "delay-5ms"})
+    one_run = factory.in_memory(near.run, [*near.measurements, *far.measurements, *moved])
+    versus = {"where": {"link": "loopback"}}
+    arm = {"says": "the ideal stays", "reached_by": "ideal", "settled_by": "setting"}
+    given = with_premises(arm, expect={"equal_within": 0.5}, where={"link": "delay-5ms"}, versus=versus)
+    (found,) = evaluate([one_run], given)
+    assert found.verdict == "not testable here"
+    assert "latency of ideal / ideal at link = loopback" in premises_text(found)
+
+
+def test_a_paper_whose_claim_could_not_be_tested_is_not_reproduced_by_its_others() -> None:
+    good = result(record(0.5))
+    untested = result(record(1.5, size_bytes=8), premise())
+    row = next(r for r in ledger({"pccl": paper("pccl")}, [good, untested]).rows if r.results)
+    assert (row.verdict, row.settled_by) == ("not testable here", ("setting",))
+    assert row.reason == "1 of 2 claims: premise not met: messages are long"
+    refuted = result(record(1.5))
+    assert ledger({"pccl": paper("pccl")}, [untested, refuted]).rows[0].verdict == "not reproduced"
+
+
+def test_claims_are_counted_by_verdict_by_premises_and_by_what_would_settle_them() -> None:
+    found = [
+        result(record(0.5)),
+        result(record(1.5), premise()),
+        result(record(1.5, size_bytes=8), premise()),
+    ]
+    (waiting,) = evaluate([], with_premises())
+    assert claim_counts([*found, waiting]) == {
+        "verdict": {"not reproduced": 1, "not run": 1, "not testable here": 1, "reproduced": 1},
+        "premises": {"met": 1, "none": 2, "not met": 1},
+        "settled_by": {"setting": 1, "time": 1},
+    }
+    told = claim_facts(found[2])["premises"]
+    assert [(p["met"], p["value"], p["bound"]) for p in told] == [(False, 8, 1024)]
+
+
+def test_the_papers_number_stands_beside_ours_and_both_scales() -> None:
+    said = {"number": "29 % lower", "place": "table 2", "scale": "8 GPUs"}
+    (found,) = evaluate([record(0.5)], facts({**claim(SLOW), "said": said, "whose": "paper"}))
+    assert (found.whose, said_text(found)) == ("paper", "29 % lower (table 2; 8 GPUs)")
+    assert scale_text(found) == "ranks 2, link loopback"
+    (own,) = evaluate([record(0.5)], facts({**claim(SLOW), "paper": None}))
+    assert (own.whose, said_text(own)) == ("suite", "–")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"whose": "paper"}, "needs 'said'"),
+        ({"paper": None, "said": {"number": "1", "place": "abstract"}}, "leave out 'said'"),
+        ({"premises": [premise(at_most=3)]}, "one bound"),
+        ({"premises": [premise(of=None)]}, "either 'of'"),
+        ({"premises": [premise(reached_by="ring")]}, "either 'of'"),
+        ({"premises": [{"says": "a", "reached_by": "x", "at_most": 1, "settled_by": "gpu"}]}, "expectation"),
+        ({"premises": [premise(of={"metric": "latency", "parameter": "ranks"})]}, "names one of"),
+        ({"premises": [premise(over={"metric": "latency", "parameter": "ranks"})]}, "at most one of"),
+    ],
+)
+def test_a_premise_has_one_condition_and_a_papers_number_its_place(
+    changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Claim.model_validate({**claim(SLOW), **changes})
+
+
+PREMISES = """\
+    premises:
+      - long
+      - {says: other, of: {metric: latency, technique: ring}, at_most: 1, settled_by: time}
+premises:
+  long: {says: messages are long, of: {parameter: size_bytes}, at_least: 1024, settled_by: setting}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "what"),
+    [
+        ("      - long", "      - lang", "claims.0.premises.0", "the suite has no premise 'lang'"),
+        ("of: {metric: latency", "of: {metric: latncy", "1.of.metric", "no metric 'latncy'"),
+        ("technique: ring}, at_most", "technique: rnig}, at_most", "1.of.technique", "no technique 'rnig'"),
+        (
+            "{parameter: size_bytes}",
+            "{parameter: payload}",
+            "long.of.parameter",
+            "numeric parameter 'payload'",
+        ),
+        ("{parameter: size_bytes}", "{quantity: latency}", "long.of.quantity", "no quantity 'latency'"),
+        ("      - long\n", "", "premises.long", "no claim has the premise 'long'"),
+        ("settled_by: setting", "settled_by: luck", "premises.long.settled_by", "'luck' is not valid"),
+    ],
+)
+def test_mistakes_in_premises_are_found_where_they_stand(
+    tmp_path: Any, old: str, new: str, key: str, what: str
+) -> None:
+    text = suite_text.LEGAL + PREMISES
+    load_suite(suite_text.write(tmp_path, text=text))
+    with pytest.raises(UserErrors) as raised:
+        load_suite(suite_text.write(tmp_path, (old, new), text=text))
+    assert any(key in (e.where or "") and what in e.what for e in raised.value.errors)
+
+
+def test_a_run_keeps_claims_with_their_premises_written_out(tmp_path: Any) -> None:
+    suite = load_suite(suite_text.write(tmp_path, text=suite_text.LEGAL + PREMISES))
+    (told,) = suite_facts([suite])[0]["claims"]
+    assert [p["says"] for p in told["premises"]] == ["messages are long", "other"]
+    assert all(Premise.model_validate(p) for p in told["premises"])
+
+
+def test_premises_of_earlier_runs_are_read_by_the_names_of_today() -> None:
+    old = {"says": "a", "of": {"metric": "token_s", "technique": "alone"}, "reached_by": "alone"}
+    suite = {"suite": "training/x", "family": "training", "claims": [{**claim(SLOW), "premises": [old]}]}
+    (facts_today,) = named_today({"line": "run", "suites": [suite]})["suites"]
+    (told,) = facts_today["claims"][0]["premises"]
+    assert (told["of"], told["reached_by"]) == (
+        {"metric": "time_per_token", "technique": "no-communication"},
+        "no-communication",
+    )
+
+
+QUANTITIES = {q.name: q for name in family_names() for q in load_family(name).quantities}
+PASSES = [["F", 0, 0, 0.0, 2.0], ["I", 0, 0, 2.0, 4.0], ["W", 0, 0, 4.0, 5.0]]
+TRAINED = {
+    "params": {"steps": 400, "batch": 16, "context": 64, "ranks": 4},
+    "ceilings": {"parameters": 313040},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "seen", "value"),
+    [
+        ("outer_rounds", {**TRAINED, "options": {"sync_every": 20}}, 20),
+        ("outer_rounds", TRAINED, 400),
+        ("tokens_per_parameter", TRAINED, 1.308),
+        ("ranks_per_core", {**TRAINED, "host": {"usable_cores": 2}}, 2),
+        ("ranks_per_core", TRAINED, None),
+        (
+            "weight_pass_share",
+            {"params": {}, "accounting": {"timeline": [{"title": "simulated", "ranks": [PASSES]}]}},
+            0.5,
+        ),
+        (
+            "glimpse_and_judge_tokens",
+            {"params": {"samples": 16}, "options": {"glimpse": 24}, "values": {"judge_tokens": 323.0}},
+            707,
+        ),
+        ("link_bytes_per_s", {"params": {}, "ceilings": {"calibrated": {"link_bytes_per_s": 1.2e8}}}, 1.2e8),
+        ("perplexity", {"params": {}, "accounting": {"perplexity": {"whole": 1.07}}}, 1.07),
+        ("layers", {"params": {"checkpoint": "strong"}}, 4),
+        ("layers", {"params": {"model": "8b"}}, 32),
+        ("measured_shares", {"params": {}, "accounting": {"costs": {"coefficients": {}}}}, 1),
+        (
+            "measured_shares",
+            {"params": {}, "accounting": {"costs": {"shares": {"0.2": 1, "0.5": 1, "1": 1}}}},
+            3,
+        ),
+        ("measured_shares", {"params": {}}, None),
+        (
+            "queued_share",
+            {"params": {}, "accounting": {"requested": 8, "engine": {"queued_at_start": 2}}},
+            0.25,
+        ),
+        ("queued_share", {"params": {}, "accounting": {"requested": 8, "engine": {}}}, None),
+    ],
+)
+def test_quantities_are_what_their_formulas_say(name: str, seen: dict[str, Any], value: float | None) -> None:
+    found = QUANTITIES[name].of(Witness(**seen))
+    assert found == (value if value is None else pytest.approx(value, rel=1e-3))
+
+
+def test_sizes_of_embedded_models_are_read_from_their_files_and_of_others_nothing_is_known() -> None:
+    known = load_family("reasoning").quantity("model_parameters")
+    assert known is not None
+    sizes = [known.of(Witness(params={"model": name})) for name in ("weak", "strong")]
+    assert sizes[0] is not None and sizes[1] is not None and sizes[0] < sizes[1] < 1e6
+    assert known.of(Witness(params={"model": "transformers:../weak"})) is None
+    judge = load_family("reasoning").quantity("judge_parameters")
+    assert judge is not None and 100 < (judge.of(Witness(params={})) or 0) < 10_000
+
+
+def test_no_published_claim_is_refuted_without_a_premise_that_was_met() -> None:
+    lines = (content.shipped_root() / "docs" / "claims.md").read_text(encoding="utf-8").splitlines()
+    refuted = [line for line in lines if line.startswith("|") and "**not reproduced**" in line]
+    assert all("**not reproduced** (premises met)" in line and "| met: " in line for line in refuted)
+    assert all("not met:" not in line for line in refuted)
+    untested = [line for line in lines if "**not testable here**" in line]
+    assert len(untested) > 10 and all("| not met: " in line and "| needs " in line for line in untested)
+
+
+COMMANDS = sorted(
+    {
+        given.command
+        for path in content.suite_files().values()
+        for suite in [load_suite(path).model]
+        for given in (*suite.premises.values(), *(p for c in suite.claims for p in c.premises))
+        if isinstance(given, Premise) and given.command
+    }
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_that_would_settle_a_claim_is_one_that_plans_something(command: str) -> None:
+    program, *arguments = shlex.split(command)
+    told = CliRunner().invoke(application, [*arguments, "--dry-run", "--allow-concurrent"])
+    assert (program, told.exit_code) == ("paceline", 0), told.output
+    assert re.search(r"\b[1-9]\d* cases", told.output), told.output
