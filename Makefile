@@ -1,6 +1,6 @@
 # Every target sets up its own virtual environment first; nothing else has to be done on a fresh machine.
 #   make bench   a tour: nine small suites of all families on this machine, a table each, then the site
-#   make test    all tests
+#   make test    what has to pass before a change lands (make test-full, make test-measured: the other suites)
 #   make first-contact [RUNNER=local-cuda]   on a new machine: what tells most first, then the site
 # TORCH=cpu installs torch for processors; TORCH=keep uses the one that is there (docs/installing.md). An environment keeps its choice.
 PYTHON ?= python3
@@ -20,7 +20,7 @@ BASE ?=
 TESTS ?=
 JUNIT ?=
 
-.PHONY: setup dev bench first-contact test check format docs image-base image locks reasoner denoiser smoke nightly site gate calibrate clean
+.PHONY: setup dev bench first-contact test test-full test-measured check format docs image-base image locks reasoner denoiser smoke nightly site gate calibrate clean
 
 # What measuring needs; "dev" adds what tests and checks need.
 setup: $(READY)
@@ -43,22 +43,21 @@ bench: setup
 	done; \
 	$(BIN)/paceline site build && $(BIN)/paceline summary $(SUITES) && exit $$status
 
-# Unit tests share the cores, and so do those that start ranks and ask what is right; the others measure, one after another.
-# Who shares has one thread: two of each of two processes wait, spinning, for cores that the others have.
-# JUNIT=FOLDER leaves a JUnit file of each part there.
-report = $(if $(JUNIT),--junitxml=$(JUNIT)/$(1).xml)
-SHARED := $(addprefix tests/,accelerator conformance distributed docker kubernetes nightly setup site slurm \
-	netns/test_kernel_counters.py netns/test_training_counters.py serving/test_engine_server.py serving/test_evaluate_killed.py)
+# Three suites (docs/testing.md): what has to pass before a change lands, everything that no clock decides, and what asks
+# this machine's speed. TESTS=FILE runs those tests, whatever their suite; JUNIT=FOLDER leaves a JUnit file of each part.
+run_suite = $(BIN)/python tests/run.py $(1) $(if $(JUNIT),--junit=$(JUNIT))
 test: dev
 ifeq ($(TESTS),)
-	status=0; \
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/unit tests/docs --numprocesses auto --dist worksteal $(call report,unit) || status=1; \
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHARED) --numprocesses 2 --dist loadfile $(call report,shared) || status=1; \
-	$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/docs $(SHARED:%=--ignore=%) $(call report,alone) || status=1; \
-	exit $$status
+	$(call run_suite,gate)
 else
 	$(BIN)/python -m pytest $(TESTS)
 endif
+
+test-full: dev
+	$(call run_suite,full)
+
+test-measured: dev
+	$(call run_suite,measured)
 
 first-contact: setup
 	$(BIN)/paceline first-contact --runner $(RUNNER)

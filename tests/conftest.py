@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import seeds
+import three_suites
+import under_way
 
 from paceline.drivers.machine.state import STATE_VARIABLE
 from paceline.report.terminal import COLUMNS_ELSEWHERE
@@ -32,6 +35,37 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         # tables are as wide as the terminal: that of whoever runs the tests is no part of them
         patch.setenv("COLUMNS", str(COLUMNS_ELSEWHERE))
         yield folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer the choice of a suite, and of a seed."""
+    group = parser.getgroup("paceline's own tests")
+    group.addoption(
+        "--suite", choices=three_suites.SUITES, help="run the tests of this suite (docs/testing.md)"
+    )
+    group.addoption("--seed", type=int, help="the seed of what tests run, in the place of each module's own")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of one suite."""
+    three_suites.select(config, items)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def module_seed(request: pytest.FixtureRequest) -> int:
+    """Return the seed of all that this module runs."""
+    seeds.give(request.config.getoption("--seed"))
+    return seeds.enter(request.node.nodeid, fresh=three_suites.draws_afresh(request.config, request.path))
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Note what runs, for whoever has to say what hung."""
+    under_way.begin(nodeid)
+
+
+def pytest_runtest_logfinish() -> None:
+    """Note that nothing runs."""
+    under_way.end()
 
 
 def pytest_configure() -> None:
@@ -59,6 +93,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Iterator[None]:
     if report.skipped and required and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"skipped, but CI must run it ({', '.join(sorted(required))}): {report.longrepr}"
+    if report.failed:
+        report.sections.append(("seed of this module's runs", f"--seed {seeds.current()}"))
     return report
 
 

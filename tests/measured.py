@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import seeds
 import yaml
 
 from paceline.drivers.measure import measure
@@ -36,9 +37,10 @@ def record_of(
 ) -> RunRecord:
     """Measure suites on an embedded runner, leave the results below a folder, and return the run's record.
 
-    With a seed everything that is drawn follows from it: for tests of what depends on the draw.
+    Everything that is drawn follows from the seed: the module's, unless another is given.
     """
-    plan = make_plan(suites, load_runner(content.find_runner(runner)), Selection(seed=seed))
+    chosen = Selection(seed=seeds.current() if seed is None else seed)
+    plan = make_plan(suites, load_runner(content.find_runner(runner)), chosen)
     outcome = measure(plan, suites, folder / "results", on_event=on_event)
     assert outcome.path is not None
     return read_record(outcome.path)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import seeds
 import stub_accelerator
 
 from paceline.records.store import RunRecord
@@ -65,7 +66,7 @@ def run_suite(tmp_path: Path, runner: Path) -> RunSuite:
         path = tmp_path / "suite.yaml"
         path.write_text(textwrap.dedent(text))
         own = [TECHNIQUES / f"{name}.py" for name in files]
-        return run_suites([path], folder=tmp_path, runner=str(runner), files=own)
+        return run_suites([path], folder=tmp_path, runner=str(runner), files=own, seed=seeds.current())
 
     return run
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import seeds
+from once import once
 
 from paceline.base.family import load_family
 from paceline.spec import content
@@ -26,16 +28,14 @@ Results = Callable[[str], list[ConformanceResult]]
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    done: dict[str, list[ConformanceResult]] = {}
-
+    @once
     def of(operation: str) -> list[ConformanceResult]:
-        if operation not in done:
-            names = [name for o, name in CASES if o == operation]
-            folder = tmp_path_factory.mktemp(operation)
-            done[operation] = conformance(
-                names, family=FAMILY, operations=(operation,), ranks=(1,), folder=folder
-            )
-        return done[operation]
+        names = [name for o, name in CASES if o == operation]
+        folder = tmp_path_factory.mktemp(operation)
+        operations = (operation,)
+        return conformance(
+            names, family=FAMILY, operations=operations, ranks=(1,), folder=folder, seed=seeds.current()
+        )
 
     return of
 

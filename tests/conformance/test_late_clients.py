@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import seeds
 
 from paceline.families.serving.core.load.certificate import NO_ANSWERS, SAYS_NOTHING, blames_client
 from paceline.records.store import RunRecord, sealed_paths
@@ -35,7 +36,7 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, Path]:
     (folder / "suite.yaml").write_text(SUITE.lstrip())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asked, "MORE_TRIES", 1)
-        return run_suites([folder / "suite.yaml"], folder=folder), folder
+        return run_suites([folder / "suite.yaml"], folder=folder, seed=seeds.current()), folder
 
 
 def test_a_client_that_is_always_late_stays_invalid(late: tuple[RunRecord, Path]) -> None:

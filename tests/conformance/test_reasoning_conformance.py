@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import seeds
 
 from paceline.spec import content
 from paceline.workflows.conformance import ConformanceResult, conformance, points_of
@@ -15,7 +16,9 @@ TECHNIQUES = sorted(content.techniques(FAMILY))
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[ConformanceResult]:
-    return conformance(TECHNIQUES, family=FAMILY, folder=tmp_path_factory.mktemp("reasoning"))
+    return conformance(
+        TECHNIQUES, family=FAMILY, folder=tmp_path_factory.mktemp("reasoning"), seed=seeds.current()
+    )
 
 
 @pytest.mark.parametrize("technique", TECHNIQUES)

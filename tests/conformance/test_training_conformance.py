@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 
 import pytest
+import seeds
+from once import once
 
 from paceline.base.family import load_family
 from paceline.families.training.api.sizes import SIZES, VOCABULARY
@@ -53,26 +55,19 @@ Launch = Callable[[int], list[ConformanceResult]]
 
 @pytest.fixture(scope="module")
 def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    """Return what gives the results of all techniques at a number of ranks, measured together once.
+    """Return what gives the results of all techniques at a number of ranks, measured together once."""
 
-    A launch that has failed, or outlasted a test, is not repeated for every technique.
-    """
-    done: dict[int, list[ConformanceResult] | None] = {}
-
+    @once
     def run(ranks: int) -> list[ConformanceResult]:
-        if ranks not in done:
-            done[ranks] = None
-            done[ranks] = conformance(
-                sorted({technique for _, _, technique in POINTS}),
-                family=FAMILY,
-                operations=tuple(sorted({operation for operation, _, _ in POINTS})),
-                ranks=(ranks,),
-                variants=VARIANTS if ranks in SHARING_RANKS else (),
-                folder=tmp_path_factory.mktemp(f"ranks-{ranks}"),
-            )
-        found = done[ranks]
-        assert found is not None, "its launch failed: see the first of these tests"
-        return found
+        return conformance(
+            sorted({technique for _, _, technique in POINTS}),
+            family=FAMILY,
+            operations=tuple(sorted({operation for operation, _, _ in POINTS})),
+            ranks=(ranks,),
+            variants=VARIANTS if ranks in SHARING_RANKS else (),
+            folder=tmp_path_factory.mktemp(f"ranks-{ranks}"),
+            seed=seeds.current(),
+        )
 
     return run
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import seeds
 import yaml
 
 from paceline.spec import content
@@ -69,7 +70,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ConformanceResu
         path.write_text(yaml.safe_dump(document))
         suites.append(path)
     return {
-        r.technique: r for r in results_of(run_suites(suites, folder=folder, runner=str(runner)), "training")
+        r.technique: r
+        for r in results_of(
+            run_suites(suites, folder=folder, runner=str(runner), seed=seeds.current()), "training"
+        )
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import seeds
 import yaml
 
 from paceline.drivers.measure import measure
@@ -38,7 +39,9 @@ def measured(folder: Path) -> list[Measurement]:
     (folder / "runner.yaml").write_text(yaml.safe_dump(runner))
     loaded = [load_suite(folder / "suite.yaml")]
     outcome = measure(
-        make_plan(loaded, load_runner(folder / "runner.yaml"), Selection()), loaded, folder / "results"
+        make_plan(loaded, load_runner(folder / "runner.yaml"), Selection(seed=seeds.current())),
+        loaded,
+        folder / "results",
     )
     assert outcome.path is not None
     return [m for m in read_record(outcome.path).measurements if m.metric.name == "latency"]

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import seeds
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
@@ -65,7 +66,7 @@ WRONG = {
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> list[ConformanceResult]:
     folder = tmp_path_factory.mktemp("wrong")
     files = [MUTANTS / file for file in WRONG]
-    return conformance(files, ranks=(2, 4), brief=True, folder=folder, runner=RUNNER)
+    return conformance(files, ranks=(2, 4), brief=True, folder=folder, runner=RUNNER, seed=seeds.current())
 
 
 @pytest.mark.parametrize("file", WRONG)

@@ -81,6 +81,7 @@ def assert_whole(record: RunRecord, looks: Sequence[int]) -> None:
         assert end.why in ("decided", "launches", "out of reach")
 
 
+@pytest.mark.measured
 def test_a_run_ends_when_decided_and_its_intervals_pay_for_the_looks_made(
     suite: Path, tmp_path: Path
 ) -> None:

@@ -111,11 +111,13 @@ def assert_soon(expected: tuple[int, list[str]]) -> None:
     assert left_overs() == expected
 
 
+@pytest.mark.measured
 def test_an_unshaped_link_answers_at_once() -> None:
     with Network(num_ranks=2, link=Link(name="plain")) as network:
         assert round_trip_ms(network) < SLACK_MS
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("delay_ms", [1, 5])
 def test_a_round_trip_takes_twice_the_delay(delay_ms: int) -> None:
     with Network(num_ranks=2, link=Link(name="far", delay_s=delay_ms / 1e3)) as network:
@@ -123,6 +125,7 @@ def test_a_round_trip_takes_twice_the_delay(delay_ms: int) -> None:
         network.check()
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("rate_mbit, delay_s", [(20, 0.005), (100, 0), (100, 0.005)])
 def test_a_link_carries_its_rate_and_no_more(rate_mbit: int, delay_s: float) -> None:
     link = Link(name="slow", rate_bytes_per_s=rate_mbit * MBIT, delay_s=delay_s)
@@ -155,6 +158,7 @@ def test_what_is_sent_again_is_counted_where_it_was_sent() -> None:
         assert json.loads(quiet.communicate(timeout=30)[0]) == 0
 
 
+@pytest.mark.measured
 def test_the_control_network_is_neither_shaped_nor_delayed() -> None:
     link = Link(name="bad", rate_bytes_per_s=1 * MBIT, delay_s=0.1)
     with Network(num_ranks=2, link=link) as network, server(network, "pong"):
@@ -181,6 +185,7 @@ def test_every_pair_of_eight_ranks_is_connected() -> None:
         network.check()
 
 
+@pytest.mark.measured
 def test_reshaping_changes_rate_and_delay_of_a_running_network() -> None:
     with Network(num_ranks=2, link=Link(name="plain")) as network:
         assert rate_bytes_per_s(network) > 150 * MBIT
@@ -351,6 +356,7 @@ def test_entering_a_network_that_has_ended_says_so() -> None:
         enter(path)
 
 
+@pytest.mark.measured
 def test_supported_is_typically_quick() -> None:
     times_s = []
     for _ in range(5):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import seeds
 
 from paceline.analysis.points import grade_of
 from paceline.drivers.collect import ISOLATED_FLAGS, Collector
@@ -64,7 +65,9 @@ def test_a_sandbox_that_is_asked_for_and_cannot_be_had_measures_nothing(
 def test_a_number_says_what_isolated_it_and_without_a_sandbox_is_of_grade_c(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").write_text(SUITE)
     plan = make_plan(
-        [load_suite(tmp_path / "suite.yaml")], load_runner(content.find_runner("local-cpu")), Selection()
+        [load_suite(tmp_path / "suite.yaml")],
+        load_runner(content.find_runner("local-cpu")),
+        Selection(seed=seeds.current()),
     )
     (block,) = plan.blocks
     event = {"event": "result", "time_s": 1.0, "launch": 0, "block": block["block"], "label": "torch-eager"}

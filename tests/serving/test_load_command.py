@@ -16,6 +16,7 @@ from paceline.records.store import sealed_paths
 pytest.importorskip("httptools", reason="the load generator needs httptools: make dev")
 
 
+@pytest.mark.measured
 def test_a_server_of_known_truth_is_measured_by_one_line(tmp_path: Path) -> None:
     results = tmp_path / "results"
     ran = load(
@@ -41,6 +42,7 @@ def test_a_server_of_known_truth_is_measured_by_one_line(tmp_path: Path) -> None
     assert found["slo_attainment"] == pytest.approx(met / 60)
 
 
+@pytest.mark.measured
 def test_of_two_servers_the_quicker_one_is_told_and_answers_are_compared(tmp_path: Path) -> None:
     results = tmp_path / "results"
     ran = load(
@@ -58,6 +60,7 @@ def test_of_two_servers_the_quicker_one_is_told_and_answers_are_compared(tmp_pat
     assert [orders["before", n] for n in range(4)] == [0, 1, 0, 1]
 
 
+@pytest.mark.measured
 def test_the_capacity_of_a_server_with_known_places_is_found(tmp_path: Path) -> None:
     results = tmp_path / "results"
     # Four places for 40 ms each: 100 calls a second.

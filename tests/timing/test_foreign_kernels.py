@@ -70,6 +70,7 @@ WITHOUT_EFFECT = (
 NOTHING_THERE = {"opens-files": "FileNotFoundError", "finds-the-reference": "no attribute 'Model'"}
 
 
+@pytest.mark.measured
 def test_in_a_sandbox_the_same_has_no_effect_or_finds_nothing(tmp_path: Path) -> None:
     kind, reason = available("auto")
     if kind == UNISOLATED:

@@ -206,7 +206,7 @@ def test_a_replayed_call_is_judged_on_inputs_that_came_after_the_capture() -> No
     assert absent == {}
     samples = metrics["graph_latency"]["samples"]
     assert len(samples) == timers.GRAPH_SAMPLES
-    assert 1e-7 < min(samples) < 1e-2  # seconds; others may have waited for a core
+    assert 1e-7 < min(samples) < 1.0  # seconds
 
 
 def test_the_time_of_one_replay_is_the_events_time_divided_by_the_replays() -> None:
@@ -311,13 +311,17 @@ def test_nothing_is_timed_again_unless_it_is_asked_for() -> None:
     )
 
 
-def test_the_profiled_time_is_that_of_the_operators() -> None:
+def test_a_call_is_profiled_as_often_as_is_said() -> None:
     metrics, absent = timers.time_again(
         candidate_of(Multiply), CpuDevice(), "profiler", floor=None, allowed_ns=0
     )
     assert absent == {}
     samples = metrics["profiled_time"]["samples"]
     assert len(samples) == timers.PROFILED_CALLS
+
+
+@pytest.mark.measured
+def test_the_profiled_time_is_that_of_the_operators() -> None:
     profiler, guard = CallProfiler(torch.device("cpu")), Guard()
     small, large = torch.randn(32, 32), torch.randn(700, 700)
     torch.mm(large, large)  # wakes torch's threads, as a process's earlier calls did
@@ -402,6 +406,7 @@ def beside(timer: str, do_bench: Any = None) -> tuple[ReferenceTimer, Any]:
     return ReferenceTimer(candidate, timer), candidate
 
 
+@pytest.mark.measured
 def test_another_timer_times_the_same_call() -> None:
     other, candidate = beside("torch-benchmark")
     assert 1e-7 < min(other.observe()[0] for _ in range(3)) < 1e-2  # seconds; one may have waited for a core

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import seeds
 import yaml
 
 from paceline.drivers.measure import measure
@@ -42,12 +43,15 @@ def measured(folder: Path) -> list[Measurement]:
     (folder / "runner.yaml").write_text(yaml.safe_dump(runner))
     loaded = [load_suite(folder / "suite.yaml")]
     outcome = measure(
-        make_plan(loaded, load_runner(folder / "runner.yaml"), Selection()), loaded, folder / "results"
+        make_plan(loaded, load_runner(folder / "runner.yaml"), Selection(seed=seeds.current())),
+        loaded,
+        folder / "results",
     )
     assert outcome.path is not None
     return list(read_record(outcome.path).measurements)
 
 
+@pytest.mark.measured
 def test_a_suspicion_that_noise_raised_is_settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settled: list[tuple[float, int, int]] = []
 

@@ -49,6 +49,7 @@ def agree(left: list[float], right: list[float]) -> bool:
     return ratio.low < ROOM and ratio.high > 1 / ROOM
 
 
+@pytest.mark.measured
 def test_medians_are_those_of_the_command_line(stored: tuple[dict[str, Any], str], tmp_path: Path) -> None:
     path = tmp_path / "for-pytest.yaml"
     path.write_text(SUITE)

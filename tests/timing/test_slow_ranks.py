@@ -36,11 +36,13 @@ def windows(tmp_path_factory: pytest.TempPathFactory) -> Windows:
     return {(m.label, m.metric.name, m.params["slow_factor"]): list(m.samples or ()) for m in found}
 
 
+@pytest.mark.measured
 def test_the_slow_ranks_own_computation_is_longer(windows: Windows) -> None:
     even, slow = (median(windows[APART, "compute_s", factor]) for factor in (EVEN, SLOW))
     assert slow > 2 * even
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("label", ["local-sgd", "diloco", "noloco"])
 def test_the_others_wait_for_it(label: str, windows: Windows) -> None:
     even, slow = (median(windows[label, "time_per_token", factor]) for factor in (EVEN, SLOW))

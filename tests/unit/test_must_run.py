@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-CONFTEST = Path(__file__).parents[1] / "conftest.py"
+TESTS = Path(__file__).parents[1]
 TEST = "import pytest\n\n{mark}\ndef test_it():\n    {body}\n"
 ITSELF = TEST.format(mark="", body="pytest.skip('not here')")
 HARDWARE = TEST.format(mark="@pytest.mark.hardware", body="pytest.skip('no accelerator')")
@@ -26,7 +26,8 @@ GOOD = "def test_it():\n    pass\n"
 def test_a_skip_fails_where_ci_must_run_the_test(
     text: str, must_run: str, code: int, workers: list[str], tmp_path: Path
 ) -> None:
-    shutil.copy(CONFTEST, tmp_path / "conftest.py")
+    for name in ("conftest.py", "seeds.py", "three_suites.py", "under_way.py"):
+        shutil.copy(TESTS / name, tmp_path)
     (tmp_path / "test_first.py").write_text(GOOD)
     (tmp_path / "test_second.py").write_text(text)
     done = subprocess.run(

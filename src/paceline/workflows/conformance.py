@@ -134,6 +134,7 @@ def run_conformance(
     variants: Sequence[Mapping[str, Any]] = (),
     runner: str = "local-cpu",
     folder: Path,
+    seed: int | None = None,
     quiet: bool = True,
 ) -> list[ConformanceResult]:
     """Run techniques through their family's conformance points in real process groups.
@@ -148,6 +149,7 @@ def run_conformance(
         variants: Techniques with options, as suites write them: ``{"technique": …, "as": …, "options": {…}}``.
         runner: Name or path of the runner; it says how many ranks there may be.
         folder: An empty folder for suites, job and record.
+        seed: What all inputs and orders follow from; None draws them anew, so that nothing can be prepared for them.
         quiet: Draw no progress bar on standard error.
 
     Raises:
@@ -188,7 +190,7 @@ def run_conformance(
             f"{', '.join(bare)} of {family} has no conformance points: its suites judge every run whole",
             fix=f"paceline run {family}/SUITE --technique FILE",
         )
-    record = run_suites(suites, folder=folder, runner=runner, files=files, quiet=quiet)
+    record = run_suites(suites, folder=folder, runner=runner, files=files, seed=seed, quiet=quiet)
     results = results_of(record, family)
     if not results:
         at = f" with ranks {list(ranks)}" if ranks else ""
@@ -294,22 +296,24 @@ def run_suites(
     folder: Path,
     runner: str = "local-cpu",
     files: Sequence[Path] = (),
+    seed: int | None = None,
     quiet: bool = True,
 ) -> RunRecord:
     """Run suite files through the local driver without reports, and return the record.
 
     ``files`` hold techniques of the suites that are not among those that ``paceline list techniques`` knows. Cases that
-    were refused for a late load client are measured again; their measurements are then those of the last time.
+    were refused for a late load client are measured again; their measurements are then those of the last time. With a
+    ``seed`` all that is drawn follows from it.
     """
     suites = [load_suite(p, extra=files) for p in paths]
-    record = _measured(suites, Selection(), folder, runner, quiet=quiet)
+    record = _measured(suites, Selection(seed=seed), folder, runner, quiet=quiet)
     for number in range(MORE_TRIES):
         late = frozenset(_case(m) for m in record.measurements if _is_late(m))
         if not late:
             break
         again = folder / f"again-{number}"
         again.mkdir()
-        fresh = _measured(suites, Selection(only=late), again, runner, quiet=quiet)
+        fresh = _measured(suites, Selection(seed=seed, only=late), again, runner, quiet=quiet)
         kept = [m for m in record.measurements if _case(m) not in late]
         record = replace(record, measurements=(*kept, *fresh.measurements))
     return record

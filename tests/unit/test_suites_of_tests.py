@@ -1,0 +1,156 @@
+"""Every test is of one suite, and no test of the gate asks a clock."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import clock_rule
+import pytest
+import three_suites
+
+TESTS = Path(__file__).parents[1]
+GATE_FOLDERS = sorted(
+    p.name for p in TESTS.iterdir() if list(p.glob("test_*.py")) and p.name not in three_suites.FULL_FOLDERS
+)
+GATE_FILES = sorted(p for folder in GATE_FOLDERS for p in (TESTS / folder).rglob("test_*.py"))
+
+PLANTED = {
+    "a duration": (
+        "import time\ndef test_it():\n    began = time.perf_counter()\n    f()\n"
+        "    assert time.perf_counter() - began < 1\n",
+        "5: asserts on a clock's reading",
+    ),
+    "a duration by another name": (
+        "from time import monotonic as now\ndef test_it():\n    a = now()\n"
+        "    took = (now() - a) * 1e3\n    best = min(took, 5)\n    assert best < 5\n",
+        "6: asserts on a clock's reading",
+    ),
+    "durations in a list": (
+        "import time\ndef test_it():\n    took = []\n    for _ in range(3):\n"
+        "        took.append(time.process_time())\n    assert min(took) < 2\n",
+        "6: asserts on a clock's reading",
+    ),
+    "a helper": (
+        "import time\ndef quick():\n    t = time.monotonic_ns()\n    assert time.monotonic_ns() - t < 9\n",
+        "4: asserts on a clock's reading",
+    ),
+    "a sleep": (
+        "import time\ndef test_it():\n    begin()\n    time.sleep(0.3)\n    assert done()\n",
+        "4: sleeps, and expects that something has happened",
+    ),
+    "a verdict": (
+        "def test_it(tmp_path):\n    found = record_of([s], tmp_path)\n"
+        "    assert claim(found).verdict == 'reproduced'\n",
+        "3: asserts on the verdict of a real run",
+    ),
+    "a decision": (
+        "def test_it(tmp_path):\n    found = conformance(['a'], folder=tmp_path)\n"
+        "    assert found[0]['decided']\n",
+        "3: asserts on the decided of a real run",
+    ),
+    "a method of a class": (
+        "import time\nclass TestIt:\n    def test_it(self):\n        a = time.time()\n"
+        "        assert time.time() - a < 1\n",
+        "5: asserts on a clock's reading",
+    ),
+}
+HONEST = {
+    "a marked test": "import time, pytest\n@pytest.mark.measured\ndef test_it():\n    a = time.time()\n"
+                     "    assert time.time() - a < 1\n",
+    "a marked module": "import time, pytest\npytestmark = [pytest.mark.full]\ndef test_it():\n    time.sleep(1)\n",
+    "a wait for an event": "import time\ndef wait(event):\n    end = time.monotonic() + 60\n"
+                           "    while not event() and time.monotonic() < end:\n        time.sleep(0.1)\n"
+                           "    assert event()\n",
+    "an injected clock": "def test_it(monkeypatch):\n    now = iter([0, 5])\n    assert f(lambda: next(now)) == 5\n",
+    "a verdict of written records": "def test_it():\n    assert claim(WRITTEN).verdict == 'reproduced'\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_test_that_asks_a_clock_is_found(name: str) -> None:
+    source, said = PLANTED[name]
+    assert clock_rule.breaches(source) == [said]
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_a_test_that_asks_none_is_left_alone(name: str) -> None:
+    assert clock_rule.breaches(HONEST[name]) == []
+
+
+def test_no_test_of_the_gate_asks_a_clock() -> None:
+    found = [
+        f"{p.relative_to(TESTS)}:{said}" for p in GATE_FILES for said in clock_rule.breaches(p.read_text())
+    ]
+    assert found == []
+
+
+MARKED = {
+    "plain": "",
+    "long": "@pytest.mark.full\n",
+    "fast": "@pytest.mark.measured\n",
+    "both": "@pytest.mark.full\n@pytest.mark.measured\n",
+    "kept": "@pytest.mark.gate\n",
+}
+EXPECTED = {
+    ("unit", "gate"): {"plain", "kept"},
+    ("unit", "full"): {"plain", "kept", "long"},
+    ("unit", "measured"): {"fast", "both"},
+    ("netns", "gate"): {"kept"},
+    ("netns", "full"): {"plain", "kept", "long"},
+    ("netns", "measured"): {"fast", "both"},
+}
+
+
+def copied(folder: Path) -> Path:
+    """Copy what chooses suites, with a module of tests of every kind in two folders."""
+    for name in ("conftest.py", "seeds.py", "three_suites.py", "under_way.py"):
+        (folder / name).write_text((TESTS / name).read_text())
+    (folder / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n  full\n  measured\n  gate\n  hardware\ntimeout = 60\n"
+    )
+    for place in ("unit", "netns"):
+        (folder / place).mkdir()
+        text = "".join(f"{mark}def test_{name}():\n    pass\n\n\n" for name, mark in MARKED.items())
+        (folder / place / f"test_{place}.py").write_text("import pytest\n\n\n" + text)
+    return folder
+
+
+@pytest.mark.parametrize("suite", three_suites.SUITES)
+def test_a_marker_or_a_folder_decides_in_which_suite_a_test_is(suite: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", f"--suite={suite}"],
+        cwd=copied(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for place in ("unit", "netns"):
+        lines = [
+            line for line in done.stdout.splitlines() if line.startswith(f"{place}/") and "PASSED" in line
+        ]
+        ran = {line.split("::test_")[1].split()[0] for line in lines}
+        assert ran == EXPECTED[place, suite], done.stdout + done.stderr
+
+
+def test_every_folder_that_starts_engines_is_there() -> None:
+    assert [
+        folder for folder in three_suites.FULL_FOLDERS if not list((TESTS / folder).glob("test_*.py"))
+    ] == []
+    assert set(GATE_FOLDERS) >= {"docs", "unit"}
+
+
+def test_a_module_draws_the_same_in_every_run_and_afresh_where_it_measures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import seeds
+
+    monkeypatch.setattr(seeds, "_given", None)
+    monkeypatch.setattr(seeds, "_current", seeds.current())
+    fixed = seeds.enter("tests/unit/test_it.py", fresh=False)
+    assert fixed == seeds.enter("tests/unit/test_it.py", fresh=False) == seeds.current()
+    assert fixed != seeds.enter("tests/unit/test_other.py", fresh=False)
+    assert len({seeds.enter("tests/unit/test_it.py", fresh=True) for _ in range(8)}) > 1
+    seeds.give(7)
+    assert {seeds.enter("a", fresh=True), seeds.enter("b", fresh=False)} == {7}
