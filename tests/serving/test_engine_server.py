@@ -57,7 +57,7 @@ def test_a_client_that_goes_away_stops_its_request(served: EngineProcess) -> Non
     stream = client.completions.create(model="m", prompt=[5] * 20, max_tokens=480, stream=True)
     next(iter(stream))
     stream.close()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while served.counters()["cancelled"] == before["cancelled"] and time.monotonic() < deadline:
         time.sleep(0.02)
     after = served.counters()

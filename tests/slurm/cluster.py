@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -12,14 +13,23 @@ import time
 from pathlib import Path
 
 NODES = ("n0", "n1")
-ANSWER_S = 30.0
+ANSWER_S = 150.0
+"""For a daemon to answer: an idle machine takes a second, and one that stands still takes no test down."""
+PORTS = range(20_000, 30_000)
+"""Below those that Linux hands to clients (32768 and up): nobody is given one between its probe and its use."""
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nobody listens on, and that this process returns once."""
+    for port in _candidates:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
+    raise AssertionError(f"all ports of {PORTS} are taken")
+
+
+_candidates = iter(random.Random(os.getpid()).sample(PORTS, len(PORTS)))
+"""In an order of this process's own, so that another one tries others first."""
 
 
 class Cluster:

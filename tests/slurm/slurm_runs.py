@@ -52,7 +52,9 @@ class Controller:
         """Wait until the run's job is in a state; return the job's id."""
 
         def found() -> list[str]:
-            name = f"--name=paceline-{self.job().name}" if (self.results / "jobs").is_dir() else "--name=none"
+            # the folder of jobs is there a moment before the job's own
+            (job,) = list((self.results / "jobs").glob("*"))[:1] or [Path("none")]
+            name = f"--name=paceline-{job.name}"
             return self.cluster.ask("squeue", "-h", name, "-t", state, "-o", "%F").split()
 
         self.cluster.wait_for(lambda: found() or self.process.poll() not in (None, -signal.SIGKILL))

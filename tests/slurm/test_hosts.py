@@ -56,7 +56,7 @@ def ssh() -> Iterator[list[str]]:
         start_new_session=True,
     )
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not reaches(port):
             assert process.poll() is None
             assert time.monotonic() < deadline

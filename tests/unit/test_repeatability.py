@@ -80,6 +80,18 @@ class Sums(FlatReplica):
         self.flat.gradients.mul_(2)
 
 
+class Strides(FlatReplica):
+    """Takes steps that are too long by a hundredth."""
+
+    def update(self, step: int) -> None:
+        """Step, and go on."""
+        begin = [w.detach().clone() for w in self.model.parameters()]
+        super().update(step)
+        with torch.no_grad():
+            for weight, before in zip(self.model.parameters(), begin, strict=True):
+                weight.add_(weight - before, alpha=0.01)
+
+
 def session_of(hub: ThreadHub, control: ThreadHub, rank: int, kind: Callable[..., Replica]) -> Any:
     """Return what the gate asks a session for."""
     transport = ThreadTransport(hub, rank)
@@ -100,7 +112,9 @@ def session_of(hub: ThreadHub, control: ThreadHub, rank: int, kind: Callable[...
     )
 
 
-def proved(kind: Callable[..., Replica], setting: Setting, *, ranks: int = 1) -> CaseError | None:
+def proved(
+    kind: Callable[..., Replica], setting: Setting, *, ranks: int = 1, seed: int = SEED
+) -> CaseError | None:
     """Hold a technique's steps against one process; return what is wrong."""
     hub, control = ThreadHub(ranks), ThreadHub(ranks)
     case: Any = SimpleNamespace(module="technique", options={}, label="technique")
@@ -108,7 +122,7 @@ def proved(kind: Callable[..., Replica], setting: Setting, *, ranks: int = 1) ->
     done = [False] * ranks
 
     def run(rank: int) -> None:
-        draws_of_rank.generator = torch.Generator().manual_seed(SEED + rank)
+        draws_of_rank.generator = torch.Generator().manual_seed(seed + rank)
         session = session_of(hub, control, rank, kind)
         try:
             gate._equals_serial(session, None, case, setting, "")  # type: ignore[arg-type]
@@ -132,9 +146,7 @@ def uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 NOISE = {"adamw": 3e-5, "sgd": 1e-4}
-"""Adam turns 3·10⁻⁵ of a gradient's root mean square into 0.004 of the way of a first step: signs flip near zero.
-
-That has a long tail: of 80 seeds 4 found an exact technique further off than was allowed, so seeds are fixed."""
+"""Adam turns 3·10⁻⁵ of a gradient's root mean square into 0.004 of the way of a first step: signs flip near zero."""
 
 
 @pytest.mark.parametrize("optimizer", NOISE)
@@ -152,6 +164,20 @@ def test_what_the_device_deviates_from_itself_is_not_held_against_a_technique(
 ) -> None:
     kind = FlatReplica if ranks == 1 else ddp_naive.DdpNaive
     assert proved(kind, setting_of(noise=NOISE[optimizer], optimizer=optimizer), ranks=ranks) is None
+
+
+def test_no_draw_of_the_noise_makes_an_exact_technique_incorrect(uncertain: None) -> None:
+    """Held to four times its own distance alone, nine of a hundred draws were: a sign flipped in one of two runs."""
+    setting = setting_of(noise=NOISE["adamw"])
+    refused = [seed for seed in range(1000, 1300, 10) if proved(FlatReplica, setting, seed=seed) is not None]
+    assert refused == []
+
+
+def test_a_step_that_is_too_long_is_found_on_a_noisy_device(uncertain: None) -> None:
+    found = proved(Strides, setting_of(noise=NOISE["adamw"]))
+    assert found is not None
+    assert found.status == "incorrect"
+    assert "of the way beside one process" in found.reason
 
 
 @pytest.mark.parametrize("noise", [0.0, 1.0])

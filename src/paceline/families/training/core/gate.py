@@ -28,6 +28,7 @@ from paceline.families.training.core.repeatability import (
     Repeated,
     deterministic,
     leave_repeated,
+    noise_of,
     own_deviation,
 )
 from paceline.families.training.core.sandbox import LIBRARIES, Sandbox, make_sandbox
@@ -257,9 +258,19 @@ def _compare(
 ) -> None:
     """Hold a technique's weights against one process's after a step, and let that one go on from them."""
     # From the serial process's moments, after its step: a technique must not widen its own tolerance.
-    shares = oracle.rounding_share(serial.optimizer, list(serial.model.parameters()), step)
-    allowed = [a + b for a, b in zip(shares, oracle.last_place(serial.weights()), strict=True)]
-    own = own_deviation(session, setting, serial, repeated, begin=begin, allowed=allowed, step=step)
+    parameters, places = list(serial.model.parameters()), oracle.last_place(serial.weights())
+    steady, allowed = (
+        [
+            a + b
+            for a, b in zip(
+                oracle.rounding_share(serial.optimizer, parameters, step, noise), places, strict=True
+            )
+        ]
+        for noise in (None, noise_of(serial, repeated))
+    )
+    own = own_deviation(
+        session, setting, serial, repeated, begin=begin, allowed=steady, widened=allowed, step=step
+    )
     found_weights = sandbox.weights()
     problem = None
     # The reference first: where one process diverges, nothing can be held against the technique.

@@ -36,6 +36,9 @@ DIAGNOSIS_SHARE, DIAGNOSIS_FLOOR = 0.01, 1e-4
 OWN_DEVIATIONS = 4.0
 """How many times as far as a device's own runs lie apart a technique may lie from one process, beside the tolerances:
 two runs differ by √2 of what one does, and the farthest of two pairs is a sample of that."""
+OWN_NOISES = 8.0
+"""How many times the deviation of a device's gradients may decide an update by Adam: two gradients lie √2 deviations
+apart, and where one is 4 deviations from zero or more, the other has its sign but for one draw in 400."""
 MOST_OWN, MOST_OWN_PLAIN = 0.2, 0.05
 """Largest part of a step that this may come to, with Adam and with plain SGD. Beyond it nothing is proved. With Adam a
 gradient that is not averaged at all ends about the whole way off, for it has other signs; with plain SGD a sum in the
@@ -170,7 +173,9 @@ def agrees(said: float, true: float) -> bool:
     return abs(said - true) <= DIAGNOSIS_FLOOR + DIAGNOSIS_SHARE * abs(true)
 
 
-def rounding_share(optimizer: Optimizer, weights: Sequence[nn.Parameter], step: int) -> list[Tensor]:
+def rounding_share(
+    optimizer: Optimizer, weights: Sequence[nn.Parameter], step: int, noise: Sequence[float] | None = None
+) -> list[Tensor]:
     """Return how far rounding of the gradients alone may move each weight in a step, beside its shape.
 
     Adam divides by the root of the mean square: where a gradient is near zero, the order of its sum decides the whole
@@ -180,21 +185,25 @@ def rounding_share(optimizer: Optimizer, weights: Sequence[nn.Parameter], step: 
         optimizer: After the step.
         weights: Its parameters, with the gradients of the step.
         step: From 0.
+        noise: Deviation of the gradient of each, beside what the order of sums does, on a device that does not repeat
+            itself; None where it does.
     """
     if not isinstance(optimizer, AdamW):
         return [torch.zeros_like(w) for w in weights]
     (group,) = optimizer.param_groups
     shares = []
-    for weight in weights:
+    for number, weight in enumerate(weights):
         if not weight.requires_grad:
             shares.append(torch.zeros_like(weight))
             continue
         assert weight.grad is not None
         # Bias-corrected, as AdamW's own step: in the first steps the raw moment is too small by 1 − β₂^t.
         mean_square = optimizer.state[weight]["exp_avg_sq"] / (1 - group["betas"][1] ** (step + 1))
-        noise = GRADIENT_NOISE * weight.grad.square().mean().sqrt()
+        error = GRADIENT_NOISE * weight.grad.square().mean().sqrt()
+        if noise is not None:
+            error = error + OWN_NOISES * noise[number]
         # At most 2: Adam's normalised update lies about within ±1, so a flipped sign is the most that noise can do.
-        shares.append(group["lr"] * (noise / (mean_square.sqrt() + group["eps"])).clamp(max=2))
+        shares.append(group["lr"] * (error / (mean_square.sqrt() + group["eps"])).clamp(max=2))
     return shares
 
 

@@ -102,6 +102,30 @@ def _checksums(serial: Replica) -> list[list[int]]:
     return found
 
 
+def noise_of(serial: Replica, repeated: Repeated) -> list[float] | None:
+    """Return the deviation of the gradient of each weight on this device, from its repetitions; None where it has none.
+
+    A root mean square over the tensor: two repetitions of one element say little of how far it may fall.
+
+    Args:
+        serial: With the gradients of the last time.
+        repeated: Those of the other times.
+    """
+    if not repeated.gradients:
+        return None
+    found: list[float] = []
+    others = zip(*repeated.gradients, strict=True)
+    for parameter in serial.model.parameters():
+        if not parameter.requires_grad:
+            found.append(0.0)
+            continue
+        here = gradient_of(parameter).double().cpu()
+        squared = [float((other.double() - here).square().mean()) for other in next(others)]
+        # two gradients differ by √2 of what one deviates
+        found.append(math.sqrt(sum(squared) / len(squared) / 2))
+    return found
+
+
 def own_deviation(
     session: Session,
     setting: Setting,
@@ -110,6 +134,7 @@ def own_deviation(
     *,
     begin: Sequence[Tensor],
     allowed: Sequence[Tensor],
+    widened: Sequence[Tensor],
     step: int,
 ) -> OwnDeviation:
     """Return how far one process's repetitions of a step lie apart on this rank's device.
@@ -120,7 +145,8 @@ def own_deviation(
         serial: After the step.
         repeated: Gradients of the other times.
         begin: Weights before the step.
-        allowed: What each element may differ before it counts.
+        allowed: What each element may differ before it counts, on a device that repeats itself.
+        widened: The same with what the device's noise may decide.
         step: From 0.
 
     Raises:
@@ -128,12 +154,14 @@ def own_deviation(
     """
     if repeats_itself(setting.device):
         return REPEATABLE
-    found = REPEATABLE
+    found = whole = REPEATABLE
     # One that has diverged is told of as such, and has no distance from itself.
     if all(bool(torch.isfinite(w).all()) for w in serial.weights()):
-        found = deviation(serial, repeated, begin, allowed, step)
-    # Not the technique's fault: it is not incorrect, and no number of it may be shown either.
-    undecidable = session.control.first_problem(found.undecidable(plain=setting.optimizer == "sgd"))
+        whole = deviation(serial, repeated, begin, allowed, step)
+        found = deviation(serial, repeated, begin, widened, step)
+    # Not the technique's fault: it is not incorrect, and no number of it may be shown either. What the noise decides
+    # counts here: where that is much, little is left that a technique could be held to.
+    undecidable = session.control.first_problem(whole.undecidable(plain=setting.optimizer == "sgd"))
     if undecidable is not None:
         raise CaseError("unsupported", undecidable)
     return found
