@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 Python = Callable[..., str]
 
 
@@ -45,6 +47,8 @@ def test_events_tell_the_time_of_the_device_and_not_of_launches(python: Python) 
     """)
 
 
+@pytest.mark.gate
+@pytest.mark.timeout(180)
 def test_who_reads_too_early_reads_poison(python: Python) -> None:
     python("""
         ones = torch.ones(1000, device="stub")

@@ -82,6 +82,7 @@ def run(enter: fork_server.Enter, *arguments: str, ranks: int = 2) -> dict[int, 
     )
 
 
+@pytest.mark.gate
 def test_ranks_have_torch_and_nothing_else_in_common(tmp_path: Path) -> None:
     for launch in ("first", "second"):
         assert run(tell, str(tmp_path), launch) == {}

@@ -12,7 +12,9 @@ from kubernetes_runs import IMAGE, POINT, Start
 pytestmark = pytest.mark.kubernetes
 
 
-@pytest.mark.parametrize("jobset", [False, True])
+@pytest.mark.gate
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("jobset", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_two_pods_meet_by_the_services_names_and_measure_together(
     cluster: Cluster, start: Start, jobset: bool
 ) -> None:

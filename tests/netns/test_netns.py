@@ -178,6 +178,7 @@ def test_the_switch_is_reached_over_the_control_network() -> None:
         echo.communicate(timeout=10)
 
 
+@pytest.mark.gate
 def test_every_pair_of_eight_ranks_is_connected() -> None:
     with Network(num_ranks=8, link=Link(name="far", delay_s=0.002)) as network:
         for rank in range(8):

@@ -20,6 +20,8 @@ from paceline.spec.profile import load_runner
 from paceline.spec.suite_file import load_suite
 from paceline.worker.case_error import CaseError
 
+pytestmark = pytest.mark.gate
+
 SUITE = """
 suite: kernels/own
 version: 1

@@ -137,6 +137,7 @@ def test_two_processes_send_what_one_would() -> None:
     assert counts(two) == {"complete": 200}
 
 
+@pytest.mark.gate
 def test_fields_that_a_server_refuses_are_left_out_and_no_secret_is_kept() -> None:
     asking = Asking(
         leave_out=("ignore_eos", "stream_options"),
@@ -164,6 +165,7 @@ def test_a_run_of_which_every_call_failed_has_no_certificate() -> None:
     )
 
 
+@pytest.mark.gate
 def test_a_session_goes_on_with_what_was_answered() -> None:
     calls = [Call(number=0, prompt=(7, 8), output_tokens=3, at_s=0.0)]
     calls += [

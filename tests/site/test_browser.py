@@ -174,6 +174,8 @@ def test_every_kind_of_page_is_readable_in_both_themes_and_widths(
     visit(browser, chosen, width, scheme, contrast=True)
 
 
+@pytest.mark.gate
+@pytest.mark.timeout(180)
 def test_the_content_is_there_and_reachable_by_keyboard_without_scripts(
     browser: Any, pages: list[Path]
 ) -> None:
@@ -230,6 +232,8 @@ def board(browser: Any, pages: list[Path]) -> Iterator[Any]:
     context.close()
 
 
+@pytest.mark.gate
+@pytest.mark.timeout(180)
 def test_rows_are_filtered_by_words_and_come_back(board: Any) -> None:
     whole = rows_of(board)
     assert len(whole) == 20

@@ -84,6 +84,8 @@ def test_a_controller_that_was_killed_is_followed_by_another_also_when_the_task_
     assert {m["status"] for m in lines if m["line"] == "measurement"} == {"ok"}
 
 
+@pytest.mark.gate
+@pytest.mark.timeout(180)
 def test_an_array_of_blocks_measures_on_two_nodes_and_leaves_nothing_in_the_queue(
     cluster: Cluster, start: Start
 ) -> None:

@@ -11,6 +11,8 @@ from paceline.families.kernels.core import ceilings
 from paceline.families.kernels.ops.gemm.spec import OPERATION
 from paceline.worker.device import CpuDevice
 
+pytestmark = pytest.mark.gate
+
 SIZE = 256
 FLOPS = 2.0 * SIZE**3
 HONEST_RATE = 1e11

@@ -27,6 +27,8 @@ from paceline.worker.device import CpuDevice, FakeDevice
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.session import CaseError, UnsupportedError
 
+pytestmark = pytest.mark.gate
+
 REPLAY_S = 1e-5
 
 

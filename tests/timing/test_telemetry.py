@@ -12,6 +12,8 @@ from paceline.worker.device import FakeDevice
 from paceline.worker.telemetry import Watch, amd_reading, npu_smi_reading, nvml_reasons, reader
 from paceline.worker.timing import Limits, Series, measure, median, summarise
 
+pytestmark = pytest.mark.gate
+
 LIMITS = Limits(max_seconds=9.0, min_samples=200, max_samples=200, warmup="none")
 CALL_S = 0.001
 
