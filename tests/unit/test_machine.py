@@ -10,12 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from paceline.base.errors import EXIT_INFRASTRUCTURE, InfrastructureError, UserError
-from paceline.drivers.machine import lease, leftovers, quarantine
+from paceline.drivers.machine import idleness, lease, leftovers, quarantine
 from paceline.drivers.machine.idleness import look
 from paceline.drivers.machine.occupation import measures_here, occupied
 from paceline.drivers.machine.state import STATE_VARIABLE, open_shared, state_folder
@@ -31,7 +32,7 @@ time.sleep(60)
 """
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -77,7 +78,7 @@ def test_a_waiting_run_begins_when_the_other_ends(other: subprocess.Popen[str]) 
         said.append(text)
         other.terminate()
 
-    held = lease.take("mine", wait_s=20, say=say)
+    held = lease.take("mine", wait_s=60, say=say)
     assert len(said) == 1
     assert "waiting" in said[0]
     held.release()
@@ -151,11 +152,34 @@ def spinner() -> Iterator[None]:
     os.kill(pid, signal.SIGKILL)
 
 
-def test_foreign_work_is_noted_or_refused_where_idleness_is_demanded(state: Path, spinner: None) -> None:
+@pytest.fixture
+def computing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this machine's processes be one that is not ours and computes on a whole core, on a clock of its own."""
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    monkeypatch.setattr(idleness, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
+    monkeypatch.setattr(idleness, "_times", lambda ours: {4711: (7.0 + now_s, "spinner")})
+
+
+def test_foreign_work_is_noted_or_refused_where_idleness_is_demanded(state: Path, computing: None) -> None:
+    refuses(named="spinner (pid 4711) computes on 1.0 cores")
+
+
+@pytest.mark.measured
+def test_a_process_that_computes_is_noted_or_refused(state: Path, spinner: None) -> None:
+    refuses(named="computes on")
+
+
+def refuses(named: str) -> None:
+    """Find a machine that is not idle, noted where that is allowed and refused where it is not."""
     said: list[str] = []
     with occupied(LOCAL, say=said.append) as place:
         assert "not idle" in said[0]
-        assert place.facts["disturbances"]
+        assert any(named in one for one in place.facts["disturbances"])
         assert place.facts["idle_demanded"] is False
     with (
         pytest.raises(InfrastructureError, match="an idle one is demanded"),
