@@ -55,12 +55,19 @@ def curve(found: list[tuple[object, list[float]]]) -> list[float]:
     return [sum(step) / len(found) for step in zip(*(losses for _, losses in found), strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("how", "number"), [("operations", 10), pytest.param("moments", 20, marks=pytest.mark.full)]
-)
-def test_whenever_it_is_killed_training_leaves_what_it_said_bit_by_bit(
-    how: str, number: int, tmp_path: Path
+def test_killed_before_any_of_ten_operations_on_the_disk_training_leaves_what_it_said_bit_by_bit(
+    tmp_path: Path,
 ) -> None:
+    leaves_what_it_said("operations", 10, tmp_path)
+
+
+@pytest.mark.full
+def test_killed_at_any_of_twenty_moments_training_leaves_what_it_said_bit_by_bit(tmp_path: Path) -> None:
+    leaves_what_it_said("moments", 20, tmp_path)
+
+
+def leaves_what_it_said(how: str, number: int, tmp_path: Path) -> None:
+    """Let so many children train and be killed, and look at what each left."""
     script = Path(__file__).with_name("killed_training.py")
     ran = subprocess.run(
         [sys.executable, str(script), str(tmp_path), how, str(number)],

@@ -28,7 +28,7 @@ import time
 from paceline.drivers.machine.lease import take
 take("other run", wait_s=0)
 print("held", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -230,7 +230,7 @@ def test_a_torn_quarantine_file_counts_as_none(state: Path) -> None:
 @pytest.fixture
 def orphan() -> Iterator[int]:
     """Start what looks like a launcher of the local driver, whose controller is gone."""
-    script = f'(exec -a "python -m {leftovers.WORKER}.launch job" sleep 60) >/dev/null 2>&1 & echo $!'
+    script = f'(exec -a "python -m {leftovers.WORKER}.launch job" sleep 600) >/dev/null 2>&1 & echo $!'
     environment = {**os.environ, leftovers.MARK: "1"}
     started = subprocess.run(
         ["setsid", "bash", "-c", script], capture_output=True, text=True, check=True, env=environment
@@ -243,7 +243,7 @@ def orphan() -> Iterator[int]:
 
 
 def test_orphans_and_only_orphans_are_removed(orphan: int, state: Path) -> None:
-    script = f'exec -a "python -m {leftovers.WORKER}.launch job" sleep 60'
+    script = f'exec -a "python -m {leftovers.WORKER}.launch job" sleep 600'
     kept = subprocess.Popen(["bash", "-c", script], env={**os.environ, leftovers.MARK: "1"})
     tree = state / leftovers.WORKTREES / "c0ffee-999999999"
     tree.mkdir(parents=True)
