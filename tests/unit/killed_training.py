@@ -1,4 +1,7 @@
-"""Trains and saves after every step in a child that is killed at a random moment; prints what each has left.
+"""Trains and saves after every step in a child that is killed; prints what each has left.
+
+It is killed at a drawn moment, or, which no clock decides, before one of its operations on the disk: a file or a folder
+brought there, or renamed.
 
 A child is one rank or two, which are threads: a kill finds them at different places of their ways to the disk. Every
 second child goes on from what another one left. A script of its own, so that torch is imported once and children are
@@ -8,6 +11,7 @@ forked while there are no threads.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -15,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +43,9 @@ LIVES: tuple[tuple[type[CheckpointingReplica], int], ...] = (
     (DcpAsync, 2),
 )
 """Techniques, and ranks that train and are killed."""
-MOMENTS = 20
+FIRST_OPERATION = 60
+"""Enough of them that every technique has several checkpoints behind it."""
+SEED = 20261128
 
 
 def make(kind: type[CheckpointingReplica], folder: Path) -> Callable[[Task, Comm], CheckpointingReplica]:
@@ -83,22 +89,48 @@ def train(replica: CheckpointingReplica, log: int, together: threading.Barrier) 
         replica.save(step)
 
 
-def life(kind: type[CheckpointingReplica], ranks: int, folder: Path, seconds: float) -> list[list[Any]]:
-    """Kill a child after some seconds of training; return what its ranks said of their states."""
+def killed_before(number: int) -> None:
+    """Kill this process before so many operations on the disk, whichever thread is at them."""
+    count = itertools.count()
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*arguments: Any, **options: Any) -> Any:
+            if next(count) >= number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments, **options)
+
+        return wrapper
+
+    os.fsync, os.rename, os.replace = (counted(call) for call in (os.fsync, os.rename, os.replace))
+
+
+def life(kind: type[CheckpointingReplica], ranks: int, folder: Path, moment: float | int) -> list[list[Any]]:
+    """Kill a child and return what its ranks said of their states.
+
+    Args:
+        kind: The technique.
+        ranks: How many train.
+        folder: Of the checkpoints.
+        moment: Seconds of training, or, if an ``int``, the operation on the disk before which it is killed.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
+        if isinstance(moment, int):
+            killed_before(moment)
         together = threading.Barrier(ranks)
         on_ranks(make(kind, folder), ranks, lambda replica: train(replica, writing, together))
         os._exit(1)
     os.close(writing)
     with os.fdopen(reading) as lines:
         first = lines.readline()
-        time.sleep(seconds)
-        os.kill(child, signal.SIGKILL)
+        if isinstance(moment, float):
+            time.sleep(moment)
+            os.kill(child, signal.SIGKILL)
+        rest = lines.read()
         os.waitpid(child, 0)
-        return [json.loads(line) for line in (first + lines.read()).splitlines()]
+        return [json.loads(line) for line in (first + rest).splitlines()]
 
 
 def last_step(states: list[dict[tuple[int, int], str]], rank: int) -> int:
@@ -109,12 +141,12 @@ def last_step(states: list[dict[tuple[int, int], str]], rank: int) -> int:
     return 0
 
 
-def ending(number: int, folder: Path, moments: random.Random) -> dict[str, object]:
+def ending(number: int, folder: Path, moments: Iterator[float | int]) -> dict[str, object]:
     """Look at what one child, or the second of two, has left."""
     kind, ranks = LIVES[number % len(LIVES)]
     states: list[dict[tuple[int, int], str]] = []
     for _ in range(1 + number // len(LIVES) % 2):
-        rows = life(kind, ranks, folder, moments.uniform(0, LONGEST_S))
+        rows = life(kind, ranks, folder, next(moments))
         states.append({(rank, step): seen for rank, step, seen, _ in rows})
 
     def look(replica: CheckpointingReplica) -> tuple[int, str]:
@@ -143,6 +175,8 @@ def ending(number: int, folder: Path, moments: random.Random) -> dict[str, objec
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    chance = random.Random(int(sys.argv[2]))
-    for number in range(MOMENTS):
-        print(json.dumps(ending(number, Path(sys.argv[1]) / str(number), chance)))
+    chance = random.Random(SEED)
+    drawn = (chance.uniform(0, LONGEST_S) for _ in itertools.count())
+    moments = itertools.count(FIRST_OPERATION) if sys.argv[2] == "operations" else drawn
+    for number in range(int(sys.argv[3])):
+        print(json.dumps(ending(number, Path(sys.argv[1]) / str(number), moments)))

@@ -6,7 +6,6 @@ import json
 import math
 import random
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+PATIENCE_S = 60.0
+"""How long it waits for a client to do what a test is about."""
 WORDS = (" one", " two", " three", " plus", " is", " so", " then", " we", " have", "\n")
 
 
@@ -47,18 +48,25 @@ class Server(ThreadingHTTPServer):
         self.behaviours: deque[str] = deque()
         self.requests: list[Request] = []
         self.words: Callable[[dict[str, Any]], list[str]] = words_of
-        self.pause_s = 0.0
-        """Before each token, unless a request's behaviour is ``slow:SECONDS``."""
+        self.rests_at: int | None = None
+        """The token before which every stream waits until its client has left."""
+        self.resting = threading.Event()
+        """Set when a request has begun to wait for that."""
         self.with_logprobs = True
         self.names_end = True
         """Whether the end of a text is a token of the last message."""
         self.most_at_once = 0
-        self._at_once = 0
+        self._at_once = self._wanted_at_once = 0
+        self._all_here = threading.Event()
         self._lock = threading.Lock()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def gather(self, number: int) -> None:
+        """Answer nobody before so many requests are under way at once."""
+        self._wanted_at_once = number
 
     def add(self, request: Request) -> str:
         with self._lock:
@@ -70,6 +78,9 @@ class Server(ThreadingHTTPServer):
         with self._lock:
             self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
+            if self.most_at_once >= self._wanted_at_once:
+                self._all_here.set()
+        self._all_here.wait(PATIENCE_S)
         try:
             yield
         finally:
@@ -122,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
             said = f"no, not with {request.key}"
             self._send(int(status), json.dumps({"error": {"message": said}}), "application/json", headers)
         elif kind == "silent":
-            time.sleep(float(value))
+            self._rest()
         elif kind == "html":
             self._send(200, "<html>welcome</html>", "text/html", {})
         elif not request.body.get("stream"):
@@ -141,17 +152,29 @@ class _Handler(BaseHTTPRequestHandler):
                     request,
                     cut=int(value) if kind == "cut" else None,
                     wrong=int(value or 0) if kind == "miscount" else 0,
-                    pause_s=float(value) if kind == "slow" else self.server.pause_s,
+                    rests_at=0 if kind == "rests" else self.server.rests_at,
                 )
 
-    def _stream(self, request: Request, cut: int | None, wrong: int, pause_s: float) -> None:
+    def _rest(self) -> None:
+        """Wait until the client has left: an event, so that no test depends on how fast it does."""
+        self.server.resting.set()
+        self.connection.settimeout(PATIENCE_S)
+        try:
+            said = self.connection.recv(1)
+        except TimeoutError:
+            raise RuntimeError("the client stays") from None
+        if not said:
+            raise ConnectionError("the client has left")
+
+    def _stream(self, request: Request, cut: int | None, wrong: int, rests_at: int | None) -> None:
         body = request.body
         words = self.server.words(body)
         chosen = words[: body["max_tokens"]]
         for place, word in enumerate(chosen):
             if place == cut:
                 return
-            time.sleep(pause_s)
+            if place == rests_at:
+                self._rest()
             request.generated += 1
             self._message(body, word, [word], None)
         ends = len(words) < body["max_tokens"]

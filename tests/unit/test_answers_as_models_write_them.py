@@ -17,7 +17,7 @@ from paceline.families.reasoning.core.textual import Textual
 
 @pytest.fixture(scope="module")
 def formulas() -> Iterator[Grader]:
-    with Grader("math", timeout_s=20) as grader:
+    with Grader("math", timeout_s=60) as grader:
         yield grader
 
 

@@ -39,7 +39,7 @@ MATRICES = [
 
 @pytest.fixture(scope="module")
 def formulas() -> Iterator[Grader]:
-    with Grader("math", timeout_s=20) as grader:
+    with Grader("math", timeout_s=60) as grader:
         yield grader
 
 

@@ -74,6 +74,7 @@ def processor_seconds(*arguments: str) -> float:
     return min(found)
 
 
+@pytest.mark.measured
 def test_help_is_instant() -> None:
     assert processor_seconds("-m", "paceline.cli", "--help") < 0.3 + processor_seconds("-c", "pass")
 

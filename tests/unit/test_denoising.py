@@ -66,7 +66,7 @@ class Rank:
 
 
 def denoised(make: Callable[..., Any], size: int, exact: int = 0, **options: Any) -> list[Rank]:
-    hub = ThreadHub(size, timeout_s=20)
+    hub = ThreadHub(size, timeout_s=60)
     ranks = [Rank(make, number, hub, size, **options) for number in range(size)]
     with ThreadPoolExecutor(size) as threads:
         return list(threads.map(lambda rank: rank.denoised(exact), ranks))
@@ -331,7 +331,7 @@ def test_journals_that_do_not_fit_together_are_refused() -> None:
 
 def test_a_journal_holds_what_lies_between_messages_and_moves_nothing() -> None:
     now = [0]
-    hub = ThreadHub(2, timeout_s=5)
+    hub = ThreadHub(2, timeout_s=60)
     comm = JournalComm(ThreadTransport(hub, 0), lambda: now[0], lambda: None)
     comm.begin_journal()
     now[0] += 3_000_000_000

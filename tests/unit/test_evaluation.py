@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -193,12 +192,15 @@ def test_a_probe_ends_the_thinking_that_it_cuts_short(server: KnownTruth, file: 
 def test_a_request_that_is_too_slow_costs_its_question_alone_and_is_not_sent_twice(
     server: KnownTruth, file: Path
 ) -> None:
+    given_up = threading.Event()
+
     def before(body: Mapping[str, Any], count: int) -> None:
         if of_question(1) in json.dumps(body["messages"]):
-            time.sleep(2.5)
+            given_up.wait(60)
 
     server.manners.before = before
-    done = run(*asked(server, file, "--timeout=1.5s", methods="greedy"))
+    done = run(*asked(server, file, "--timeout=4s", methods="greedy"))
+    given_up.set()
     failed = [row for row in done.outcome.rows if row.status == "failed"]
     assert [row.place for row in failed] == [1]
     assert "no answer within the time limit" in failed[0].reason
@@ -226,21 +228,22 @@ def test_a_refusal_for_capacity_is_sent_again_after_the_servers_pause(server: Kn
 
 
 def test_a_server_that_restarts_costs_nothing(file: Path) -> None:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    first = KnownTruth("right=0.6", problems(file), port=port)
+    first = KnownTruth("right=0.6", problems(file))
+    port = first._server.server_address[1]
     second: list[KnownTruth] = []
+    ended, begun = threading.Event(), threading.Event()
 
     def restart() -> None:
         first.__exit__(None, None, None)
+        ended.set()
         time.sleep(0.5)
         second.append(KnownTruth("right=0.6", problems(file), port=port).__enter__())
+        begun.set()
 
     def before(body: Mapping[str, Any], count: int) -> tuple[int, str, dict[str, str]] | None:
         if count == 3:
             threading.Thread(target=restart).start()
-            time.sleep(0.2)
+            assert ended.wait(60)
             return 503, "restarting", {"Connection": "close"}
         return None
 
@@ -249,6 +252,7 @@ def test_a_server_that_restarts_costs_nothing(file: Path) -> None:
     try:
         done = run(*asked(first, file, "--concurrency=1", methods="greedy"))
     finally:
+        assert begun.wait(60)
         second[0].__exit__(None, None, None)
     assert {row.status for row in done.outcome.rows} == {"answered"}
     tokens = sum(one.completion_tokens for server in (first, *second) for one in server.served)

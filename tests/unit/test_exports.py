@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import statistics
 import subprocess
@@ -12,15 +13,18 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from pytest_benchmark.stats import Stats
+from record_factory import make_run, measurement
+from record_factory import write as write_record
 
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import grade_of, points_of
 from paceline.analysis.runs import incomparable
 from paceline.base.errors import UserError
 from paceline.cli import application
+from paceline.records.identity import record_id
 from paceline.records.imports import import_file
 from paceline.records.integrity import verify
-from paceline.records.store import RunRecord
+from paceline.records.store import RunRecord, read_record
 from paceline.report.export_choice import Choice
 from paceline.report.exports import CSV_COLUMNS, render, write
 from paceline.report.nccl_tests import fit
@@ -30,24 +34,56 @@ from paceline.workflows.conformance import run_suites
 
 ALL = Choice()
 OPERATIONS = ("all_reduce", "all_gather")
+NAMES = {op: f"collectives/exchange-{op.replace('_', '-')}" for op in OPERATIONS}
+SIZES = (4096, 1 << 20)
 
 
-@pytest.fixture(scope="session")
-def real(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
-    """A real run: two operations, two techniques, two sizes, two ranks, two launches."""
+def made_up(root: Path) -> RunRecord:
+    """Write a record of what a run of the same cases could have measured, and read it."""
+    suite = make_run().suites[0]
+    suites = [{**suite, "suite": name} for name in NAMES.values()]
+    run = make_run(suites=suites)
+    found = []
+    for number, (op, size, label, launch, metric) in enumerate(
+        itertools.product(OPERATIONS, SIZES, ("native", "ring"), range(2), ("latency", "wire_bytes"))
+    ):
+        drawn = [(1 + number) * 1e-4 * (1 + k / 7) for k in range(5 + launch)]
+        block = f"{op}-{size}"
+        found.append(
+            measurement(
+                run,
+                label,
+                launch,
+                drawn if metric == "latency" else [float(size)],
+                metric=metric,
+                params={"op": op, "size_bytes": size},
+                suite=NAMES[op],
+                block=block,
+                case_id=f"{block}-{label}",
+                record_id=record_id("collectives", run.run_id, block, label, launch, metric),
+            )
+        )
+    return read_record(write_record(root, run, found))
+
+
+@pytest.fixture(scope="session", params=["made up", pytest.param("measured", marks=pytest.mark.full)])
+def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    """A run of two operations, two techniques, two sizes, two ranks, two launches: as one would be, or one that is."""
     folder = tmp_path_factory.mktemp("exchange")
+    if request.param == "made up":
+        return made_up(folder / "results")
     paths = []
     for op in OPERATIONS:
         path = folder / f"{op.replace('_', '-')}.yaml"
         document = {
-            "suite": f"collectives/exchange-{op.replace('_', '-')}",
+            "suite": NAMES[op],
             "version": 1,
             "family": "collectives",
             "why": "A run to export.",
             "workload": {"op": op},
             "baseline": "native",
             "techniques": ["native", "ring"],
-            "matrix": {"size_bytes": [4096, 1 << 20], "ranks": [2]},
+            "matrix": {"size_bytes": list(SIZES), "ranks": [2]},
             "protocol": {
                 "launches": 2,
                 "warmup": "none",

@@ -118,7 +118,7 @@ LIMITS = [
 
 @pytest.fixture(scope="module")
 def formulas() -> Iterator[Grader]:
-    with Grader("math", timeout_s=20) as grader:
+    with Grader("math", timeout_s=60) as grader:
         yield grader
 
 
@@ -288,15 +288,14 @@ def test_numbers_and_choices_need_no_process_and_are_compared_exactly(started: S
         choices.equal("A", "E")
 
 
+@pytest.mark.timeout(60)
 def test_a_comparison_that_hangs_is_killed_and_counted_and_the_others_go_on(started: Started) -> None:
-    with Grader("math", timeout_s=2.0) as grader:
+    with Grader("math", timeout_s=5.0) as grader:
         pairs = [(r"\sqrt{8}", r"2\sqrt2"), ("5", HANGING), (r"2\sqrt3", r"\sqrt{12}"), ("x+1", "1+x")]
         grader.equal_all(pairs[::3])  # what is loaded at the first comparison is not what is timed here
-        began = time.monotonic()
         assert grader.equal_all(pairs) == [True, False, True, True]
-        assert time.monotonic() - began < 20
         assert (grader.timeouts, grader.failures) == (1, 0)
-        assert grader.faults == [f"equal {HANGING} 5: not done within 2 s"]
+        assert grader.faults == [f"equal {HANGING} 5: not done within 5 s"]
         assert not grader.equal("5", HANGING)
         assert grader.timeouts == 1  # what is known is not asked again
         assert len(started()) == 2
@@ -304,7 +303,7 @@ def test_a_comparison_that_hangs_is_killed_and_counted_and_the_others_go_on(star
 
 
 def test_a_worker_that_dies_is_a_failure_and_the_others_go_on(started: Started) -> None:
-    with Grader("math", timeout_s=20) as grader:
+    with Grader("math", timeout_s=60) as grader:
         assert grader.equal("y+x", "x+y")
         _, worker = started()
         worker.kill()
@@ -324,6 +323,10 @@ def test_no_process_is_left_by_an_error_or_a_lost_process(started: Started) -> N
     assert started() == []
 
 
+def computed_s(processes: list[psutil.Process]) -> float:
+    return sum(process.cpu_times().user for process in processes)
+
+
 def test_a_caller_that_is_killed_takes_the_processes_with_it() -> None:
     program = f"""if True:
         from paceline.families.reasoning.core.grading import Grader
@@ -334,13 +337,16 @@ def test_a_caller_that_is_killed_takes_the_processes_with_it() -> None:
     caller = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert caller.stdout is not None
     assert caller.stdout.readline() == "True\n"
-    time.sleep(0.3)  # so that the worker is at the comparison that hangs
     left = psutil.Process(caller.pid).children(recursive=True)
     assert len(left) == 2
+    before_s, deadline = computed_s(left), time.monotonic() + 60
+    while computed_s(left) < before_s + 0.2:  # the worker is at the comparison that hangs
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     os.kill(caller.pid, signal.SIGKILL)
-    caller.wait()
+    caller.wait(60)
     caller.stdout.close()
-    _, alive = psutil.wait_procs(left, timeout=20)
+    _, alive = psutil.wait_procs(left, timeout=60)
     assert alive == []
 
 

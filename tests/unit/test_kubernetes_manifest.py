@@ -157,30 +157,38 @@ def test_names_that_differ_stay_different_when_they_are_shortened() -> None:
 
 def test_pods_begin_when_all_are_there_and_end_when_they_are_told(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text('echo "$PACELINE_NODE of $PACELINE_NODES"\n')
+    (tmp_path / "bin").mkdir()
+    (sleep := tmp_path / "bin" / "sleep").write_text("#!/bin/sh\necho $1 >>slept\nexec /bin/sleep 0.05\n")
+    sleep.chmod(0o755)
+    slept = tmp_path / "slept"
 
     def pod(node: int) -> subprocess.Popen[bytes]:
         variables = {
             "PACELINE_NODE": str(node),
             "PACELINE_NODES": "2",
             "PACELINE_SESSION": "s",
-            "PATH": os.environ["PATH"],
+            "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
         }
         return subprocess.Popen(
             ["/bin/sh", "-c", SCRIPT], cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL
         )
 
     first = pod(0)
-    time.sleep(1.5)
+    deadline = time.monotonic() + 60
+    while not slept.exists() or len(slept.read_text().split()) < 3:  # it has looked three times
+        assert first.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    assert set(slept.read_text().split()) == {"1"}
     assert first.poll() is None
     assert not list(tmp_path.glob("kubernetes/s/pod-*.out"))
     second = pod(1)
-    assert [first.wait(20), second.wait(20)] == [0, 0]
+    assert [first.wait(60), second.wait(60)] == [0, 0]
     printed = [(tmp_path / f"kubernetes/s/pod-{n}.out").read_text() for n in (0, 1)]
     assert printed == ["0 of 2\n", "1 of 2\n"]
     (tmp_path / "kubernetes/s/node-1").unlink()
     alone = pod(0)
     (tmp_path / "stop").touch()
-    assert alone.wait(20) == 3
+    assert alone.wait(60) == 3
 
 
 def test_a_job_folder_outside_of_the_volume_is_refused_with_what_helps() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -142,12 +141,12 @@ def serving(
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     try:
         yield told
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(60)
 
 
 def load(server: Server, num: int = 3, **options: Any) -> tuple[Log, tuple[Outcome, ...]]:
@@ -156,7 +155,7 @@ def load(server: Server, num: int = 3, **options: Any) -> tuple[Log, tuple[Outco
         server.url,
         "m",
         Workload(calls=calls),
-        limits=Limits(call_s=5, silence_s=4, run_s=10),
+        limits=Limits(call_s=200, silence_s=200, run_s=300),
         **options,
     )
     return log, outcomes_of(log)
@@ -182,12 +181,27 @@ def test_calls_go_on_to_the_same_origin_with_their_prompt_and_key_and_are_counte
     assert len({body for body, _ in by_prompt}) == 3
     assert all(h["authorization"] == "bearer secret" and h["api-key"] == "mine" for _, h, _ in server.seen)
     for entry, outcome in zip(log.entries, outcomes, strict=True):
-        # Two answers of 30 ms lie in its time, and it was sent at its instant.
+        # Two answers of 30 ms lie in its time, which begins when it was sent first.
         assert outcome.ttft_s >= 0.06
-        assert outcome.lateness_s is not None
-        assert outcome.lateness_s < 0.03
-        ((status, address, _),) = entry.redirects
+        ((status, address, redirected_ns),) = entry.redirects
         assert (status, address, entry.status) == (307, f"{server.url}/completions", 200)
+        assert entry.sent_ns is not None
+        assert entry.sent_ns + 30_000_000 <= redirected_ns
+
+
+def test_a_call_goes_on_over_the_connection_that_the_redirect_came_from() -> None:
+    with serving(slashed) as server:
+        _, outcomes = load(server, 1)
+    assert counts(outcomes) == {"complete": 1}
+    assert server.connections == 1
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_call_that_is_redirected_is_sent_at_its_instant(closes: bool) -> None:
+    with serving(slashed, delay_s=0.03, closes=closes) as server:
+        _, outcomes = load(server)
+    assert all(o.lateness_s is not None and o.lateness_s < 0.03 for o in outcomes)
     if not closes:
         assert server.connections == 1  # it goes on where the redirect came from
 
@@ -245,12 +259,12 @@ def test_a_redirect_is_not_followed_where_nobody_wants_it() -> None:
         ("http://[::1/x", "redirected"),
     ],
 )
+@pytest.mark.timeout(120)
 def test_where_it_was_sent_on_nobody_may_listen(address: str, became: str) -> None:
-    began = time.monotonic()
+    """The call ends by itself: the limits of calls and of the run are longer than this test may last."""
     with serving(lambda path, number: (307, address, b"")) as server:
         _, outcomes = load(server, 1, redirects="anywhere")
     assert list(counts(outcomes)) == [became]
-    assert time.monotonic() - began < 8, "the call ends, and not the time of the run"
     sent_on = count_warnings([], [o.stream for o in outcomes])
     assert sent_on == ({} if became == "redirected" else {"redirected": 1})
 
@@ -260,16 +274,16 @@ def test_an_address_of_the_sixth_version_is_in_brackets() -> None:
     assert origin_of("https://one/v1").authority == "one:443"
 
 
+@pytest.mark.timeout(120)
 def test_a_session_goes_on_behind_a_redirect() -> None:
     calls = (
         Call(number=0, prompt="a", output_tokens=3, at_s=0.0),
         Call(number=1, prompt="b", output_tokens=3, after=(0,), carries=True),
     )
-    began = time.monotonic()
+    limits = Limits(call_s=200, silence_s=200, run_s=300)
     with serving(slashed) as server:
-        log = run_load(server.url, "m", Workload(calls=calls), limits=Limits(call_s=5, silence_s=4, run_s=8))
+        log = run_load(server.url, "m", Workload(calls=calls), limits=limits)
     assert counts(outcomes_of(log)) == {"complete": 2}
-    assert time.monotonic() - began < 8
     assert any(b'"prompt":"a t1 t1 t1 b"' in body for _, _, body in server.seen)
 
 
@@ -303,9 +317,15 @@ def test_a_call_on_an_idle_connection_that_the_server_closed_is_sent_again_and_c
     loop.run_until_complete(begin())
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    log, outcomes = load(told, 2)
+    calls = (
+        Call(number=0, prompt="p0", output_tokens=3, at_s=0.0),
+        Call(number=1, prompt="p1", output_tokens=3, after=(0,)),
+    )
+    limits = Limits(call_s=200, silence_s=200, run_s=300)
+    log = run_load(told.url, "m", Workload(calls=calls), limits=limits)
+    outcomes = outcomes_of(log)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join(60)
     assert counts(outcomes) == {"complete": 2}
     assert count_warnings([o.stream for o in outcomes]) == {"resent": 1}
     assert [e.resent for e in log.entries] == [0, 1]

@@ -46,7 +46,7 @@ class QueueComm:
 
     def wait(self) -> None:
         for tensor, peer in self._receives:
-            tensor.copy_(self.queues[peer, self.rank].get(timeout=20))
+            tensor.copy_(self.queues[peer, self.rank].get(timeout=60))
 
     def exchange(self, send: Tensor, to: int, receive: Tensor, source: int) -> None:
         self.start(sends=[(send, to)], receives=[(receive, source)]).wait()

@@ -10,12 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from paceline.base.errors import EXIT_INFRASTRUCTURE, InfrastructureError, UserError
-from paceline.drivers.machine import lease, leftovers, quarantine
+from paceline.drivers.machine import idleness, lease, leftovers, quarantine
 from paceline.drivers.machine.idleness import look
 from paceline.drivers.machine.occupation import measures_here, occupied
 from paceline.drivers.machine.state import STATE_VARIABLE, open_shared, state_folder
@@ -27,11 +28,11 @@ import time
 from paceline.drivers.machine.lease import take
 take("other run", wait_s=0)
 print("held", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -77,7 +78,7 @@ def test_a_waiting_run_begins_when_the_other_ends(other: subprocess.Popen[str]) 
         said.append(text)
         other.terminate()
 
-    held = lease.take("mine", wait_s=20, say=say)
+    held = lease.take("mine", wait_s=60, say=say)
     assert len(said) == 1
     assert "waiting" in said[0]
     held.release()
@@ -151,11 +152,34 @@ def spinner() -> Iterator[None]:
     os.kill(pid, signal.SIGKILL)
 
 
-def test_foreign_work_is_noted_or_refused_where_idleness_is_demanded(state: Path, spinner: None) -> None:
+@pytest.fixture
+def computing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this machine's processes be one that is not ours and computes on a whole core, on a clock of its own."""
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    monkeypatch.setattr(idleness, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
+    monkeypatch.setattr(idleness, "_times", lambda ours: {4711: (7.0 + now_s, "spinner")})
+
+
+def test_foreign_work_is_noted_or_refused_where_idleness_is_demanded(state: Path, computing: None) -> None:
+    refuses(named="spinner (pid 4711) computes on 1.0 cores")
+
+
+@pytest.mark.measured
+def test_a_process_that_computes_is_noted_or_refused(state: Path, spinner: None) -> None:
+    refuses(named="computes on")
+
+
+def refuses(named: str) -> None:
+    """Find a machine that is not idle, noted where that is allowed and refused where it is not."""
     said: list[str] = []
     with occupied(LOCAL, say=said.append) as place:
         assert "not idle" in said[0]
-        assert place.facts["disturbances"]
+        assert any(named in one for one in place.facts["disturbances"])
         assert place.facts["idle_demanded"] is False
     with (
         pytest.raises(InfrastructureError, match="an idle one is demanded"),
@@ -206,7 +230,7 @@ def test_a_torn_quarantine_file_counts_as_none(state: Path) -> None:
 @pytest.fixture
 def orphan() -> Iterator[int]:
     """Start what looks like a launcher of the local driver, whose controller is gone."""
-    script = f'(exec -a "python -m {leftovers.WORKER}.launch job" sleep 60) >/dev/null 2>&1 & echo $!'
+    script = f'(exec -a "python -m {leftovers.WORKER}.launch job" sleep 600) >/dev/null 2>&1 & echo $!'
     environment = {**os.environ, leftovers.MARK: "1"}
     started = subprocess.run(
         ["setsid", "bash", "-c", script], capture_output=True, text=True, check=True, env=environment
@@ -219,7 +243,7 @@ def orphan() -> Iterator[int]:
 
 
 def test_orphans_and_only_orphans_are_removed(orphan: int, state: Path) -> None:
-    script = f'exec -a "python -m {leftovers.WORKER}.launch job" sleep 60'
+    script = f'exec -a "python -m {leftovers.WORKER}.launch job" sleep 600'
     kept = subprocess.Popen(["bash", "-c", script], env={**os.environ, leftovers.MARK: "1"})
     tree = state / leftovers.WORKTREES / "c0ffee-999999999"
     tree.mkdir(parents=True)

@@ -176,6 +176,7 @@ budget: 8h
 """
 
 
+@pytest.mark.full
 def test_nights_measure_every_block_of_every_suite_in_as_many_nights_as_the_work_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

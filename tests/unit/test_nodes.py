@@ -65,7 +65,7 @@ def test_nodes_of_one_host_meet_at_the_loopback_and_hear_each_other(tmp_path: Pa
     call = head.call("g-2", 4, 0, 0)
     assert head.wait_for_all(call, 20) == {1: {"dead": {"1": -9}}}
     head.end()
-    follower.join(20)
+    follower.join(60)
     assert call.address == "127.0.0.1"
     assert interface_towards(call.address) == "lo"
     assert [getattr(c, "port", None) for c in heard] == [call.port, None]
@@ -185,7 +185,7 @@ def test_a_node_is_reached_by_the_name_it_is_given_also_when_that_is_known_a_lit
     follower = threading.Thread(target=other.join)
     follower.start()
     head.gather(20, None)
-    follower.join(20)
+    follower.join(60)
     assert (head.address, other.address) == ("10.0.0.7", "10.0.0.7")
     assert asked == ["run-1.run"] * 3
 

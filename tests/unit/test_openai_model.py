@@ -6,12 +6,12 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from openai_server import Server, running, words_of
+from openai_server import PATIENCE_S, Server, running, words_of
 
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.families.reasoning.core.backends import endpoint
@@ -49,7 +49,16 @@ def model(server: Server) -> Iterator[OpenAIModel]:
 
 
 def made(server: Server, **options: Any) -> OpenAIModel:
-    return OpenAIModel("tiny", server.url, **{"context": 500, "retries": 2, "timeout_s": 5.0, **options})
+    return OpenAIModel(
+        "tiny", server.url, **{"context": 500, "retries": 2, "timeout_s": PATIENCE_S, **options}
+    )
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def draw(key: int, temperature: float = 0.8) -> Draw:
@@ -104,7 +113,7 @@ def test_a_stream_becomes_tokens_with_what_the_server_measured(server: Server, m
 
 
 def test_many_streams_run_at_once_up_to_the_limit(server: Server) -> None:
-    server.pause_s = 0.01
+    server.gather(4)
     with made(server, limit=4) as model:
         handles = [model.begin(model.encode(f"question {key}"), draw(key)) for key in range(12)]
         for handle in handles:
@@ -151,49 +160,49 @@ def test_a_fork_continues_text_and_forced_text_and_leaves_its_parent(
 
 
 def test_a_stop_text_ends_a_piece_and_the_server_stops_generating(server: Server, model: OpenAIModel) -> None:
-    server.pause_s = 0.01
+    server.rests_at = 10
     server.words = lambda body: [*(f" {i}" for i in range(5)), " <en", "d> more", *[" w"] * 400]
     piece = one(model, "Q", tokens=400, stop=model.encode("<end>"))
     assert model.decode(piece.tokens) == " 0 1 2 3 4 <end> more"
     assert not piece.ended
     (request,) = server.requests
-    assert request.ended.wait(5)
+    assert request.ended.wait(PATIENCE_S)
     assert request.left
-    assert request.generated < 60
+    assert request.generated == 10
 
 
 def test_a_dropped_trace_closes_its_connection_so_that_the_server_stops(
     server: Server, model: OpenAIModel
 ) -> None:
-    server.pause_s = 0.01
+    server.rests_at = 6
     server.words = lambda body: [f" w{i}" for i in range(400 if body["prompt"] == "long" else 5)]
     dropped, kept = (model.begin(model.encode(text), draw(0)) for text in ("long", "short"))
     model.advance(dropped, 400)
     model.advance(kept, 400)
     found = finish(model, [kept])
     assert set(found) == {kept}
+    assert server.resting.wait(PATIENCE_S)
     model.drop(dropped)
     (request,) = (r for r in server.requests if r.body["prompt"] == "long")
-    assert request.ended.wait(5)
+    assert request.ended.wait(PATIENCE_S)
     assert request.left
-    assert 5 <= request.generated < 100
+    assert request.generated == 6
     assert model.poll() == []
     with pytest.raises(ValueError, match="no trace"):
         model.drop(dropped)
 
 
 def test_closing_a_model_ends_its_streams_and_its_thread(server: Server) -> None:
-    server.pause_s = 0.01
+    server.rests_at = 1
     server.words = lambda body: [" w"] * 400
     before = threading.active_count()
     with made(server) as model:
         model.advance(model.begin(model.encode("Q"), draw(0)), 400)
-        while not server.requests or not server.requests[0].generated:
-            time.sleep(0.01)
-    assert server.requests[0].ended.wait(5)
+        assert server.resting.wait(PATIENCE_S)
+    assert server.requests[0].ended.wait(PATIENCE_S)
     assert server.requests[0].left
     assert not model._endpoint.thread.is_alive()
-    assert threading.active_count() <= before + 1  # the server's may still be ending
+    until(lambda: threading.active_count() <= before + 1)  # the server's may still be ending
     model.close()
 
 
@@ -288,8 +297,8 @@ def test_an_answer_that_is_not_of_the_interface_is_told(server: Server, behaviou
 
 
 def test_a_server_that_is_silent_for_too_long_is_an_error(server: Server) -> None:
-    server.behaviours.append("silent:3")
-    with made(server, timeout_s=0.2, retries=0) as model:
+    server.behaviours.append("silent")
+    with made(server, timeout_s=1.0, retries=0) as model:
         error = failing(model)
     assert isinstance(error, UnreachableError)
     assert "no answer" in str(error)
@@ -297,8 +306,8 @@ def test_a_server_that_is_silent_for_too_long_is_an_error(server: Server) -> Non
 
 def test_a_stream_that_falls_silent_goes_on(server: Server) -> None:
     server.words = lambda body: [" a", " b"]
-    server.behaviours.append("slow:3")
-    with made(server, timeout_s=1) as model:
+    server.behaviours.append("rests")
+    with made(server, timeout_s=3) as model:
         handle = model.begin(model.encode("Q"), draw(0))
         model.advance(handle, 2)
         assert model.decode(finish(model, [handle])[handle].tokens) == " a b"
@@ -313,12 +322,10 @@ def test_no_server_is_an_error() -> None:
 
 
 def test_one_failure_leaves_the_others_as_they_are(server: Server, model: OpenAIModel) -> None:
-    server.pause_s = 0.005
     bad = model.begin(model.encode("bad"), draw(0))
     server.behaviours.append("status:400")
     model.advance(bad, 10)
-    while not server.requests:
-        time.sleep(0.005)
+    until(lambda: bool(server.requests))
     fine = model.begin(model.encode("fine"), draw(0))
     model.advance(fine, 400)
     with pytest.raises(RefusedError):
@@ -364,12 +371,12 @@ def test_a_server_that_takes_no_notice_of_stops_is_left_at_the_next_question(
     server: Server, top_logprobs: int
 ) -> None:
     server.words = lambda body: [" 12", "\n", "\n", "Question", ":", " And", " 6?", *[" more"] * 300]
-    server.pause_s = 0.005
+    server.rests_at = 12
     with made(server, top_logprobs=top_logprobs) as model:
         piece = one(model)
         assert model.decode(piece.tokens) == " 12\n\nQuestion:"
         assert piece.ended
-    assert server.requests[0].ended.wait(5)
+    assert server.requests[0].ended.wait(PATIENCE_S)
     assert server.requests[0].left
 
 

@@ -80,13 +80,20 @@ def test_what_is_no_package_is_refused_with_its_line(package: str, tmp_path: Pat
     assert caught.value.what == f"'{package}' is no package to require"
 
 
-def test_a_plan_says_what_is_missing_and_the_case_is_unsupported(tmp_path: Path) -> None:
+SAID = "lab/needy will be unsupported: it needs no_such_thing, which is not installed here"
+
+
+def test_a_plan_says_what_is_missing(tmp_path: Path) -> None:
     path = written(tmp_path, "no_such_thing")
-    said = "lab/needy will be unsupported: it needs no_such_thing, which is not installed here"
     command = ["plan", "collectives/all-reduce", "--tier", "quick", "--technique", str(path), "--json"]
     planned = json.loads(CliRunner().invoke(application, command).stdout)
-    assert any(text.startswith(said) for text in planned["warnings"])
-    with pytest.warns(UserWarning, match=said):
+    assert any(text.startswith(SAID) for text in planned["warnings"])
+
+
+@pytest.mark.full
+def test_a_run_says_what_is_missing_and_the_case_is_unsupported(tmp_path: Path) -> None:
+    path = written(tmp_path, "no_such_thing")
+    with pytest.warns(UserWarning, match=SAID):
         run = paceline.run(
             "collectives/all-reduce",
             tier="quick",

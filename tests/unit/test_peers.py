@@ -34,7 +34,7 @@ def play(config, say, commands):
             return 3
     return 0
 """
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import suite_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from own_time import least_seconds
+from own_time import least_seconds, lines_of
 
 from paceline.base.errors import UserError
 from paceline.spec import content
@@ -52,14 +53,27 @@ def test_two_processes_with_other_hash_seeds_plan_the_same_bytes() -> None:
     assert len(json.loads(outputs[0])["blocks"]) > 10
 
 
-def test_ten_thousand_cases_are_planned_within_two_seconds(tmp_path: Path) -> None:
-    sizes = ", ".join(str(4 * (i + 1)) for i in range(2500))
+def planned(folder: Path, sizes: int) -> Callable[[], Plan]:
+    """Return what plans four cases of each of so many sizes."""
+    values = ", ".join(str(4 * (i + 1)) for i in range(sizes))
     suite = suite_text.load(
-        tmp_path, ("[4KiB, 1MiB]", f"[{sizes}]"), ("  - {technique: ring, ranks: 4}", "  []")
+        folder, ("[4KiB, 1MiB]", f"[{values}]"), ("  - {technique: ring, ranks: 4}", "  []")
     )
     local = runner()
-    assert make_plan([suite], local, Selection()).num_cases == 10_000
-    assert least_seconds(lambda: make_plan([suite], local, Selection()).text) < 2.0
+    return lambda: make_plan([suite], local, Selection())
+
+
+def test_twice_the_cases_take_twice_the_lines(tmp_path: Path) -> None:
+    few, many = planned(tmp_path, 100), planned(tmp_path, 200)
+    assert (few().num_cases, many().num_cases) == (400, 800)
+    assert lines_of(lambda: many().text) < 2.1 * lines_of(lambda: few().text)
+
+
+@pytest.mark.measured
+def test_ten_thousand_cases_are_planned_within_two_seconds(tmp_path: Path) -> None:
+    plan_all = planned(tmp_path, 2500)
+    assert plan_all().num_cases == 10_000
+    assert least_seconds(lambda: plan_all().text) < 2.0
 
 
 def test_the_matrix_is_every_combination_and_a_rule_leaves_out_what_fits_all_of_it(tmp_path: Path) -> None:

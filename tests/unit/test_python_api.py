@@ -206,7 +206,8 @@ def test_an_old_name_of_a_metric_is_a_warning(measured: paceline.Run) -> None:
         measured.compare(metrics=[old])
 
 
-def test_the_notebook_runs_and_the_page_shows_its_cells(tmp_path: Path) -> None:
+@pytest.mark.full
+def test_the_notebook_runs(tmp_path: Path) -> None:
     environment = {**os.environ, "PACELINE_STATE": str(tmp_path / "state"), "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, str(NOTEBOOK)],
@@ -218,6 +219,9 @@ def test_the_notebook_runs_and_the_page_shows_its_cells(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "{'ok': 9}" in done.stdout and "verdict" in done.stdout
+
+
+def test_the_page_shows_the_notebooks_cells() -> None:
     source = NOTEBOOK.read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python-api.md").read_text(encoding="utf-8"), re.S)
     assert len(blocks) == 4

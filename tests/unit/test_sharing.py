@@ -92,7 +92,7 @@ class Run:
 
 
 def run(make: Any, shape: Shape, size: int, mode: int | None = None, **options: Any) -> list[Run]:
-    hub = ThreadHub(size, timeout_s=20)
+    hub = ThreadHub(size, timeout_s=60)
     replicated = make is data_parallel.DataParallel
 
     def of(rank: int) -> Run:

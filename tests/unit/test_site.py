@@ -6,7 +6,7 @@ import dataclasses
 import json
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from click.testing import CliRunner
-from own_time import least_seconds
+from own_time import least_seconds, lines_of
 
 from paceline.analysis.claims import ClaimResult, ledger
 from paceline.analysis.compare import compare_points
@@ -473,13 +473,21 @@ def test_the_command_builds_the_same_site_twice(tmp_path: Path) -> None:
     assert not [name for name, data in contents[0].items() if str(tmp_path).encode() in data]
 
 
-def test_the_time_of_a_build_grows_with_the_number_of_runs_not_its_square() -> None:
-    def seconds(count: int) -> float:
-        records = [record(n, launches=2, sizes=(4096,)) for n in range(count)]
-        return least_seconds(lambda: list(render_site(SiteInput(loaded=Loaded(records=records)))))
+def build_of(count: int) -> Callable[[], object]:
+    records = [record(n, launches=2, sizes=(4096,)) for n in range(count)]
+    return lambda: list(render_site(SiteInput(loaded=Loaded(records=records))))
 
-    seconds(5)
-    few, many = seconds(15), seconds(90)
+
+def test_the_lines_of_a_build_grow_with_the_number_of_runs_not_its_square() -> None:
+    build_of(5)()
+    few, many = lines_of(build_of(15)), lines_of(build_of(60))
+    assert many < 4 * few * 1.2
+
+
+@pytest.mark.measured
+def test_the_time_of_a_build_grows_with_the_number_of_runs_not_its_square() -> None:
+    build_of(5)()
+    few, many = least_seconds(build_of(15)), least_seconds(build_of(90))
     assert many < 6 * few * 2.5
 
 

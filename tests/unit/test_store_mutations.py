@@ -176,8 +176,9 @@ def store(given: tuple[Path, Facts], tmp_path: Path) -> tuple[Path, Facts, set[s
     return root, given[1], {r.run_id for r in load([root]).records}
 
 
+@pytest.mark.parametrize("many", [NUM_FACTS // 10, pytest.param(NUM_FACTS, marks=pytest.mark.full)])
 def test_mutated_facts_are_refused_or_harmless(
-    store: tuple[Path, Facts, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    many: int, store: tuple[Path, Facts, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     root, facts, sound = store
@@ -185,7 +186,7 @@ def test_mutated_facts_are_refused_or_harmless(
     name = facts[0]["run_id"]
     manifest = (root / MANIFEST).read_bytes()
     num_shown = num_named = 0
-    for number in range(NUM_FACTS):
+    for number in range(many):
         forged = factory.forge(root, mutated(facts, chance), name, listed=False)
         line = entry_of(root, forged).model_dump_json().encode()
         (root / MANIFEST).write_bytes(manifest + line + b"\n")
@@ -204,11 +205,12 @@ def test_mutated_facts_are_refused_or_harmless(
         if number % COMMANDS_EVERY == 0:
             commands(root, tmp_path / "mine", min(sound))
             shutil.rmtree(tmp_path / "mine", ignore_errors=True)
-    assert num_shown > NUM_FACTS / 20 and num_named > NUM_FACTS / 2
+    assert num_shown > many / 20 and num_named > many / 2
 
 
+@pytest.mark.parametrize("many", [NUM_BYTES // 10, pytest.param(NUM_BYTES, marks=pytest.mark.full)])
 def test_mutated_bytes_of_a_record_are_named(
-    store: tuple[Path, Facts, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    many: int, store: tuple[Path, Facts, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     root, facts, sound = store
@@ -217,7 +219,7 @@ def test_mutated_bytes_of_a_record_are_named(
     plain = factory.forge(root, map(as_text, facts), name)
     content = plain.read_bytes()
     packed = plain.with_name(f"{name}.jsonl.gz")
-    for number in range(NUM_BYTES):
+    for number in range(many):
         path, data = (packed, pack(content)) if number % 2 else (plain, content)
         for old in (plain, packed):
             old.unlink(missing_ok=True)
@@ -231,14 +233,15 @@ def test_mutated_bytes_of_a_record_are_named(
             shutil.rmtree(tmp_path / "mine", ignore_errors=True)
 
 
+@pytest.mark.parametrize("many", [NUM_MANIFESTS // 10, pytest.param(NUM_MANIFESTS, marks=pytest.mark.full)])
 def test_mutated_manifests_hide_no_record_and_are_mended(
-    store: tuple[Path, Facts, set[str]], tmp_path: Path
+    many: int, store: tuple[Path, Facts, set[str]], tmp_path: Path
 ) -> None:
     root, _, sound = store
     chance = random.Random(SEED)
     whole = (root / MANIFEST).read_bytes()
     entries = [json.loads(line) for line in whole.splitlines()]
-    for number in range(NUM_MANIFESTS):
+    for number in range(many):
         lines = b"".join(line + b"\n" for line in mutated(entries, chance))
         (root / MANIFEST).write_bytes(bitten(whole, chance) if number % 2 else lines)
         verify(root)

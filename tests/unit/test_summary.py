@@ -72,8 +72,8 @@ def test_what_is_open_says_why_and_what_would_decide_it() -> None:
 
 def test_the_newest_run_of_a_named_suite_counts(tmp_path: Path) -> None:
     suite = shorten(calibration_suite("same-work"), 2)
-    run_suite(suite, "fake", tmp_path, launches=2, quiet=True)
-    second = run_suite(until_decided(suite, 0.02), "fake", tmp_path, quiet=True)
+    run_suite(suite, "fake", tmp_path, launches=2, seed=7, quiet=True)
+    second = run_suite(until_decided(suite, 0.02), "fake", tmp_path, seed=7, quiet=True)
     points = newest_points([tmp_path], [suite.name, "collectives/all-reduce"])
     assert {p.run.run_id for p in points} == {second.run_id}
     found = json.loads(said("calibration/same-work", "--results", tmp_path, "--json"))

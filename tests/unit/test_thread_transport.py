@@ -11,7 +11,7 @@ from paceline.worker.transport import ThreadHub, ThreadTransport
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
 def test_messages_arrive_in_the_order_in_which_receives_were_started(order: tuple[int, ...]) -> None:
-    hub = ThreadHub(2, timeout_s=5)
+    hub = ThreadHub(2, timeout_s=60)
     sender, receiver = (Comm(ThreadTransport(hub, rank)) for rank in range(2))
     landed = [torch.zeros(1) for _ in order]
     transfers = [receiver.start(receives=[(tensor, 0)]) for tensor in landed]
@@ -24,7 +24,7 @@ def test_messages_arrive_in_the_order_in_which_receives_were_started(order: tupl
 
 
 def test_a_message_of_the_wrong_size_is_refused() -> None:
-    hub = ThreadHub(2, timeout_s=5)
+    hub = ThreadHub(2, timeout_s=60)
     sender, receiver = (Comm(ThreadTransport(hub, rank)) for rank in range(2))
     sender.send(torch.zeros(3), 1)
     with pytest.raises(RuntimeError, match="expected 2"):

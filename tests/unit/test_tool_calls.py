@@ -73,6 +73,18 @@ def test_the_critical_path_is_no_longer_than_any_order_and_no_shorter_than_its_l
     assert work.critical_s(TIMES) <= longest + 1e-9
 
 
+def test_a_real_clock_sleeps_what_is_left_and_never_behind() -> None:
+    now_s, slept = 5.0, []
+    clock = RealClock(lambda: now_s, slept.append)
+    now_s = 5.25
+    clock.wait(1.0)
+    clock.wait(0.25)
+    clock.wait(0.125)
+    assert clock.now_s() == 0.25
+    assert slept == [0.75]
+
+
+@pytest.mark.measured
 def test_real_time_passes() -> None:
     work = draw_work(3, steps=5, depth=2, tool_s=0.03, replanned=False)
     times = Times(first_s=0.02, step_s=0.005)

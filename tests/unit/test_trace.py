@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,12 +62,46 @@ def lapses(path: Path, how: str, *, until_found: bool = False) -> int:
     return found
 
 
+@pytest.mark.measured
 def test_the_begin_of_a_call_is_never_half_written(tmp_path: Path) -> None:
     assert lapses(tmp_path / "trace-0.bin", "whole") == 0
 
 
+@pytest.mark.measured
 def test_a_word_written_in_parts_is_seen_half_written(tmp_path: Path) -> None:
     assert lapses(tmp_path / "trace-0.bin", "parts", until_found=True) > 0
+
+
+class Words:
+    """Stands before what a trace is written through, and notes which bytes are written at once."""
+
+    def __init__(self, inner: Any, width: int) -> None:
+        self.inner, self.width = inner, width
+        self.written: list[tuple[int, int]] = []
+
+    def __setitem__(self, place: int | slice, value: Any) -> None:
+        first, last = (place.start, place.stop) if isinstance(place, slice) else (place, place + 1)
+        self.written.append((first * self.width, last * self.width))
+        self.inner[place] = value
+
+
+def test_what_readers_judge_by_is_written_a_whole_word_at_once(tmp_path: Path) -> None:
+    """The sequence, the number of the call and its begin; and when an operation was left."""
+    trace = TraceWriter(tmp_path / "trace-0.bin", capacity=2)
+    words, rest = trace._words, trace._map
+    assert words.itemsize == 8
+    trace._words, trace._map = Words(words, 8), Words(rest, 1)  # type: ignore[assignment]
+    trace.context("block|label|time")
+    trace.begin_call()
+    for _ in range(3):
+        trace.leave(trace.enter("send", 1, 64))
+    header = {(16, 24), (24, 32), (32, 40)}
+    written = set(trace._words.written)  # type: ignore[attr-defined]
+    assert written > header
+    assert len(written - header) == 2  # of the two entries of the ring
+    assert all(first >= 40 for first, _ in trace._map.written)  # type: ignore[attr-defined]
+    words.release()
+    rest.close()
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:

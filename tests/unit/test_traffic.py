@@ -37,12 +37,12 @@ STEPS = 4
 
 def handed_on_two_ranks(call: Callable[[Comm], Any]) -> list[Counters]:
     """Return the counts of two ranks that are threads after each made a call."""
-    comms = [make_comm(rank, hub) for hub in [ThreadHub(2, timeout_s=20)] for rank in range(2)]
+    comms = [make_comm(rank, hub) for hub in [ThreadHub(2, timeout_s=60)] for rank in range(2)]
     threads = [threading.Thread(target=call, args=(comm,)) for comm in comms]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     return [comm.counters for comm in comms]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from representatives import first_of_each
 
 from paceline.families.kernels.api.schedules import Span
 from paceline.families.kernels.api.tiles import GemmTile, gemm_tile
@@ -82,8 +83,14 @@ print("right")
 """
 
 
-@pytest.mark.parametrize("loads", ["pointers", "descriptors"])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+# In the order in which one of each way of loading, and of each way of adding up, comes first.
+PRODUCTS = [
+    ("pointers", "float32"), ("descriptors", "float16"), ("pointers", "float64"), ("pointers", "float16"),
+    ("pointers", "bfloat16"), ("descriptors", "float64"), ("descriptors", "float32"), ("descriptors", "bfloat16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loads", "dtype"), first_of_each(PRODUCTS, lambda case: case[0]))
 def test_a_scheduled_product_is_right_at_odd_sizes_and_from_call_to_call(loads: str, dtype: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", INTERPRETED, loads, dtype],
@@ -172,7 +179,7 @@ BUILDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("device", "dtype", "sizes"), BUILDS, ids=str)
+@pytest.mark.parametrize(("device", "dtype", "sizes"), first_of_each(BUILDS, lambda case: case[:2]), ids=str)
 def test_the_kernel_is_built_and_fits_in_shared_memory(
     device: str, dtype: str, sizes: tuple[int, int, int]
 ) -> None:
@@ -180,7 +187,9 @@ def test_the_kernel_is_built_and_fits_in_shared_memory(
     assert kernel.metadata.shared <= DEVICES[device][1]
 
 
-@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize(
+    ("sizes",), first_of_each(((sizes,) for sizes in SIZES), lambda case: case[0][0] > 1), ids=str
+)
 def test_hopper_loads_through_descriptors_while_it_multiplies(sizes: tuple[int, int, int]) -> None:
     kernel = built("hopper", sizes, "fp16", described=True)
     assert kernel.metadata.shared <= HOPPER_BYTES

@@ -75,15 +75,29 @@ def shorten(suite: Suite, points: int) -> Suite:
 
 
 def run_suite(
-    suite: Suite, runner: str, store: Path, *, launches: int | None = None, quiet: bool = False
+    suite: Suite,
+    runner: str,
+    store: Path,
+    *,
+    launches: int | None = None,
+    seed: int | None = None,
+    quiet: bool = False,
 ) -> RunRecord:
     """Run one calibration suite into a store and return its record.
+
+    Args:
+        suite: What is run.
+        runner: The name of its profile.
+        store: Where its record goes.
+        launches: Number of launches, if not the suite's.
+        seed: Makes the draws of a virtual device the same in every run.
+        quiet: Show no progress.
 
     Raises:
         InfrastructureError: It was interrupted.
     """
     profile = load_runner(content.find_runner(runner))
-    plan = make_plan([suite], profile, Selection(launches=launches))
+    plan = make_plan([suite], profile, Selection(launches=launches, seed=seed))
     with RunProgress(plan, quiet=quiet) as progress:
         outcome = measure(plan, [suite], store, reason="calibrate", on_event=progress.event)
     if outcome.path is None:
@@ -130,7 +144,7 @@ def share(
     )
 
 
-def fake_figures(trials: int, store: Path, *, quiet: bool = False) -> list[Figure]:
+def fake_figures(trials: int, store: Path, *, seed: int | None = None, quiet: bool = False) -> list[Figure]:
     """Measure false alarms and power on the fake device, whose noise and drift are known."""
     same = shorten(calibration_suite("same-work"), trials)
     slower = shorten(calibration_suite("slower-by-3-percent"), trials)
@@ -140,7 +154,7 @@ def fake_figures(trials: int, store: Path, *, quiet: bool = False) -> list[Figur
         (same, "fake-drift", "false alarms under drift", "same work, 20 % drift over and within launches"),
         (slower, "fake", "power", "3 % more work found, 1 % launch noise, 5 launches a side"),
     ):
-        record = run_suite(suite, runner, store, quiet=quiet)
+        record = run_suite(suite, runner, store, seed=seed, quiet=quiet)
         power = suite is slower
         counted = ("slower",) if power else ("faster", "slower")
         limit = POWER if power else FAKE_FALSE_ALARMS

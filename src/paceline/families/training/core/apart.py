@@ -30,19 +30,21 @@ class RefusedError(Exception):
     """A technique wanted what it may not have."""
 
 
-def measure_each(session: Session, block: Block, measured: Callable[[Case], dict[str, Any]]) -> None:
+def measure_each(
+    session: Session, block: Block, stage: str, measured: Callable[[Case], dict[str, Any]]
+) -> None:
     """Measure all techniques of a block whose ranks have nothing to do: rank 0 alone asks their processes.
 
     Args:
         session: The rank.
         block: The block.
+        stage: What the trace calls it that a rank is about to do.
         measured: Returns a technique's result, or raises ``CaseError``.
     """
     if session.rank != 0:
         return
-    operation = str(block.params["op"])
     for case in block.cases:
-        session.begin(block, case.label, operation)
+        session.begin(block, case.label, stage)
         try:
             session.loaded(case)
             session.emit_result(block, case, measured(case))

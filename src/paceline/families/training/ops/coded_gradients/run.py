@@ -28,7 +28,7 @@ ORACLE = (
 def run_block(session: Session, block: Block) -> None:
     """Measure all techniques of a block."""
     seed = session.draw_seed("coded_gradients", block.block)
-    apart.measure_each(session, block, lambda case: _measured(block, case, seed))
+    apart.measure_each(session, block, "coded_gradients", lambda case: _measured(block, case, seed))
 
 
 def _measured(block: Block, case: Case, seed: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ SAME = 0.01
 def run_block(session: Session, block: Block) -> None:
     """Measure all techniques of a block."""
     seed = session.draw_seed("influence", block.block)
-    apart.measure_each(session, block, lambda case: _measured(block, case, seed))
+    apart.measure_each(session, block, "influence", lambda case: _measured(block, case, seed))
 
 
 def _measured(block: Block, case: Case, seed: int) -> dict[str, Any]:

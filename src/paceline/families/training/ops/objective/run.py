@@ -63,7 +63,9 @@ def run_block(session: Session, block: Block) -> None:
     seed = session.draw_seed("objective", block.block)
     problem = draw(block.params, int(block.params["nodes"]), seed)
     distance = distance_of(problem)
-    apart.measure_each(session, block, lambda case: _measured(block, case, problem, distance, seed))
+    apart.measure_each(
+        session, block, "objective", lambda case: _measured(block, case, problem, distance, seed)
+    )
 
 
 def _measured(block: Block, case: Case, problem: Problem, distance: Distance, seed: int) -> dict[str, Any]:
