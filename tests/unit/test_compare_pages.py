@@ -104,7 +104,7 @@ def test_a_pairs_page_has_the_figures_of_both_runs_and_is_linked_from_the_later(
     for c in compare_runs(second, first):
         assert c.q_value is not None
         assert f"<span>{c.q_value:.2g}</span>" in page
-        assert f"<span>{c.verdict.name}</span>" in page
+        assert f"<span>{c.verdict.name}</span>" in page  # on any machine: whatever it is
     assert "<span>numpy</span>" in page
 
 

@@ -236,7 +236,7 @@ def test_a_server_that_restarts_costs_nothing(file: Path) -> None:
     def restart() -> None:
         first.__exit__(None, None, None)
         ended.set()
-        time.sleep(0.5)
+        time.sleep(0.5)  # on any machine: nobody listens for a while, and any while will do
         second.append(KnownTruth("right=0.6", problems(file), port=port).__enter__())
         begun.set()
 

@@ -36,6 +36,14 @@ PLANTED = {
         "import time\ndef quick():\n    t = time.monotonic_ns()\n    assert time.monotonic_ns() - t < 9\n",
         "4: asserts on a clock's reading",
     ),
+    "an upper bound in a chain": (
+        "import time\ndef test_it():\n    a = time.time()\n    assert 0 < time.time() - a < 1\n",
+        "4: asserts on a clock's reading",
+    ),
+    "an equality": (
+        "import time\ndef test_it():\n    a = time.time()\n    assert time.time() - a == approx(1)\n",
+        "4: asserts on a clock's reading",
+    ),
     "a sleep": (
         "import time\ndef test_it():\n    begin()\n    time.sleep(0.3)\n    assert done()\n",
         "4: sleeps, and expects that something has happened",
@@ -64,6 +72,12 @@ HONEST = {
                            "    while not event() and time.monotonic() < end:\n        time.sleep(0.1)\n"
                            "    assert event()\n",
     "an injected clock": "def test_it(monkeypatch):\n    now = iter([0, 5])\n    assert f(lambda: next(now)) == 5\n",
+    "a lower bound": "import time\ndef test_it():\n    a = time.time()\n    f()\n    assert time.time() - a >= 0.5\n",
+    "an instant between two readings": "import time\ndef test_it():\n    a = time.time()\n    seen = f()\n"
+    "    assert a <= seen <= time.time()\n",
+    "the end of a loop": "import time\ndef test_it():\n    end = time.time() + 60\n    while not event():\n"
+    "        assert time.time() < end\n        time.sleep(0.1)\n",
+    "an excused line": "import time\ndef test_it():\n    time.sleep(0.1)  # on any machine: any pause will do\n",
     "a verdict of written records": "def test_it():\n    assert claim(WRITTEN).verdict == 'reproduced'\n",
 }  # fmt: skip
 
