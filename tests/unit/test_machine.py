@@ -231,7 +231,9 @@ def test_a_torn_quarantine_file_counts_as_none(state: Path) -> None:
 def orphan() -> Iterator[int]:
     """Start what looks like a launcher of the local driver, whose controller is gone."""
     script = f'(exec -a "python -m {leftovers.WORKER}.launch job" sleep 600) >/dev/null 2>&1 & echo $!'
-    environment = {**os.environ, leftovers.MARK: "1"}
+    controller = subprocess.Popen(["true"])
+    controller.wait()
+    environment = {**os.environ, leftovers.MARK: str(controller.pid)}
     started = subprocess.run(
         ["setsid", "bash", "-c", script], capture_output=True, text=True, check=True, env=environment
     )
@@ -244,7 +246,7 @@ def orphan() -> Iterator[int]:
 
 def test_orphans_and_only_orphans_are_removed(orphan: int, state: Path) -> None:
     script = f'exec -a "python -m {leftovers.WORKER}.launch job" sleep 600'
-    kept = subprocess.Popen(["bash", "-c", script], env={**os.environ, leftovers.MARK: "1"})
+    kept = subprocess.Popen(["bash", "-c", script], env={**os.environ, leftovers.MARK: str(os.getpid())})
     tree = state / leftovers.WORKTREES / "c0ffee-999999999"
     tree.mkdir(parents=True)
     (state / leftovers.WORKTREES / f"c0ffee-{os.getpid()}").mkdir()
@@ -262,6 +264,13 @@ def test_orphans_and_only_orphans_are_removed(orphan: int, state: Path) -> None:
     finally:
         kept.kill()
         kept.wait()
+
+
+def test_a_process_that_began_later_is_no_controller_though_it_has_its_number() -> None:
+    own = psutil.Process()
+    assert leftovers._lives(str(own.pid), before=own.create_time() + 1)
+    assert not leftovers._lives(str(own.pid), before=own.create_time() - 1)
+    assert not leftovers._lives("none", before=own.create_time() + 1)
 
 
 def test_doctor_lifts_and_cleans(state: Path) -> None:

@@ -50,7 +50,7 @@ class LocalDriver:
 
     def start(self, job: Path) -> LocalExecution:
         """Start ``run.sh`` in a session of its own, so that Ctrl-C reaches the controller only."""
-        environment = {**os.environ, "PYTHON": sys.executable, "PACELINE_DIE_WITH_PARENT": "1"}
+        environment = {**os.environ, "PYTHON": sys.executable, "PACELINE_DIE_WITH_PARENT": str(os.getpid())}
         with suppress(FileExistsError, FileNotFoundError), (job / CALLED_FROM).open("x") as file:
             file.write(str(Path.cwd()))  # of a run that is resumed from elsewhere the first one stays
         log = job / LOG_NAME

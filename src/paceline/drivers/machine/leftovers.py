@@ -35,7 +35,7 @@ LOOK_S = 3.0
 """Longest wait for an answer of the Docker Engine."""
 WORKER = "paceline.worker"
 MARK = "PACELINE_DIE_WITH_PARENT"
-"""The local driver gives this variable to launchers; a job that ``run.sh`` executes by hand does not have it."""
+"""Its process id, which the local driver gives to launchers; a job that ``run.sh`` executes by hand has none."""
 WORKTREES = "worktrees"
 """Folder of the state folder; the name of what lies there ends in the process id of its owner."""
 CHECKPOINTS = re.compile(r"paceline-checkpoints-(\d+)-\w+")
@@ -69,7 +69,7 @@ def orphaned_processes() -> list[Leftover]:
         try:
             if WORKER not in " ".join(process.cmdline()) or MARK not in process.environ():
                 continue
-            if any(p.pid != 1 and p.name() != "systemd" for p in process.parents()):
+            if _lives(process.environ()[MARK], process.create_time()):
                 continue
             found.append(
                 Leftover(
@@ -96,6 +96,18 @@ def _ender(process: psutil.Process) -> Callable[[], None]:
                 one.kill()
 
     return end
+
+
+def _lives(controller: str, before: float) -> bool:
+    """Tell whether a controller, by its process id, still runs; one that began later only has the number of one.
+
+    Who a process's parent is says nothing: what loses its parent is adopted by whoever asked for it (tini, systemd).
+    """
+    try:
+        found = psutil.Process(int(controller))
+        return bool(found.status() != psutil.STATUS_ZOMBIE and found.create_time() <= before)
+    except (psutil.Error, ValueError):
+        return False
 
 
 def orphaned_worktrees() -> list[Leftover]:
