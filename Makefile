@@ -19,6 +19,7 @@ DEVICE ?= cpu
 BASE ?=
 TESTS ?=
 JUNIT ?=
+CHAOS ?=
 
 .PHONY: setup dev bench first-contact test test-full test-measured check format docs image-base image locks reasoner denoiser smoke nightly site gate calibrate clean
 
@@ -44,8 +45,9 @@ bench: setup
 	$(BIN)/paceline site build && $(BIN)/paceline summary $(SUITES) && exit $$status
 
 # Three suites (docs/testing.md): what has to pass before a change lands, everything that no clock decides, and what asks
-# this machine's speed. TESTS=FILE runs those tests, whatever their suite; JUNIT=FOLDER leaves a JUnit file of each part.
-run_suite = $(BIN)/python tests/run.py $(1) $(if $(JUNIT),--junit=$(JUNIT))
+# this machine's speed. TESTS=FILE runs those tests, whatever their suite; JUNIT=FOLDER leaves a JUnit file of each part;
+# CHAOS=SEED stands processes still and takes the cores meanwhile.
+run_suite = $(BIN)/python tests/run.py $(1) $(if $(JUNIT),--junit=$(JUNIT)) $(if $(CHAOS),--chaos=$(CHAOS))
 test: dev
 ifeq ($(TESTS),)
 	$(call run_suite,gate)

@@ -102,11 +102,11 @@ def _machine_line(before: Machine, now: Machine) -> str:
         shares = f"; {idle:.0%} of the cores' time was idle, {stolen:.1%} was stolen by other guests"
     load = f"load {before.load:.1f} before, {now.load:.1f} after"
     return (
-        f"machine: {_processor()}, {os.cpu_count()} cores, Python {platform.python_version()}; {load}{shares}"
+        f"machine: {processor()}, {os.cpu_count()} cores, Python {platform.python_version()}; {load}{shares}"
     )
 
 
-def _processor() -> str:
+def processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -43,6 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--suite", choices=three_suites.SUITES, help="run the tests of this suite (docs/testing.md)"
     )
+    group.addoption(
+        "--outcomes", type=Path, help="measure tests until decided, and write what was found to this file"
+    )
     group.addoption("--seed", type=int, help="the seed of what tests run, in the place of each module's own")
 
 
@@ -68,8 +71,12 @@ def pytest_runtest_logfinish() -> None:
     under_way.end()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let what tests start be interrupted: what a shell has in the background ignores that, and all it starts does."""
+    if path := config.getoption("--outcomes"):
+        from measuring import Measuring
+
+        config.pluginmanager.register(Measuring(path, config.rootpath), "paceline-measuring")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

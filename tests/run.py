@@ -27,6 +27,7 @@ from pathlib import Path
 
 import psutil
 import under_way
+from chaos import Chaos, delayed
 from closing import Machine, closing_lines
 
 ROOT = Path(__file__).parents[1]
@@ -56,6 +57,8 @@ UNITS = ("tests/unit", "tests/docs")
 ELSEWHERE = ("tests", *(f"--ignore={folder}" for folder in UNITS))
 ALONE = tuple(f"tests/{folder}" for folder in ("netns", "sandbox", "serving", "timing"))
 """Folders whose tests count what is on the machine, or ask for answers in time: one after another."""
+OUTCOMES = "build/measured.json"
+"""What was measured, with the commit and the machine."""
 SPREAD = ("--numprocesses", "2", "--dist", "worksteal")
 BY_FILE = ("--numprocesses", "2", "--dist", "loadfile")
 
@@ -74,7 +77,9 @@ PARTS: dict[str, tuple[Part, ...]] = {
         ),
         Part(name="alone", arguments=ALONE, limit_s=30 * 60),
     ),
-    "measured": (Part(name="measured", arguments=("tests",), limit_s=60 * 60, threads=None),),
+    "measured": (
+        Part(name="measured", arguments=("tests", f"--outcomes={OUTCOMES}"), limit_s=90 * 60, threads=None),
+    ),
 }
 
 
@@ -85,6 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("suite", choices=PARTS)
     parser.add_argument("--junit", type=Path, help="folder of a JUnit file for each part")
+    parser.add_argument(
+        "--chaos", type=int, metavar="SEED", help="stand processes still and take the cores meanwhile"
+    )
     parser.add_argument("pytest", nargs="*", help="more arguments for pytest, after --")
     asked = parser.parse_args(arguments)
     adopt_orphans()
@@ -99,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 *part.arguments,
                 *asked.pytest,
             )
-            ends[part.name] = run_part(part, command)
+            ends[part.name] = run_part(part, command, chaos=asked.chaos)
         lines = closing_lines(ends, reports, before=before, now=Machine.now())
     print("\n".join(lines), flush=True)
     return 0 if all(code == 0 for code in ends.values()) else 1
@@ -119,17 +127,29 @@ def pytest_command(suite: str, report: Path) -> tuple[str, ...]:
     )
 
 
-def run_part(part: Part, command: Sequence[str]) -> int:
-    """Run one part to its end or to its limit, and end what it started; return its exit code."""
+def run_part(part: Part, command: Sequence[str], *, chaos: int | None = None) -> int:
+    """Run one part to its end or to its limit, and end what it started; return its exit code.
+
+    Args:
+        part: Its limits.
+        command: What runs its tests.
+        chaos: Seed of what makes the machine a bad one meanwhile; None for a machine as it is.
+    """
     environment = dict(os.environ)
     if part.threads is not None:
         environment["OMP_NUM_THREADS"] = str(part.threads)
-    with tempfile.TemporaryDirectory(prefix="paceline-under-way-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="paceline-under-way-") as folder,
+        tempfile.TemporaryDirectory(prefix="paceline-chaos-") as library,
+    ):
         environment[under_way.FOLDER_VARIABLE] = folder
+        if chaos is not None:
+            environment = delayed(environment, Path(library))
         began = time.time()
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
         try:
-            hung = wait(process, part, Path(folder), began)
+            with contextlib.nullcontext() if chaos is None else Chaos(chaos, children):
+                hung = wait(process, part, Path(folder), began)
             if hung:
                 print(f"\n{part.name}: {hung}", flush=True)
                 say_what_hangs(Path(folder))
