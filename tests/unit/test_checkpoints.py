@@ -55,6 +55,7 @@ def curve(found: list[tuple[object, list[float]]]) -> list[float]:
     return [sum(step) / len(found) for step in zip(*(losses for _, losses in found), strict=True)]
 
 
+@pytest.mark.timeout(180)  # eleven processes that import torch, and write to the disk step by step
 def test_killed_before_any_of_ten_operations_on_the_disk_training_leaves_what_it_said_bit_by_bit(
     tmp_path: Path,
 ) -> None:
