@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from paceline.base.contracts import contract_id
 from paceline.base.family import load_family
 from paceline.records.identity import new_run_id, record_id, series_key
 from paceline.records.record import Measurement, MetricId, Run
@@ -59,7 +60,11 @@ def write_night(store: Path, host: str, points: int, seed: int) -> None:
         host_class=host,
     )
     metric = MetricId(
-        name="latency", unit="s", better="lower", statistic=spec.statistic, contract_id=spec.contract_id
+        name="latency",
+        unit="s",
+        better="lower",
+        statistic=spec.statistic,
+        contract_id=contract_id("collectives", spec),
     )
     writer = RecordWriter(store, run)
     for point in range(points):
@@ -80,7 +85,9 @@ def write_night(store: Path, host: str, points: int, seed: int) -> None:
                         family="collectives",
                         block=block,
                         case_id=case,
-                        series_key=series_key("collectives", case, label, host, spec.contract_id),
+                        series_key=series_key(
+                            "collectives", case, label, host, contract_id("collectives", spec)
+                        ),
                         launch=launch,
                         params=params,
                         technique=label,

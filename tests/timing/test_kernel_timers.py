@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from paceline.base.contracts import contract_id
 from paceline.families.kernels.core import timers
 from paceline.families.kernels.core.point import Point
 from paceline.families.kernels.core.reference_timer import ReferenceTimer
@@ -154,7 +155,7 @@ def replayed(
 def test_every_timer_has_a_contract_of_its_own() -> None:
     names = ["latency", "torch_benchmark_s", *timers.METRICS.values()]
     metrics = [FAMILY.metric(name) for name in names]
-    assert len({m.contract_id for m in metrics}) == len(names) == 5
+    assert len({contract_id("kernels", m) for m in metrics}) == len(names) == 5
     assert len({m.contract["timer"] for m in metrics}) == len(names)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from paceline.base import contracts
 from paceline.base.family import load_family
 from paceline.records.identity import new_run_id, record_id, series_key, utc
 from paceline.records.manifest import add_to_manifest
@@ -70,7 +71,7 @@ def measurement(
     block = f"block-{point['size_bytes']}-{point['link']}-{point['ranks']}"
     family = changes.get("family", "collectives")
     spec = load_family(family).metric(metric)
-    contract = contract_id or spec.contract_id
+    contract = contract_id or contracts.contract_id(family, spec)
     ok = bool(drawn)
     facts: dict[str, Any] = {
         "record_id": record_id(family, run.run_id, block, label, launch, metric),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from paceline.analysis.points import grade_of
+from paceline.base.contracts import contract_id
 from paceline.base.errors import UserError
 from paceline.base.family import load_family
 from paceline.cli import application
@@ -473,9 +474,9 @@ def test_the_imported_family_can_not_be_measured_and_stays_off_lists() -> None:
     family = load_family(IMPORTED)
     assert family.internal
     assert family.check({"op": "all_reduce"})
-    ours = {m.contract_id for m in load_family("collectives").metrics}
-    assert not ours & {m.contract_id for m in family.metrics}
-    assert len({m.contract_id for m in family.metrics}) == len(family.metrics)
+    ours = {contract_id("collectives", m) for m in load_family("collectives").metrics}
+    assert not ours & {contract_id("imported", m) for m in family.metrics}
+    assert len({contract_id("imported", m) for m in family.metrics}) == len(family.metrics)
 
 
 def test_the_command_imports_the_good_files_names_the_bad_one_and_refuses_a_second_time(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
+from paceline.base.contracts import contract_id
 from paceline.base.family import ANY, NOT_NEGATIVE, SHARE, bounds_of_unit, family_names, load_family
 from paceline.report.shown import FEW_NOTE, band, format_effect, format_estimate, verdict_text
 from paceline.report.tables import board_table
@@ -216,7 +217,7 @@ def test_a_range_is_no_part_of_a_contract() -> None:
     plain = type(metric)(
         **{k: getattr(metric, k) for k in type(metric).__dataclass_fields__ if k != "bounds"}
     )
-    assert plain.contract_id == metric.contract_id
+    assert contract_id("collectives", plain) == contract_id("collectives", metric)
 
 
 @pytest.mark.parametrize(("launches", "part"), [(1, "one launch"), (3, "(range of 3)")])

@@ -9,6 +9,7 @@ import pytest
 from test_site import Page, failed, record, render, run_line
 
 from paceline.analysis.claims import ClaimResult
+from paceline.base.contracts import contract_id
 from paceline.base.family import family_names, load_family
 from paceline.records.store import RunRecord
 from paceline.report import techniquepages as pages
@@ -129,7 +130,7 @@ def test_every_metric_of_every_public_family_is_defined_with_its_contract() -> N
         for metric in family.metrics:
             assert f'id="{family.name}-{metric.name}"' in text
             assert metric.doc in text
-            assert metric.contract_id in text
+            assert contract_id(family.name, metric) in text
             assert all(value in text for value in metric.contract.values())
 
 

@@ -7,7 +7,6 @@ name joins no series and splits none.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -32,10 +31,6 @@ class Renamed:
     def first(self, name: str) -> str:
         """Return the first name of what has ``name`` today; other names stay."""
         return self._first.get(name, name)
-
-    def words_first(self, text: str) -> str:
-        """Return a text in which every word that is a name of today is the first one."""
-        return re.sub(r"\w+", lambda word: self.first(word[0]), text)
 
     def keys_today(self, items: Mapping[str, Value]) -> dict[str, Value]:
         """Return a table with the keys of today."""

@@ -7,9 +7,7 @@ beside it and is imported only by the worker. A new family plugs in by adding it
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import json
 import math
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
-from paceline.base.aliases import METRICS
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.quantities import Quantity
 from paceline.base.technique import Technique
@@ -124,7 +121,8 @@ MISSED = "missed: "
 class Metric:
     """A measured quantity together with the exact rules by which it is measured.
 
-    The digest of the contract is part of every series key: results measured under different rules are never compared.
+    The contract's id, ``paceline.base.contracts``, is part of every series key: results measured under different rules
+    are never compared.
     """
 
     name: str
@@ -133,6 +131,8 @@ class Metric:
     doc: str
     contract: Mapping[str, str]
     """Timer, synchronisation, start, stop, exclusions and cross-rank reduction, in words that people check."""
+    version: int = 1
+    """Of the contract: raised by one whenever it means something else than before, and by no change of its wording."""
     statistic: Literal["median", "mean", "max", "sum", "last"] = "median"
     """How the samples of one launch become one number."""
     compared_by: Literal["ratio", "difference"] = "ratio"
@@ -142,9 +142,6 @@ class Metric:
     """A technique that is better than its baseline by more (as it is compared) is probably measured wrongly."""
     bounds: Bounds | None = None
     """Least and largest value where unit and comparison do not tell them; no part of the contract."""
-    identifies: bool = True
-    """Whether the contract is part of what a case is. A metric that was added since 0.1.0 says False, so that it begins
-    no new series of the metrics beside it; its own contract is in the key of its own series all the same."""
     margin: float = 0.0
     """Largest relative (or absolute, when compared by difference) change that nobody should care about."""
 
@@ -163,14 +160,6 @@ class Metric:
         if self.proportion:
             return "proportion"
         return "log" if self.compared_by == "ratio" else "linear"
-
-    @property
-    def contract_id(self) -> str:
-        """Digest over first name, unit, statistic and contract, which names other metrics by their first names."""
-        first = METRICS.first(self.name)
-        rules = {key: METRICS.words_first(rule) for key, rule in self.contract.items()}
-        text = json.dumps([first, self.unit, self.statistic, rules], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,6 +291,11 @@ class Family:
     def has(self, name: str) -> bool:
         """Tell whether a name is that of a metric."""
         return any(metric.name == name for metric in self.metrics) or self.named(name) is not None
+
+    def measured_by(self, operation: str) -> tuple[Metric, ...]:
+        """Return the metrics that an operation measures, without those that are computed from them."""
+        found = self.operations.get(operation)
+        return found.metrics if found else self.metrics
 
     def runner_module(self, operation: str) -> str:
         """Return the dotted name of the module that measures an operation's blocks."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from paceline.base.contracts import contract_id
 from paceline.base.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, expected_one_of
 from paceline.base.family import family_names, load_family
 from paceline.base.operation import Operation
@@ -213,7 +214,8 @@ def _metrics_by_name() -> dict[str, dict[str, Any]]:
                 "about": m.doc,
                 "statistic": m.statistic,
                 "compared_by": m.compared_by,
-                "contract_id": m.contract_id,
+                "contract_id": contract_id(family, m),
+                "version": m.version,
                 "contract": dict(m.contract),
             }
     return found

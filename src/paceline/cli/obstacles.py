@@ -8,6 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from paceline.analysis.runs import classes_differ
+from paceline.base.contracts import contract_id
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.base.family import load_family
 from paceline.drivers.machine.hostclass import HERE, class_here
@@ -104,7 +105,7 @@ def _contracts(measurements: Sequence[Measurement]) -> tuple[list[str], list[str
     changed = []
     for (family, name), contract in sorted(recorded.items()):
         try:
-            same = load_family(family).metric(name).contract_id == contract
+            same = contract_id(family, load_family(family).metric(name)) == contract
         except UserError:
             same = False
         if not same:

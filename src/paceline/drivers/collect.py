@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from paceline import __version__
 from paceline.base.aliases import METRICS
+from paceline.base.contracts import contract_id
 from paceline.base.family import Family, Observed, load_family
 from paceline.records.identity import host_class, record_id, series_host, series_key, utc
 from paceline.records.limits import MAX_LAUNCH
@@ -151,6 +152,7 @@ class Collector:
         predicted = (event.get("predicted") or {}).get(name)
         correctness = event.get("correctness")
         of = block["family"]
+        contract = contract_id(of, metric)
         series = series_host(self._host_class(event), self._runner, block["ranks"])
         return Measurement(
             record_id=record_id(of, self.run_id, block["block"], case["label"], event["launch"], name),
@@ -160,7 +162,7 @@ class Collector:
             family=of,
             block=block["block"],
             case_id=case["case_id"],
-            series_key=series_key(of, case["case_id"], case["technique"], series, metric.contract_id),
+            series_key=series_key(of, case["case_id"], case["technique"], series, contract),
             launch=event["launch"],
             attempt=min(max(int(event.get("attempt", 0)), 0), MAX_LAUNCH),
             params=block["params"],
@@ -174,7 +176,7 @@ class Collector:
                 unit=metric.unit,
                 better=metric.better,
                 statistic=metric.statistic,
-                contract_id=metric.contract_id,
+                contract_id=contract,
             ),
             samples=samples,
             value=launch_statistic(samples, metric.statistic) if event["status"] == "ok" else None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from paceline.base.contracts import contract_id, known_contract_ids
 from paceline.base.family import Metric, family_names, load_family
 from paceline.records.earlier_contracts import EARLIER
 from paceline.records.record import MetricId
@@ -31,7 +32,7 @@ def mistold(family: str, metric: MetricId) -> str | None:
         return None
     tells: tuple[str, ...] = (metric.unit, metric.better, metric.statistic)
     told: tuple[str, ...] = (known.unit, known.better, known.statistic)
-    if metric.contract_id != _contract(family, metric.name):
+    if metric.contract_id != contract_id(family, known):
         tells, told = tells[:2], told[:2]
     if tells == told:
         return None
@@ -40,9 +41,10 @@ def mistold(family: str, metric: MetricId) -> str | None:
 
 def unknown(family: str, metric: MetricId) -> str | None:
     """Say why a metric's contract is not one of this version's or of those before it, or None."""
-    if _of_today(family, metric.name) is None:
+    today = _of_today(family, metric.name)
+    if today is None:
         return f"this version knows no metric '{metric.name}' of the family '{family}'"
-    known = _contract(family, metric.name), *EARLIER.get(f"{family}/{metric.name}", ())
+    known = *known_contract_ids(family, today), *EARLIER.get(f"{family}/{metric.name}", ())
     if metric.contract_id in known:
         return None
     return f"{metric.name}: this version knows no contract {metric.contract_id} of it"
@@ -62,9 +64,3 @@ def impossible(family: str, metric: MetricId, samples: list[float]) -> str | Non
 def _of_today(family: str, name: str) -> Metric | None:
     metrics = load_family(family).metrics if family in family_names() else ()
     return next((metric for metric in metrics if metric.name == name), None)
-
-
-@lru_cache(MAX_REMEMBERED)
-def _contract(family: str, name: str) -> str | None:
-    metric = _of_today(family, name)
-    return None if metric is None else metric.contract_id

@@ -1,6 +1,6 @@
 """Contracts of metrics of before: what published records hold that no family has any more.
 
-Whoever changes a contract enters the old one here, so that records of it are merged.
+Contracts that changed before they had versions; the ids of earlier versions are known by themselves.
 """
 
 from __future__ import annotations

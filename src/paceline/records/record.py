@@ -178,7 +178,7 @@ class MetricId(Line):
     unit: Name = Field(description="Base unit of the samples.")
     better: Literal["lower", "higher", "neither"] = Field(description="Which direction is better.")
     statistic: Name = Field(description="How samples became the launch's value.")
-    contract_id: Name = Field(description="Digest of the metric's exact definition.")
+    contract_id: Name = Field(description="Id of the version of the contract under which it was measured.")
 
 
 class Measurement(Line):

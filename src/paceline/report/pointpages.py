@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline.analysis.points import Point, compared, grade_of, headline
+from paceline.base.contracts import contract_id
 from paceline.base.family import load_family
 from paceline.base.units import format_quantity
 from paceline.report import charts
@@ -173,12 +174,13 @@ def contract_rows(point: Point) -> list[tuple[str, str]]:
     """Return the primary metric's exact definition, when the record was made under the one known here."""
     metric = load_family(point.family).metric(primary_metric([point]))
     used = {c.contract_id for (_, name), c in point.cells.items() if name == metric.name}
-    if used != {metric.contract_id}:
+    known = contract_id(point.family, metric)
+    if used != {known}:
         return [
             ("contract", f"{', '.join(sorted(used)) or ABSENT}: not the definition that this version has")
         ]
     facts = [("metric", metric.doc), ("statistic", metric.statistic), *metric.contract.items()]
-    return [*facts, ("contract id", metric.contract_id)]
+    return [*facts, ("contract id", known)]
 
 
 def history_grid(points: Sequence[Point], run_hrefs: Mapping[str, str]) -> Grid:

@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from paceline.base.aliases import METRICS, SUITES, params_first, technique_first
+from paceline.base.aliases import SUITES, params_first, technique_first
+from paceline.base.contracts import identifying_contracts
 from paceline.base.errors import UserError, expected_one_of
-from paceline.base.family import Scalar, load_family
+from paceline.base.family import Family, Scalar, load_family
 from paceline.base.requirements import present
 from paceline.spec.compared import planned_protocol, stop_rule
 from paceline.spec.duration import Observation, estimate
@@ -194,11 +195,6 @@ def _plan_suite(
     if wanted:
         entries = [e for e in entries if e.label in wanted or e.label == model.baseline]
     rules = [*model.exclude, *(tier.exclude if tier else [])]
-    computed = {
-        c.metric.name for c in suite.family.computed
-    }  # from what a case measures: no part of what it is
-    measured = [m for m in suite.family.metrics if m.name not in computed and m.identifies]
-    contracts = {METRICS.first(m.name): m.contract_id for m in measured}
     taken = {b["block"] for b in blocks}
     for params in points_in(suite, tier, runner):
         if not matches(params, suite, selection.filters):
@@ -215,7 +211,7 @@ def _plan_suite(
             if any(excluded(rule, params, entry.label, suite) for rule in rules):
                 continue
             why = reason or _unsupported(suite, entry, params, runner)
-            case = _case(suite, entry, params, contracts)
+            case = _case(suite, entry, params)
             if why:
                 skipped.append({"suite": suite.name, "params": params, "reason": why, **case})
             else:
@@ -256,23 +252,37 @@ def _block(
     }
 
 
-def _case(
-    suite: Suite, entry: Entry, params: Mapping[str, Scalar], contracts: Mapping[str, str]
-) -> dict[str, Any]:
-    info, family = entry.source.info, suite.family.name
+def case_id(
+    family: Family, params: Mapping[str, Scalar], technique: str, label: str, options: Mapping[str, Any]
+) -> str:
+    """Return the id of a case, 16 hexadecimal digits: the same from version to version, whatever else is added.
+
+    Args:
+        family: Its family.
+        params: The point, in base units, with its operation.
+        technique: Name of the technique.
+        label: What the suite calls it.
+        options: What the technique is given.
+    """
+    operation = str(params.get(family.operation_key, ""))
     identity: dict[str, Any] = {
-        "family": family,
-        "params": params_first(family, params),
-        "technique": technique_first(family, info.name),
-        "options": entry.options,
-        "contracts": contracts,
+        "family": family.name,
+        "params": params_first(family.name, params),
+        "technique": technique_first(family.name, technique),
+        "options": options,
+        "contracts": identifying_contracts(family.name, operation, family.measured_by(operation)),
     }
-    if entry.label != info.name:
-        identity["label"] = technique_first(family, entry.label)
+    if label != technique:
+        identity["label"] = technique_first(family.name, label)
+    return digest(identity)
+
+
+def _case(suite: Suite, entry: Entry, params: Mapping[str, Scalar]) -> dict[str, Any]:
+    name = entry.source.info.name
     return {
-        "case_id": digest(identity),
+        "case_id": case_id(suite.family, params, name, entry.label, entry.options),
         "label": entry.label,
-        "technique": info.name,
+        "technique": name,
         "module": entry.source.module,
         "sha256": entry.source.sha256,
         "role": "baseline" if entry.label == suite.model.baseline else "technique",

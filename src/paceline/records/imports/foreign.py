@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline import __version__
+from paceline.base.contracts import contract_id
 from paceline.base.errors import UserError
 from paceline.base.family import Scalar, load_family
 from paceline.records.identity import new_run_id, record_id, series_key, utc
@@ -168,7 +169,9 @@ def _measurement(reading: Reading, run: Run, suite: str) -> Measurement:
         family=IMPORTED,
         block=block,
         case_id=case_id,
-        series_key=series_key(IMPORTED, case_id, reading.label, run.host_class, metric.contract_id),
+        series_key=series_key(
+            IMPORTED, case_id, reading.label, run.host_class, contract_id(IMPORTED, metric)
+        ),
         launch=reading.launch,
         params=dict(reading.params),
         technique=reading.label,
@@ -180,7 +183,7 @@ def _measurement(reading: Reading, run: Run, suite: str) -> Measurement:
             unit=metric.unit,
             better=metric.better,
             statistic=metric.statistic,
-            contract_id=metric.contract_id,
+            contract_id=contract_id(IMPORTED, metric),
         ),
         samples=samples,
         value=launch_statistic(samples, metric.statistic) if samples else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from paceline.base.contracts import contract_id
 from paceline.base.family import family_names, load_family
 from paceline.report.sitedata import File, PageKind, Site
 
@@ -11,7 +12,8 @@ from paceline.report.sitedata import File, PageKind, Site
 def pages(site: Site) -> Iterator[File]:
     """Yield the page."""
     families = [f for f in map(load_family, family_names()) if not f.internal]
-    yield "metrics.html", site.render("metrics.html", root="", families=[(f, f.metrics) for f in families])
+    rows = [(f, [(metric, contract_id(f.name, metric)) for metric in f.metrics]) for f in families]
+    yield "metrics.html", site.render("metrics.html", root="", families=rows)
 
 
 KIND = PageKind(pages=pages)

@@ -48,7 +48,6 @@ SEEN: tuple[Metric, ...] = (
             "Time to the first token behind the thinking, median over calls.",
             _FIRST_ANSWER | _QUANTILE,
         ),
-        identifies=False,
     ),
     _time("tpot_p50", "Time per output token behind the first, median over calls.", _TPOT | _QUANTILE),
     _time(

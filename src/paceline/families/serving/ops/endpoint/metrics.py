@@ -15,7 +15,6 @@ METRICS: tuple[Metric, ...] = (
         doc="Calls a second that got a whole answer.",
         contract={"divided": "by the time from the first call's instant to the last end"},
         margin=TIME_MARGIN,
-        identifies=False,
     ),
     Metric(
         name="max_rate",
@@ -29,6 +28,5 @@ METRICS: tuple[Metric, ...] = (
             "value": "geometric middle of the highest rate that was carried and the lowest that was not",
         },
         margin=TIME_MARGIN,
-        identifies=False,
     ),
 )

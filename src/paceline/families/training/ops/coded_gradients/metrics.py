@@ -19,7 +19,6 @@ METRICS: tuple[Metric, ...] = (
         contract=_PLAYED | {"value": "instant of the last delivery"},
         statistic="mean",
         margin=0.02,
-        identifies=False,
     ),
     Metric(
         name="worker_load",
@@ -29,7 +28,6 @@ METRICS: tuple[Metric, ...] = (
         contract=_PLAYED | {"value": "largest sum of its tasks' chunks, over workers and rounds"},
         statistic="mean",
         margin=0.0,
-        identifies=False,
     ),
     Metric(
         name="full_wait_share",
@@ -41,7 +39,6 @@ METRICS: tuple[Metric, ...] = (
         compared_by="difference",
         margin=0.02,
         bounds=SHARE,
-        identifies=False,
     ),
     Metric(
         name="recovery_error",
@@ -53,6 +50,5 @@ METRICS: tuple[Metric, ...] = (
         compared_by="difference",
         margin=1e-6,
         bounds=NOT_NEGATIVE,
-        identifies=False,
     ),
 )

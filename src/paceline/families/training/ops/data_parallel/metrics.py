@@ -50,7 +50,6 @@ GAP_CLOSED = Metric(
     statistic="mean",
     compared_by="difference",
     margin=0.05,
-    identifies=False,
 )
 
 SEEN: tuple[Metric, ...] = (

@@ -34,7 +34,6 @@ def _metric(
         compared_by=compared_by,
         margin=margin,
         bounds=bounds,
-        identifies=False,
     )
 
 
