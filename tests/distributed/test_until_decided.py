@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from leftover import assert_nothing_left
+from leftover import assert_nothing_left, processes_of
 
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
@@ -60,6 +61,24 @@ def run(*arguments: object) -> str:
     output, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == EXIT_OK, output
     return output
+
+
+VICTIMS = {"fork server": r"(?!.* paceline:).*paceline\.worker\.preloaded", "rank": r".* paceline:\d"}
+"""Who is killed → what its line of the machine's processes looks like."""
+
+
+def kill(victim: str, store: Path, run: subprocess.Popen[str]) -> bool:
+    """Kill one process of a run once its first launch has results; tell whether there was one."""
+    deadline_s = time.monotonic() + 90
+    while run.poll() is None and time.monotonic() < deadline_s:
+        kept = next(iter(store.glob("20*/*/*.jsonl.partial")), None)
+        if kept is not None and '"launch":1,' in kept.read_text():
+            found = [line for line in processes_of(store) if re.match(VICTIMS[victim], line)]
+            if found:
+                os.kill(int(found[0].split()[0]), signal.SIGKILL)
+                return True
+        time.sleep(0.02)
+    return False
 
 
 def record_of(store: Path) -> RunRecord:
@@ -125,6 +144,24 @@ def test_an_interrupted_run_goes_on_and_ends_once(
     lines = content_of(record.path).decode().splitlines()
     ids = [json.loads(line)["record_id"] for line in lines if line.startswith('{"line":"measurement"')]
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("victim", ["fork server", "rank"])
+def test_a_run_outlives_what_it_started_and_ends_with_what_was_decided(
+    victim: str, suite: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    process = start("run", suite, "--results", store, "--quiet")
+    killed = kill(victim, store, process)
+    output, _ = process.communicate(timeout=LIMIT_S)
+    assert killed, output
+    assert process.returncode in (EXIT_OK, EXIT_INFRASTRUCTURE), output
+    assert_nothing_left(store)
+    record = record_of(store)
+    assert_whole(record, design(3, 8, budget=False).looks)
+    lost = [m for m in record.measurements if m.status != "ok"]
+    assert not lost or (victim == "rank" and len({(m.launch, m.block) for m in lost}) == 1), output
+    assert all(m.reason for m in lost)
 
 
 def test_a_budget_ends_a_run_with_what_it_has_and_no_result_is_missing(suite: Path, tmp_path: Path) -> None:
