@@ -11,6 +11,7 @@ import torch
 
 from paceline.base.family import MISSED, Metric
 from paceline.families.datasheets import datasheet_of
+from paceline.families.training.core.metrics import flops_per_token
 from paceline.families.training.core.sandbox import DIAGNOSES
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.traffic import Traffic
@@ -144,7 +145,10 @@ class Figures:
             what = f"operations in {setting.dtype}" if sheet else "this device"
             self.absent["mfu"] = f"no datasheet gives a rate of {what}"
             return {}
-        flops = setting.size.flops_per_token(setting.vocabulary, setting.context)
+        flops = flops_per_token(self.block.params)
+        if flops is None:
+            self.absent["mfu"] = "some weights alone are trained: nobody counts the operations of that"
+            return {}
         shares = [rate * flops / peak for rate in tokens_per_s]
         # A processor's sheet is a nominal clock, which a boost may exceed; a device's datasheet is an upper bound.
         if max(shares) > 1 and device.torch_type != "cpu":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from paceline.base.family import Params
 from paceline.families.training.api.sizes import SYNTHETIC, num_symbols, size_of
-from paceline.families.training.core.metrics import experts_of
+from paceline.families.training.core.metrics import flops_per_token
 from paceline.families.training.core.parameters import wrong_data
 
 SHARE_ROUNDING = 1e-6
@@ -95,7 +95,9 @@ def estimate_s(params: Params, *, start_s: float = START_S) -> float:
     """
     size, context = size_of(params), number(params, "context")
     steps, ranks = number(params, "steps"), number(params, "ranks")
-    operations = size.flops_per_token(num_symbols(size, str(params["data"])), context, **experts_of(params))
+    operations = flops_per_token(params)
+    if operations is None:  # whatever is left out, it is at most a third
+        operations = size.flops_per_token(num_symbols(size, str(params["data"])), context)
     # A proof's step is the technique's, and the whole batch once more on each rank, by the process beside it.
     rows = float((steps + PROVED_STEPS * (1 + ranks)) * number(params, "batch"))
     # One more evaluation, of the untrained weights; forward alone is a third of forward and backward.

@@ -18,7 +18,7 @@ from paceline.families.training.core import judging, oracle, point
 from paceline.families.training.core.callback import Callback, Outcome, Trial
 from paceline.families.training.core.figures import Figures, timed
 from paceline.families.training.core.gate import STEPS, Proved
-from paceline.families.training.core.metrics import experts_of
+from paceline.families.training.core.metrics import experts_of, flops_per_token
 from paceline.families.training.core.parameters import NONE
 from paceline.families.training.core.sandbox import make_sandbox
 from paceline.families.training.core.setting import (
@@ -287,6 +287,6 @@ def _ceilings(block: Block, setting: Setting) -> dict[str, Any]:
     size, vocabulary, experts = setting.size, setting.vocabulary, experts_of(block.params)
     return {
         "parameters": size.parameters(vocabulary, experts.get("experts", 0)),
-        "flops_per_token": size.flops_per_token(vocabulary, setting.context, **experts),
+        "flops_per_token": flops_per_token(block.params),
         "entropy_rate": setting.corpus.entropy_rate,
     }

@@ -102,7 +102,8 @@ TIMES: tuple[Metric, ...] = (
         better="higher",
         doc="Operations of forward and backward in one second over the datasheet's peak of all ranks' devices.",
         contract={
-            "operations": "6 for each weight in a product and token, 6·layers·context·width for causal attention; "
+            "operations": "6 for each weight that a token is multiplied with, 6·layers·context·width for causal "
+            "attention; of experts those that a token uses, and the gate; a third of it where nothing is trained; "
             "recomputation is not counted",
             "peak": "dense, of the operands' dtype, by the vendor's datasheet; absent where none is listed",
             "sample": "a window of steps on the slowest rank",
@@ -161,6 +162,24 @@ def experts_of(params: Params) -> dict[str, int]:
     return {"experts": int(experts), "top_k": int(top_k or 1)} if experts else {}
 
 
+def flops_per_token(params: Params) -> float | None:
+    """Return the operations that a point's model takes for one token; all figures of operations are made from it.
+
+    Forward and backward, as ``Size.flops_per_token`` counts them; forward alone, a third of it, where a trace's routes
+    are read and nothing is trained. None where some weights alone are trained: what backward leaves out then depends on
+    where they are.
+
+    Args:
+        params: Of the point, in base units.
+    """
+    if params.get("trainable", "all") != "all":
+        return None
+    size, context = size_of(params), params["context"]
+    assert isinstance(context, int)
+    whole = size.flops_per_token(num_symbols(size, str(params["data"])), context, **experts_of(params))
+    return whole / 3 if "routes" in params else whole
+
+
 def _tokens_per_s(params: Params, seconds: float) -> float | None:
     return 1.0 / seconds if seconds > 0 else None
 
@@ -181,14 +200,10 @@ def _kernel_over_busiest(params: Params, carried: float, busiest: float) -> floa
 
 
 def _model_flops(params: Params, seconds: float) -> float | None:
-    context, ranks = params["context"], params["ranks"]
-    assert isinstance(context, int)
+    operations, ranks = flops_per_token(params), params["ranks"]
     assert isinstance(ranks, int)
-    if seconds <= 0:
+    if operations is None or seconds <= 0:
         return None
-    size = size_of(params)
-    symbols = num_symbols(size, str(params["data"]))
-    operations = size.flops_per_token(symbols, context, **experts_of(params))
     return operations / seconds / ranks
 
 
@@ -219,7 +234,7 @@ DERIVED: tuple[DerivedMetric, ...] = (
         name="model_flops_per_rank",
         unit="FLOP/s",
         source="time_per_token",
-        formula="operations of a token's forward and backward / time_per_token / ranks",
+        formula="operations of a token / time_per_token / ranks",
         compute=_model_flops,
     ),
 )
