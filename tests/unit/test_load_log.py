@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.families.serving.core.load.definitions import as_others_print
+from paceline.families.serving.core.client_figures import seen
+from paceline.families.serving.core.load.definitions import as_others_print, became
 from paceline.families.serving.core.load.entries import Entry, Log, ProcessFacts, read_log, write_log
 from paceline.families.serving.core.load.events import read_stream
 from paceline.families.serving.core.load.outcomes import (
@@ -217,3 +218,47 @@ def test_a_log_without_a_whole_answer_has_nothing_to_print() -> None:
     log = Log(header={}, entries=(answered([10], tail=b""),), processes=())
     with pytest.raises(ValueError, match="no call of this log"):
         as_others_print(log)
+
+
+def kept_back(number: int, tokens: int, at_ms: int) -> Entry:
+    """An answer that comes as one event, though it was made token by token."""
+    entry = answered([0], asked=tokens)
+    entry.number = number
+    entry.chunks = [(at_ms * 1_000_000, token(" t" * tokens, list(range(tokens)))), (at_ms * 1_000_000, DONE)]
+    return entry
+
+
+def evenly(number: int, tokens: int, every_ms: int) -> Entry:
+    entry = answered([0], asked=tokens)
+    entry.number = number
+    entry.chunks = [((50 + i * every_ms) * 1_000_000, token(" t", [i])) for i in range(tokens)]
+    entry.chunks.append((entry.chunks[-1][0], DONE))
+    return entry
+
+
+def test_our_own_row_is_the_records_metrics() -> None:
+    """Kept-back answers have no time per token, and none that averages in as 0; their number is told."""
+    entries = [kept_back(n, 33, 370) if n % 2 else evenly(n, 33, 10) for n in range(12)]
+    log = Log(header={}, entries=tuple(entries), processes=())
+    own = as_others_print(log)[0]
+    assert own.client == "paceline"
+    assert own.tpot_mean_s == pytest.approx(0.010)
+    recorded = seen(outcomes_of(log), {"slo_ttft": 1.0, "slo_tpot": 1.0})
+    assert own.ttft_p50_s == recorded["ttft_p50"]
+    assert own.ttft_p99_s == recorded["ttft_p99"]
+    assert own.itl_p99_s == recorded["itl_p99"]
+    assert recorded["tpot_p50"] == pytest.approx(0.010)
+    assert "6 x several tokens came as one event" in became(log)
+    kept = as_others_print(Log(header={}, entries=(kept_back(0, 33, 370),), processes=()))
+    assert kept[0].tpot_mean_s is None
+    assert {p.client for p in kept if p.tpot_mean_s == 0.0} >= {"vllm", "sglang", "aiperf"}
+
+
+def test_in_our_own_row_failed_calls_are_the_slowest() -> None:
+    failed = [answered([10], tail=b"") for _ in range(30)]
+    log = Log(header={}, entries=(*(evenly(n, 3, 10) for n in range(70)), *failed), processes=())
+    own, *others = as_others_print(log)
+    assert own.calls == 100
+    assert own.ttft_p50_s == pytest.approx(0.050)
+    assert own.ttft_p99_s is None
+    assert all(other.calls == 70 and other.ttft_p99_s is not None for other in others)

@@ -1,7 +1,8 @@
 """One raw log as other clients would print it: the same words stand for other quantities there.
 
-Each reading says where a time begins, what one sample of a gap is, and what is divided by what. All of them leave out
-calls that failed, which this project does not; percentiles are taken between the two nearest samples.
+Each reading says where a time begins, what one sample of a gap is, and what is divided by what. Other clients leave out
+calls that failed. This project's own row is its metrics: failed calls are slower than all others, and an answer that
+came as one piece has no time per token. Percentiles are taken between the two nearest samples.
 """
 
 from __future__ import annotations
@@ -9,18 +10,30 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from statistics import fmean
 
 from paceline.families.serving.core.load.entries import Log
 from paceline.families.serving.core.load.events import WARNINGS, count_warnings
-from paceline.families.serving.core.load.outcomes import Outcome, counts, outcomes_of, percentile
+from paceline.families.serving.core.load.outcomes import Outcome, counts, gaps_s, outcomes_of, percentile
 
 Samples = Callable[[Outcome], Iterator[float]]
 
 
 def _instants(outcome: Outcome) -> list[float]:
     return [p.at_ns * 1e-9 for p in outcome.pieces]
+
+
+def _own_first(outcome: Outcome) -> Iterator[float]:
+    yield outcome.ttft_s
+
+
+def _own_gaps(outcome: Outcome) -> Iterator[float]:
+    yield from gaps_s([outcome])
+
+
+def _own_per_token(outcome: Outcome) -> Iterator[float]:
+    if outcome.tpot_s is not None:
+        yield outcome.tpot_s
 
 
 def _from_due(outcome: Outcome) -> Iterator[float]:
@@ -69,15 +82,18 @@ class Reading:
     note: str
     source: str
     """Where its words are explained."""
+    whole_alone: bool = True
+    """Whether calls that failed are left out."""
 
 
 READINGS: dict[str, Reading] = {
     "paceline": Reading(
-        ttft=_from_due,
-        itl=_gaps,
-        tpot=_mean_gap,
-        note="from the instant at which a call was due; gaps between events, pooled",
+        ttft=_own_first,
+        itl=_own_gaps,
+        tpot=_own_per_token,
+        note="from the instant at which a call was due; gaps between events, pooled; failed calls are the slowest",
         source="docs/serving.md",
+        whole_alone=False,
     ),
     "vllm": Reading(
         ttft=_from_sent,
@@ -130,8 +146,9 @@ class Printed:
 
     client: str
     calls: int
-    ttft_p50_s: float
-    ttft_p99_s: float
+    ttft_p50_s: float | None
+    """None where failed calls reach up to it."""
+    ttft_p99_s: float | None
     itl_mean_s: float | None
     itl_p99_s: float | None
     tpot_mean_s: float | None
@@ -145,10 +162,11 @@ def as_others_print(log: Log) -> list[Printed]:
     Raises:
         ValueError: No call of it has a whole answer.
     """
-    outcomes = [o for o in outcomes_of(log) if o.ok]
-    if not outcomes:
+    outcomes = outcomes_of(log)
+    whole = [o for o in outcomes if o.ok]
+    if not whole:
         raise ValueError(f"no call of this log has a whole answer; {became(log)}")
-    return [_printed(name, reading, outcomes) for name, reading in READINGS.items()]
+    return [_printed(name, r, whole if r.whole_alone else outcomes) for name, r in READINGS.items()]
 
 
 def became(log: Log) -> str:
@@ -171,17 +189,17 @@ def became(log: Log) -> str:
 
 def _printed(name: str, reading: Reading, outcomes: Sequence[Outcome]) -> Printed:
     ttft, itl, tpot = (
-        np.array([value for o in outcomes for value in samples(o)])
+        [value for o in outcomes for value in samples(o)]
         for samples in (reading.ttft, reading.itl, reading.tpot)
     )
     return Printed(
         client=name,
         calls=len(outcomes),
-        ttft_p50_s=float(np.quantile(ttft, 0.5)),
-        ttft_p99_s=float(np.quantile(ttft, 0.99)),
-        itl_mean_s=float(itl.mean()) if len(itl) else None,
-        itl_p99_s=float(np.quantile(itl, 0.99)) if len(itl) else None,
-        tpot_mean_s=float(tpot.mean()) if len(tpot) else None,
-        tpot_p99_s=float(np.quantile(tpot, 0.99)) if len(tpot) else None,
+        ttft_p50_s=percentile(ttft, 0.5),
+        ttft_p99_s=percentile(ttft, 0.99),
+        itl_mean_s=fmean(itl) if itl else None,
+        itl_p99_s=percentile(itl, 0.99),
+        tpot_mean_s=fmean(tpot) if tpot else None,
+        tpot_p99_s=percentile(tpot, 0.99),
         note=reading.note,
     )

@@ -39,6 +39,7 @@ WARNINGS = {
     "informational": "informational responses came before the answer",
     "no_done": "a finish reason or the usage told the end, and no [DONE] did",
     "no_empty_line": "no empty line ended the last event",
+    "one_event": "several tokens came as one event: their pace cannot be seen, nor when the first was there",
     "one_newline": "one newline ended events, where the standard wants an empty line",
     "odd_usage": "counts of the usage that are no whole numbers from 0 on were left out",
     "other_choices": "events of other choices were left out, and so was the usage, which counts them",

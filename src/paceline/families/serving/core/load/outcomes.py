@@ -136,6 +136,8 @@ def _stream_of(entry: Entry) -> Stream:
         warnings.add("end_token")
         alone = tuple(replace(p, tokens=1.0) for p in pieces)
         stream = replace(stream, pieces=alone, tokens=asked, counted_by="chunks")
+    if len(pieces) == 1 and stream.tokens > 1:
+        warnings.add("one_event")
     return replace(stream, warnings=tuple(sorted(warnings)))
 
 
