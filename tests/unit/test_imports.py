@@ -164,6 +164,7 @@ def pytest_json(**stats: Any) -> dict[str, Any]:
 
 def read(tmp_path: Path, style: str, content: str | dict[str, Any], **options: Any) -> RunRecord:
     source = tmp_path / "given.txt"
+    source.parent.mkdir(exist_ok=True)
     source.write_text(content if isinstance(content, str) else json.dumps(content))
     return import_file(tmp_path / "store", source, style, **options)
 

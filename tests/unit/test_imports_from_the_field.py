@@ -247,7 +247,8 @@ def test_ranks_are_those_of_a_group_where_the_tool_splits_them(
     for record in (read(tmp_path, "nccl-tests", text), read(tmp_path, "nccl-tests", made)):
         for m in record.measurements:
             assert {k: m.params[k] for k in ("ranks", "groups") if k in m.params} == expected
-        assert imported(record).get("notes", []) == note
+        # the rows are those of two ranks: of others the bus bandwidth does not fit
+        assert [n for n in imported(record).get("notes", []) if " × absent: busbw" not in n] == note
         assert str(record.run.host_class).endswith("× 4"), "a machine's devices, not a group's"
 
 
@@ -459,3 +460,130 @@ def test_long_parameters_and_names_are_kept_by_their_digest(tmp_path: Path) -> N
 def test_own_lines_keep_their_numbers() -> None:
     found = own_lines("\nNCCL version 2\n# a\n\n  8 1\n", "x")
     assert found.lines == [(3, "# a"), (5, "  8 1")]
+
+
+def table(*rows: str, ranks: int = 2, columns: str = COLUMNS, below: str = "") -> str:
+    """Return a table of all-reduce for so many ranks."""
+    listed = [line for line in HEAD_TEXT.splitlines() if "Rank " in line]
+    head = HEAD_TEXT.replace("\n".join(listed), "\n".join(listed[:ranks])).replace(COLUMNS, columns)
+    return head + "".join(f"{row}\n" for row in rows) + below
+
+
+def values(record: RunRecord, metric: str) -> list[float | None]:
+    return [m.value for m in record.measurements if m.metric.name == metric]
+
+
+def test_a_bandwidth_that_its_column_rounds_away_comes_from_size_and_time(tmp_path: Path) -> None:
+    row = "16 4 float sum -1 {:.2f} 0.00 0.00 0 20.00 0.00 0.00 0"
+    slow, fast = (
+        read(tmp_path / name, "nccl-tests", table(row.format(us))) for name, us in (("a", 40), ("b", 20))
+    )
+    assert values(slow, "algbw") == pytest.approx([16 / 40e-6, 16 / 20e-6])
+    assert values(fast, "busbw") == pytest.approx([16 / 20e-6, 16 / 20e-6])
+    out = pick(slow, "algbw", in_place=False)
+    assert out.flags == ["imported", "from-size-and-time"]
+    assert out.detail == {"as_written": ["0.00"], "unit": "GB/s"}
+
+
+def test_a_cell_of_two_digits_is_coarse_and_one_of_three_is_not(tmp_path: Path) -> None:
+    row = "1024 256 float sum -1 95.00 0.01 0.01 0 0.30 3.41 3.41 0"
+    record = read(tmp_path, "nccl-tests", table(row))
+    assert values(record, "algbw") == pytest.approx([1024 / 95e-6, 3.41e9])
+    assert [m.flags for m in record.measurements if m.metric.name == "algbw"][1] == ["imported"]
+
+
+def test_the_bus_bandwidth_of_one_rank_is_not_defined(tmp_path: Path) -> None:
+    row = "1048576 262144 float sum -1 10.00 104.86 0.00 0 10.00 104.86 0.00 0"
+    record = read(tmp_path, "nccl-tests", table(row, ranks=1))
+    assert values(record, "busbw") == []
+    assert values(record, "algbw") == [104.86e9, 104.86e9]
+    absent = {"busbw": "the bus bandwidth of one rank is not defined"}
+    assert [m.absent for m in record.measurements if m.metric.name == "time"] == [absent, absent]
+    assert imported(record)["notes"] == ["2 × absent: busbw: the bus bandwidth of one rank is not defined"]
+    report = nccl_json()
+    report["config"] |= {"ngpus": 1, "devices": report["config"]["devices"][:1]}
+    assert values(read(tmp_path / "json", "nccl-tests", report), "busbw") == []
+
+
+def test_a_coarse_cell_that_size_and_time_do_not_give_is_no_number(tmp_path: Path) -> None:
+    row = "1048576 262144 float sum -1 10.00 0.00 0.00 0 10.00 104.86 104.86 0"
+    record = read(tmp_path, "nccl-tests", table(row))
+    assert values(record, "algbw") == [104.86e9]
+    (absent,) = [m.absent for m in record.measurements if m.absent]
+    assert absent["algbw"].startswith("0.00 GB/s is below the resolution")
+
+
+def test_a_time_or_a_rate_of_zero_was_below_the_resolution(tmp_path: Path) -> None:
+    text = OSU_TEXT.replace("                       1.73", "                       0.00").replace(
+        "212.75", "  0.00"
+    )
+    record = read(tmp_path, "osu", text)
+    refused = {m.metric.name: (m.status, m.reason) for m in record.measurements if m.status != "ok"}
+    assert refused["avg_latency"] == ("invalid", "0.00 us: below the resolution of what the tool writes")
+    assert refused["bandwidth"] == ("invalid", "0.00 MB/s: below the resolution of what the tool writes")
+    assert len(refused) == 2
+
+
+def test_some_samples_of_zero_are_marked_and_all_of_them_are_no_number(tmp_path: Path) -> None:
+    some = read(tmp_path / "some", "pytest-benchmark", pytest_json(data=[0.0, 1e-9, 2e-9]))
+    (m,) = [m for m in some.measurements if m.metric.name == "round_time"]
+    assert m.status == "ok"
+    assert "below-resolution" in m.flags
+    none = read(tmp_path / "none", "pytest-benchmark", pytest_json(data=[0.0, 0.0, 0.0]))
+    (m,) = [m for m in none.measurements if m.metric.name == "round_time"]
+    assert (m.status, m.value) == ("invalid", None)
+
+
+ERROR_ROWS = (
+    "1024 256 float sum -1 13.37 0.08 0.08 0e+00 12.91 0.08 0.08 4e-07",
+    "1048576 262144 float sum -1 101.40 10.34 10.34 1e+00 98.75 10.62 10.62 nan",
+)
+
+
+@pytest.mark.parametrize(("end", "status"), [("12 FAILED", "incorrect"), ("0 OK", "ok")])
+def test_a_run_that_the_tool_calls_wrong_has_no_number(tmp_path: Path, end: str, status: str) -> None:
+    """A column of deviations does not say which result is wrong; the line below the table says that some are."""
+    columns = COLUMNS.replace("#wrong", " error")
+    text = table(*ERROR_ROWS, columns=columns, below=f"# Out of bounds values : {end}\n")
+    record = read(tmp_path, "nccl-tests", text)
+    assert {m.status for m in record.measurements} == {status}
+    if status == "incorrect":
+        assert (
+            record.measurements[0].reason
+            == "nccl-tests calls the run wrong: Out of bounds values : 12 FAILED"
+        )
+
+
+def test_a_judgement_is_of_the_table_above_it_alone(tmp_path: Path) -> None:
+    columns = COLUMNS.replace("#wrong", " error")
+    good = table(ERROR_ROWS[0], columns=columns, below="# Out of bounds values : 0 OK\n")
+    bad = table(ERROR_ROWS[1], columns=columns, below="# Out of bounds values : 2 FAILED\n")
+    record = read(tmp_path, "nccl-tests", good + bad)
+    assert {m.params["size_bytes"]: m.status for m in record.measurements} == {
+        1024: "ok",
+        1048576: "incorrect",
+    }
+
+
+def test_where_wrong_elements_are_counted_the_other_results_stand(tmp_path: Path) -> None:
+    record = read(tmp_path, "nccl-tests", NCCL_TEXT)
+    assert [m.status for m in record.measurements].count("incorrect") == 3
+    report = nccl_json(out_of_place={"time": 4.0, "alg_bw": 262.1, "bus_bw": 458.8, "nwrong": None})
+    report["out_of_bounds"] = {"count": 5, "okay": "false"}
+    found = read(tmp_path / "json", "nccl-tests", report)
+    assert {m.status for m in found.measurements} == {"incorrect"}
+
+
+def test_tables_of_rccl_tests_are_read_and_its_own_files_are_refused_by_name(tmp_path: Path) -> None:
+    first, rest = HEAD_TEXT.split("\n", 1)
+    assert first.startswith("# nccl-tests version")
+    said = "rccl-tests: Version develop:0f0f0f0\nRCCL version : 2.26.6-HEAD:0f0f0f0\n"
+    text = rest.replace("# Using devices", f"{said}# Using devices") + ROWS_TEXT
+    record = read(tmp_path, "nccl-tests", text)
+    assert imported(record)["tool_version"] == "rccl-tests develop:0f0f0f0"
+    assert len(record.measurements) == 12
+    row = '{"#wrong":"0","algBw":0.05,"busBw":0.07,"gpus":4,"inPlace":0,"name":"AllReduce","size":1024,"time":19.2}'
+    csv = "numCycle,collective,ranks,size,type,redop,inplace,time,algbw,busbw,#wrong\n"
+    for content in (f"{row}\n{row}\n", f"[\n{row}\n]\n", csv):
+        with pytest.raises(UserError, match="a file that rccl-tests wrote beside its table"):
+            read(tmp_path, "nccl-tests", content)

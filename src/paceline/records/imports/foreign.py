@@ -16,6 +16,7 @@ from paceline.base.family import Scalar, load_family
 from paceline.records.identity import new_run_id, record_id, series_key, utc
 from paceline.records.imports.formats import parse
 from paceline.records.imports.reading import Foreign, Reading
+from paceline.records.imports.resolution import COMPUTED, flags_of, unresolved
 from paceline.records.record import IMPORTED, Measurement, MetricId, Run, dump_line
 from paceline.records.record_file import MAX_LINE_BYTES
 from paceline.records.record_writer import RecordWriter
@@ -117,7 +118,7 @@ def make_run(foreign: Foreign, name: str, digest: str, style: str, argv: Sequenc
             "facts": dict(foreign.facts),
             "not_kept": list(foreign.not_kept),
             **({"skipped": dict(foreign.skipped)} if foreign.skipped else {}),
-            **({"notes": notes} if (notes := [*foreign.notes, *repeated(foreign)]) else {}),
+            **({"notes": notes} if (notes := [*foreign.notes, *repeated(foreign), *untold(foreign)]) else {}),
         },
     )
 
@@ -136,6 +137,12 @@ def repeated(foreign: Foreign) -> tuple[str, ...]:
     )
 
 
+def untold(foreign: Foreign) -> tuple[str, ...]:
+    """Say what the tool's output does not tell, and how often."""
+    counts = Counter(f"{name}: {why}" for reading in foreign.readings for name, why in reading.absent.items())
+    return tuple(f"{number} × absent: {what}" for what, number in counts.items())
+
+
 def make_measurements(foreign: Foreign, run: Run) -> list[Measurement]:
     """Make one measurement for each technique, point, launch and metric; repeated lines become further samples."""
     merged: dict[str, Reading] = {}
@@ -144,6 +151,8 @@ def make_measurements(foreign: Foreign, run: Run) -> list[Measurement]:
         if first is not reading:
             first.numbers += reading.numbers
             first.failure = first.failure or reading.failure
+            first.flags = tuple(dict.fromkeys((*first.flags, *reading.flags)))
+            first.absent |= reading.absent
     return [_measurement(reading, run, suite_name(foreign)) for reading in merged.values()]
 
 
@@ -154,11 +163,13 @@ def _measurement(reading: Reading, run: Run, suite: str) -> Measurement:
     failure = reading.failure
     if failure is None and any(n.base is None for n in reading.numbers):
         failure = ("invalid", "the tool wrote NaN")
+    if failure is None and (why := unresolved(reading.numbers, metric.unit)) is not None:
+        failure = ("invalid", why)
     if failure is None and metric.unit == "s" and any((n.base or 0.0) < 0 for n in reading.numbers):
         raise UserError(f"a negative {metric.name}", where=reading.where)
     samples = [] if failure else [n.base for n in reading.numbers if n.base is not None]
     unit = reading.numbers[0].unit
-    scaled = unit != metric.unit or not samples
+    scaled = unit != metric.unit or not samples or COMPUTED in reading.flags
     written: Any = {"as_written": [n.text for n in reading.numbers], "unit": unit} if scaled else None
     ranks = reading.params.get("ranks")
     return Measurement(
@@ -188,7 +199,8 @@ def _measurement(reading: Reading, run: Run, suite: str) -> Measurement:
         samples=samples,
         value=launch_statistic(samples, metric.statistic) if samples else None,
         n=len(samples),
-        flags=[IMPORTED, *reading.flags],
+        flags=list(dict.fromkeys([IMPORTED, *reading.flags, *flags_of(reading.numbers, metric.unit)])),
+        absent=reading.absent or None,
         status=failure[0] if failure else "ok",
         reason=failure[1] if failure else None,
         detail=written,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from paceline.base.errors import UserError, expected_one_of
@@ -9,6 +10,8 @@ from paceline.base.family import Scalar
 from paceline.records.imports import nccl_json, nccl_text, osu, pytest_benchmark
 from paceline.records.imports.reading import Foreign
 
+_RCCL_FILE = re.compile(r'\s*(?:numCycle,|\[?\s*\{[^{}]*"algBw"\s*:)')
+"""How rccl-tests' CSV and JSON begin: columns, or one flat object a result."""
 FORMATS: Mapping[str, str] = {
     "nccl-tests": "nccl-tests: JSON (-J FILE) or its table of columns",
     "osu": "OSU micro-benchmarks: table of columns",
@@ -26,6 +29,13 @@ def parse(style: str, text: str, name: str, given: Mapping[str, Scalar]) -> Fore
         given: Parameters that the file does not state.
     """
     if style == "nccl-tests":
+        if _RCCL_FILE.match(text):
+            raise UserError(
+                "a file that rccl-tests wrote beside its table, in a layout of its own",
+                where=f"{name}:1",
+                expected="the table that rccl-tests or nccl-tests prints, or the JSON of nccl-tests (-J FILE)",
+                fix="keep what the program prints: all_reduce_perf … | tee table.txt",
+            )
         is_json = text.lstrip()[:1] == "{"
         return nccl_json.parse(text, name, given) if is_json else nccl_text.parse(text, name, given)
     if style == "osu":

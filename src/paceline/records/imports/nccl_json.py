@@ -23,6 +23,7 @@ from paceline.records.imports.nccl_side import (
     group_params,
     point,
     readings,
+    refuse,
     root_of,
     wrong_elements,
 )
@@ -67,6 +68,9 @@ def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
     if given.get("ranks"):
         section["ranks"] = given["ranks"]
     found = [reading for item in items for reading in _result(item, section)]
+    bounds = rest.get("out_of_bounds")
+    if isinstance(bounds, dict) and str(bounds.get("okay")).lower() == "false":
+        refuse(found, f"out_of_bounds {_plain(bounds)}")
     models = sorted({str(d.get("device_info")) for d in devices if d.get("device_info")})
     return Foreign(
         tool=TOOL,

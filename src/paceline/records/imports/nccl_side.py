@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from paceline.base.errors import UserError
 from paceline.base.family import Scalar
 from paceline.records.imports.nccl_names import TYPES
-from paceline.records.imports.reading import GIGA, MICRO, PERCENT, Reading, number, whole
+from paceline.records.imports.reading import GIGA, MICRO, PERCENT, Number, Reading, number, whole
+from paceline.records.imports.resolution import bandwidth
 
 TOOL = "nccl-tests"
 LABEL = "nccl-tests"
@@ -62,34 +63,53 @@ def point(
 def readings(
     side: Side, params: Mapping[str, Scalar], label: str, where: str, reported: Mapping[str, object]
 ) -> list[Reading]:
-    """Return the readings of one half of a line."""
+    """Return the readings of one half of a line, the time first; what the line does not tell is absent beside it."""
     wrong = wrong_elements(side.wrong, where)
-    columns = (
-        ("cpu_time" if side.cpu_time else "time", side.time, MICRO, "us"),
-        ("algbw", side.algbw, GIGA, "GB/s"),
-        ("busbw", side.busbw, GIGA, "GB/s"),
-        *(
-            (PER_ITERATION[name][0], text, *PER_ITERATION[name][1:])
-            for name, text in side.per_iteration.items()
-        ),
-    )
+    time_name = "cpu_time" if side.cpu_time else "time"
+    time = number(side.time, MICRO, "us", f"{where}:{time_name}")
+    told: dict[str, tuple[Number, tuple[str, ...]]] = {time_name: (time, ())}
+    absent: dict[str, str] = {}
+    for name, text in (("algbw", side.algbw), ("busbw", side.busbw)):
+        found = bandwidth(name, number(text, GIGA, "GB/s", f"{where}:{name}"), time, params)
+        if isinstance(found, str):
+            absent[name] = found
+        else:
+            told[name] = found
+    for column, text in side.per_iteration.items():
+        name, power, unit = PER_ITERATION[column]
+        told[name] = number(text, power, unit, f"{where}:{name}"), ()
     return [
         Reading(
             label=label,
             params={**params, "in_place": side.in_place},
             metric=name,
-            numbers=[number(text, power, unit, f"{where}:{name}")],
+            numbers=[value],
             where=where,
             failure=failure_of(wrong),
             reported={"wrong_elements": wrong, **reported},
+            flags=flags,
+            absent=absent if name == time_name else {},
         )
-        for name, text, power, unit in columns
+        for name, (value, flags) in told.items()
     ]
 
 
 def failure_of(wrong: int | None) -> tuple[str, str] | None:
     """Return status and reason of a half with wrong elements."""
     return ("incorrect", f"nccl-tests counted {wrong} wrong elements") if wrong else None
+
+
+def refuse(found: Sequence[Reading], said: str) -> None:
+    """Let no number stand of a run that the tool calls wrong, unless it is told which results were.
+
+    Args:
+        found: The readings of the run.
+        said: The line, or the key, that says so.
+    """
+    told = any(reading.failure for reading in found)
+    for reading in found:
+        if reading.failure is None and (not told or reading.reported.get("wrong_elements") is None):
+            reading.failure = "incorrect", f"nccl-tests calls the run wrong: {said}"
 
 
 def group_params(groups: Sequence[int]) -> dict[str, Scalar]:

@@ -25,6 +25,7 @@ from paceline.records.imports.nccl_side import (
     group_params,
     point,
     readings,
+    refuse,
     root_of,
 )
 from paceline.records.imports.reading import Foreign, Reading, whole
@@ -32,6 +33,9 @@ from paceline.records.imports.reading import Foreign, Reading, whole
 OWN_LINE = "# paceline "
 """Begins a line that `paceline export` adds: technique and parameters as JSON."""
 _VERSION = re.compile(r"# nccl-tests version (\S+)")
+_RCCL = re.compile(r"rccl-tests: Version (\S+)")
+_JUDGED = re.compile(r"#\s*(Out of bounds values\s*:\s*\d+\s+(\w+))")
+"""Below a table: how many values were out of bounds, and whether the run passed."""
 _START = re.compile(r"# Collective test starting: (\S+)")
 _RANK = re.compile(r"#\s+Rank\s+(\d+) (?:\s*Group\s+(-?\d+) )?.*?device\s+\d+ \[[^\]]*\] (.+?)\s*$")
 _SETTINGS = re.compile(r"# (nThread \d+ .*)$")
@@ -74,10 +78,17 @@ def parse(text: str, name: str, given: Mapping[str, Scalar]) -> Foreign:
     """
     section, facts = _Section(), _Facts()
     found: list[Reading] = []
+    judged = 0  # of the readings those before the last line that judges a run
     own = own_lines(text, name)
     for line_number, line in own.lines:
         where = f"{name}:{line_number}"
-        if line.startswith("#"):
+        if match := _RCCL.match(line):
+            facts.version = f"rccl-tests {match.group(1)}"
+        elif match := _JUDGED.match(line):
+            if match.group(2) == "FAILED":
+                refuse(found[judged:], match.group(1))
+            judged = len(found)
+        elif line.startswith("#"):
             section = _comment(line, section, facts, where)
         else:
             found += _result(line, section, where, given)

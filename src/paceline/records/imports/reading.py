@@ -44,6 +44,8 @@ class Reading:
     reported: dict[str, Any] = field(default_factory=dict)
     """What the tool says about correctness and effort, unverified."""
     flags: tuple[str, ...] = ()
+    absent: dict[str, str] = field(default_factory=dict)
+    """Metrics beside this one that the tool's output does not tell, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
