@@ -6,7 +6,7 @@ Nothing that a client left out, guessed or read in an unusual way stays in the r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from paceline.analysis.points import Point
@@ -54,6 +54,7 @@ def call_notes(point: Point) -> Grid:
             {way for told in lists if isinstance(told, list) for way in told if isinstance(way, str)}
         )
         rows += [[label, way, COUNTED_BY.get(way, "")] for way in ways]
+        rows += [[label, "surprise", said] for said in _surprises(kept)]
     rows += [[ALL, told, meaning] for told, meaning in _source(source)]
     return rows_grid("calls, all launches", ("technique", "what was counted", "meaning"), rows)
 
@@ -66,6 +67,15 @@ def _accounts(point: Point, label: str) -> Iterator[Mapping[str, Any]]:
             if m.accounting and m.launch not in seen:
                 seen.add(m.launch)
                 yield m.accounting
+
+
+def _surprises(kept: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what was unexpected of a server, each sentence once."""
+    servers = [account.get("server") for account in kept]
+    lists = [server.get("surprises") for server in servers if isinstance(server, Mapping)]
+    return list(
+        dict.fromkeys(s for told in lists if isinstance(told, list) for s in told if isinstance(s, str))
+    )
 
 
 def _counts(told: object) -> dict[str, int]:

@@ -130,10 +130,13 @@ def _notes(point: Point, label: str) -> Iterator[str]:
     if "prompt_tokens" in server:
         cached = server.get("cached_prompt_tokens")
         found = f", {cached:.0f} of them from its cache" if cached else ""
+        asked = server.get("prompt_tokens_asked")
+        meant = "" if asked is None else f" of {asked:.0f} that were meant"
         yield (
-            f"{label}: a prompt has {server['prompt_tokens']:.0f} tokens by the server's count{found}, an answer "
-            f"{server.get('answer_tokens', 0):.0f} of {server['answer_tokens_asked']:.0f}"
+            f"{label}: a prompt has {server['prompt_tokens']:.0f} tokens{meant} by the server's count{found}, an "
+            f"answer {server.get('answer_tokens', 0):.0f} of {server['answer_tokens_asked']:.0f}"
         )
+    yield from (f"{label}: WARNING: {said}" for said in server.get("surprises") or ())
     yield from (f"{label}: {text}" for text in _server_says(server.get("metrics") or {}))
     if client:
         yield (

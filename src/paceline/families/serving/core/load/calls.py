@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 
@@ -40,6 +40,8 @@ class Call:
     carries: bool = False
     """Whether its prompt begins with the first of ``after``: that one's prompt and answer."""
     chat: bool = False
+    meant_tokens: int | None = None
+    """Tokens that a prompt of words is meant to have; None where nobody said, or the prompt is token ids."""
 
     @property
     def prompt_tokens(self) -> int:
@@ -96,6 +98,26 @@ class Workload:
     def places(self, part: int, parts: int, total: int | None) -> int | None:
         """Return one process's part of a number of places."""
         return None if total is None else total // parts + (part < total % parts)
+
+
+def prompt_lengths(calls: Iterable[Call]) -> dict[int, int | None]:
+    """Return how many tokens each call's whole prompt is meant to have; None where nobody can say.
+
+    Args:
+        calls: In order, with all that they carry on.
+    """
+    found: dict[int, int | None] = {}
+    asked: dict[int, int] = {}
+    for call in calls:
+        own = len(call.prompt) if isinstance(call.prompt, tuple) else call.meant_tokens
+        before = 0
+        if call.carries and own is not None:
+            earlier = found.get(call.after[0])
+            own = None if earlier is None else own
+            before = (earlier or 0) + asked.get(call.after[0], 0)
+        found[call.number] = None if own is None else before + own
+        asked[call.number] = call.output_tokens
+    return found
 
 
 def prompt_text(prompt: Prompt) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.families.serving.core.load.alarm import Alarms
-from paceline.families.serving.core.load.calls import Call, Prompt, Workload, carried
+from paceline.families.serving.core.load.calls import Call, Prompt, Workload, carried, prompt_lengths
 from paceline.families.serving.core.load.entries import COMPLETE, Entry, ProcessFacts
 from paceline.families.serving.core.load.events import read_stream
 from paceline.families.serving.core.load.redirects import Origin, Place, next_place
@@ -85,8 +85,15 @@ class Client:
         # loop.
         self._requests = {n: target.request(c, c.prompt) for n, c in self._calls.items() if not c.carries}
         self._prompts: dict[int, Prompt] = {n: c.prompt for n, c in self._calls.items() if not c.carries}
+        meant = prompt_lengths(self._calls.values())
         self.entries = {
-            n: Entry(number=n, tenant=c.tenant, due_ns=None, asked_tokens=c.output_tokens)
+            n: Entry(
+                number=n,
+                tenant=c.tenant,
+                due_ns=None,
+                asked_tokens=c.output_tokens,
+                asked_prompt_tokens=meant[n],
+            )
             for n, c in self._calls.items()
         }
         self._missing = {n: len(set(c.after)) for n, c in self._calls.items() if c.after}

@@ -15,6 +15,7 @@ from statistics import fmean
 from paceline.families.serving.core.load.entries import Log
 from paceline.families.serving.core.load.events import WARNINGS, count_warnings
 from paceline.families.serving.core.load.outcomes import Outcome, counts, gaps_s, outcomes_of, percentile
+from paceline.families.serving.core.load.prompts import told_of_prompts
 
 Samples = Callable[[Outcome], Iterator[float]]
 
@@ -176,6 +177,7 @@ def became(log: Log) -> str:
     said = ["calls: " + ", ".join(f"{number} {kind}" for kind, number in counts(outcomes).items())]
     warnings = count_warnings([o.stream for o in whole], [o.stream for o in outcomes if not o.ok])
     said += [f"{number} x {WARNINGS[w]}" for w, number in warnings.items()]
+    said += told_of_prompts(outcomes)
     thinking = [o for o in whole if o.thinks]
     if thinking:
         first = percentile([o.ttft_s for o in thinking], 0.5)

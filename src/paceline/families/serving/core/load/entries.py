@@ -44,6 +44,8 @@ class Entry:
     due_ns: int | None
     """When it should have been sent; None if it never became due."""
     asked_tokens: int
+    asked_prompt_tokens: int | None = None
+    """Tokens that its prompt is meant to have; None where nobody can say."""
     sent_ns: int | None = None
     """When its bytes were given to the kernel."""
     sent_bytes: int = 0

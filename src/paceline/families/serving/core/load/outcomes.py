@@ -41,7 +41,10 @@ class Outcome:
     sent_s: float | None
     ended_s: float | None
     tokens: int
+    asked_prompt_tokens: int | None
+    """Tokens that the prompt was meant to have."""
     prompt_tokens: int | None
+    """Tokens of the prompt, and of these the cached ones, as the server counts them."""
     cached_tokens: int | None
     ttft_s: float
     """From when it was due to the first piece of output of any kind: thinking, answer, call of a tool."""
@@ -101,6 +104,7 @@ def outcome_of(entry: Entry, *, exact: bool = True, bounded: bool = True) -> Out
         ended_s=_seconds(entry.ended_ns),
         # Kept of failed calls too: the server computed them, and throughput counts them.
         tokens=stream.tokens,
+        asked_prompt_tokens=entry.asked_prompt_tokens,
         prompt_tokens=stream.prompt_tokens,
         cached_tokens=stream.cached_tokens,
         ttft_s=(first - (due_ns or 0)) * 1e-9 if good else math.inf,

@@ -94,4 +94,5 @@ def in_words(workload: Workload, wording: Wording, *, chat: bool) -> Workload:
 def _worded(call: Call, wording: Wording, chat: bool) -> Call:
     assert isinstance(call.prompt, tuple)
     text = wording.text(call.prompt, first=not call.carries)
-    return replace(call, prompt=Messages((("user", text),)) if chat else text, chat=chat)
+    prompt = Messages((("user", text),)) if chat else text
+    return replace(call, prompt=prompt, chat=chat, meant_tokens=len(call.prompt))

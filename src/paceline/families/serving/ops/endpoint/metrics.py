@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import TIME_MARGIN, Metric
+from paceline.base.family import SHARE, TIME_MARGIN, Metric
 from paceline.families.serving.core.client_metrics import SEEN
 from paceline.families.serving.core.metrics import OBJECTIVE
 
@@ -15,6 +15,18 @@ METRICS: tuple[Metric, ...] = (
         doc="Calls a second that got a whole answer.",
         contract={"divided": "by the time from the first call's instant to the last end"},
         margin=TIME_MARGIN,
+    ),
+    Metric(
+        name="cached_prompt_share",
+        unit="ratio",
+        better="higher",
+        doc="Share of the prompts' tokens that the server says it found in its cache.",
+        contract={
+            "counted": "cached_tokens over prompt_tokens of the usage of whole answers; the server's own words"
+        },
+        compared_by="difference",
+        bounds=SHARE,
+        margin=0.01,
     ),
     Metric(
         name="max_rate",

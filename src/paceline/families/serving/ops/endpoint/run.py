@@ -26,6 +26,7 @@ from paceline.families.serving.core.load.client import Limits
 from paceline.families.serving.core.load.entries import Log, write_log
 from paceline.families.serving.core.load.outcomes import Outcome, meets, outcomes_of, tokens_per_s
 from paceline.families.serving.core.load.processes import AHEAD_S, SOON_S, run_load
+from paceline.families.serving.core.load.prompts import cached_share, shared_beginnings, told_of_prompts
 from paceline.families.serving.core.load.server_metrics import changes, read_metrics
 from paceline.families.serving.core.load.words import VOCABULARY, in_words
 from paceline.families.serving.core.traced_calls import TRACED, speaks, spoken_sessions, trace_facts
@@ -179,7 +180,12 @@ class _Measuring:
             }
         values = seen(outcomes, self._params)
         values["requests_per_s"] = _requests_per_s(outcomes)
-        metrics, absent = settled(values, {"max_rate": "until_saturated is off"}, outcomes)
+        known = {"max_rate": "until_saturated is off"}
+        if (share := cached_share(outcomes)) is None:
+            known["cached_prompt_share"] = "the server does not say what it found in its cache"
+        else:
+            values["cached_prompt_share"] = share
+        metrics, absent = settled(values, known, outcomes)
         return {
             "status": "ok",
             "metrics": metrics,
@@ -306,4 +312,8 @@ def _lengths(outcomes: Sequence[Outcome], workload: Workload) -> dict[str, Any]:
     if prompts:
         told["prompt_tokens"] = sum(prompts) / len(prompts)
         told["cached_prompt_tokens"] = sum(cached) / len(prompts) if cached else None
-    return told
+    meant = [o.asked_prompt_tokens for o in outcomes if o.ok and o.asked_prompt_tokens is not None]
+    if meant:
+        told["prompt_tokens_asked"] = sum(meant) / len(meant)
+    surprises = list(told_of_prompts(outcomes, shared_beginnings(workload.calls)))
+    return {**told, "surprises": surprises} if surprises else told
