@@ -49,6 +49,21 @@ def test_a_partition_that_does_not_exist_is_refused_in_the_schedulers_words(star
     assert "invalid partition specified: nowhere" in output.lower()
 
 
+def test_a_task_that_can_never_start_ends_with_the_schedulers_reason(cluster: Cluster, start: Start) -> None:
+    """Slurm takes a job whose limit is above its partition's, and lets it wait for ever."""
+    cluster.ask("scontrol", "create", "partitionname=short", "nodes=n0", "maxtime=5")
+    one = {"partition": "short", "time_limit": "20min", "array_tasks": 1, "array_at_once": 1}
+    run = start(*POINT, "--techniques", "ring", slurm=one, name="impossible")
+    code, output = run.end()
+    assert code == 3, output
+    (reason,) = infrastructure_reasons(run.record())
+    assert reason.startswith(
+        "IMPOSSIBLE: the cluster can never start the task as it was submitted: Partition"
+    )
+    assert cluster.ask("squeue", "-h", "--partition=short") == ""
+    cluster.ask("scontrol", "delete", "partitionname=short")
+
+
 def test_a_task_over_its_time_limit_is_infrastructure(slow_endings: dict[str, Controller]) -> None:
     run = slow_endings["timeout"]
     code, output = run.end()

@@ -13,6 +13,7 @@ from paceline.drivers.slurm_states import (
     read_scontrol,
     read_settings,
     read_squeue,
+    waiting_for,
 )
 
 SCONTROL = (
@@ -71,6 +72,77 @@ def test_what_goes_on_is_not_final(state: str) -> None:
 def test_a_task_that_is_held_back_will_not_begin(reason: str) -> None:
     (found,) = read_scontrol(scontrol(state="PENDING", reason=reason)).values()
     assert (found.state, found.final) == ("HELD", True)
+
+
+@pytest.mark.parametrize(
+    "state", ["REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "LAUNCH_FAILED", "RECONFIG_FAIL"]
+)
+def test_states_in_which_nothing_happens_any_more_are_held(state: str) -> None:
+    assert read_squeue(f"1|0|{state}|None|")[0].state == "HELD"
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "PartitionTimeLimit",
+        "PartitionNodeLimit",
+        "BadConstraints",
+        "DependencyNeverSatisfied",
+        "InvalidQOS",
+        "InvalidAccount",
+        "QOSMaxWallDurationPerJobLimit",
+        "AssocMaxWallDurationPerJobLimit",
+        "QOSMaxCpuPerJobLimit",
+        "QOSMaxNodePerJobLimit",
+        "AssocMaxGRESPerJob",
+        "QOSMaxCPUMinutesPerJobLimit",
+        "QOSMinGRES",
+        "MaxMemPerLimit",
+        "ReservationDeleted",
+    ],
+)
+def test_a_reason_that_no_waiting_ends_is_an_end(reason: str) -> None:
+    for found in (
+        read_squeue(f"1|0|PENDING|{reason}|")[0],
+        read_scontrol(scontrol(state="PENDING", reason=reason))[0],
+    ):
+        assert (found.state, found.why, found.final) == ("IMPOSSIBLE", reason, True)
+    assert read_squeue(f"1|0|RUNNING|{reason}|n0")[0].state == "RUNNING", (
+        "of a task that runs a reason says nothing"
+    )
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "None",
+        "Resources",
+        "Priority",
+        "JobArrayTaskLimit",
+        "Dependency",
+        "BeginTime",
+        "PartitionDown",
+        "PartitionInactive",
+        "ReqNodeNotAvail",
+        "NodeDown",
+        "Licenses",
+        "Reservation",
+        "QOSGrpNodeLimit",
+        "QOSMaxJobsPerUserLimit",
+        "QOSMaxCpuPerUserLimit",
+        "AssocGrpCPUMinutesLimit",
+        "AssocMaxJobsLimit",
+        "MaxCpuPerAccount",
+    ],
+)
+def test_a_reason_that_others_end_by_ending_is_none(reason: str) -> None:
+    assert not read_squeue(f"1|0|PENDING|{reason}|")[0].final
+
+
+def test_what_waits_is_counted_by_its_reason() -> None:
+    text = "1|0|RUNNING|None|n0\n1|1-2|PENDING|Priority|\n1|3|PENDING|Resources|\n1|4-9|PENDING|JobArrayTaskLimit|\n"
+    assert waiting_for(read_squeue(text).values()) == {"Priority": 2, "Resources": 1}
+    assert waiting_for([]) == {}
 
 
 def test_tasks_that_have_not_begun_share_a_line() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -18,6 +20,8 @@ from paceline.spec.duration import launches_of
 from paceline.spec.plan import Plan
 
 PLAIN_EVERY_S = 15.0
+REASON = re.compile(r"\w{1,60}")
+"""What a scheduler's reason looks like."""
 MOST_CALLS = 1e12
 """Numbers of calls from here on are nobody's."""
 PRIOR = 0.05
@@ -100,7 +104,7 @@ class RunProgress:
         self._quiet = quiet
         self._done = 0
         self._failed = 0
-        self._under_way = ""
+        self._under_way = self._waiting = ""
         self._labels = frozenset(c["label"] for b in plan.blocks for c in b["cases"])
         self._started = time.monotonic()
         self._last_line = self._started
@@ -143,6 +147,9 @@ class RunProgress:
                 self._failed += 1
         if kind == "progress":
             self._under_way = calls_text(event, self._labels) or self._under_way
+        if kind == "waiting":
+            self._waiting = waiting_text(event.get("reasons"))
+            self._last_line = -math.inf  # so that it is told at once
         if kind == "block_stopped" and event.get("block") in self._blocks:
             block = self._blocks[str(event["block"])]
             cases, made = len(block["cases"]), int(event["launches"])
@@ -151,6 +158,7 @@ class RunProgress:
         if self._bar is not None:
             words = "measuring" if not self._failed else f"measuring ({self._failed} failed)"
             words += f" {self._under_way}" if self._under_way else ""
+            words += f" {self._waiting}" if self._waiting else ""
             self._bar.update(
                 self._task,
                 completed=self._done,
@@ -161,8 +169,19 @@ class RunProgress:
         elif not self._quiet and time.monotonic() - self._last_line >= PLAIN_EVERY_S:
             self._last_line = time.monotonic()
             left = self._left.text(self._last_line - self._started)
-            under_way = f"; {self._under_way}" if self._under_way else ""
+            under_way = "".join(f"; {text}" for text in (self._under_way, self._waiting) if text)
             print(f"measured {self._done} of {self._total}{under_way}; left: {left}", file=sys.stderr)
+
+
+def waiting_text(reasons: object) -> str:
+    """Say how many tasks wait for a scheduler, and why; of what is no such table nothing is said."""
+    known = reasons.items() if isinstance(reasons, Mapping) else ()
+    told = [(why, n) for why, n in known if isinstance(n, int) and n > 0 and REASON.fullmatch(str(why))]
+    if not told:
+        return ""
+    number = sum(n for _, n in told)
+    whys = ", ".join(str(why) if len(told) == 1 else f"{n} × {why}" for why, n in told)
+    return f"{number} task{' waits' if number == 1 else 's wait'} in the queue: {whys}"
 
 
 def calls_text(event: Mapping[str, Any], labels: Collection[str]) -> str:

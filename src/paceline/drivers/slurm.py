@@ -11,7 +11,8 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from paceline.drivers.slurm_script import LOGS, Request, job_name, render
 from paceline.drivers.slurm_states import (
     DONE,
     FAILED,
-    HELD,
     LOST,
+    NEVER_BEGUN,
+    NOT_STARTED,
     REASONS,
     REQUEUED_TOO_OFTEN,
     SACCT_FORMAT,
@@ -34,6 +36,7 @@ from paceline.drivers.slurm_states import (
     read_scontrol,
     read_settings,
     read_squeue,
+    waiting_for,
 )
 from paceline.records.storage import resume_command
 from paceline.spec import content
@@ -140,13 +143,23 @@ def _tell(job: Path, event: str, **data: Any) -> None:
 class SlurmExecution:
     """A job array, followed until every task has ended."""
 
-    def __init__(self, job: Path, settings: Mapping[str, Any], ticket: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        job: Path,
+        settings: Mapping[str, Any],
+        ticket: Mapping[str, Any],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._job = job
         self._settings = settings
         self._ticket = dict(ticket)
         self._id = str(ticket["job_id"])
         self._waiting = set(ticket["shares"])
         self._seen: dict[int, TaskState] = {}
+        self._told_waiting: dict[str, int] = {}
+        self._clock = clock
+        self._queued_s: dict[int, float] = {}
+        """Since when a task waits for nodes."""
         self._asked_lost: dict[int, int] = {}
         self._abandoned = False
         """True when the scheduler does not answer: tasks go on, and the ticket stays open for another controller."""
@@ -213,6 +226,9 @@ class SlurmExecution:
                 ask("scancel", f"{self._id}_{task}")
                 self._settle(task, TaskState(state=REQUEUED_TOO_OFTEN))
         self._seen |= queue
+        self._tell_waiting(queue)
+        for task in self._overdue(queue):
+            self._settle(task, replace(queue[task], state=NOT_STARTED))
         if gone:
             found = self._final_states(gone)
             for task in gone:
@@ -220,6 +236,22 @@ class SlurmExecution:
                     self._miss(task)
                 elif found[task].final:
                     self._settle(task, found[task])
+
+    def _tell_waiting(self, queue: Mapping[int, TaskState]) -> None:
+        """Tell what the tasks wait for, whenever that is something else than before."""
+        reasons = waiting_for(queue[task] for task in self._waiting if task in queue)
+        if reasons != self._told_waiting:
+            self._told_waiting = reasons
+            _tell(self._job, "waiting", job_id=self._id, reasons=reasons)
+
+    def _overdue(self, queue: Mapping[int, TaskState]) -> list[int]:
+        """Return the tasks that have waited for longer than the profile allows; tasks behind others do not wait yet."""
+        now, limit_s = self._clock(), self._settings.get("pending_s")
+        queued = {t for t in self._waiting if t in queue and waiting_for([queue[t]])}
+        self._queued_s = {t: self._queued_s.get(t, now) for t in queued}
+        if limit_s is None:
+            return []
+        return [task for task, since_s in self._queued_s.items() if now - since_s > limit_s]
 
     def _miss(self, task: int) -> None:
         """Note that nothing knows of a task; its results may say that it ended well all the same."""
@@ -267,9 +299,10 @@ class SlurmExecution:
             self._code = max(self._code, int((state.exit_code or "1:0").split(":")[0]) or 1)
         if state.state not in REASONS:
             return
-        if state.state == HELD:
+        if state.state in NEVER_BEGUN:
             ask("scancel", f"{self._id}_{task}")
         (folder / STOP_FILE).touch()
         where = f"task {self._id}_{task}" + (f" on {state.nodes}" if state.nodes else "")
-        reason = f"{state.state}: {REASONS[state.state]} ({where})"
+        why = f": {state.why}" if state.state in NEVER_BEGUN and state.why not in ("", "None") else ""
+        reason = f"{state.state}: {REASONS[state.state]}{why} ({where})"
         fail_missing(folder, folder / "events-scheduler.jsonl", reason)

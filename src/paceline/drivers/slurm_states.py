@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 DONE = "COMPLETED"
@@ -11,6 +12,8 @@ LOST = "LOST"
 """Nothing knows of the task any more, neither the queue nor any log."""
 HELD = "HELD"
 REQUEUED_TOO_OFTEN = "REQUEUED_TOO_OFTEN"
+IMPOSSIBLE = "IMPOSSIBLE"
+NOT_STARTED = "NOT_STARTED"
 FAILED = "FAILED"
 
 REASONS: Mapping[str, str] = {
@@ -25,11 +28,25 @@ REASONS: Mapping[str, str] = {
     LOST: "the scheduler forgot the task, and no log holds its end",
     HELD: "the scheduler holds the task back after it could not be started",
     REQUEUED_TOO_OFTEN: "the task was queued again more often than the profile allows",
+    IMPOSSIBLE: "the cluster can never start the task as it was submitted",
+    NOT_STARTED: "the task was not started within pending_seconds",
 }
 """Endings that are nobody's result: the reason code, and its sentence."""
 
+NEVER_BEGUN = (HELD, IMPOSSIBLE, NOT_STARTED)
+"""Endings of tasks that are still in the queue."""
+
 _FINAL = {*REASONS, DONE, FAILED}
 _HELD_REASONS = ("launch_failed_requeued_held", "JobHoldMaxRequeue", "JobHeldAdmin", "JobHeldUser")
+_HELD_STATES = ("REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "LAUNCH_FAILED", "RECONFIG_FAIL")
+_IMPOSSIBLE = re.compile(
+    r"PartitionTimeLimit|PartitionNodeLimit|BadConstraints|DependencyNeverSatisfied"
+    r"|Invalid(?:QOS|Account)|AccountNotAllowed|QOSNotAllowed|ReservationDeleted|MaxMemPerLimit"
+    # a single job is larger than its account, or its quality of service, lets any one be
+    r"|(?:Assoc|QOS)(?:MaxWallDurationPerJobLimit|Max\w+Per(?:Job|Node)(?:Limit)?|Max\w+MinutesPerJob(?:Limit)?)"
+    r"|QOSMin\w+(?:Limit|NotSatisfied)?"
+)
+"""Reasons that no waiting ends (Slurm's manual, "Job Reason Codes"): somebody has to change the job or the cluster."""
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w/:]*)=(\S*)")
 
 
@@ -53,11 +70,19 @@ class TaskState:
 
 
 def _state(word: str, why: str = "") -> str:
-    """Return one word for a state: what waits for ever is HELD, and unknown words count as still going on."""
+    """Return one word for a state: what waits for ever has one of its own; unknown words count as still going on."""
     plain = word.split(maxsplit=1)[0].rstrip("+") if word.split() else ""
-    if plain in ("PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT") and (why in _HELD_REASONS or plain != "PENDING"):
+    if plain in _HELD_STATES or (plain == "PENDING" and why in _HELD_REASONS):
         return HELD
+    if plain == "PENDING" and _IMPOSSIBLE.fullmatch(why):
+        return IMPOSSIBLE
     return plain
+
+
+def waiting_for(states: Iterable[TaskState]) -> dict[str, int]:
+    """Count the tasks that wait in the queue by the scheduler's reason, without those behind others of their array."""
+    whys = (s.why for s in states if s.state == "PENDING" and s.why != "JobArrayTaskLimit")
+    return dict(sorted(Counter(why or "None" for why in whys).items()))
 
 
 def expand(spec: str) -> list[int]:

@@ -51,6 +51,10 @@ class SlurmModel(FileModel):
     array_at_once: int | None = Field(None, ge=1, description="Tasks that may run at the same time.")
     requeue: bool = Field(False, description="After preemption or a lost node, queue again and do the rest.")
     max_requeues: int = Field(3, ge=0, description="Requeues of one task, after which it is given up.")
+    pending_seconds: str | float | None = Field(
+        None,
+        description="How long a task may wait for nodes before it is given up; default: as long as it takes.",
+    )
     poll_seconds: str | float = Field("5s", description="Time between two questions to the scheduler.")
     unreachable_seconds: str | float = Field(
         "600s", description="How long the scheduler may fail to answer before the run gives up."
@@ -84,6 +88,7 @@ def slurm_problems(model: SlurmModel) -> Iterator[tuple[tuple[str, ...], str]]:
         ("time_limit", parse_duration, model.time_limit or 0),
         ("poll_seconds", parse_duration, model.poll_seconds),
         ("unreachable_seconds", parse_duration, model.unreachable_seconds),
+        ("pending_seconds", parse_duration, model.pending_seconds or 0),
         ("memory_per_node", parse_size, model.memory_per_node or 0),
     ]
     for name, parser, value in checks:
@@ -128,7 +133,8 @@ def resolved_slurm(model: SlurmModel) -> dict[str, Any]:
     data = model.model_dump()
     for name in ("poll_seconds", "unreachable_seconds"):
         data[name.replace("seconds", "s")] = parse_duration(data.pop(name))
-    limit, memory = data.pop("time_limit"), data.pop("memory_per_node")
+    limit, memory, pending = (data.pop(k) for k in ("time_limit", "memory_per_node", "pending_seconds"))
+    data["pending_s"] = None if pending is None else parse_duration(pending)
     data["time_limit_s"] = None if limit is None else parse_duration(limit)
     data["memory_per_node_bytes"] = None if memory is None else parse_size(memory)
     return data
