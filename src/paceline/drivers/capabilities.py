@@ -207,12 +207,19 @@ def _tools() -> Iterator[Capability]:
 
 def _machine() -> Iterator[Capability]:
     """Say whether a timed run could begin now."""
-    disturbances = look().disturbances
+    found = look()
+    disturbances = found.disturbances
     yield Capability(
         name="idle machine",
         ok=not disturbances,
         detail="; ".join(disturbances) or "nobody else computes here",
         fix="end other work: noise widens every interval" if disturbances else None,
+    )
+    yield Capability(
+        name="whole cores",
+        ok=found.limit is None,
+        detail=found.limit or f"no quota limits the {found.cores} cores",
+        fix="start the container without --cpus (give it cores with --cpuset-cpus)" if found.limit else None,
     )
     other = holder()
     yield Capability(

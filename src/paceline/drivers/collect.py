@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from paceline import __version__
 from paceline.base.aliases import METRICS
 from paceline.base.contracts import contract_id
-from paceline.base.family import Family, Observed, load_family
+from paceline.base.family import Family, Metric, Observed, load_family
 from paceline.records.identity import host_class, record_id, series_host, series_key, utc
 from paceline.records.limits import MAX_LAUNCH
 from paceline.records.record import Event, Line, Measurement, MetricId, Run
@@ -185,7 +185,7 @@ class Collector:
             instances=(data or {}).get("instances"),
             warmup=(data or {}).get("warmup"),
             stop_reason=(data or {}).get("stop_reason"),
-            flags=[*(data or {}).get("flags", ()), *_isolation_flags(event)],
+            flags=list(dict.fromkeys([*(data or {}).get("flags", ()), *_marks(event, metric)])),
             cross_rank=(data or {}).get("cross_rank"),
             ceilings=event.get("ceilings") if first else None,
             predicted=float(predicted) if predicted is not None else None,
@@ -224,9 +224,14 @@ class Collector:
         return self._families[name]
 
 
-def _isolation_flags(event: Mapping[str, Any]) -> list[str]:
+def _marks(event: Mapping[str, Any], metric: Metric) -> list[str]:
+    """Return the flags that a whole result gives its numbers: what it ran in, and whether it was slowed down."""
     found = event.get("isolation")
-    return [] if found is None else [ISOLATED_FLAGS[found]]
+    marks = [] if found is None else [ISOLATED_FLAGS[found]]
+    timed = metric.unit == "s" or metric.unit.endswith("/s")
+    if timed and (event.get("telemetry") or {}).get("throttled"):
+        marks.append("throttled")
+    return marks
 
 
 def _named_today(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def host_class(host: Mapping[str, Any], device: Mapping[str, Any]) -> str:
     )
     parts = [
         " ".join(model.split()),
-        f"{host.get('usable_cores')} cores",
+        f"{host.get('usable_cores')} cores{_quota(host)}",
         f"{host.get('memory_class_gib')} GiB",
     ]
     kind = device.get("kind")
@@ -65,6 +65,13 @@ def host_class(host: Mapping[str, Any], device: Mapping[str, Any]) -> str:
         parts.append(f"{device.get('name')} × {device.get('count')}")
         parts += _set_as(device.get("devices") or ())
     return ", ".join(parts)
+
+
+def _quota(host: Mapping[str, Any]) -> str:
+    """Say to how much of its cores' time a control group limits a host's processes, where that is less than all."""
+    quota, cores = host.get("quota_cores"), host.get("usable_cores")
+    limited = isinstance(quota, int | float) and isinstance(cores, int) and quota < cores
+    return f" by a quota of {quota:g}" if limited else ""
 
 
 def _set_as(devices: Sequence[Mapping[str, Any]]) -> list[str]:

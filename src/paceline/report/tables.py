@@ -28,7 +28,7 @@ MAX_REASON = 60
 FLAGS = {
     "bimodal": "bimodal: their median stands for one of two modes",
     "carry-over": "not independent of what ran before them (carry-over): caches, or work left behind",
-    "throttled": "from blocks in which the device lowered its clock",
+    "throttled": "from blocks in which the device lowered its clock, or a quota stopped the processor",
     "sandboxed": "of candidates in a sandbox, timed and judged from outside",
     "unisolated": "unisolated, so of grade C at best: of candidates that nothing kept from their judge",
     "from-size-and-time": "from size and time: the tool's own column is coarser than its column of times",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.base.requirements import present
 from paceline.worker import telemetry
+from paceline.worker.cpu_quota import cpu_quota
 from paceline.worker.device_settings import Settings, place_of, settings_of
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ class CpuDevice:
     no_graphs: str | None = "a CPU has no graph of launches to replay"
     no_profiler: str | None = None
 
+    def __init__(self) -> None:
+        self._quota = cpu_quota()
+
     def clock_ns(self) -> int:
         """Read the monotonic performance counter."""
         return _monotonic_ns()
@@ -99,6 +103,7 @@ class CpuDevice:
         return {
             "load_1min": os.getloadavg()[0],
             "clock_hz": frequency * 1000 if frequency is not None else None,
+            "quota": self._quota.stopped() if self._quota is not None else None,
         }
 
 
@@ -144,6 +149,7 @@ class AcceleratorDevice:
         self.index = index % count
         torch.accelerator.set_device_index(self.index)
         self._read: Callable[[], telemetry.Reading] | None = None
+        self._quota = cpu_quota()
         self._settings: list[Settings] | None = None
 
     def clock_ns(self) -> int:
@@ -190,7 +196,7 @@ class AcceleratorDevice:
             module = getattr(self._torch, self.torch_type)
             place = place_of(module.get_device_properties(self.index), self.index)
             self._read = telemetry.reader(self.kind, index=self.index, uuid=place.uuid, pci=place.pci)
-        return self._read()
+        return {**self._read(), "quota": self._quota.stopped() if self._quota is not None else None}
 
 
 class FakeDevice:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.redaction import names_a_secret, redact
+from paceline.worker.cpu_quota import cpu_quota
 from paceline.worker.device import Device, cpu_model
 
 ENVIRONMENT_PREFIXES = (
@@ -126,6 +127,7 @@ def host_facts() -> dict[str, Any]:
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "usable_cores": len(os.sched_getaffinity(0)),
+        "quota_cores": None if (quota := cpu_quota()) is None else quota.cores,
         "memory_bytes": memory_bytes(),
         "memory_class_gib": _memory_class(),
         "kernel": platform.release(),

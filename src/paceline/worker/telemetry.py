@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 Reading = dict[str, Any]
-"""``clock_hz``, ``power_w``, ``temperature_c``, ``throttle`` (reasons), ``idle``; ``absent`` says why one is None."""
+"""``clock_hz``, ``power_w``, ``temperature_c``, ``throttle`` (reasons), ``idle``; ``absent`` says why one is None.
+``quota``: periods of a limit on the host's processors, and in how many of these it stopped the process."""
 
 SLOWER = 0.95
 """A clock below this share of the block's highest counts as lowered."""
@@ -217,6 +218,10 @@ class Watch:
         clocks = [float(r["clock_hz"]) for r in self.readings if r.get("clock_hz") and r.get("idle") is False]
         if clocks and min(clocks) < SLOWER * max(clocks):
             found[f"the clock fell from {max(clocks) / 1e6:.0f} to {min(clocks) / 1e6:.0f} MHz"] = None
+        quotas = [q for r in self.readings if (q := r.get("quota")) is not None]
+        if quotas and (stopped := quotas[-1]["stopped"] - quotas[0]["stopped"]) > 0:
+            periods = quotas[-1]["periods"] - quotas[0]["periods"]
+            found[f"a quota of processor time stopped it in {stopped} of {periods} periods"] = None
         return list(found)
 
     @property

@@ -16,6 +16,7 @@ import psutil
 
 from paceline.base.units import format_size
 from paceline.drivers.machine.deviceuse import DeviceUse, device_uses
+from paceline.worker.cpu_quota import cpu_quota
 
 SAMPLE_S = 0.25
 BUSY_CORES = 0.5
@@ -48,6 +49,18 @@ class Idleness:
     devices: tuple[DeviceUse, ...]
     devices_absent: str | None
     """Why nothing is known of accelerators."""
+    quota_cores: float | None = None
+    """Cores' worth of time that a control group leaves this process; None without a limit."""
+
+    @property
+    def limit(self) -> str | None:
+        """Say that a control group stops this process again and again, or None: waiting does not end it."""
+        if self.quota_cores is None or self.quota_cores >= self.cores:
+            return None
+        return (
+            f"a quota leaves this process {self.quota_cores:g} of {self.cores} cores' time (a container's --cpus, or a "
+            "scheduler's limit): what takes longer than that stands still in between"
+        )
 
     @property
     def disturbances(self) -> list[str]:
@@ -68,7 +81,7 @@ class Idleness:
         facts = asdict(self)
         for device in facts["devices"]:
             del device["uuid"]
-        return {**facts, "disturbances": self.disturbances}
+        return {**facts, "disturbances": self.disturbances, "limit": self.limit}
 
 
 def look(runner: Mapping[str, Any] | None = None, sample_s: float = SAMPLE_S) -> Idleness:
@@ -101,6 +114,7 @@ def look(runner: Mapping[str, Any] | None = None, sample_s: float = SAMPLE_S) ->
         processes=tuple(busy[:MAX_NAMED]),
         devices=tuple(devices),
         devices_absent=absent,
+        quota_cores=None if (quota := cpu_quota()) is None else quota.cores,
     )
 
 

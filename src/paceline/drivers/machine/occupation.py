@@ -100,4 +100,6 @@ def look_around(
                 "  fix: end that work, or wait; idle: warn in the runner profile or the nightly file goes on"
             )
         say(f"this machine is not idle, which widens intervals: {text}")
+    if found.limit:
+        say(f"{found.limit}; such runs have a host class of their own")
     return {**found.facts(), "idle_demanded": demand_idle}
