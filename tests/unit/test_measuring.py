@@ -11,6 +11,8 @@ import pytest
 from figures import Figures
 from measuring import CANNOT_TELL, FAILS, HOLDS, Reading, Try, again, between, outcome_of
 
+from paceline.records.health import read_health
+
 TESTS = Path(__file__).parents[1]
 
 
@@ -165,6 +167,11 @@ def test_what_was_found_is_written_and_only_what_does_not_hold_is_red(others: fl
         file.write(f"\n\ndef between(before, after, cores):\n    return 3.0, {others}, 0.0\n")
     done = run(tmp_path, "--suite=measured", "--outcomes=found/it.json")
     found = json.loads((tmp_path / "found" / "it.json").read_text())
+    read = read_health([tmp_path / "found" / "it.json"])
+    assert read.health is not None, read.problems
+    assert {name: one.outcome for name, one in read.health.outcomes.items()} == {
+        name: one["outcome"] for name, one in found["outcomes"].items()
+    }
     outcomes = {name.split("::test_")[1]: one for name, one in found["outcomes"].items()}
     assert {name: one["outcome"] for name, one in outcomes.items()} == {
         "better_at_second_sight": HOLDS,
