@@ -17,10 +17,12 @@ class Talk:
     Args:
         script: Its name.
         arguments: For it.
+        environment: Variables of it, beside those of this process.
     """
 
-    def __init__(self, script: str, *arguments: object) -> None:
+    def __init__(self, script: str, *arguments: object, **environment: str) -> None:
         self._command = [sys.executable, str(HERE / script), *map(str, arguments)]
+        self._environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
 
     def __enter__(self) -> Talk:
         """Start it."""
@@ -29,7 +31,7 @@ class Talk:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env=self._environment,
         )
         return self
 

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import random
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from side_by_side import SLOWDOWN, conclude, conclude_planted, mirrored, until_decided
 
+import paceline.cli
+
 WHAT = "processor time of `paceline --help` over that of imports of the standard library"
-MOST = 1.0
+MOST = 0.96
 """Bound on the ratio.
 
-On two cores of an AMD EPYC with Python 3.11 it was 0.77 to 0.79 in three times twelve turns while others took two to
-five cores, and 0.9 in four single turns on a quieter machine; half as much again is 1.16 and more.
+On two cores of an AMD EPYC with Python 3.11 it was 0.76 to 0.81 in three times twelve turns, and 0.76 to 0.78 beside
+two busy loops; half as much again is 1.14 at least.
 """
 HELP = "import sys; sys.argv = ['paceline', '--help']; from paceline.cli import main; main()"
 REFERENCE = (
     "import argparse, asyncio, dataclasses, email.message, http.client, importlib.metadata, inspect, json, logging, "
     "pathlib, typing"
 )
+COMPILES = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 SLOWED = (
     "import atexit, time\n"
     "def spin():\n"
@@ -34,7 +39,7 @@ SLOWED = (
 
 def processor_seconds(code: str) -> float:
     """Return the processor time of a Python that runs some code, with its start."""
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, env=COMPILES)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, code
@@ -42,8 +47,10 @@ def processor_seconds(code: str) -> float:
 
 
 def source(code: str) -> Callable[[], float]:
-    """Return what measures some code; run once before, so that it is compiled."""
+    """Return what measures some code; run once before, so that it is compiled, as that of any user is."""
     processor_seconds(code)
+    if not Path(importlib.util.cache_from_source(paceline.cli.__file__)).exists():
+        pytest.skip("what is imported cannot be kept compiled here")
     return lambda: processor_seconds(code)
 
 

@@ -22,8 +22,8 @@ ROUNDS = 2
 MOST = 3.0
 """Bound on the ratio.
 
-On two cores of an AMD EPYC with Python 3.11 and uvloop it was 2.40 to 2.46 in three times twelve turns while others
-took two to five cores; half as much again is 3.6.
+On two cores of an AMD EPYC with Python 3.11 and uvloop it was 2.28 to 2.46 in five times twelve turns, and 2.33 to 2.38
+beside two busy loops; without uvloop 2.17 and 2.41. Half as much again is 3.25 at least.
 """
 WHAT = "processor time of the load client over that of a bare client, for the same requests"
 CALLS = tuple(Call(number=n, prompt=tuple(range(32)), output_tokens=TOKENS) for n in range(NUM_CALLS))
