@@ -16,6 +16,7 @@ import pytest
 import seeds
 import three_suites
 import under_way
+from figures import Figures
 
 from paceline.drivers.machine.state import STATE_VARIABLE
 from paceline.report.terminal import COLUMNS_ELSEWHERE
@@ -59,6 +60,14 @@ def module_seed(request: pytest.FixtureRequest) -> int:
     """Return the seed of all that this module runs."""
     seeds.give(request.config.getoption("--seed"))
     return seeds.enter(request.node.nodeid, fresh=three_suites.draws_afresh(request.config, request.path))
+
+
+@pytest.fixture
+def figure(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Figures:
+    """Return what records a figure of a measured test with its bounds, and holds it to them."""
+    if three_suites.suite_of(request.node) != "measured":
+        pytest.fail("a figure is measured: mark its test so (docs/testing.md)", pytrace=False)
+    return Figures(record_property)
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:

@@ -1,8 +1,9 @@
 """Decides what a measured test has found: it holds, it does not hold, or this machine cannot tell now.
 
-A test that passes holds. One that fails is measured again, with all its fixtures, three times at most: a machine on
-which others compute gives no verdict on what is asked of its speed. It does not hold where it failed twice while nobody
-else took the cores; where it failed and the machine was disturbed, nobody can tell.
+A test that passes holds. One that decides itself, by an interval (``side_by_side``), is believed at once, and one that
+skips itself has told nothing. Any other that fails is measured again, with all its fixtures, three times at most: a
+machine on which others compute gives no verdict on what is asked of its speed. It does not hold where it failed twice
+while nobody else took the cores; where it failed and the machine was disturbed, nobody can tell.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
@@ -21,6 +23,8 @@ from _pytest.runner import runtestprotocol
 from closing import processor
 
 HOLDS, FAILS, CANNOT_TELL = "holds", "does not hold", "cannot tell now"
+DECIDED = "decided"
+"""The recorded property in which a test says its outcome itself."""
 TRIES = 3
 QUIET_FAILURES = 2
 """How often a test fails on a quiet machine before it is believed: one bad moment of a guest's host shows nowhere."""
@@ -67,7 +71,9 @@ class Try:
     """Share of the cores' time that went to other guests."""
     reason: str = ""
     figures: dict[str, object] = field(default_factory=dict)
-    """What the test recorded by ``record_property``."""
+    """What the test recorded by ``record_property``: ``figures.Figures`` gives value, unit and bounds."""
+    decided: str | None = None
+    """The outcome, where the test itself has said it."""
 
     @property
     def quiet(self) -> bool:
@@ -87,6 +93,8 @@ def between(before: Reading, after: Reading, cores: int) -> tuple[float, float, 
 
 def outcome_of(tries: list[Try]) -> str:
     """Return what the tries of a test say."""
+    if tries[-1].decided is not None:
+        return tries[-1].decided
     if tries[-1].passed:
         return HOLDS
     return FAILS if sum(t.quiet for t in tries) >= QUIET_FAILURES else CANNOT_TELL
@@ -94,7 +102,7 @@ def outcome_of(tries: list[Try]) -> str:
 
 def again(tries: list[Try]) -> bool:
     """Tell whether a test has to be measured again."""
-    return outcome_of(tries) == CANNOT_TELL and len(tries) < TRIES
+    return tries[-1].decided is None and outcome_of(tries) == CANNOT_TELL and len(tries) < TRIES
 
 
 class Measuring:
@@ -163,16 +171,24 @@ class Measuring:
 
 
 def _try_of(item: pytest.Item, reports: list[pytest.TestReport], before: Reading, after: Reading) -> Try:
-    failed = [r for r in reports if r.failed]
+    failed, skipped = [r for r in reports if r.failed], [r for r in reports if r.skipped]
+    figures = dict(item.user_properties)
+    said = cast(str | None, figures.pop(DECIDED, CANNOT_TELL if skipped else None))
     seconds, others, stolen = between(before, after, os.cpu_count() or 1)
-    reason = str(getattr(failed[0].longrepr, "reprcrash", "") or failed[0].longrepr)[-400:] if failed else ""
+    reason = ""
+    if failed:
+        reason = str(getattr(failed[0].longrepr, "reprcrash", "") or failed[0].longrepr)[-400:]
+    elif skipped and isinstance(skipped[0].longrepr, tuple):
+        reason = skipped[0].longrepr[-1][-400:]
     return Try(
-        passed=not failed,
+        passed=not failed and not skipped,
         seconds=round(seconds, 2),
         others_cores=others,
         stolen=stolen,
         reason=reason,
-        figures=dict(item.user_properties),
+        figures=figures,
+        # a test that says it holds, and fails in its fixtures' end, has not decided anything
+        decided=None if said == HOLDS and failed else said,
     )
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import Figures
 
 import paceline
 from paceline.base.errors import InfrastructureError, UserError
@@ -112,25 +113,27 @@ def assert_soon(expected: tuple[int, list[str]]) -> None:
 
 
 @pytest.mark.measured
-def test_an_unshaped_link_answers_at_once() -> None:
+def test_an_unshaped_link_answers_at_once(figure: Figures) -> None:
     with Network(num_ranks=2, link=Link(name="plain")) as network:
-        assert round_trip_ms(network) < SLACK_MS
+        figure("round trip", round_trip_ms(network), unit="ms", most=SLACK_MS)
 
 
 @pytest.mark.measured
 @pytest.mark.parametrize("delay_ms", [1, 5])
-def test_a_round_trip_takes_twice_the_delay(delay_ms: int) -> None:
+def test_a_round_trip_takes_twice_the_delay(delay_ms: int, figure: Figures) -> None:
     with Network(num_ranks=2, link=Link(name="far", delay_s=delay_ms / 1e3)) as network:
-        assert 2 * delay_ms <= round_trip_ms(network) <= 2 * delay_ms + SLACK_MS
+        least_ms = 2.0 * delay_ms
+        figure("round trip", round_trip_ms(network), unit="ms", least=least_ms, most=least_ms + SLACK_MS)
         network.check()
 
 
 @pytest.mark.measured
 @pytest.mark.parametrize("rate_mbit, delay_s", [(20, 0.005), (100, 0), (100, 0.005)])
-def test_a_link_carries_its_rate_and_no_more(rate_mbit: int, delay_s: float) -> None:
+def test_a_link_carries_its_rate_and_no_more(rate_mbit: int, delay_s: float, figure: Figures) -> None:
     link = Link(name="slow", rate_bytes_per_s=rate_mbit * MBIT, delay_s=delay_s)
     with Network(num_ranks=2, link=link) as network:
-        assert 0.7 <= rate_bytes_per_s(network) / (rate_mbit * MBIT) <= 1.0
+        share = rate_bytes_per_s(network) / (rate_mbit * MBIT)
+        figure("rate over the link's", share, unit="ratio", least=0.7, most=1.0)
         network.check()
 
 
@@ -159,12 +162,13 @@ def test_what_is_sent_again_is_counted_where_it_was_sent() -> None:
 
 
 @pytest.mark.measured
-def test_the_control_network_is_neither_shaped_nor_delayed() -> None:
+def test_the_control_network_is_neither_shaped_nor_delayed(figure: Figures) -> None:
     link = Link(name="bad", rate_bytes_per_s=1 * MBIT, delay_s=0.1)
     with Network(num_ranks=2, link=link) as network, server(network, "pong"):
         address = network.control_address(1)
         process = start("traffic.py", "ping", network.namespace(0), address, 50)
-        assert json.loads(process.communicate(timeout=30)[0])["min"] < SLACK_MS
+        least_ms = json.loads(process.communicate(timeout=30)[0])["min"]
+        figure("round trip", least_ms, unit="ms", most=SLACK_MS)
 
 
 def test_the_switch_is_reached_over_the_control_network() -> None:
@@ -187,20 +191,20 @@ def test_every_pair_of_eight_ranks_is_connected() -> None:
 
 
 @pytest.mark.measured
-def test_reshaping_changes_rate_and_delay_of_a_running_network() -> None:
+def test_reshaping_changes_rate_and_delay_of_a_running_network(figure: Figures) -> None:
     with Network(num_ranks=2, link=Link(name="plain")) as network:
-        assert rate_bytes_per_s(network) > 150 * MBIT
+        figure("rate, plain", rate_bytes_per_s(network) / MBIT, unit="Mbit/s", least=150)
         network.reshape(Link(name="slow", rate_bytes_per_s=100 * MBIT))
-        assert 70 * MBIT <= rate_bytes_per_s(network) <= 100 * MBIT
+        figure("rate, slow", rate_bytes_per_s(network) / MBIT, unit="Mbit/s", least=70, most=100)
         network.reshape(Link(name="slower", rate_bytes_per_s=20 * MBIT, delay_s=0.005))
-        assert 14 * MBIT <= rate_bytes_per_s(network) <= 20 * MBIT
-        assert 10 <= round_trip_ms(network) <= 10 + SLACK_MS
+        figure("rate, slower", rate_bytes_per_s(network) / MBIT, unit="Mbit/s", least=14, most=20)
+        figure("round trip, slower", round_trip_ms(network), unit="ms", least=10, most=10 + SLACK_MS)
         network.reshape(Link(name="near", delay_s=0.001))
-        assert 2 <= round_trip_ms(network) <= 2 + SLACK_MS
+        figure("round trip, near", round_trip_ms(network), unit="ms", least=2, most=2 + SLACK_MS)
         network.check()
         network.reshape(Link(name="plain"))
-        assert round_trip_ms(network) < SLACK_MS
-        assert rate_bytes_per_s(network) > 150 * MBIT
+        figure("round trip, plain again", round_trip_ms(network), unit="ms", most=SLACK_MS)
+        figure("rate, plain again", rate_bytes_per_s(network) / MBIT, unit="Mbit/s", least=150)
 
 
 def test_ranks_that_all_send_to_one_lose_nothing() -> None:
@@ -358,14 +362,14 @@ def test_entering_a_network_that_has_ended_says_so() -> None:
 
 
 @pytest.mark.measured
-def test_supported_is_typically_quick() -> None:
+def test_supported_is_typically_quick(figure: Figures) -> None:
     times_s = []
     for _ in range(5):
         start_s = time.perf_counter()
         assert supported() is None
         times_s.append(time.perf_counter() - start_s)
     # A call may wait for the kernel, which removes the previous test's namespaces meanwhile.
-    assert min(times_s) < 0.5
+    figure("time of `supported`", min(times_s), unit="s", most=0.5)
 
 
 def test_supported_names_missing_programs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from figures import Figures
 from load_command import accounting, load, measured, values
 
 from paceline.base.errors import EXIT_OK
@@ -17,7 +18,7 @@ pytest.importorskip("httptools", reason="the load generator needs httptools: mak
 
 
 @pytest.mark.measured
-def test_a_server_of_known_truth_is_measured_by_one_line(tmp_path: Path) -> None:
+def test_a_server_of_known_truth_is_measured_by_one_line(tmp_path: Path, figure: Figures) -> None:
     results = tmp_path / "results"
     ran = load(
         results,
@@ -26,8 +27,8 @@ def test_a_server_of_known_truth_is_measured_by_one_line(tmp_path: Path) -> None
     )
     assert ran.returncode == EXIT_OK, ran.stderr
     found = {name: v[0] for name, v in values(results).items()}
-    assert 0.040 <= found["ttft_p50"] < 0.046
-    assert found["tpot_p50"] == pytest.approx(0.004, rel=0.05)
+    figure("time to first token, p50", found["ttft_p50"], unit="s", least=0.040, most=0.046)
+    figure("time per token, p50", found["tpot_p50"], unit="s", least=0.0038, most=0.0042)
     assert found["failed"] == 0.0
     for words in ("time to first token, p50", "whole answers", "60 complete", "of a core"):
         assert words in ran.stdout
@@ -43,7 +44,9 @@ def test_a_server_of_known_truth_is_measured_by_one_line(tmp_path: Path) -> None
 
 
 @pytest.mark.measured
-def test_of_two_servers_the_quicker_one_is_told_and_answers_are_compared(tmp_path: Path) -> None:
+def test_of_two_servers_the_quicker_one_is_told_and_answers_are_compared(
+    tmp_path: Path, figure: Figures
+) -> None:
     results = tmp_path / "results"
     ran = load(
         results,
@@ -55,13 +58,14 @@ def test_of_two_servers_the_quicker_one_is_told_and_answers_are_compared(tmp_pat
     verdicts = {c["metric"]: c["verdict"] for c in told["comparisons"]}
     effects = {c["metric"]: c["effect"]["value"] for c in told["comparisons"]}
     assert verdicts["tpot_p50"] == "faster"
-    assert effects["tpot_p50"] == pytest.approx(10 / 10.3, rel=0.01)
+    told_over_true = effects["tpot_p50"] / (10 / 10.3)
+    figure("ratio of two servers over the true one", told_over_true, unit="ratio", least=0.99, most=1.01)
     orders = {(m.label, m.launch): accounting(m)["position"] for m in measured(results) if m.accounting}
     assert [orders["before", n] for n in range(4)] == [0, 1, 0, 1]
 
 
 @pytest.mark.measured
-def test_the_capacity_of_a_server_with_known_places_is_found(tmp_path: Path) -> None:
+def test_the_capacity_of_a_server_with_known_places_is_found(tmp_path: Path, figure: Figures) -> None:
     results = tmp_path / "results"
     # Four places for 40 ms each: 100 calls a second.
     ran = load(
@@ -70,5 +74,5 @@ def test_the_capacity_of_a_server_with_known_places_is_found(tmp_path: Path) -> 
         *("--arrivals", "constant", "--requests", "200", "--slo", "ttft=60ms"),
     )
     assert ran.returncode == EXIT_OK, ran.stderr
-    assert values(results)["max_rate"][0] == pytest.approx(100.0, rel=0.05)
+    figure("capacity", values(results)["max_rate"][0], unit="calls/s", least=95, most=105)
     assert "rates tried" in ran.stdout

@@ -8,6 +8,7 @@ import statistics
 from pathlib import Path
 
 import pytest
+from figures import Figures
 from openai_stub import self_signed
 
 from paceline.calibration.load_client import frozen_truth
@@ -49,35 +50,40 @@ def go(behaviour: Behaviour, workload: Workload, **options: object) -> tuple[Log
 
 
 @pytest.mark.measured
-def test_times_are_those_of_the_server() -> None:
+def test_times_are_those_of_the_server(figure: Figures) -> None:
     _, outcomes = go(Behaviour(), open_loop(40, rate=20, tokens=16))
     assert counts(outcomes) == {"complete": 40}
-    first = percentile([o.ttft_s for o in outcomes], 0.5)
-    assert first == pytest.approx(0.050, abs=0.004)
-    assert statistics.mean(gaps_s(outcomes)) == pytest.approx(0.010, rel=0.02)
+    first_s = percentile([o.ttft_s for o in outcomes], 0.5)
+    figure("time to first token, p50", first_s, unit="s", least=0.046, most=0.054)
+    figure("gap between tokens, mean", statistics.mean(gaps_s(outcomes)), unit="s", least=0.0098, most=0.0102)
     assert all(o.stream.counted_by == "token_ids" for o in outcomes)
 
 
 @pytest.mark.measured
 @pytest.mark.parametrize("told", [True, False])
-def test_several_tokens_in_an_event_have_the_pace_of_one(told: bool) -> None:
+def test_several_tokens_in_an_event_have_the_pace_of_one(told: bool, figure: Figures) -> None:
     behaviour = Behaviour(tokens_per_chunk=4, token_ids=told)
     _, outcomes = go(behaviour, open_loop(30, rate=20, tokens=16))
     paces = [o.pace_s for o in outcomes if o.pace_s is not None]
     assert len(paces) == 30
-    assert statistics.median(paces) == pytest.approx(0.010, rel=0.03)
-    assert statistics.median(gaps_s(outcomes)) == pytest.approx(0.040, rel=0.03)
+    figure("time per token, p50", statistics.median(paces), unit="s", least=0.0097, most=0.0103)
+    figure(
+        "gap between events, p50", statistics.median(gaps_s(outcomes)), unit="s", least=0.0388, most=0.0412
+    )
     assert {o.stream.counted_by for o in outcomes} == {"token_ids" if told else "usage"}
 
 
 @pytest.mark.measured
-def test_a_role_that_comes_first_is_no_first_token() -> None:
+def test_a_role_that_comes_first_is_no_first_token(figure: Figures) -> None:
     _, outcomes = go(Behaviour(role_first=True), open_loop(20, rate=20, tokens=2))
-    assert percentile([o.ttft_s for o in outcomes], 0.5) == pytest.approx(0.050, abs=0.006)
+    first_s = percentile([o.ttft_s for o in outcomes], 0.5)
+    figure("time to first token, p50", first_s, unit="s", least=0.044, most=0.056)
 
 
 @pytest.mark.measured
-def test_a_frozen_server_is_as_slow_as_it_is_though_the_client_may_send_few_calls_at_once() -> None:
+def test_a_frozen_server_is_as_slow_as_it_is_though_the_client_may_send_few_calls_at_once(
+    figure: Figures,
+) -> None:
     behaviour = Behaviour(
         first=Gaps(mean_s=0.02), gap=Gaps(mean_s=0.002), freezes=(Freeze(at_s=1.0, for_s=1.0),)
     )
@@ -87,19 +93,19 @@ def test_a_frozen_server_is_as_slow_as_it_is_though_the_client_may_send_few_call
     assert counts(outcomes) == {"complete": 150}
     for share in (0.5, 0.9, 0.99):
         found, expected = percentile([o.ttft_s for o in outcomes], share), percentile(truth, share)
-        assert found is not None
         assert expected is not None
-        assert 0.95 * expected - 0.005 <= found <= 1.1 * expected + HELD_UP_S
-    assert max(o.ttft_s for o in outcomes) > 0.9
+        least_s, most_s = 0.95 * expected - 0.005, 1.1 * expected + HELD_UP_S
+        figure(f"time to first token, quantile {share}", found, unit="s", least=least_s, most=most_s)
+    figure("longest time to first token", max(o.ttft_s for o in outcomes), unit="s", least=0.9)
 
 
 @pytest.mark.measured
-def test_a_stall_stays_a_stall() -> None:
+def test_a_stall_stays_a_stall(figure: Figures) -> None:
     behaviour = Behaviour(first=Gaps(mean_s=0.02), stall_every=20, stall_s=0.1)
     _, outcomes = go(behaviour, open_loop(20, rate=20, tokens=41))
     gaps = gaps_s(outcomes)
-    assert percentile(gaps, 0.5) == pytest.approx(0.010, rel=0.05)
-    assert percentile(gaps, 0.99) == pytest.approx(0.110, rel=0.05)
+    figure("gap between tokens, p50", percentile(gaps, 0.5), unit="s", least=0.0095, most=0.0105)
+    figure("gap between tokens, p99", percentile(gaps, 0.99), unit="s", least=0.1045, most=0.1155)
 
 
 @pytest.mark.measured
@@ -111,15 +117,14 @@ def test_a_client_that_is_too_slow_is_found_out() -> None:
 
 
 @pytest.mark.measured
-def test_a_closed_loop_keeps_its_places_taken() -> None:
+def test_a_closed_loop_keeps_its_places_taken(figure: Figures) -> None:
     workload = Workload(
         calls=tuple(Call(number=n, prompt="hello", output_tokens=8) for n in range(200)), concurrency=8
     )
     log, outcomes = go(QUICK, workload)
     assert counts(outcomes) == {"complete": 200}
     found = certify(log, outcomes)
-    assert found.mean_concurrency is not None
-    assert 7.5 < found.mean_concurrency <= 8.0
+    figure("mean concurrency", found.mean_concurrency, unit="calls", least=7.5, most=8.0)
     together = sorted([(o.sent_s, 1) for o in outcomes] + [(o.ended_s, -1) for o in outcomes])
     level = peak = 0
     for _, step in together:
@@ -265,11 +270,11 @@ def test_nobody_at_the_address_is_told() -> None:
 
 
 @pytest.mark.measured
-def test_a_run_ends_on_time_whatever_is_left() -> None:
+def test_a_run_ends_on_time_whatever_is_left(figure: Figures) -> None:
     log, outcomes = go(Behaviour(first=Gaps(mean_s=30.0)), open_loop(8, rate=4), limits=Limits(run_s=1.0))
     found = counts(outcomes)
     assert found["cancelled"] + found["not_sent"] == 8
-    assert log.processes[0].wall_s < 4
+    figure("time of a run of one second", log.processes[0].wall_s, unit="s", most=4)
 
 
 def test_a_certificate_that_nobody_vouches_for_is_told(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import Figures
 from measured import record_of
 from pytest_runs import SUITE, run_pytest
 
 from paceline.spec.suite_file import load_suite
-from paceline.stats.estimates import Launches
+from paceline.stats.estimates import Launches, median
 from paceline.stats.unpaired import compare_unpaired
 
 ROOM = 1.5
@@ -50,7 +51,9 @@ def agree(left: list[float], right: list[float]) -> bool:
 
 
 @pytest.mark.measured
-def test_medians_are_those_of_the_command_line(stored: tuple[dict[str, Any], str], tmp_path: Path) -> None:
+def test_medians_are_those_of_the_command_line(
+    stored: tuple[dict[str, Any], str], tmp_path: Path, figure: Figures
+) -> None:
     path = tmp_path / "for-pytest.yaml"
     path.write_text(SUITE)
     suite = load_suite(path)
@@ -61,7 +64,10 @@ def test_medians_are_those_of_the_command_line(stored: tuple[dict[str, Any], str
     for entry in stored[0]["benchmarks"]:
         launches = entry["extra_info"]["launches"]
         assert len(launches) == 3
-        assert agree(launches, own[entry["extra_info"]["technique"]])
+        technique = entry["extra_info"]["technique"]
+        ratio = median(launches) / median(own[technique])
+        figure(f"{technique} by pytest over the command line", ratio, unit="ratio")
+        assert agree(launches, own[technique])
         assert min(launches) <= entry["stats"]["median"] <= max(launches)
     known = [3.1e-4, 3.3e-4, 3.0e-4]
     assert not agree(known, [v * 3 for v in known])

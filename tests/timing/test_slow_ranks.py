@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import fmean, median
 
 import pytest
+from figures import Figures
 from measured import record_of
 
 from paceline.spec.suite_file import load_suite
@@ -37,15 +38,16 @@ def windows(tmp_path_factory: pytest.TempPathFactory) -> Windows:
 
 
 @pytest.mark.measured
-def test_the_slow_ranks_own_computation_is_longer(windows: Windows) -> None:
+def test_the_slow_ranks_own_computation_is_longer(windows: Windows, figure: Figures) -> None:
     even, slow = (median(windows[APART, "compute_s", factor]) for factor in (EVEN, SLOW))
-    assert slow > 2 * even
+    figure("computation of the slow rank over that of an even one", slow / even, unit="ratio", least=2)
 
 
 @pytest.mark.measured
 @pytest.mark.parametrize("label", ["local-sgd", "diloco", "noloco"])
-def test_the_others_wait_for_it(label: str, windows: Windows) -> None:
+def test_the_others_wait_for_it(label: str, windows: Windows, figure: Figures) -> None:
     even, slow = (median(windows[label, "time_per_token", factor]) for factor in (EVEN, SLOW))
-    assert slow > 2 * even
+    figure("time of a token with a slow rank over that without", slow / even, unit="ratio", least=2)
     even, slow = (fmean(windows[label, "comm_time_fraction", factor]) for factor in (EVEN, SLOW))
-    assert slow > even + 0.1, "half of the ranks wait"
+    # half of the ranks wait
+    figure("more of the time in communication", slow - even, unit="share of the time", least=0.1)

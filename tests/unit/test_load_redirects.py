@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from figures import Figures
 
 from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.calls import Call, Workload
@@ -197,10 +199,11 @@ def test_a_call_goes_on_over_the_connection_that_the_redirect_came_from() -> Non
 
 @pytest.mark.measured
 @pytest.mark.parametrize("closes", [False, True])
-def test_a_call_that_is_redirected_is_sent_at_its_instant(closes: bool) -> None:
+def test_a_call_that_is_redirected_is_sent_at_its_instant(closes: bool, figure: Figures) -> None:
     with serving(slashed, delay_s=0.03, closes=closes) as server:
         _, outcomes = load(server)
-    assert all(o.lateness_s is not None and o.lateness_s < 0.03 for o in outcomes)
+    late_s = max(math.inf if o.lateness_s is None else o.lateness_s for o in outcomes)
+    figure("the latest call", late_s, unit="s", most=0.03)
     if not closes:
         assert server.connections == 1  # it goes on where the redirect came from
 

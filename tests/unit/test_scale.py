@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import record_factory
+from figures import Figures
 from own_time import least_seconds, lines_of
 from test_site import record
 
@@ -39,9 +40,10 @@ def test_twice_the_rows_take_about_twice_the_lines() -> None:
 
 
 @pytest.mark.measured
-def test_twice_the_rows_take_about_twice_the_time() -> None:
+def test_twice_the_rows_take_about_twice_the_time(figure: Figures) -> None:
     rendered(2)()
-    assert least_seconds(rendered(40)) < 2.6 * least_seconds(rendered(20))
+    ratio = least_seconds(rendered(40)) / least_seconds(rendered(20))
+    figure("a site of twice the rows", ratio, unit="ratio", most=2.6)
 
 
 def test_notes_of_all_runs_are_found_by_looking_at_each_run_once() -> None:

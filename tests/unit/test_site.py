@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from click.testing import CliRunner
+from figures import Figures
 from own_time import least_seconds, lines_of
 
 from paceline.analysis.claims import ClaimResult, ledger
@@ -485,10 +486,10 @@ def test_the_lines_of_a_build_grow_with_the_number_of_runs_not_its_square() -> N
 
 
 @pytest.mark.measured
-def test_the_time_of_a_build_grows_with_the_number_of_runs_not_its_square() -> None:
+def test_the_time_of_a_build_grows_with_the_number_of_runs_not_its_square(figure: Figures) -> None:
     build_of(5)()
     few, many = least_seconds(build_of(15)), least_seconds(build_of(90))
-    assert many < 6 * few * 2.5
+    figure("a site of six times the runs", many / few, unit="ratio", most=6 * 2.5)
 
 
 def test_bounds_of_suites_stand_apart_from_papers() -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from figures import Figures
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,15 +86,15 @@ def test_a_real_clock_sleeps_what_is_left_and_never_behind() -> None:
 
 
 @pytest.mark.measured
-def test_real_time_passes() -> None:
+def test_real_time_passes(figure: Figures) -> None:
     work = draw_work(3, steps=5, depth=2, tool_s=0.03, replanned=False)
     times = Times(first_s=0.02, step_s=0.005)
     clock = RealClock(time.perf_counter, time.sleep)
     rollouts = [run_rollout(work, times, make("llm-compiler"), clock) for _ in range(3)]
     assert all(work.critical_s(times) <= found.elapsed_s for found in rollouts)
-    assert min(found.elapsed_s for found in rollouts) <= 3 * work.critical_s(
-        times
-    )  # others may have waited for a core
+    # others may have waited for a core
+    over = min(found.elapsed_s for found in rollouts) / work.critical_s(times)
+    figure("the shortest rollout over its critical path", over, unit="ratio", most=3)
     assert {found.answer for found in rollouts} == {work.truth()}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import Figures
 
 from paceline.worker.trace import TraceWriter, read_trace
 
@@ -63,13 +64,14 @@ def lapses(path: Path, how: str, *, until_found: bool = False) -> int:
 
 
 @pytest.mark.measured
-def test_the_begin_of_a_call_is_never_half_written(tmp_path: Path) -> None:
-    assert lapses(tmp_path / "trace-0.bin", "whole") == 0
+def test_the_begin_of_a_call_is_never_half_written(tmp_path: Path, figure: Figures) -> None:
+    figure("calls read half written", lapses(tmp_path / "trace-0.bin", "whole"), unit="calls", most=0)
 
 
 @pytest.mark.measured
-def test_a_word_written_in_parts_is_seen_half_written(tmp_path: Path) -> None:
-    assert lapses(tmp_path / "trace-0.bin", "parts", until_found=True) > 0
+def test_a_word_written_in_parts_is_seen_half_written(tmp_path: Path, figure: Figures) -> None:
+    found = lapses(tmp_path / "trace-0.bin", "parts", until_found=True)
+    figure("words read half written", found, unit="words", least=1)
 
 
 class Words:

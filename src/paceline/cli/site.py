@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
 from paceline.cli.options import json_option, print_json, results_option
+from paceline.records.health import FoundHealth, path_of, read_health
 from paceline.records.proofs import read_reports
 from paceline.records.provenance import suite_facts
 from paceline.records.store import Loaded
@@ -59,6 +61,12 @@ def site() -> None:
     help="Folder of calibration figures [default: results/calibration].",
 )
 @click.option(
+    "--measured",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="File of what `make test-measured` found [default: the newest health/measured.json of the stores].",
+)
+@click.option(
     "--cache",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
@@ -70,6 +78,7 @@ def site() -> None:
 def build(
     output: Path | None,
     calibration: Path | None,
+    measured: Path | None,
     cache: Path | None,
     full: bool,
     results: Path | None,
@@ -77,12 +86,16 @@ def build(
 ) -> None:
     """Write the site from all records; the same records give the same bytes.
 
+    Only the age of what the harness's own measured tests found is told from today.
+
     Pages of boards, points, runs, trends and pairs are cached beside the site, by a digest of their inputs. The next
     build reuses pages whose records, verdicts, claims and code are the same, and renders the others. From record files
     with the same size and times it reads only the lines that a new page shows; --full reads everything.
     """
     target = (output or default_output()).resolve()
-    count, loaded = build_site(target, calibration=calibration, results=results, cache=cache, reuse=not full)
+    count, loaded = build_site(
+        target, calibration=calibration, measured=measured, results=results, cache=cache, reuse=not full
+    )
     if as_json:
         print_json({"site": str(target), "files": count, "runs": len(loaded.records)})
     else:
@@ -95,6 +108,7 @@ def build_site(
     target: Path,
     *,
     calibration: Path | None = None,
+    measured: Path | None = None,
     results: Path | None = None,
     cache: Path | None = None,
     reuse: bool = True,
@@ -104,6 +118,7 @@ def build_site(
     Args:
         target: The folder.
         calibration: Folder of calibration figures.
+        measured: File of what measured tests found; None for those of the stores.
         results: The store.
         cache: Folder of pages of earlier builds; None for one beside the site.
         reuse: Take pages from there.
@@ -130,6 +145,8 @@ def build_site(
             calibration=calibration_files(calibration),
             docs=read_docs(content.docs_folder()),
             proofs=read_reports(stores(results)),
+            health=measured_tests(measured, results),
+            built=datetime.now(UTC).date(),
         )
         processes = len(os.sched_getaffinity(0))
         pages = render_site(given, processes=processes, cache=kept, more_jobs=index.unwritten)
@@ -247,3 +264,16 @@ def calibration_files(folder: Path | None) -> dict[str, Any]:
         except ValueError as error:
             found[path.stem] = f"the file cannot be read: {error}"
     return found
+
+
+def measured_tests(file: Path | None, results: Path | None) -> FoundHealth:
+    """Read what measured tests found: a file, or else the newest one of the stores.
+
+    Raises:
+        UserError: A file was given and does not exist.
+    """
+    if file is None:
+        return read_health(path_of(store) for store in stores(results))
+    if not file.exists():
+        raise UserError("no such file", where=str(file), fix="make test-measured")
+    return read_health([file])

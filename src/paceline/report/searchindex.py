@@ -50,7 +50,11 @@ FIXED: tuple[tuple[str, str, str], ...] = (
         "hardware.html",
         "processors, ceilings, bandwidth, proofs of accelerators",
     ),
-    ("Reliability: what failed, and why", "reliability.html", "crashed, timed out, refused, unsupported"),
+    (
+        "Reliability: what failed, and why",
+        "reliability.html",
+        "crashed, timed out, refused, unsupported; the harness's own measured tests",
+    ),
     (
         "Noise: how noisy each machine is, and how often the harness is wrong",
         "calibration.html",

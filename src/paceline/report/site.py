@@ -1,7 +1,8 @@
 """The static site: leaderboard, points, techniques, runs, claims and metrics, as files that need no server.
 
 Every number and chart is in the pages; the one script filters and orders tables, and pages are whole without it.
-The same records give the same bytes: nothing of the time, the machine or the folder that builds it enters a page.
+The same records give the same bytes: nothing of the time, the machine or the folder that builds it enters a page, but
+for the age of the harness's own tests, which is told from a day that the caller names.
 """
 
 from __future__ import annotations

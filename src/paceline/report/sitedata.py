@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from paceline.analysis.compare import Comparison, compare_points
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey, point_key
 from paceline.analysis.points import Point
 from paceline.base.technique import TechniqueSource
+from paceline.records.health import FoundHealth
 from paceline.records.proofs import ProofReport
 from paceline.records.store import Loaded, RunRecord
 from paceline.report import (
@@ -50,6 +52,10 @@ class SiteInput:
     """Path → Markdown of each document."""
     proofs: Sequence[ProofReport] = ()
     """What ``paceline doctor --prove`` reported of machines."""
+    health: FoundHealth = field(default_factory=FoundHealth)
+    """What the harness's own measured tests found."""
+    built: date | None = None
+    """The day, in UTC, from which the age of that is told; nothing else of the site depends on it."""
 
 
 class Site:
