@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from paceline import __version__
 from paceline.base.aliases import METRICS
-from paceline.base.contracts import contract_id
 from paceline.base.family import Family, Metric, Observed, load_family
+from paceline.records.contracts import metric_id
 from paceline.records.identity import host_class, record_id, series_host, series_key, utc
 from paceline.records.limits import MAX_LAUNCH
-from paceline.records.record import Event, Line, Measurement, MetricId, Run
+from paceline.records.record import Event, Line, Measurement, Run
 from paceline.spec.plan import Plan
 from paceline.stats.estimates import launch_statistic
 
@@ -152,7 +152,7 @@ class Collector:
         predicted = (event.get("predicted") or {}).get(name)
         correctness = event.get("correctness")
         of = block["family"]
-        contract = contract_id(of, metric)
+        told = metric_id(of, metric)
         series = series_host(self._host_class(event), self._runner, block["ranks"])
         return Measurement(
             record_id=record_id(of, self.run_id, block["block"], case["label"], event["launch"], name),
@@ -162,7 +162,7 @@ class Collector:
             family=of,
             block=block["block"],
             case_id=case["case_id"],
-            series_key=series_key(of, case["case_id"], case["technique"], series, contract),
+            series_key=series_key(of, case["case_id"], case["technique"], series, told.contract_id),
             launch=event["launch"],
             attempt=min(max(int(event.get("attempt", 0)), 0), MAX_LAUNCH),
             params=block["params"],
@@ -171,13 +171,7 @@ class Collector:
             options=case["options"],
             role=case["role"],
             scale={"nodes": min(self._num_nodes, block["ranks"]), "ranks": block["ranks"]},
-            metric=MetricId(
-                name=name,
-                unit=metric.unit,
-                better=metric.better,
-                statistic=metric.statistic,
-                contract_id=contract,
-            ),
+            metric=told,
             samples=samples,
             value=launch_statistic(samples, metric.statistic) if event["status"] == "ok" else None,
             n=len(samples),

@@ -17,6 +17,17 @@ MAX_REMEMBERED = 4096
 """Metrics that are looked up once: more than all families have, and bounded whatever a record names."""
 
 
+def metric_id(family: str, metric: Metric) -> MetricId:
+    """Return what a measurement says of its metric."""
+    return MetricId(
+        name=metric.name,
+        unit=metric.unit,
+        better=metric.better,
+        statistic=metric.statistic,
+        contract_id=contract_id(family, metric),
+    )
+
+
 def mistold(family: str, metric: MetricId) -> str | None:
     """Say where a metric is told otherwise than its family tells it, or None.
 

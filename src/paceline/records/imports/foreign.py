@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from paceline import __version__
-from paceline.base.contracts import contract_id
 from paceline.base.errors import UserError
-from paceline.base.family import Scalar, load_family
+from paceline.base.family import Metric, Scalar, load_family
+from paceline.records.contracts import metric_id
 from paceline.records.identity import new_run_id, record_id, series_key, utc
 from paceline.records.imports.formats import parse
 from paceline.records.imports.reading import Foreign, Reading
 from paceline.records.imports.resolution import COMPUTED, flags_of, unresolved
-from paceline.records.record import IMPORTED, Measurement, MetricId, Run, dump_line
+from paceline.records.record import IMPORTED, Measurement, Run, dump_line
 from paceline.records.record_file import MAX_LINE_BYTES
 from paceline.records.record_writer import RecordWriter
 from paceline.records.store import RunRecord, read_record
@@ -160,13 +160,7 @@ def _measurement(reading: Reading, run: Run, suite: str) -> Measurement:
     metric = load_family(IMPORTED).metric(reading.metric)
     block = _digest([suite, dict(reading.params)])
     case_id = _digest([suite, dict(reading.params), reading.label])
-    failure = reading.failure
-    if failure is None and any(n.base is None for n in reading.numbers):
-        failure = ("invalid", "the tool wrote NaN")
-    if failure is None and (why := unresolved(reading.numbers, metric.unit)) is not None:
-        failure = ("invalid", why)
-    if failure is None and metric.unit == "s" and any((n.base or 0.0) < 0 for n in reading.numbers):
-        raise UserError(f"a negative {metric.name}", where=reading.where)
+    failure, told = _failure(reading, metric), metric_id(IMPORTED, metric)
     samples = [] if failure else [n.base for n in reading.numbers if n.base is not None]
     unit = reading.numbers[0].unit
     scaled = unit != metric.unit or not samples or COMPUTED in reading.flags
@@ -180,22 +174,14 @@ def _measurement(reading: Reading, run: Run, suite: str) -> Measurement:
         family=IMPORTED,
         block=block,
         case_id=case_id,
-        series_key=series_key(
-            IMPORTED, case_id, reading.label, run.host_class, contract_id(IMPORTED, metric)
-        ),
+        series_key=series_key(IMPORTED, case_id, reading.label, run.host_class, told.contract_id),
         launch=reading.launch,
         params=dict(reading.params),
         technique=reading.label,
         label=reading.label,
         role="technique",
         scale={"ranks": ranks} if isinstance(ranks, int) else {},
-        metric=MetricId(
-            name=metric.name,
-            unit=metric.unit,
-            better=metric.better,
-            statistic=metric.statistic,
-            contract_id=contract_id(IMPORTED, metric),
-        ),
+        metric=told,
         samples=samples,
         value=launch_statistic(samples, metric.statistic) if samples else None,
         n=len(samples),
@@ -211,6 +197,23 @@ def _measurement(reading: Reading, run: Run, suite: str) -> Measurement:
             "reported": reading.reported or None,
         },
     )
+
+
+def _failure(reading: Reading, metric: Metric) -> tuple[str, str] | None:
+    """Return status and reason where the tool's numbers are none.
+
+    Raises:
+        UserError: A time below zero.
+    """
+    if reading.failure is not None:
+        return reading.failure
+    if any(n.base is None for n in reading.numbers):
+        return "invalid", "the tool wrote NaN"
+    if (why := unresolved(reading.numbers, metric.unit)) is not None:
+        return "invalid", why
+    if metric.unit == "s" and any((n.base or 0.0) < 0 for n in reading.numbers):
+        raise UserError(f"a negative {metric.name}", where=reading.where)
+    return None
 
 
 def _key(reading: Reading) -> str:
