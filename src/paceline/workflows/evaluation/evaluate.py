@@ -208,6 +208,10 @@ class Evaluation:
         say(line)
 
 
+MOST_UNSTATED = 0.1
+"""Share of answers without a known statement from which on a person is told: many are right, and the rule is weak."""
+
+
 def evaluate(plan: Plan, source: Source, journal: Journal, pace: Pace, *, identity: str, say: Say) -> Outcome:
     """Evaluate.
 
@@ -219,7 +223,16 @@ def evaluate(plan: Plan, source: Source, journal: Journal, pace: Pace, *, identi
     assert len(kinds) == 1, "a file has one kind of answers"
     with Grader(kinds.pop()) as grader:
         rows = Evaluation(plan, source, journal, grader, pace, identity).run(say)
-        facts = {"grading_failures": grader.failures, "grading_timeouts": grader.timeouts}
+        facts = {
+            "grading_failures": grader.failures,
+            "grading_timeouts": grader.timeouts,
+            **grader.reading_facts(),
+        }
+        if grader.unstated > MOST_UNSTATED * grader.read:
+            say(
+                f"WARNING: {grader.unstated} of {grader.read} answers are stated by no mark and no known sentence: "
+                "their last number, letter or formula was read (docs/answers.md); look at some"
+            )
     return Outcome(
         rows=tuple(rows),
         totals=journal.totals,

@@ -13,12 +13,17 @@ from collections.abc import Iterator
 from paceline.families.reasoning.core.answer_characters import REWRITTEN, normal_characters
 from paceline.families.reasoning.core.answer_numbers import SIGNS, TEXT
 from paceline.families.reasoning.core.answer_places import corrected, marked, sentences, solution
+from paceline.families.reasoning.core.answer_words import STATED
 
 CHOICES = "ABCD"
 MAX_NAMED = 200
 """Characters behind "I choose" and its like in which a letter is looked for."""
 MAX_PLACES = 40
 _CYRILLIC = str.maketrans("АВСЕНКМТ", "ABCEHKMT")
+_SCRIPTS = ("أبجد", "ابجد", "কখগঘ", "कखगघ", "กขคง", "אבגד", "가나다라", "甲乙丙丁")
+"""The first letters of other alphabets, by which options are called in them."""
+_TO_LATIN = {sign: CHOICES[place] for script in _SCRIPTS for place, sign in enumerate(script)}
+_OTHER = re.compile(rf"[\s*_(（\[\"“]*(?P<letter>[{''.join(_TO_LATIN)}])(?=[\s*_)）\].,،。।\"”:]|$)")
 _WORD = (
     r"(?i:(?:l['’]|(?:the|correct|right|best|final|most likely|clearly|die|der|la|le|el|o|a|é|es|ist|est)\s+)*"
     r"(?:(?:options?|choices?|letters?|alternatives?|statement|answer|letra|lettre|lettera|buchstabe|буква|opci[oó]n|opção|opzione|réponse|antwort|вариант"
@@ -56,6 +61,7 @@ def extract_choice(text: str, choices: str = CHOICES) -> str | None:
     told = solution(text)
     if told is None:
         return None
+    told = _latin(told)
     read = _Letters(choices)
     place = marked(told)
     if place is not None:
@@ -76,6 +82,17 @@ def extract_choice(text: str, choices: str = CHOICES) -> str | None:
         if read.names(sentence):
             return read.letter(sentence)
     return read.last_line(told)
+
+
+def _latin(text: str) -> str:
+    """Return a text in which another alphabet's letter, alone as a stated answer, is the Latin one."""
+    if text.isascii():
+        return text
+    for stated in STATED.finditer(text):
+        if (found := _OTHER.match(text, stated.end())) is not None:
+            place = found.start("letter")
+            text = f"{text[:place]}{_TO_LATIN[found['letter']]}{text[place + 1 :]}"
+    return text
 
 
 class _Letters:

@@ -123,6 +123,12 @@ def marked(text: str) -> Place | None:
     return max(places, key=lambda place: place.start, default=None)
 
 
+def is_stated(text: str) -> bool:
+    """Tell whether a text marks or states its answer; else what was read is its last number, letter or formula."""
+    told = solution(text)
+    return told is not None and (marked(told) is not None or any(True for _ in sentences(told)))
+
+
 def sentences(text: str) -> Iterator[str]:
     """Yield what is stated behind "answer is" and its like, the last one first: the sentence, or the next line."""
     for found in reversed(list(STATED.finditer(text))[-MAX_STATED:]):

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from paceline.families.reasoning.core.answer_characters import normal_characters
+from paceline.families.reasoning.core.answer_places import is_stated
 from paceline.families.reasoning.core.answer_text import (
     CHOICES,
     KINDS,
@@ -70,6 +71,9 @@ class Grader:
         """Comparisons and readings that were stopped; they count as unequal, and as no answer."""
         self.faults: list[str] = []
         """What happened in the first of these."""
+        self.read = self.unstated = 0
+        """Answers that were read, and those among them that no mark and no sentence states: the last number, letter or
+        formula was taken for the answer, also where a language's word for it is not known."""
         self._timeout_s, self.choices = timeout_s, choices
         self._known: dict[Call, bool | str | None] = {}
         self._service: Service | None = None
@@ -93,7 +97,18 @@ class Grader:
         return self.extract_all([text])[0]
 
     def extract_all(self, texts: Sequence[str]) -> list[str | None]:
-        """Return what each text answers."""
+        """Return what each text answers, and count how it was told."""
+        found = self._extracted(texts)
+        for text, answer in zip(texts, found, strict=True):
+            self.read += answer is not None
+            self.unstated += answer is not None and not is_stated(text)
+        return found
+
+    def reading_facts(self) -> dict[str, int]:
+        """Return how many answers were read, and how many of them were not stated, for a record."""
+        return {"answers_read": self.read, "answers_unstated": self.unstated}
+
+    def _extracted(self, texts: Sequence[str]) -> list[str | None]:
         if self.kind == "number":
             return [extract_number(text) for text in texts]
         if self.kind == "choice":

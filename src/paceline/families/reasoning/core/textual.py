@@ -131,4 +131,5 @@ class Textual:
             "grading_failures": self._grader.failures,
             "grading_timeouts": self._grader.timeouts,
             "grading_faults": list(self._grader.faults),
+            **self._grader.reading_facts(),
         }
