@@ -67,6 +67,8 @@ NOT_STATED = {
     "Estonian": "Ta vastas 4 küsimusele 9-st.",
     "Chinese": "他回答了 4 个问题，还剩 9 个。",
     "Korean": "답변자 4명 중 9개",
+    "Korean, of a reply": "제 답변은 4단계이고 문제는 9개입니다.",
+    "Basque": "Galderak erantzun ditut: 4 eta 9.",
 }
 """Forms of "to answer" that state nothing: the last number counts."""
 LETTERS = {

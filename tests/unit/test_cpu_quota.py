@@ -100,7 +100,7 @@ def test_a_limited_host_is_another_class() -> None:
         == host_class(host | {"quota_cores": None}, device)
         == host_class(host | {"quota_cores": 2.0}, device)
     )
-    assert host_class(host | {"quota_cores": 0.25}, device) == "Some, 2 cores by a quota of 0.25, 32 GiB"
+    assert host_class(host | {"quota_cores": 0.25}, device) == "Some, 2 cores (quota 0.25), 32 GiB"
 
 
 def test_a_run_and_the_doctor_say_it(monkeypatch: pytest.MonkeyPatch) -> None:

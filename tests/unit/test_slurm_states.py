@@ -85,7 +85,6 @@ def test_states_in_which_nothing_happens_any_more_are_held(state: str) -> None:
     "reason",
     [
         "PartitionTimeLimit",
-        "PartitionNodeLimit",
         "BadConstraints",
         "DependencyNeverSatisfied",
         "InvalidQOS",
@@ -122,6 +121,7 @@ def test_a_reason_that_no_waiting_ends_is_an_end(reason: str) -> None:
         "Dependency",
         "BeginTime",
         "PartitionDown",
+        "PartitionNodeLimit",
         "PartitionInactive",
         "ReqNodeNotAvail",
         "NodeDown",

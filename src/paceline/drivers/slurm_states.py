@@ -40,13 +40,14 @@ _FINAL = {*REASONS, DONE, FAILED}
 _HELD_REASONS = ("launch_failed_requeued_held", "JobHoldMaxRequeue", "JobHeldAdmin", "JobHeldUser")
 _HELD_STATES = ("REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "LAUNCH_FAILED", "RECONFIG_FAIL")
 _IMPOSSIBLE = re.compile(
-    r"PartitionTimeLimit|PartitionNodeLimit|BadConstraints|DependencyNeverSatisfied"
+    r"PartitionTimeLimit|BadConstraints|DependencyNeverSatisfied"
     r"|Invalid(?:QOS|Account)|AccountNotAllowed|QOSNotAllowed|ReservationDeleted|MaxMemPerLimit"
     # a single job is larger than its account, or its quality of service, lets any one be
     r"|(?:Assoc|QOS)(?:MaxWallDurationPerJobLimit|Max\w+Per(?:Job|Node)(?:Limit)?|Max\w+MinutesPerJob(?:Limit)?)"
     r"|QOSMin\w+(?:Limit|NotSatisfied)?"
 )
-"""Reasons that no waiting ends (Slurm's manual, "Job Reason Codes"): somebody has to change the job or the cluster."""
+"""Reasons that no waiting ends (Slurm's manual, "Job Reason Codes"): somebody has to change the job or the cluster.
+``PartitionNodeLimit`` is none: nodes that are down for a while give it, too."""
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w/:]*)=(\S*)")
 
 

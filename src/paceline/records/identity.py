@@ -71,7 +71,7 @@ def _quota(host: Mapping[str, Any]) -> str:
     """Say to how much of its cores' time a control group limits a host's processes, where that is less than all."""
     quota, cores = host.get("quota_cores"), host.get("usable_cores")
     limited = isinstance(quota, int | float) and isinstance(cores, int) and quota < cores
-    return f" by a quota of {quota:g}" if limited else ""
+    return f" (quota {quota:g})" if limited else ""
 
 
 def _set_as(devices: Sequence[Mapping[str, Any]]) -> list[str]:
